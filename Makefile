@@ -1,0 +1,38 @@
+# Each command sets up what it needs in .venv, so that a fresh clone needs only Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test lint bench proof clean
+.DEFAULT_GOAL := help
+
+help: ## this text
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cronce needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; exit 1; }
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## the main job on the embedded store
+	$(BIN)/cronce simulate --seeds 200
+
+lint: $(STAMP) ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: lint ## lint and all tests
+	$(BIN)/python -m pytest -n 2
+
+proof: $(STAMP) ## the full-size figures: 20,000 seeds, every mutant, the explorer
+	$(BIN)/cronce simulate --seeds 20000 --mutants
+
+bench: $(STAMP) ## speed and memory, as ratios against a limit in the same run
+	$(BIN)/python -m bench
+
+clean: ## remove what the commands above made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

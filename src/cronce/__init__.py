@@ -1,0 +1,3 @@
+"""cronce: cron, once."""
+
+__version__ = "0.1.0"
