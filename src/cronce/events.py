@@ -1,0 +1,33 @@
+"""Facts: what happened, told once, by the ledger. Logs, metrics, the monitor and the page are folds over these."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from cronce.model import Fence, Instant
+
+
+class What(StrEnum):
+    GRANTED = "granted"
+    TAKEN_OVER = "taken over"
+    REFUSED = "refused"
+    RELEASED = "released"
+    QUEUED = "queued"
+    ASKED = "asked to stop"
+    RETRYING = "retrying"
+    CLOSED = "closed"
+    STALE = "stale"
+    REGISTERED = "registered"
+    EDITED = "edited"
+    PURGED = "purged"
+    FORGOT = "the store forgot"
+
+
+class Event(NamedTuple):
+    """`key` is the cell it happened to, `holder` who did it, `at` the store's now, `detail` the outcome or the reason."""
+
+    what: What
+    key: str
+    holder: str
+    at: Instant
+    fence: Fence | None = None
+    detail: str = ""

@@ -1,0 +1,247 @@
+"""The nouns: frozen values that every layer speaks in. No behaviour beyond spelling them.
+
+A *slot* is what happens once. A *cell* is what the store keeps about it. A *write* is what the ledger asks the
+store to do to a cell. An *epoch* is one life of a store. A *fence* orders grants for ever, across lives.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import Final, NamedTuple
+
+from cronce.errors import BadInput, BadName
+
+Instant = datetime
+"""An aware UTC datetime. The store's clock speaks in these."""
+
+Boot = float
+"""Seconds on this machine's clock that goes on in suspend. Means nothing on another machine, or after a reboot."""
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def to_us(instant: Instant) -> int:
+    """An instant as it travels: whole microseconds since 1970."""
+    return (instant - EPOCH) // _MICROSECOND
+
+
+def from_us(us: int) -> Instant:
+    return EPOCH + timedelta(microseconds=us)
+
+
+def spell(instant: Instant) -> str:
+    """The frozen spelling of a slot's instant: ``2026-03-29T01:00:00Z``. Bytewise order is order in time."""
+    return instant.isoformat()[:19] + "Z"
+
+
+def unspell(text: str) -> Instant:
+    try:
+        instant = datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        instant = EPOCH
+    if spell(instant) != text:
+        raise BadInput(f"{text[:60]!r} is not a slot's instant; write it like 2026-03-29T01:00:00Z")
+    return instant
+
+
+# --- names and keys ---------------------------------------------------------------------------------------------
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", re.ASCII)
+
+
+def check_name(name: str) -> str:
+    """A name becomes part of keys, columns and file names, so it is plain: no slash, no space, no surprise."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadName(
+            f"{str(name)[:60]!r} cannot be a name: use 1 to 128 of A–Z a–z 0–9 _ . : - and begin with a letter, digit or _"
+        )
+    return name
+
+
+class Slot(NamedTuple):
+    """One scheduled instant of one job. `request` tells a rerun or backfill by hand from the scheduled run."""
+
+    job: str
+    at: Instant
+    request: str = ""
+
+    @property
+    def key(self) -> str:
+        """The idempotency key handed to effects. This format is frozen for ever."""
+        return f"{self.job}@{spell(self.at)}" + (f"#{self.request}" if self.request else "")
+
+    @property
+    def cell(self) -> str:
+        return f"run/{self.job}/{spell(self.at)}" + (f"#{self.request}" if self.request else "")
+
+
+def slot(job: str, at: Instant, request: str = "") -> Slot:
+    """A slot from the outside world, checked once; inside, a Slot that exists is valid."""
+    check_name(job)
+    if request:
+        check_name(request)
+    if at.tzinfo is None:
+        raise BadInput(f"the slot {at.isoformat()} of {job} has no time zone; give an aware datetime, best in UTC")
+    if at.microsecond:
+        raise BadInput(f"the slot {at.isoformat()} of {job} is not on a whole second")
+    return Slot(job, at.astimezone(UTC), request)
+
+
+def slot_of_cell(key: str) -> Slot:
+    """The slot behind the key of a run cell."""
+    _, job, rest = key.split("/", 2)
+    at, _, request = rest.partition("#")
+    return Slot(job, unspell(at), request)
+
+
+def job_cell(job: str) -> str:
+    return f"job/{job}"
+
+
+def turn_cell(job: str, number: int) -> str:
+    return f"turn/{job}/{number}"
+
+
+def lock_cell(name: str) -> str:
+    return f"lock/{name}"
+
+
+def leader_cell(group: str) -> str:
+    return f"leader/{group}"
+
+
+def holder_cell(holder: str) -> str:
+    return f"holder/{holder}"
+
+
+# --- what a store keeps -----------------------------------------------------------------------------------------
+
+
+class Fence(NamedTuple):
+    """The ordered number of a grant: the life of the store it was drawn in, then the store's tally.
+
+    Receivers of effects refuse a lower one within its scope. Its text sorts as it does.
+    """
+
+    birth: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.birth:014x}-{self.number:012x}"
+
+
+def read_fence(text: str) -> Fence:
+    try:
+        birth, number = text.split("-")
+        return Fence(int(birth, 16), int(number, 16))
+    except ValueError:
+        raise BadInput(f"{text!r} is not a fence") from None
+
+
+class Mark(IntEnum):
+    """What a cell is waiting for, so that a scan finds it without reading values."""
+
+    OPEN = 1  # someone works on it, or should look at it when `until` comes
+    FREE = 2  # nobody's: a write that expects FREE may take it unread
+    CLOSED = 3  # final; the only mark that purge deletes
+    ATTENTION = 4  # final, and a person should look
+
+
+class Cell(NamedTuple):
+    """One cell as it was read. Version 0 is absent. Versions come from the store's one tally: never twice the same,
+    so a cell that was deleted and made again never looks unchanged."""
+
+    key: str
+    version: int = 0
+    value: str = ""
+    at: Instant | None = None
+    mark: Mark = Mark.FREE
+    fence: Fence | None = None
+    until: Instant | None = None
+
+
+class Origin(StrEnum):
+    """How a life of the store began."""
+
+    MADE = "made"  # on purpose, or on a store that cannot forget: nothing came before it
+    FOUND = "found"  # empty, on a store that can forget: what came before is unknown
+    RESTORED = "restored"  # the store was seen to have lost writes: an old dump, a lagging replica
+
+
+class Epoch(NamedTuple):
+    """One life of a store, as far as it was seen.
+
+    A writer that has seen a later epoch than the store proves that the store forgot: compare (birth, tally).
+    """
+
+    birth: int = 0  # the store's now in µs when this life began, above any birth its writer knew
+    tally: int = 0  # raised by every write that wins; versions and fences are drawn from it
+    base: int = 0  # the tally at birth: a cell of a version at or below it was written in an earlier life
+    origin: Origin = Origin.MADE
+    since: Instant | None = None  # RESTORED: the last write the store still knew of
+
+    @property
+    def seen(self) -> tuple[int, int]:
+        return (self.birth, self.tally)
+
+    @property
+    def born(self) -> Instant:
+        return from_us(self.birth)
+
+    @property
+    def forgot(self) -> bool:
+        return self.origin is not Origin.MADE
+
+
+# --- what a store is asked --------------------------------------------------------------------------------------
+
+ABSENT: Final = 0
+FREE: Final = -1
+"""For `Write.seen`: absent, or marked free. Never merely lapsed: a lapsed lease is somebody's until decided."""
+
+
+class Write(NamedTuple):
+    """One conditional write. It lands if the cell is as `seen`, in time, in the epoch believed in, with its group."""
+
+    key: str
+    seen: int  # the version that was read, ABSENT or FREE
+    value: str
+    mark: Mark
+    at: Instant | None = None
+    grant: bool = False  # the store draws a new fence for the cell; other writes keep the one it has
+    ttl: timedelta | None = None  # the store computes until = its now + ttl; without one the cell's until stays
+    not_before: Instant | None = None  # no slot is granted before its instant, by the store's clock
+    not_after: Instant | None = None  # a claim rests on facts, and they age
+    group: int | None = None  # writes of one group land together or not at all
+
+
+class Refusal(StrEnum):
+    """Why a write did not land."""
+
+    VERSION = "version"  # the cell is not as seen; the verdict carries the cell that beat it
+    EPOCH = "epoch"  # the writer believes in another life of the store
+    EARLY = "early"
+    LATE = "late"
+    GROUP = "group"  # another member of its group was refused
+
+
+class Verdict(NamedTuple):
+    """What became of one write: the cell as it now stands, and the refusal, or None when it won."""
+
+    refused: Refusal | None
+    cell: Cell
+
+
+class Traits(NamedTuple):
+    """What a backend can promise. Margins, the skips of the contract and the table in the docs all come from here."""
+
+    name: str
+    linearizable: bool = True  # a write that won is seen by every later read
+    durable: bool = True  # a write that won survives a crash of the store
+    survives_failover: bool = True  # and the loss of its machine
+    groups: bool = True  # several cells land together or not at all
+    joins: bool = False  # can commit together with the user's own transaction
+    notifies: bool = False  # can wake a waiting process
+    skew: timedelta = timedelta(0)  # two reads of its clock may disagree by this much
+    step: timedelta = timedelta(0)  # its clock is only this exact, or may step by this much at any time

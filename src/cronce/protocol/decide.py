@@ -1,0 +1,456 @@
+"""The protocol: what a command does to what was read. A table; no I/O, no clock, no threads.
+
+THEORY OF OPERATION
+
+A slot, a lock and a leadership are each one cell. Whoever wants something loads the cell, asks `decide` what that
+means, and swaps the new value in under the version it read. If another was faster the swap is refused, the refusal
+carries the cell that won, and `decide` is asked again. So every step of every process is one row of TABLE, and the
+order of steps is the order of versions: the argument below is about one cell at a time.
+
+*Claimed once.* A cell leaves NOTHING by one write that expects it absent; the store lets one such write win. From
+then on it is granted again only by the rows LAPSED (under rerun), QUEUED, IDLE and MINE, each naming the version it
+read, each drawing a higher fence.
+
+*Mine.* A claim draws a nonce; a grant draws a fence. The nonce answers one question, "was it my write that landed?",
+after a lost reply; it belongs to one call of claim, so that two threads, or a forked child, are two claimants. Every
+later command names the fence. A holder whose lease has lapsed is still MINE as long as nobody acted on it: then its
+renew and finish are true, and harmless. Its *trust* has ended before that (`lease`), and trust never returns.
+
+*Lapsed is not a state.* It is `now ≥ until` on the store's clock, believed only by a reader that watched that clock run
+evenly for a whole lease (`Facts.even`); otherwise the cell reads as HELD. What follows is the on_lost written
+with the grant: a reader with another opinion, or another version of the code, changes nothing.
+
+*Closed once.* CLOSED has no way back but a person's resolve. A finish by the fence that closed it is answered as
+finished, so a lost reply is harmless; any other fence is stale.
+
+*The floor.* An absent cell at or below the floor is closed: it was purged, edited away, or skipped on purpose (BELOW).
+A cell that exists follows its own row, so slots of one job may close in any order.
+
+*A store that forgot.* A cell that was written in an earlier life of the store and is not closed may have run since,
+and nothing can tell (FORGOTTEN). It is closed as unknown for a person to see. Absent cells up to the birth are below
+the floor (`ledger` raises it there).
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple
+
+from cronce.model import Cell, Fence, Instant, Mark
+from cronce.policy import OnLost
+from cronce.protocol.lease import tolerance
+from cronce.protocol.record import PAST_KEPT, Outcome, Past, Record, State
+
+# --- what is asked ------------------------------------------------------------------------------------------------
+
+
+class Claim(NamedTuple):
+    """May I run this slot?"""
+
+    nonce: str
+    holder: str
+    lease: timedelta
+    on_lost: OnLost
+    attempts: int = 1
+    turn: str = ""
+    start_by: Instant | None = None  # judged at a slot's first start only
+
+
+class Renew(NamedTuple):
+    """I am still at it."""
+
+    fence: Fence
+
+
+class Finish(NamedTuple):
+    """It is over. A failure with attempts left is retried from `backoff` on."""
+
+    fence: Fence
+    outcome: Outcome
+    reason: str = ""
+    backoff: timedelta = timedelta(0)
+
+
+class Release(NamedTuple):
+    """I never started. `rest` keeps it from being granted for a while (a lock's at_least)."""
+
+    fence: Fence
+    rest: timedelta = timedelta(0)
+
+
+class Queue(NamedTuple):
+    """It is due, and somebody should claim it; `waiting` for the job's turn."""
+
+    waiting: bool = False
+
+
+class Skip(NamedTuple):
+    """It shall not run, and that is on record."""
+
+    reason: str
+
+
+class Settle(NamedTuple):
+    """If its holder is gone, act on that, without wanting to run it."""
+
+
+class Ask(NamedTuple):
+    """Its holder shall stop; it learns so with its next renewal."""
+
+    reason: str
+
+
+class Resolve(NamedTuple):
+    """A person has looked: it is done, or it shall be tried again."""
+
+    verdict: Literal["done", "retry"]
+    reason: str
+
+
+Command = Claim | Renew | Finish | Release | Queue | Skip | Settle | Ask | Resolve
+
+# --- what is answered ---------------------------------------------------------------------------------------------
+
+
+class Granted(NamedTuple):
+    """Yours. `taken_over` names the holder that lapsed, if one did."""
+
+    grant: int
+    taken_over: str = ""
+
+
+class Held(NamedTuple):
+    """Another's, until then at least."""
+
+    by: str
+    until: Instant | None
+
+
+class Early(NamedTuple):
+    """Nobody's, and not to be claimed before then."""
+
+    until: Instant | None
+
+
+class Closed(NamedTuple):
+    outcome: Outcome
+    reason: str
+
+
+class Queued(NamedTuple):
+    waiting: bool
+
+
+class Renewed(NamedTuple):
+    """Still yours; `ask` is why you should stop, if somebody asked."""
+
+    ask: str
+
+
+class Finished(NamedTuple):
+    """Your word stands. `retrying` when the slot may be claimed again."""
+
+    outcome: Outcome
+    retrying: bool = False
+
+
+class Released(NamedTuple):
+    """Given back; it never started."""
+
+
+class Stale(NamedTuple):
+    """You speak with an old fence; `by` is who closed or holds it, if anybody."""
+
+    by: str
+
+
+class Asked(NamedTuple):
+    """The holder will learn that it shall stop."""
+
+
+class Nothing(NamedTuple):
+    """There was nothing to do."""
+
+
+Answer = Granted | Held | Early | Closed | Queued | Renewed | Finished | Released | Stale | Asked | Nothing
+
+
+class Change(NamedTuple):
+    """The write that makes the answer true. The cell's until becomes the store's now + ttl, or stays without a ttl."""
+
+    record: Record
+    mark: Mark
+    ttl: timedelta | None = timedelta(0)
+    grant: bool = False
+
+
+class Decision(NamedTuple):
+    """If there is a change, the answer holds once the change has won; else it holds already."""
+
+    answer: Answer
+    change: Change | None = None
+
+
+# --- what was read ------------------------------------------------------------------------------------------------
+
+
+class Facts(NamedTuple):
+    """What a decision rests on besides the cell."""
+
+    now: Instant
+    floor: Instant | None = None
+    base: int = 0
+    even: Callable[[timedelta], timedelta] = lambda _tolerance: timedelta(0)
+
+
+class Row(StrEnum):
+    NOTHING = "nothing"
+    BELOW = "nothing, at or below the floor"
+    QUEUED = "due or waiting"
+    IDLE = "released or retrying"
+    RESTING = "retrying, its time not come"
+    HELD = "held by another"
+    MINE = "held, mine"
+    LAPSED = "held, lapsed"
+    FORGOTTEN = "open, from before the store forgot"
+    CLOSED = "closed"
+
+
+def row(cell: Cell, record: Record | None, command: Command, facts: Facts) -> Row:
+    """Where what was read stands in the table."""
+    if record is None:
+        return Row.BELOW if _below(cell, facts.floor) else Row.NOTHING
+    if record.state is State.CLOSED:
+        return Row.CLOSED
+    if cell.version <= facts.base and (facts.floor is None or _below(cell, facts.floor)):
+        return Row.FORGOTTEN
+    if record.state is not State.RUNNING:
+        return _idle_row(cell, facts.now)
+    if is_mine(cell, record, command):
+        return Row.MINE
+    return Row.LAPSED if lapsed(cell, record, facts) else Row.HELD
+
+
+def _below(cell: Cell, floor: Instant | None) -> bool:
+    return floor is not None and cell.at is not None and cell.at <= floor
+
+
+def _idle_row(cell: Cell, now: Instant) -> Row:
+    if cell.until is not None and now < cell.until:
+        return Row.RESTING
+    return Row.QUEUED if cell.fence is None else Row.IDLE
+
+
+def is_mine(cell: Cell, record: Record, command: Command) -> bool:
+    """A claim by its nonce, everything later by its fence."""
+    if isinstance(command, Claim):
+        return record.nonce == command.nonce
+    return isinstance(command, Renew | Finish | Release) and cell.fence == command.fence
+
+
+def lapsed(cell: Cell, record: Record, facts: Facts) -> bool:
+    """Its lease passed on the store's clock, and that clock was watched for long enough to be believed."""
+    if cell.until is None or facts.now < cell.until:
+        return False
+    return facts.even(tolerance(record.lease)) >= record.lease
+
+
+# --- the rules: (cell, record, command, facts) → decision -----------------------------------------------------------
+
+_NEW: Final = Record(State.DUE)
+
+
+def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, taken_over: str = "") -> Decision:
+    old = record or _NEW
+    if old.grant == 0 and command.start_by is not None and facts.now > command.start_by:
+        return skip(cell, record, Skip("too late to start"), facts)
+    new = Record(
+        State.RUNNING,
+        grant=old.grant + 1,
+        nonce=command.nonce,
+        holder=command.holder,
+        lease=command.lease,
+        on_lost=command.on_lost,
+        attempts=command.attempts,
+        failures=old.failures,
+        turn=command.turn,
+        started=facts.now,
+        past=old.past,
+    )
+    return Decision(Granted(new.grant, taken_over), Change(new, Mark.OPEN, command.lease, grant=True))
+
+
+def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
+    """By the on_lost written with the grant, never the reader's."""
+    if record.on_lost == "skip":
+        return _close(cell, record, Outcome.LOST, f"its holder {record.holder} was gone", facts)
+    return grant(cell, _ended(cell, record, "lapsed"), command, facts, taken_over=record.holder)
+
+
+def read_back(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
+    """My own write, its reply lost: the same fence, and what is left of its lease. Nothing ran under it, so if it
+    lapsed meanwhile it is granted anew, whatever on_lost says."""
+    if cell.until is not None and facts.now < cell.until:
+        return Decision(Granted(record.grant))
+    return grant(cell, _ended(cell, record, "never started"), command, facts)
+
+
+def settle(cell: Cell, record: Record, _command: Command, facts: Facts) -> Decision:
+    if record.on_lost == "skip":
+        return _close(cell, record, Outcome.LOST, f"its holder {record.holder} was gone", facts)
+    idle = _ended(cell, record, "lapsed")._replace(state=State.DUE, turn="", ask="")
+    return Decision(Nothing(), Change(idle, Mark.OPEN))
+
+
+def renew(_cell: Cell, record: Record, _command: Renew, _facts: Facts) -> Decision:
+    return Decision(Renewed(record.ask), Change(record, Mark.OPEN, record.lease))
+
+
+def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decision:
+    if command.outcome is Outcome.FAILED and record.failures + 1 < record.attempts:
+        retry = _ended(cell, record, f"failed: {command.reason}" if command.reason else "failed")._replace(
+            state=State.RETRYING, failures=record.failures + 1, turn="", ask=""
+        )
+        return Decision(Finished(command.outcome, retrying=True), Change(retry, Mark.OPEN, command.backoff))
+    closed = _close(cell, record, command.outcome, command.reason, facts)
+    return closed._replace(answer=Finished(command.outcome))
+
+
+def finish_again(cell: Cell, record: Record, command: Finish, _facts: Facts) -> Decision:
+    """The fence that ended it may say so again: its reply was lost. Anyone else is stale."""
+    if cell.fence != command.fence or record.state is State.DUE:
+        return Decision(Stale(record.holder))
+    if record.state is State.CLOSED and record.outcome is not command.outcome:
+        return Decision(Stale(record.holder))
+    return Decision(Finished(command.outcome, retrying=record.state is State.RETRYING))
+
+
+def release(cell: Cell, record: Record, command: Release, _facts: Facts) -> Decision:
+    idle = _ended(cell, record, "released")._replace(state=State.DUE, turn="", ask="")
+    return Decision(Released(), Change(idle, Mark.OPEN, command.rest))
+
+
+def release_again(cell: Cell, record: Record, command: Release, _facts: Facts) -> Decision:
+    return Decision(Released() if cell.fence == command.fence else Stale(record.holder))
+
+
+def queue(_cell: Cell, record: Record | None, command: Queue, _facts: Facts) -> Decision:
+    state = State.WAITING if command.waiting else State.DUE
+    if record is not None and record.state is state:
+        return Decision(Queued(command.waiting))
+    return Decision(Queued(command.waiting), Change((record or _NEW)._replace(state=state), Mark.OPEN))
+
+
+def skip(cell: Cell, record: Record | None, command: Skip, facts: Facts) -> Decision:
+    return _close(cell, record or _NEW, Outcome.SKIPPED, command.reason, facts)
+
+
+def ask(_cell: Cell, record: Record, command: Ask, _facts: Facts) -> Decision:
+    """The lease stays as it is (no ttl): asking is not renewing."""
+    if record.ask:
+        return Decision(Asked())
+    return Decision(Asked(), Change(record._replace(ask=command.reason), Mark.OPEN, ttl=None))
+
+
+def forget(cell: Cell, record: Record, _command: Command, facts: Facts) -> Decision:
+    return _close(cell, record, Outcome.UNKNOWN, "the store forgot what became of it", facts)
+
+
+def resolve(cell: Cell, record: Record, command: Resolve, facts: Facts) -> Decision:
+    if record.outcome not in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):
+        return closed(cell, record, command, facts)
+    if command.verdict == "done":
+        return _close(cell, record, Outcome.SUCCEEDED, f"resolved: {command.reason}", facts)
+    again = _ended(cell, record, f"{record.outcome}, retried: {command.reason}")._replace(
+        state=State.DUE, outcome=None, reason="", finished=None, failures=0, turn="", ask=""
+    )
+    return Decision(Queued(waiting=False), Change(again, Mark.OPEN))
+
+
+def held(cell: Cell, record: Record, _command: Command, _facts: Facts) -> Decision:
+    return Decision(Held(record.holder, cell.until))
+
+
+def early(cell: Cell, _record: Record, _command: Command, _facts: Facts) -> Decision:
+    return Decision(Early(cell.until))
+
+
+def closed(_cell: Cell, record: Record, _command: Command, _facts: Facts) -> Decision:
+    return Decision(Closed(record.outcome or Outcome.UNKNOWN, record.reason))
+
+
+def too_old(_cell: Cell, _record: None, _command: Command, facts: Facts) -> Decision:
+    return Decision(Closed(Outcome.TOO_OLD, f"at or below the job's floor {facts.floor}"))
+
+
+def stale(_cell: Cell, record: Record | None, _command: Command, _facts: Facts) -> Decision:
+    return Decision(Stale(record.holder if record else ""))
+
+
+def nothing(_cell: Cell, _record: Record | None, _command: Command, _facts: Facts) -> Decision:
+    return Decision(Nothing())
+
+
+def _close(_cell: Cell, record: Record, outcome: Outcome, reason: str, facts: Facts) -> Decision:
+    mark = Mark.ATTENTION if outcome in (Outcome.LOST, Outcome.UNKNOWN) else Mark.CLOSED
+    final = record._replace(state=State.CLOSED, outcome=outcome, reason=reason, finished=facts.now, ask="")
+    return Decision(Closed(outcome, reason), Change(final, mark))
+
+
+def _ended(cell: Cell, record: Record, end: str) -> Record:
+    """The grant becomes part of the past."""
+    was = Past(cell.fence, record.holder, record.started, end)
+    return record._replace(past=(*record.past, was)[-PAST_KEPT:])
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+Rule = Callable[..., Decision]
+
+TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
+    Row.NOTHING: {
+        Claim: grant, Renew: stale, Finish: stale, Release: stale, Queue: queue, Skip: skip,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.BELOW: {
+        Claim: too_old, Renew: stale, Finish: stale, Release: stale, Queue: too_old, Skip: too_old,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.QUEUED: {
+        Claim: grant, Renew: stale, Finish: stale, Release: stale, Queue: queue, Skip: skip,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.IDLE: {
+        Claim: grant, Renew: stale, Finish: finish_again, Release: release_again, Queue: queue, Skip: skip,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.RESTING: {
+        Claim: early, Renew: stale, Finish: finish_again, Release: release_again, Queue: early, Skip: skip,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.HELD: {
+        Claim: held, Renew: stale, Finish: stale, Release: stale, Queue: held, Skip: held,
+        Settle: held, Ask: ask, Resolve: held,
+    },
+    Row.MINE: {
+        Claim: read_back, Renew: renew, Finish: finish, Release: release,
+    },
+    Row.LAPSED: {
+        Claim: take_over, Renew: stale, Finish: stale, Release: stale, Queue: settle, Skip: settle,
+        Settle: settle, Ask: settle, Resolve: settle,
+    },
+    Row.FORGOTTEN: {
+        Claim: forget, Renew: stale, Finish: stale, Release: stale, Queue: forget, Skip: forget,
+        Settle: forget, Ask: forget, Resolve: forget,
+    },
+    Row.CLOSED: {
+        Claim: closed, Renew: stale, Finish: finish_again, Release: stale, Queue: closed, Skip: closed,
+        Settle: nothing, Ask: nothing, Resolve: resolve,
+    },
+}  # fmt: skip
+
+
+def decide(cell: Cell, record: Record | None, command: Command, facts: Facts) -> Decision:
+    """What the command means for what was read."""
+    rule = TABLE[row(cell, record, command, facts)][type(command)]
+    return rule(cell, record, command, facts)

@@ -1,0 +1,118 @@
+"""How long a grant may be believed: the arithmetic of lease, trust and watch. Pure; every clock is an argument.
+
+THEORY OF OPERATION
+
+Two clocks matter. The *store's* clock dates leases: a grant made at store time s with a time-to-live L lapses at
+until = s + L, and nobody else is granted before that. The *holder's* boot clock (it counts suspend) dates trust: what
+the holder allows itself without asking. Trust must end before the lease lapses, whatever the network did:
+
+    holder   began ─────────── ended                      trust ends
+    (boot)     │   request   reply │                          │
+    store      └──► s ─────────────┘          until = s + L   ▼        ▼ lapses
+                    now                                       │◄margin►│
+
+    trust ends at  began + (until − now) − margin
+
+The store's clock was read after the call began, so `began` is never too late, however slow the reply was; `ended`
+would be. (until − now) is what is left of the lease, not L: a lost reply resolved by reading back must not start the
+lease anew.
+
+The margin pays for what the two clocks may disagree on while the lease runs: unnoticed steps and skew of the store's
+clock (its traits) and the drift of the holder's. L/5 covers a drift of 10 % on top of the watch's tolerance below.
+
+A store clock that jumps ahead would make every lease look lapsed at once. So lapsed is believed only by a process
+whose own samples (boot clock beside store clock) ran evenly for at least L: then at least 0.9 L of real time passed
+since the last renewal that could have set `until`, and the holder's trust (0.8 L) is over. A clock that steps back
+only makes leases longer.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from cronce.model import Boot, Instant, Traits
+from cronce.policy import OnLost
+
+SKIP_LEASE: Final = timedelta(minutes=5)
+"""Nobody may take the slot, so nobody waits for the lease: long, and a database failover of a minute kills no body."""
+
+RERUN_LEASE: Final = timedelta(seconds=30)
+"""Somebody waits to take over: short."""
+
+FACTS_AGE: Final = timedelta(seconds=30)
+"""A claim rests on facts read at most this long ago; later the store refuses it."""
+
+LOCK_LEASE: Final = timedelta(seconds=30)
+"""No lock or leader has a longer lease, so this long after a store forgot, none can still be trusted."""
+
+PURGE_DELAY: Final = timedelta(seconds=60)
+"""From raising the floor to deleting cells below it: longer than any claim can rest on the old floor."""
+
+
+def lease_for(on_lost: OnLost, gap: timedelta | None = None) -> timedelta:
+    """The default length; under skip at most until the next slot, so that a dead run is noticed by then."""
+    if on_lost == "rerun":
+        return RERUN_LEASE
+    return SKIP_LEASE if gap is None else max(min(SKIP_LEASE, gap), timedelta(seconds=1))
+
+
+def margin(lease: timedelta, traits: Traits) -> timedelta:
+    """How much earlier than the lease trust ends."""
+    return max(lease / 5, traits.skew + traits.step)
+
+
+def trust_end(began: Boot, now: Instant, until: Instant, lease: timedelta, traits: Traits) -> Boot:
+    """The holder's boot clock when trust ends, from the call that granted or renewed."""
+    return began + (until - now - margin(lease, traits)).total_seconds()
+
+
+class Trust(NamedTuple):
+    """A window that can be extended while it is open, and never comes back once it has ended."""
+
+    end: Boot
+
+    def holds(self, boot: Boot) -> bool:
+        return boot < self.end
+
+    def extended(self, boot: Boot, end: Boot) -> "Trust":
+        return Trust(max(self.end, end)) if self.holds(boot) else self
+
+
+def renew_every(lease: timedelta, traits: Traits) -> timedelta:
+    """Early enough that two renewals may fail before trust ends."""
+    return (lease - margin(lease, traits)) / 3
+
+
+class Sample(NamedTuple):
+    """The store's now, and between which readings of the own boot clock it was taken."""
+
+    began: Boot
+    ended: Boot
+    now: Instant
+
+
+def even_span(samples: Iterable[Sample], tolerance: timedelta) -> timedelta:
+    """For how long, back from the newest sample, the store's clock ran evenly with ours; samples come newest first.
+
+    Each sample bounds the offset store − boot between now − ended and now − began. The clocks ran evenly as far back
+    as one offset, give or take the tolerance, fits every sample.
+    """
+    iterator = iter(samples)
+    newest = next(iterator, None)
+    if newest is None:
+        return timedelta(0)
+    low, high = 0.0, newest.ended - newest.began
+    span, slack = 0.0, tolerance.total_seconds()
+    for sample in iterator:
+        shift = (sample.now - newest.now).total_seconds()
+        low = max(low, shift + newest.ended - sample.ended)
+        high = min(high, shift + newest.ended - sample.began)
+        if low > high + slack:
+            break
+        span = newest.began - sample.ended
+    return timedelta(seconds=max(span, 0.0))
+
+
+def tolerance(lease: timedelta) -> timedelta:
+    """How unevenly the clocks may have run over a lease; the margin is twice this."""
+    return lease / 10

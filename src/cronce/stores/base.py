@@ -1,0 +1,162 @@
+"""The store seam: a shelf of compare-and-swap cells with a clock. Four methods; a store never decides, logs or retries.
+
+What a backend has to get right, and `cronce.testing.StoreContract` checks:
+
+* `swap` is atomic per group and linearizable: of all writes that expect one version of a cell, one wins.
+* Every winning write draws the next number of one tally that never repeats within a life of the store: it becomes
+  the cell's version and, on a grant, its fence.
+* `now` is the store's own clock at that moment, read in the same round trip, never a transaction's start.
+* A swap names the epoch its writer has seen. A writer that is behind is refused. A writer that is *ahead* proves that
+  the store forgot: the store begins a new life, and refuses all the same.
+* Groups of a batch are judged in the order given, each seeing what the ones before it did; rows are locked in one
+  sorted order, so that batches never deadlock.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple, Protocol
+
+from cronce.model import ABSENT, FREE, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Traits, Verdict, Write
+
+By = Literal["key", "at", "until"]
+Position = tuple[str, int]
+"""Where a page ended: the key, and the instant it was ordered by in µs (0 when ordered by key)."""
+
+
+class Loaded(NamedTuple):
+    """Cells as they stood at `now`, in the order asked for; an absent one has version 0."""
+
+    now: Instant
+    epoch: Epoch
+    cells: Sequence[Cell]
+
+
+class Swapped(NamedTuple):
+    """A verdict for each write, in the order given."""
+
+    now: Instant
+    epoch: Epoch
+    verdicts: Sequence[Verdict]
+
+
+class Page(NamedTuple):
+    """Part of a scan, and where the next part begins, or None at the end."""
+
+    now: Instant
+    epoch: Epoch
+    cells: Sequence[Cell]
+    next: Position | None
+
+
+class Store(Protocol):
+    """Compare-and-swap cells with a clock."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    def load(self, keys: Sequence[str]) -> Loaded: ...
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        """`seen` is the (birth, tally) of the latest epoch the writer knows of."""
+        ...
+
+    def scan(
+        self,
+        prefix: str,
+        *,
+        by: By = "key",
+        mark: Mark | None = None,
+        upto: Instant | None = None,
+        after: Position | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+    ) -> Page:
+        """Cells whose key begins with `prefix`, ordered; by at or until: only cells that have one, `upto` it at most."""
+        ...
+
+    def purge(self, prefix: str, upto: Instant) -> int:
+        """Delete closed cells (no other mark) whose `at` is at or before `upto`; how many went."""
+        ...
+
+    def close(self) -> None: ...
+
+
+# --- what the embedded stores share: judging a batch in memory ------------------------------------------------------
+
+
+def believe(seen: tuple[int, int], stored: Epoch) -> Literal["yes", "behind", "ahead"]:
+    """How a writer's epoch stands to the store's. Ahead: the writer saw what the store no longer knows."""
+    if seen > stored.seen:
+        return "ahead"
+    return "yes" if seen[0] == stored.birth else "behind"
+
+
+def first_life(now_us: int, traits: Traits, *, on_purpose: bool = False) -> Epoch:
+    made = on_purpose or traits.durable
+    return Epoch(now_us, origin=Origin.MADE if made else Origin.FOUND)
+
+
+def next_life(now_us: int, seen: tuple[int, int], stored: Epoch, last_write: Instant) -> Epoch:
+    """The life after a loss: born later than any birth known, counting on from the highest tally known."""
+    tally = max(seen[1], stored.tally) if seen[0] >= stored.birth else stored.tally
+    birth = max(now_us, seen[0] + 1, stored.birth + 1)
+    return Epoch(birth, tally, tally, Origin.RESTORED, last_write)
+
+
+def groups(writes: Sequence[Write]) -> Iterator[list[int]]:
+    """The places of writes that land together, in the order given; a group's members stand side by side."""
+    places = enumerate(writes)
+    for group, members in groupby(
+        places, key=lambda place: (place[1].group, place[0] if place[1].group is None else -1)
+    ):
+        del group
+        yield [place for place, _ in members]
+
+
+def judge(
+    writes: Sequence[Write], read: Iterable[Cell], epoch: Epoch, now: Instant
+) -> tuple[list[Verdict], dict[str, Cell], int]:
+    """Which writes of a batch win: the verdicts, the cells to store, and the tally afterwards."""
+    shelf = {cell.key: cell for cell in read}
+    changed: dict[str, Cell] = {}
+    verdicts: list[Verdict] = [Verdict(Refusal.GROUP, Cell(write.key)) for write in writes]
+    tally = epoch.tally
+    for places in groups(writes):
+        refusals = [_refusal(writes[place], shelf.get(writes[place].key), now) for place in places]
+        if any(refusals):
+            for place, refused in zip(places, refusals, strict=True):
+                key = writes[place].key
+                verdicts[place] = Verdict(refused or Refusal.GROUP, shelf.get(key) or Cell(key))
+            continue
+        for place in places:
+            tally += 1
+            cell = _written(writes[place], shelf.get(writes[place].key), tally, epoch.birth, now)
+            shelf[cell.key] = changed[cell.key] = cell
+            verdicts[place] = Verdict(None, cell)
+    return verdicts, changed, tally
+
+
+def _refusal(write: Write, cell: Cell | None, now: Instant) -> Refusal | None:
+    version = cell.version if cell else ABSENT
+    free = version == ABSENT or (cell is not None and cell.mark is Mark.FREE)
+    if version != write.seen and not (write.seen == FREE and free):
+        return Refusal.VERSION
+    if write.not_before is not None and now < write.not_before:
+        return Refusal.EARLY
+    if write.not_after is not None and now > write.not_after:
+        return Refusal.LATE
+    return None
+
+
+def _written(write: Write, cell: Cell | None, tally: int, birth: int, now: Instant) -> Cell:
+    fence = Fence(birth, tally) if write.grant else (cell.fence if cell else None)
+    until = now + write.ttl if write.ttl is not None else (cell.until if cell else None)
+    return Cell(write.key, tally, write.value, write.at, write.mark, fence, until)
+
+
+def refused_epoch(writes: Sequence[Write]) -> list[Verdict]:
+    return [Verdict(Refusal.EPOCH, Cell(write.key)) for write in writes]
+
+
+Opener = Callable[[str], Store]
+"""What an entry point of `cronce.stores` names: a store from its URL."""
