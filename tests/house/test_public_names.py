@@ -1,0 +1,13 @@
+"""The public names are a promise: adding one is a decision, losing one breaks somebody's import."""
+
+import cronce
+
+PUBLIC: list[str] = []  # sorted
+
+
+def test_the_public_names_are_exactly_these() -> None:
+    assert sorted(vars(cronce).get("__all__", [])) == PUBLIC
+
+
+def test_every_public_name_can_be_imported() -> None:
+    assert [name for name in PUBLIC if not hasattr(cronce, name)] == []
