@@ -1,0 +1,1 @@
+"""Benchmarks: what cronce costs next to the bare thing, each with a limit. Run them with `python -m bench`."""
