@@ -52,7 +52,6 @@ class Claim(NamedTuple):
     lease: timedelta
     on_lost: OnLost
     attempts: int = 1
-    turn: str = ""
     start_by: Instant | None = None  # judged at a slot's first start only
 
 
@@ -273,7 +272,7 @@ def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, ta
         on_lost=command.on_lost,
         attempts=command.attempts,
         failures=old.failures,
-        turn=command.turn,
+        turn=old.turn,
         started=facts.now,
         past=old.past,
     )

@@ -30,7 +30,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from cronce.model import Boot, Instant, Traits
+from cronce.model import Boot, Epoch, Instant, Traits
 from cronce.policy import OnLost
 
 SKIP_LEASE: Final = timedelta(minutes=5)
@@ -92,22 +92,25 @@ class Sample(NamedTuple):
 
 
 def even_span(samples: Iterable[Sample], tolerance: timedelta) -> timedelta:
-    """For how long, back from the newest sample, the store's clock ran evenly with ours; samples come newest first.
+    """For how long, back from the newest sample, the store's clock surely ran evenly with ours; newest comes first.
 
     Each sample bounds the offset store − boot between now − ended and now − began. The clocks ran evenly as far back
-    as one offset, give or take the tolerance, fits every sample.
+    as all those bounds together span no more than the tolerance. A slow reply bounds the offset too loosely to prove
+    anything, so it is passed over, unless it contradicts the others.
     """
-    iterator = iter(samples)
-    newest = next(iterator, None)
-    if newest is None:
-        return timedelta(0)
-    low, high = 0.0, newest.ended - newest.began
-    span, slack = 0.0, tolerance.total_seconds()
-    for sample in iterator:
+    slack = tolerance.total_seconds()
+    newest: Sample | None = None
+    low = high = span = 0.0
+    for sample in samples:
+        newest = newest or sample
         shift = (sample.now - newest.now).total_seconds()
-        low = max(low, shift + newest.ended - sample.ended)
-        high = min(high, shift + newest.ended - sample.began)
-        if low > high + slack:
+        least, most = shift + newest.ended - sample.ended, shift + newest.ended - sample.began
+        if most - least > slack / 2:
+            if sample is newest or least > high or most < low:
+                break
+            continue
+        low, high = min(low, least), max(high, most)
+        if high - low > slack:
             break
         span = newest.began - sample.ended
     return timedelta(seconds=max(span, 0.0))
@@ -116,3 +119,9 @@ def even_span(samples: Iterable[Sample], tolerance: timedelta) -> timedelta:
 def tolerance(lease: timedelta) -> timedelta:
     """How unevenly the clocks may have run over a lease; the margin is twice this."""
     return lease / 10
+
+
+def forgotten_floor(epoch: Epoch, traits: Traits) -> Instant | None:
+    """Up to where nothing can be known after a store forgot: a slot is never granted before its instant, so none
+    later than the birth can have been granted in an earlier life."""
+    return epoch.born + traits.skew + traits.step if epoch.forgot else None

@@ -46,7 +46,7 @@ class Past(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A run, a lock or a leadership. on_lost, lease and attempts are those written with the grant, never the reader's."""
+    """A run, a lock or a leadership. on_lost, lease and attempts are as written with the grant, never the reader's."""
 
     state: State
     grant: int = 0

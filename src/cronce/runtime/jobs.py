@@ -1,0 +1,119 @@
+"""Flows about jobs as a whole: registering and editing them, pausing, passing slots over, purging history."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Final
+
+from cronce.errors import StoreUnavailable
+from cronce.events import Event, What
+from cronce.model import Cell, Instant, Mark, Write, holder_cell, job_cell
+from cronce.protocol.lease import PURGE_DELAY, tolerance
+from cronce.protocol.record import Holder, Job, Purging, decode_holder, decode_job, encode_holder, encode_job
+from cronce.protocol.specs import live_digests, raise_floor, respec
+from cronce.runtime.flow import Flow, Purge, Scan
+from cronce.runtime.tasks import ROUNDS, Carrier
+from cronce.stores.base import Position
+
+HOLDER_TTL: Final = timedelta(seconds=30)
+"""A process that has not beaten for this long no longer decides which version of a job fires."""
+
+Specs = Mapping[str, tuple[str, str]]
+"""Job name → (digest, text) of the version that this process carries."""
+
+
+class Jobs:
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+
+    def edit(self, name: str, change: Callable[[Job | None, Instant], Job | None]) -> Flow[Job | None]:
+        """Load the job, change it, swap it in; again when another was faster. None from `change` means: leave it."""
+        carrier, key = self._carrier, job_cell(name)
+        for _ in range(ROUNDS):
+            known = carrier.know.epoch
+            loaded, _timed = yield from carrier.load([key])
+            if loaded.epoch.seen < known.seen:
+                yield from carrier.swap([], known.seen)
+                continue
+            (cell,) = loaded.cells
+            job = decode_job(cell.value, key) if cell.version else None
+            new = change(job, loaded.now)
+            if new is None or new == job:
+                carrier.know.learn_job(name, cell, loaded.now)
+                return job
+            write = Write(key, cell.version, encode_job(new), Mark.OPEN)
+            swapped, _timed = yield from carrier.swap([write], loaded.epoch.seen)
+            (verdict,) = swapped.verdicts
+            if verdict.refused is None:
+                carrier.know.learn_job(name, verdict.cell, swapped.now)
+                return new
+        raise StoreUnavailable(f"could not write {key}: others were faster {ROUNDS} times in a row")
+
+    def pause(self, name: str) -> Flow[Job | None]:
+        return (yield from self.edit(name, lambda job, now: (job or Job(floor=now))._replace(paused=True)))
+
+    def resume(self, name: str) -> Flow[Job | None]:
+        """Slots that fell due while paused do not fire now."""
+
+        def resumed(job: Job | None, now: Instant) -> Job | None:
+            return raise_floor(job._replace(paused=False), now, None, "paused") if job and job.paused else None
+
+        return (yield from self.edit(name, resumed))
+
+    def pass_over(self, name: str, upto: Instant, slots: int | None, reason: str) -> Flow[Job | None]:
+        """Slots up to `upto` that have no record shall not run; one record says so."""
+        return (yield from self.edit(name, lambda job, _now: raise_floor(job or Job(floor=upto), upto, slots, reason)))
+
+    def purge(self, name: str, upto: Instant) -> Flow[int]:
+        """Announce the deletion of closed runs up to `upto`, or carry out one announced long enough ago.
+
+        The floor rises first. The cells go a minute later, when no claim can rest on the old floor any more.
+        """
+
+        def announce(job: Job | None, now: Instant) -> Job | None:
+            if job is None or job.purging is not None:
+                return None
+            return raise_floor(job, upto, None, "purged")._replace(purging=Purging(upto, now + PURGE_DELAY))
+
+        job = yield from self.edit(name, announce)
+        now = self._carrier.know.now()
+        if job is None or job.purging is None or now < job.purging.ready:
+            return 0
+        gone = yield from self._carrier.purge(Purge(f"run/{name}/", job.purging.upto))
+        yield from self.edit(name, lambda job, _now: job._replace(purging=None) if job else None)
+        self._carrier.report(Event(What.PURGED, job_cell(name), self._carrier.holder, now, detail=str(gone)))
+        return gone
+
+    # --- which version fires ---
+
+    def beat(self, specs: Specs, ttl: timedelta = HOLDER_TTL) -> Flow[None]:
+        """Say that this process is alive and what it carries; notice which versions still are."""
+        carrier = self._carrier
+        live, mine = yield from self._holders(ttl)
+        carried = {job: digest for job, (digest, _) in specs.items()}
+        live[carrier.holder] = carried
+        value = encode_holder(Holder(carrier.holder, carried))
+        write = Write(holder_cell(carrier.holder), mine.version, value, Mark.OPEN, ttl=ttl)
+        yield from carrier.swap([write], carrier.know.epoch.seen)
+        for name, spec in specs.items():
+            digests = live_digests(live, name)
+            yield from self.edit(name, lambda job, now, s=spec, d=digests: respec(job, s, d, now))  # type: ignore[misc]
+
+    def _holders(self, ttl: timedelta) -> Flow[tuple[dict[str, Mapping[str, str]], Cell]]:
+        """What the live holders carry, and this process's own cell. One whose beat merely looks old by a clock that
+        was not watched long enough still counts as live."""
+        carrier = self._carrier
+        live: dict[str, Mapping[str, str]] = {}
+        mine = Cell(holder_cell(carrier.holder))
+        after: Position | None = None
+        while True:
+            page = yield from carrier.scan(Scan("holder/", after=after))
+            watched = carrier.know.even(tolerance(ttl)) >= ttl
+            for cell in page.cells:
+                if cell.key == mine.key:
+                    mine = cell
+                elif not watched or (cell.until is not None and page.now < cell.until):
+                    holder = decode_holder(cell.value, cell.key)
+                    live[holder.holder] = holder.specs
+            after = page.next
+            if after is None:
+                return live, mine

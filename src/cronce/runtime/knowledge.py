@@ -1,0 +1,92 @@
+"""What a process has learnt from the store's replies: its epoch, its clock beside ours, and the facts of jobs.
+
+Knowledge only grows: a reply that arrives late, or comes from a store that forgot, never makes it less.
+"""
+
+import threading
+from collections import deque
+from datetime import timedelta
+from itertools import chain
+from typing import Final, NamedTuple
+
+from cronce.clock import Clock
+from cronce.model import EPOCH, Cell, Epoch, Instant
+from cronce.protocol.lease import FACTS_AGE, Sample, even_span
+from cronce.protocol.record import Job, decode_job
+from cronce.runtime.flow import Timed
+
+_SPACING: Final = 0.5
+_KEPT: Final = 1024
+"""Half a second apart, this many reach back further than the longest lease."""
+
+
+class KnownJob(NamedTuple):
+    """A job as it was read, and when, on the store's clock."""
+
+    cell: Cell
+    job: Job | None
+    read: Instant
+
+
+class Knowledge:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._samples: deque[Sample] = deque(maxlen=_KEPT)
+        self._latest: Sample | None = None
+        self._jobs: dict[str, KnownJob] = {}
+        self.epoch = Epoch()
+
+    def learn(self, timed: Timed) -> Epoch | None:
+        """Take in a reply. Returns the new epoch when this reply shows that the store began another life."""
+        reply = timed.reply
+        if isinstance(reply, int):
+            return None
+        with self._lock:
+            self._sample(Sample(timed.began, timed.ended, reply.now))
+            return self._believe(reply.epoch)
+
+    def _sample(self, sample: Sample) -> None:
+        if not self._samples or sample.began - self._samples[-1].ended >= _SPACING:
+            self._samples.append(sample)
+        if self._latest is None or sample.ended >= self._latest.ended:
+            self._latest = sample
+
+    def _believe(self, epoch: Epoch) -> Epoch | None:
+        if epoch.seen <= self.epoch.seen:
+            return None
+        reborn = epoch.birth != self.epoch.birth
+        known = self.epoch.birth != 0
+        self.epoch = epoch
+        if not reborn:
+            return None
+        self._jobs.clear()
+        return epoch if known else None
+
+    def now(self) -> Instant:
+        """The store's clock of this moment, as well as we can tell without asking."""
+        latest = self._latest
+        if latest is None:
+            return EPOCH
+        return latest.now + timedelta(seconds=max(self._clock.boot() - latest.ended, 0.0))
+
+    def even(self, tolerance: timedelta) -> timedelta:
+        """For how long the store's clock was seen to run evenly with ours."""
+        with self._lock:
+            latest, samples = self._latest, list(self._samples)
+        return even_span(chain((latest,) if latest else (), reversed(samples)), tolerance)
+
+    def learn_job(self, name: str, cell: Cell, read: Instant) -> None:
+        job = decode_job(cell.value, cell.key) if cell.version else None
+        with self._lock:
+            self._jobs[name] = KnownJob(cell, job, read)
+
+    def job(self, name: str) -> KnownJob | None:
+        """What is known of the job, unless it is too old to rest a claim on."""
+        known = self._jobs.get(name)
+        return known if known and self.now() <= known.read + FACTS_AGE else None
+
+    def forget_job(self, name: str) -> None:
+        """Its facts were refused as too old: read them again."""
+        with self._lock:
+            self._jobs.pop(name, None)

@@ -1,0 +1,233 @@
+"""The ledger: the only writer. Its flows are what a process can say about slots, locks and leaders."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple, cast
+
+from cronce.clock import Clock
+from cronce.errors import StoreUnavailable
+from cronce.events import Event
+from cronce.model import Cell, Fence, Mark, Slot, Traits, slot_of_cell, turn_cell
+from cronce.policy import OnLost, Overlap
+from cronce.protocol.decide import (
+    Ask,
+    Claim,
+    Command,
+    Finish,
+    Finished,
+    Granted,
+    Queue,
+    Release,
+    Released,
+    Renew,
+    Renewed,
+    Resolve,
+    Settle,
+    Skip,
+    Stale,
+)
+from cronce.protocol.lease import LOCK_LEASE, Trust, trust_end
+from cronce.protocol.record import Outcome, decode
+from cronce.runtime.flow import Flow, Scan
+from cronce.runtime.jobs import Jobs
+from cronce.runtime.knowledge import Knowledge
+from cronce.runtime.tasks import Carrier, Reply, Task, Unsure
+
+SWEEP: Final = 200
+"""How many overdue cells one look brings at most."""
+
+
+class Terms(NamedTuple):
+    """On what terms a slot is claimed. They are written with the grant: whoever finds it lapsed goes by them."""
+
+    lease: timedelta
+    on_lost: OnLost = "skip"
+    overlap: Overlap = "skip"
+    turns: int = 1
+    attempts: int = 1
+    start_within: timedelta | None = None
+    digest: str = ""
+    """Which version of the job this process carries; without one it has no say in which version fires."""
+    outside: bool = False
+    """The trigger is outside: its call is its own evidence, and registers an unknown job just below its slot."""
+
+
+class Wanted(NamedTuple):
+    slot: Slot
+    terms: Terms
+    cell: Cell | None = None
+    """The run as it was found by a scan; without it the slot is guessed to be nobody's."""
+
+
+class Grant(NamedTuple):
+    """The right to run, and how long it may be trusted. Renewing gives a new one; the fence stays."""
+
+    key: str
+    slot: Slot | None
+    fence: Fence
+    number: int
+    lease: timedelta
+    trust: Trust
+    cells: tuple[Cell, ...]
+    birth: int
+    taken_over: str = ""
+    ask: str = ""
+
+
+class Expired(NamedTuple):
+    """It was granted, but the answer took longer than it could be trusted; it was given back, and never started."""
+
+
+Refused = Reply | Expired
+
+
+class Ledger:
+    """One per process. Its flows may run in many threads at once; each call of claim is a claimant of its own."""
+
+    def __init__(
+        self,
+        traits: Traits,
+        clock: Clock,
+        holder: str,
+        nonce: Callable[[], str],
+        report: Callable[[Event], None] = lambda _event: None,
+    ) -> None:
+        self.know = Knowledge(clock)
+        self.carrier = Carrier(self.know, traits, holder, report)
+        self.jobs = Jobs(self.carrier)
+        self._clock = clock
+        self._nonce = nonce
+
+    # --- slots ---
+
+    def claim(self, wanted: Sequence[Wanted]) -> Flow[list[Grant | Refused]]:
+        """Each wanted slot: a grant, or why not. Raises only when the store said nothing about any of them."""
+        tasks = [self._claim_task(want) for want in wanted]
+        asked = list(tasks)
+        yield from self.carrier.carry_out(tasks)
+        grants = [self._granted(task) for task in asked]
+        if asked and all(isinstance(grant, Unsure) for grant in grants):
+            raise StoreUnavailable(cast(Unsure, grants[0]).why)
+        late = [grant for grant in grants if isinstance(grant, Grant) and not grant.trust.holds(self._clock.boot())]
+        if late:
+            yield from self.release(late)
+        return [Expired() if isinstance(grant, Grant) and grant in late else grant for grant in grants]
+
+    def renew(self, grants: Sequence[Grant]) -> Flow[list[Grant | Stale | Unsure]]:
+        """The grants with their trust extended; stale where another has it now."""
+        tasks = [self._grant_task(grant, Renew(grant.fence)) for grant in grants]
+        yield from self.carrier.carry_out(tasks)
+        return [self._renewed(grant, task) for grant, task in zip(grants, tasks, strict=True)]
+
+    def finish(
+        self, grant: Grant, outcome: Outcome, reason: str = "", backoff: timedelta = timedelta(0)
+    ) -> Flow[Finished | Stale | Unsure]:
+        return cast(
+            Finished | Stale | Unsure,
+            (yield from self._say(self._grant_task(grant, Finish(grant.fence, outcome, reason, backoff)))),
+        )
+
+    def release(self, grants: Sequence[Grant], rest: timedelta = timedelta(0)) -> Flow[list[Released | Stale | Unsure]]:
+        """Give back what was never started (or, for a lock, is no longer needed), to be claimed `rest` later."""
+        tasks = [self._grant_task(grant, Release(grant.fence, rest)) for grant in grants]
+        yield from self.carrier.carry_out(tasks)
+        return [cast(Released | Stale | Unsure, task.answer) for task in tasks]
+
+    def queue(self, slot: Slot, terms: Terms) -> Flow[Reply]:
+        """Put a slot on record as due, for others to claim."""
+        return (yield from self._say(self._slot_task(Queue(), slot, terms)))
+
+    def skip(self, slot: Slot, terms: Terms, reason: str) -> Flow[Reply]:
+        """Put a slot on record as not to be run."""
+        return (yield from self._say(self._slot_task(Skip(reason), slot, terms)))
+
+    def settle(self, cells: Iterable[Cell]) -> Flow[list[Reply]]:
+        """Act on runs whose holder is gone, without wanting to run them."""
+        tasks = [self._cell_task(Settle(), cell) for cell in cells]
+        yield from self.carrier.carry_out(tasks)
+        return [cast(Reply, task.answer) for task in tasks]
+
+    def ask(self, slot: Slot, reason: str) -> Flow[Reply]:
+        """Ask whoever runs the slot to stop."""
+        return (yield from self._say(self._cell_task(Ask(reason), Cell(slot.cell))))
+
+    def resolve(self, slot: Slot, command: Resolve) -> Flow[Reply]:
+        """A person's word on a slot that failed, was lost or is unknown."""
+        return (yield from self._say(self._cell_task(command, Cell(slot.cell))))
+
+    def overdue(self, prefix: str = "run/", limit: int = SWEEP) -> Flow[list[Cell]]:
+        """Runs somebody should look at: lapsed, due, waiting, or ready to be retried, the longest waiting first."""
+        page = yield from self.carrier.scan(Scan(prefix, "until", Mark.OPEN, self.know.now(), limit=limit))
+        return [cell for cell in page.cells if cell.until is not None and cell.until <= page.now]
+
+    # --- locks and leaders: a lease with no slot ---
+
+    def acquire(self, key: str, lease: timedelta = LOCK_LEASE) -> Flow[Grant | Refused]:
+        """A lock or a leadership: a claim on a cell that never closes."""
+        command = Claim(self._nonce(), self.carrier.holder, min(lease, LOCK_LEASE), "rerun")
+        task = Task(command, Cell(key), birth=self.know.epoch.birth)
+        yield from self.carrier.carry_out([task])
+        if isinstance(task.answer, Unsure):
+            raise StoreUnavailable(task.answer.why)
+        return self._granted(task)
+
+    # --- tasks ---
+
+    def _claim_task(self, want: Wanted) -> Task:
+        terms = want.terms
+        start_by = want.slot.at + terms.start_within if terms.start_within is not None else None
+        command = Claim(
+            self._nonce(), self.carrier.holder, terms.lease, terms.on_lost, terms.attempts, start_by=start_by
+        )
+        task = self._slot_task(command, want.slot, terms)
+        if want.cell is not None:
+            task.run, task.unread = want.cell, True
+        return task
+
+    def _slot_task(self, command: Command, slot: Slot, terms: Terms) -> Task:
+        return Task(
+            command,
+            Cell(slot.cell, at=slot.at),
+            slot,
+            turns=[Cell(turn_cell(slot.job, number)) for number in range(terms.turns)],
+            overlap=terms.overlap,
+            digest=terms.digest,
+            register_at=slot.at - timedelta(seconds=1) if terms.outside else None,
+            birth=self.know.epoch.birth,
+            now=self.know.now(),
+        )
+
+    def _grant_task(self, grant: Grant, command: Command) -> Task:
+        run, *turns = grant.cells
+        return Task(command, run, grant.slot, turns=turns, birth=grant.birth, now=self.know.now())
+
+    def _cell_task(self, command: Command, cell: Cell) -> Task:
+        return Task(command, cell, slot_of_cell(cell.key), unread=True)
+
+    def _say(self, task: Task) -> Flow[Reply]:
+        yield from self.carrier.carry_out([task])
+        return cast(Reply, task.answer)
+
+    # --- grants ---
+
+    def _granted(self, task: Task) -> Grant | Refused:
+        if not isinstance(task.answer, Granted) or not isinstance(task.command, Claim):
+            return cast(Reply, task.answer)
+        run, record = task.run, decode(task.run.value, task.run.key)
+        assert run.fence is not None
+        turns = [turn for turn in task.turns if turn.key == record.turn]
+        return Grant(
+            run.key, task.slot, run.fence, record.grant, record.lease, self._trust(task, record.lease),
+            (run, *turns), task.birth, task.answer.taken_over,
+        )  # fmt: skip
+
+    def _renewed(self, grant: Grant, task: Task) -> Grant | Stale | Unsure:
+        if not isinstance(task.answer, Renewed):
+            return cast(Stale | Unsure, task.answer)
+        trust = grant.trust.extended(self._clock.boot(), self._trust(task, grant.lease).end)
+        return grant._replace(trust=trust, cells=(task.run, *task.turns), birth=task.birth, ask=task.answer.ask)
+
+    def _trust(self, task: Task, lease: timedelta) -> Trust:
+        """Counted from when the call began that brought the cell, and from what was left of the lease then."""
+        assert task.run.until is not None
+        return Trust(trust_end(task.began, task.now, task.run.until, lease, self.carrier.traits))
