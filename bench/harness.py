@@ -40,7 +40,7 @@ WARM_UP = 3
 UNSTEADY = 0.1
 
 
-class Unavailable(Exception):  # noqa: N818  # it is no error, it is an answer
+class Unavailable(Exception):
     """Raised while setting up where a server or tool is missing; says `needs <what>: <what to install>`."""
 
 

@@ -41,12 +41,9 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     return Suite(pytester)
 
 
+# Where the reports come from differs under xdist; how they are judged does not, so that is tried once, below.
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "xdist"])
 class TestFullRun:
-    def test_passes_when_a_mapped_test_passed(self, suite: Suite, workers: list[str]) -> None:
-        suite.has("def test_one(): pass")
-        assert suite.run(*workers).ret == pytest.ExitCode.OK
-
     def test_fails_when_the_mapped_test_was_skipped_for_another_reason(self, suite: Suite, workers: list[str]) -> None:
         suite.has("import pytest\ndef test_one(): pytest.skip('flaky today')\ndef test_two(): pass")
         result = suite.run(*workers)
@@ -78,17 +75,24 @@ class TestFullRun:
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         result.stdout.fnmatch_lines([UNSHOWN, "7 *could not import 'no_such_module'*"])
 
-    def test_fails_when_the_mapped_test_did_not_run(self, suite: Suite, workers: list[str]) -> None:
-        suite.has("def test_two(): pass")
-        result = suite.run(*workers)
-        assert result.ret == pytest.ExitCode.TESTS_FAILED
-        result.stdout.fnmatch_lines([UNSHOWN, "7 *test_one: did not run)"])
 
-    def test_fails_when_the_mapped_test_is_expected_to_fail(self, suite: Suite, workers: list[str]) -> None:
-        suite.has("import pytest\n@pytest.mark.xfail\ndef test_one(): assert False")
-        result = suite.run(*workers)
-        assert result.ret == pytest.ExitCode.TESTS_FAILED
-        result.stdout.fnmatch_lines([UNSHOWN, "7 *test_one: xfailed)"])
+def test_a_full_run_passes_when_a_mapped_test_passed(suite: Suite) -> None:
+    suite.has("def test_one(): pass")
+    assert suite.run().ret == pytest.ExitCode.OK
+
+
+def test_a_full_run_fails_when_the_mapped_test_did_not_run(suite: Suite) -> None:
+    suite.has("def test_two(): pass")
+    result = suite.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([UNSHOWN, "7 *test_one: did not run)"])
+
+
+def test_a_full_run_fails_when_the_mapped_test_is_expected_to_fail(suite: Suite) -> None:
+    suite.has("import pytest\n@pytest.mark.xfail\ndef test_one(): assert False")
+    result = suite.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([UNSHOWN, "7 *test_one: xfailed)"])
 
 
 def test_one_parameter_set_that_passes_shows_the_requirement(suite: Suite) -> None:
