@@ -23,7 +23,7 @@ class What(StrEnum):
 
 
 class Event(NamedTuple):
-    """`key` is the cell it happened to, `holder` who did it, `at` the store's now, `detail` the outcome or the reason."""
+    """`key` is the cell it happened to, `holder` who did it, `at` the store's now, `detail` the outcome or reason."""
 
     what: What
     key: str

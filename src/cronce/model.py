@@ -54,7 +54,8 @@ def check_name(name: str) -> str:
     """A name becomes part of keys, columns and file names, so it is plain: no slash, no space, no surprise."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise BadName(
-            f"{str(name)[:60]!r} cannot be a name: use 1 to 128 of A–Z a–z 0–9 _ . : - and begin with a letter, digit or _"
+            f"{str(name)[:60]!r} cannot be a name: use 1 to 128 of A–Z a–z 0–9 _ . : - "
+            "and begin with a letter, digit or _"
         )
     return name
 

@@ -299,7 +299,7 @@ class Carrier:
             grant=change.grant,
             ttl=change.ttl,
             not_before=self._not_before(task, change) if change.grant else None,
-            not_after=self._not_after(task) if first else None,
+            not_after=self._not_after(task, change) if first else None,
             group=group,
         )
 
@@ -325,11 +325,11 @@ class Carrier:
         gone = epoch.born + (change.record.lease if task.slot else LOCK_LEASE)
         return gone if at is None else max(at, gone)
 
-    def _not_after(self, task: Task) -> Instant | None:
+    def _not_after(self, task: Task, change: Change) -> Instant | None:
         """A first write rests on the job's facts, and a first start on its deadline."""
         known = self.know.job(task.slot.job) if task.slot else None
         facts = known.read + FACTS_AGE if known else None
-        start_by = task.command.start_by if isinstance(task.command, Claim) else None
+        start_by = task.command.start_by if change.grant and isinstance(task.command, Claim) else None
         return min((limit for limit in (facts, start_by) if limit is not None), default=None)
 
     # --- turns ---

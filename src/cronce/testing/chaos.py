@@ -1,0 +1,247 @@
+"""What goes wrong in a simulated world, and when. Each kind of fault is counted: a kind that never happens proves nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Final
+
+from cronce.model import Cell, Epoch, Instant, Traits
+from cronce.policy import Missed, OnLost, Overlap
+from cronce.runtime.ledger import Terms
+from cronce.schedule import Every
+from cronce.testing.actors import Node, Plan
+from cronce.testing.referee import Referee, Rules
+from cronce.testing.world import Machine, Process, World
+
+BUSY: Final = 70.0
+"""Seconds of faults; the length of the quiet while after them depends on the longest lease."""
+
+FORGETFUL: Final = Traits("model, can forget", durable=False, survives_failover=False)
+DURABLE: Final = Traits("model, durable")
+
+KINDS: Final = (
+    "failed call", "lost reply", "late call", "slow reply", "crash", "pause", "suspend", "outage",
+    "store clock ahead", "store clock back", "host clock step", "store emptied", "old dump restored",
+    "lagging replica promoted", "purge", "edit", "roll-back", "two threads", "replaced", "missed=all", "lock",
+)  # fmt: skip
+
+
+@dataclass(eq=False)
+class Stage:
+    """A world with its jobs and processes, and the hand that breaks things."""
+
+    world: World
+    referee: Referee
+    plans: dict[str, Plan]
+    forgets: bool
+    purges: bool
+    nodes: list[Node] = field(default_factory=list)
+    versions: int = 1
+    started: int = 0
+    stepped: float = -1000.0
+    dump: tuple[dict[str, Cell], Epoch, Instant] | None = None
+
+    # --- processes ---
+
+    def spawn(self, machine: Machine, plans: dict[str, Plan] | None = None) -> Node:
+        self.started += 1
+        process = Process(f"{machine.name}:{self.started}", machine, self.world)
+        threads = self.world.random.choice([1, 1, 2])
+        if threads == 2:
+            self.world.faults["two threads"] += 1
+        node = Node(self.world, self.referee, process, plans or self.plans, threads, self.purges)
+        self.nodes.append(node)
+        return node
+
+    def alive(self) -> list[Node]:
+        return [node for node in self.nodes if node.process.alive]
+
+    def kill(self, node: Node) -> None:
+        node.process.kill()
+
+    # --- faults, one function each ---
+
+    def crash(self) -> None:
+        node = self.world.random.choice(self.alive())
+        self.world.fault("crash", node.process.name)
+        self.kill(node)
+        plans = node.plans
+        self.world.after(self.world.random.uniform(0.5, 15), lambda: self._restart(node.process.machine, plans))
+
+    def _restart(self, machine: Machine, plans: dict[str, Plan]) -> None:
+        self.spawn(machine, plans)
+
+    def pause(self) -> None:
+        node = self.world.random.choice(self.alive())
+        seconds = self.world.random.uniform(1, 25)
+        self.world.fault("pause", f"{node.process.name} {seconds:.1f} s")
+        node.process.paused_until = self.world.real + seconds
+
+    def suspend(self) -> None:
+        machine = self.world.random.choice(self.world.machines)
+        seconds = self.world.random.uniform(3, 30)
+        self.world.fault("suspend", f"{machine.name} {seconds:.1f} s")
+        for node in self.alive():
+            if node.process.machine is machine:
+                node.process.paused_until = self.world.real + seconds
+        self.world.after(seconds, lambda: setattr(machine, "suspended", machine.suspended + seconds * machine.rate))
+
+    def outage(self) -> None:
+        seconds = self.world.random.uniform(1, 20)
+        self.world.fault("outage", f"{seconds:.1f} s")
+        self.world.outage_until = self.world.real + seconds
+
+    def step_store_clock(self) -> None:
+        """Once in a while: two steps within one lease could cancel out between two samples."""
+        if self.world.real - self.stepped < 45 or self.forgets:
+            return
+        self.stepped = self.world.real
+        ahead = self.world.random.random() < 0.6
+        seconds = self.world.random.uniform(2, 40) if ahead else -self.world.random.uniform(2, 20)
+        self.world.fault("store clock ahead" if ahead else "store clock back", f"{seconds:.1f} s")
+        self.world.store_offset += seconds
+
+    def step_host_clock(self) -> None:
+        machine = self.world.random.choice(self.world.machines)
+        self.world.fault("host clock step", machine.name)
+        machine.wall_offset = timedelta(seconds=self.world.random.uniform(-0.45, 0.45))
+
+    def forget(self) -> None:
+        if not self.forgets:
+            return
+        how = self.world.random.choice(["store emptied", "old dump restored", "lagging replica promoted"])
+        if how == "store emptied":
+            self.world.fault(how)
+            self.world.store.empty()
+        elif self.dump is not None:
+            self.world.fault(how)
+            if how == "lagging replica promoted":
+                self.dump = self.replica
+            self.world.store.restore(self.dump, noticed=self.world.random.random() < 0.9)
+        self.dump = None
+
+    def edit(self) -> None:
+        """A deploy: new processes carry a new version; some of the old ones stay for a while, or come back."""
+        names = [name for name, plan in self.plans.items() if not plan.outside]
+        if not names:
+            return
+        name = self.world.random.choice(names)
+        self.versions += 1
+        self.world.fault("edit", f"{name} v{self.versions}")
+        old = self.plans[name]
+        plan = replace(old, terms=old.terms._replace(digest=f"v{self.versions}"), schedule=_period(self.world))
+        self.referee.rules[name].schedules[plan.terms.digest] = plan.schedule
+        before, self.plans = self.plans, {**self.plans, name: plan}
+        new = self.spawn(self.world.random.choice(self.world.machines))
+        if self.world.random.random() < 0.4:
+            self.world.after(self.world.random.uniform(3, 20), lambda: self._roll_back(new, before))
+        else:
+            self.world.after(self.world.random.uniform(1, 20), lambda: self._retire(before))
+
+    def _roll_back(self, node: Node, plans: dict[str, Plan]) -> None:
+        self.world.fault("roll-back")
+        for other in self.alive():
+            if other.plans is node.plans:
+                self.kill(other)
+        self.plans = plans
+        self.spawn(node.process.machine, plans)
+
+    def _retire(self, plans: dict[str, Plan]) -> None:
+        for node in self.alive():
+            if node.plans is plans:
+                self.kill(node)
+        if not self.alive():
+            self.spawn(self.world.machines[0])
+
+    # --- the hand ---
+
+    def torment(self) -> None:
+        """One fault, then the next, until the world is calm."""
+        if self.world.calm:
+            return
+        dice = self.world.random
+        self.replica = self.world.store.dump()
+        if self.dump is None and dice.random() < 0.5:
+            self.dump = self.replica
+        acts: list[tuple[int, Callable[[], None]]] = [
+            (5, self.crash), (5, self.pause), (2, self.suspend), (2, self.outage), (3, self.step_store_clock),
+            (1, self.step_host_clock), (3, self.forget), (1, self.edit),
+        ]  # fmt: skip
+        if self.alive():
+            weights, actions = zip(*acts, strict=True)
+            dice.choices(actions, weights)[0]()
+        self.world.after(dice.expovariate(1 / 6.0), self.torment)
+
+    def calm_down(self) -> None:
+        """No more faults: everybody wakes, and at least one process carries the latest version."""
+        self.world.calm = True
+        self.world.outage_until = 0.0
+        for node in self.alive():
+            node.process.paused_until = min(node.process.paused_until, self.world.real)
+        if not any(node.plans is self.plans for node in self.alive()):
+            self.spawn(self.world.machines[0])
+
+
+def _period(world: World) -> Every:
+    return Every(timedelta(seconds=world.random.choice([5, 7, 10, 15])))
+
+
+def _plan(world: World, name: str) -> Plan:
+    dice = world.random
+    schedule = _period(world)
+    period = schedule.span.total_seconds()
+    overlap: Overlap = dice.choice(["skip", "wait", "replace", "allow"])
+    missed: Missed = dice.choice(["skip", "latest", "all"])
+    if missed == "all" and overlap == "skip":
+        overlap = "wait"  # a backlog waits for the turn
+    on_lost: OnLost = dice.choice(["skip", "rerun"])
+    outside = dice.random() < 0.3
+    queues = overlap == "wait" or missed == "all"
+    terms = Terms(
+        lease=timedelta(seconds=dice.choice([6, 8, 12])),
+        on_lost=on_lost,
+        overlap=overlap,
+        turns=0 if overlap == "allow" else dice.choice([1, 1, 2]),
+        attempts=1 if overlap == "replace" else dice.choice([1, 1, 2, 3]),
+        start_within=None if queues or dice.random() < 0.5 else schedule.span,
+        digest="" if outside else "v1",
+        outside=outside,
+    )
+    body = (0.1, period * 0.4) if queues else (0.1, period * dice.choice([0.5, 1.5, 2.5]))
+    return Plan(name, schedule, terms, missed, body, dice.choice([0.0, 0.2]), outside)
+
+
+def stage(seed: int) -> Stage:
+    """A world from a seed: which store, which jobs, which processes, and which faults."""
+    forgets = seed % 4 == 3
+    world = World(seed, FORGETFUL if forgets else DURABLE)
+    plans = {name: _plan(world, name) for name in ["a", "b"][: world.random.choice([1, 2])]}
+    rules = {
+        name: Rules(plan.terms.turns, plan.terms.on_lost, {} if plan.outside else {plan.terms.digest: plan.schedule})
+        for name, plan in plans.items()
+    }
+    stage = Stage(world, Referee(world, rules), plans, forgets, purges=seed % 5 == 0)
+    machines = [world.machine(f"m{number}") for number in range(world.random.choice([2, 3]))]
+    for machine in machines:
+        stage.spawn(machine)
+    world.after(world.random.uniform(2, 8), stage.torment)
+    return stage
+
+
+def length(stage: Stage) -> float:
+    """Purging takes a minute from announcing to deleting, so those worlds last longer."""
+    return BUSY + (70.0 if stage.purges else 0.0)
+
+
+def play(seed: int, *, tracing: bool = False) -> Stage:
+    """Play one seed to its end; raises `Violation` when a promise is broken."""
+    scene = stage(seed)
+    world = scene.world
+    world.tracing = tracing
+    world.run(length(scene))
+    scene.calm_down()
+    world.last_slot = world.store_now()
+    longest = max(plan.terms.lease.total_seconds() for plan in scene.plans.values())
+    world.run(world.real + 4 * longest + 60)
+    scene.referee.check_end(world.last_slot)
+    return scene

@@ -1,0 +1,248 @@
+"""A world under virtual time: machines with clocks of their own, a network that loses and delays, a store that forgets.
+
+Everything that production code sees of the world is here: the clock it asks, the replies it gets and does not get. The
+code itself is the real one. One seed is one history: the same seed always plays the same, to the last call.
+
+A *thread* of the world is a generator that yields `Sleep` or a request of a flow. A process that is paused, suspended or
+killed simply is not resumed; what it had sent is on its way all the same.
+"""
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from cronce.errors import StoreUnavailable
+from cronce.model import Cell, Epoch, Instant, Origin, Traits, Write, to_us
+from cronce.runtime.flow import Purge, Reply, Request, Swap, Timed, perform
+from cronce.stores.base import Swapped, next_life
+from cronce.stores.memory import MemoryStore
+
+START: Final = datetime(2026, 3, 29, 0, 0, 0, tzinfo=UTC)
+TIMEOUT: Final = 5.0
+"""How long a caller waits for the store."""
+
+
+class Sleep(NamedTuple):
+    seconds: float
+
+
+Thread = Generator[Sleep | Request, Any, None]
+
+
+@dataclass(eq=False)
+class Machine:
+    """A host: its boot clock drifts, its wall clock is off, and it can be suspended."""
+
+    name: str
+    rate: float
+    boot_offset: float
+    wall_offset: timedelta
+    suspended: float = 0.0  # seconds spent in suspend: only a clock that stops there notices
+
+    def boot_at(self, real: float) -> float:
+        return self.boot_offset + real * self.rate
+
+    def real_at(self, boot: float) -> float:
+        return (boot - self.boot_offset) / self.rate
+
+
+@dataclass(eq=False)
+class Process:
+    """A process on a machine. It gets no time while paused; when dead, never again."""
+
+    name: str
+    machine: Machine
+    world: "World"
+    alive: bool = True
+    paused_until: float = 0.0
+    on_death: list[Callable[[], None]] = field(default_factory=list)
+
+    def boot(self) -> float:
+        return self.machine.boot_at(self.world.real)
+
+    def wall(self) -> datetime:
+        return START + timedelta(seconds=self.world.real) + self.machine.wall_offset
+
+    def kill(self) -> None:
+        self.alive = False
+        for told in self.on_death:
+            told()
+
+
+class ModelStore(MemoryStore):
+    """The memory store on the world's clock, which can be emptied, and set back to what it was."""
+
+    def __init__(self, world: "World", traits: Traits) -> None:
+        self._world = world
+        super().__init__(world.store_now, traits)
+        self.watch: Callable[[Sequence[Write], Swapped, dict[str, Cell]], None] = lambda *_: None
+        self.purged: Callable[[Sequence[str]], None] = lambda _keys: None
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        before = {write.key: self._cells.get(write.key) or Cell(write.key) for write in writes}
+        swapped = super().swap(writes, seen)
+        self.watch(writes, swapped, before)
+        return swapped
+
+    def purge(self, prefix: str, upto: Instant) -> int:
+        before = set(self._cells)
+        gone = super().purge(prefix, upto)
+        self.purged(sorted(before - set(self._cells)))
+        return gone
+
+    def cells(self, prefix: str) -> list[Cell]:
+        return [cell for key, cell in sorted(self._cells.items()) if key.startswith(prefix)]
+
+    def dump(self) -> tuple[dict[str, Cell], Epoch, Instant]:
+        return dict(self._cells), self._epoch, self._last_write
+
+    def empty(self) -> None:
+        """A cache was flushed, or came back without its disk: it is born again, and knows nothing."""
+        self._cells = {}
+        self._epoch = Epoch(max(to_us(self._clock()), self._epoch.birth + 1), origin=Origin.FOUND)
+        self._last_write = self._epoch.born
+
+    def restore(self, dump: tuple[dict[str, Cell], Epoch, Instant], *, noticed: bool) -> None:
+        """An old dump, or a replica that lagged. Its identity has changed, which a store that can forget notices at its
+        next start; if not, the next writer that knows more does."""
+        self._cells, self._epoch, self._last_write = dict(dump[0]), dump[1], dump[2]
+        if noticed:
+            self._epoch = next_life(to_us(self._clock()), self._epoch.seen, self._epoch, self._last_write)
+
+
+class World:
+    """Virtual time, and everything that happens in it."""
+
+    def __init__(self, seed: int, traits: Traits) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.real = 0.0
+        self.faults: Counter[str] = Counter()
+        self.calls = 0
+        self.trace: list[str] = []
+        self.tracing = False
+        self.calm = False
+        self.last_slot = datetime.max.replace(tzinfo=UTC)
+        self.outage_until = 0.0
+        self.store_rate = 1.0 + self.random.uniform(-0.005, 0.005)
+        self.store_offset = 0.0
+        self.machines: list[Machine] = []
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self.store = ModelStore(self, traits)
+
+    # --- time ---
+
+    def store_now(self) -> Instant:
+        return START + timedelta(seconds=self.real * self.store_rate + self.store_offset)
+
+    def at(self, real: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (max(real, self.real), next(self._order), action))
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        self.at(self.real + seconds, action)
+
+    def run(self, until: float) -> None:
+        """Play everything up to that time."""
+        while self._heap and self._heap[0][0] <= until:
+            self.real, _, action = heapq.heappop(self._heap)
+            action()
+        self.real = until
+
+    def chance(self, probability: float) -> bool:
+        return not self.calm and self.random.random() < probability
+
+    def fault(self, kind: str, what: str = "") -> None:
+        self.faults[kind] += 1
+        self.say(f"FAULT {kind} {what}")
+
+    def say(self, text: str) -> None:
+        if self.tracing:
+            self.trace.append(f"{self.real:9.3f} [{self.store_now():%H:%M:%S.%f}] {text}")
+
+    # --- machines ---
+
+    def machine(self, name: str) -> Machine:
+        machine = Machine(
+            name,
+            rate=1.0 + self.random.uniform(-0.005, 0.005),
+            boot_offset=self.random.uniform(100, 100_000),
+            wall_offset=timedelta(seconds=self.random.uniform(-0.4, 0.4)),
+        )
+        self.machines.append(machine)
+        return machine
+
+    # --- threads ---
+
+    def start(self, process: Process, thread: Thread) -> None:
+        self.after(0.0, lambda: self._resume(process, thread, None))
+
+    def _resume(self, process: Process, thread: Thread, value: Any, error: Exception | None = None) -> None:
+        if not process.alive:
+            return
+        if process.paused_until > self.real:
+            self.at(process.paused_until, lambda: self._resume(process, thread, value, error))
+            return
+        if callable(value):  # a reply is dated when the process gets to read it
+            value = value()
+        try:
+            wish = thread.throw(error) if error is not None else thread.send(value)
+        except StopIteration:
+            return
+        if isinstance(wish, Sleep):
+            self.after(wish.seconds / process.machine.rate, lambda: self._resume(process, thread, None))
+        else:
+            self._call(process, thread, wish)
+
+    # --- the network ---
+
+    def _call(self, process: Process, thread: Thread, request: Request) -> None:
+        """A call on its way: it may fail, arrive late, or lose its reply; the caller waits no longer than TIMEOUT."""
+        self.calls += 1
+        began = process.boot()
+        answered = [False]
+
+        def answer(reply: Reply | None) -> None:
+            if answered[0]:
+                return
+            answered[0] = True
+            if reply is None:
+                self._resume(process, thread, None, StoreUnavailable("no answer"))
+            else:
+                self._resume(process, thread, lambda: Timed(reply, began, process.boot()))
+
+        there, back = self._delays(request)
+        if there is not None:
+            self.after(there, lambda: self._arrive(request, back, answer))
+        self.after(TIMEOUT, lambda: answer(None))
+
+    def _delays(self, request: Request) -> tuple[float | None, float | None]:
+        """Seconds to the store and back; None is never."""
+        there, back = self.random.uniform(0.0005, 0.02), self.random.uniform(0.0005, 0.02)
+        if self.chance(0.01):
+            self.fault("failed call")
+            return None, None
+        if self.chance(0.015):
+            self.fault("lost reply", type(request).__name__)
+            return there, None
+        if self.chance(0.01):
+            self.fault("late call")  # overtaken by later ones; the caller has long given up
+            return self.random.uniform(TIMEOUT, 4 * TIMEOUT), None
+        if self.chance(0.02):
+            self.fault("slow reply")
+            return there, self.random.uniform(0.5, TIMEOUT - 0.1)
+        return there, back
+
+    def _arrive(self, request: Request, back: float | None, answer: Callable[[Reply | None], None]) -> None:
+        if self.real < self.outage_until:
+            return
+        reply = perform(self.store, request)
+        if isinstance(request, Swap | Purge):
+            self.say(f"{request!r:.200} -> {reply!r:.200}")
+        if back is not None:
+            self.after(back, lambda: answer(reply))
