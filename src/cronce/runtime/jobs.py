@@ -38,13 +38,13 @@ class Jobs:
             job = decode_job(cell.value, key) if cell.version else None
             new = change(job, loaded.now)
             if new is None or new == job:
-                carrier.know.learn_job(name, cell, loaded.now)
+                carrier.know.learn_job(name, cell, loaded)
                 return job
             write = Write(key, cell.version, encode_job(new), Mark.OPEN)
             swapped, _timed = yield from carrier.swap([write], loaded.epoch.seen)
             (verdict,) = swapped.verdicts
             if verdict.refused is None:
-                carrier.know.learn_job(name, verdict.cell, swapped.now)
+                carrier.know.learn_job(name, verdict.cell, swapped)
                 return new
         raise StoreUnavailable(f"could not write {key}: others were faster {ROUNDS} times in a row")
 

@@ -14,6 +14,7 @@ from cronce.model import EPOCH, Cell, Epoch, Instant
 from cronce.protocol.lease import FACTS_AGE, Sample, even_span
 from cronce.protocol.record import Job, decode_job
 from cronce.runtime.flow import Timed
+from cronce.stores.base import Loaded, Swapped
 
 _SPACING: Final = 0.5
 _KEPT: Final = 1024
@@ -21,11 +22,12 @@ _KEPT: Final = 1024
 
 
 class KnownJob(NamedTuple):
-    """A job as it was read, and when, on the store's clock."""
+    """A job as it was read: when, on the store's clock, and in which of its lives."""
 
     cell: Cell
     job: Job | None
     read: Instant
+    birth: int
 
 
 class Knowledge:
@@ -58,10 +60,7 @@ class Knowledge:
         reborn = epoch.birth != self.epoch.birth
         known = self.epoch.birth != 0
         self.epoch = epoch
-        if not reborn:
-            return None
-        self._jobs.clear()
-        return epoch if known else None
+        return epoch if reborn and known else None
 
     def now(self) -> Instant:
         """The store's clock of this moment, as well as we can tell without asking."""
@@ -76,15 +75,17 @@ class Knowledge:
             latest, samples = self._latest, list(self._samples)
         return even_span(chain((latest,) if latest else (), reversed(samples)), tolerance)
 
-    def learn_job(self, name: str, cell: Cell, read: Instant) -> None:
+    def learn_job(self, name: str, cell: Cell, reply: Loaded | Swapped) -> None:
         job = decode_job(cell.value, cell.key) if cell.version else None
         with self._lock:
-            self._jobs[name] = KnownJob(cell, job, read)
+            self._jobs[name] = KnownJob(cell, job, reply.now, reply.epoch.birth)
 
     def job(self, name: str) -> KnownJob | None:
-        """What is known of the job, unless it is too old to rest a claim on."""
+        """What is known of the job, unless it is too old to rest a claim on, or from before the store forgot."""
         known = self._jobs.get(name)
-        return known if known and self.now() <= known.read + FACTS_AGE else None
+        if known is None or known.birth != self.epoch.birth or self.now() > known.read + FACTS_AGE:
+            return None
+        return known
 
     def forget_job(self, name: str) -> None:
         """Its facts were refused as too old: read them again."""

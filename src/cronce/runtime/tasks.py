@@ -188,7 +188,7 @@ class Carrier:
             return (yield from self._read(pending))
         cells = {cell.key: cell for cell in loaded.cells}
         for job in jobs:
-            self.know.learn_job(job, cells[job_cell(job)], loaded.now)
+            self.know.learn_job(job, cells[job_cell(job)], loaded)
         for task in stale:
             self._took_in(task, (cells[key] for key in (task.run.key, *(turn.key for turn in task.turns))), timed)
 
@@ -210,7 +210,7 @@ class Carrier:
         jobs: dict[str, Write] = {}
         plans: list[tuple[Task, Decision, list[Write]]] = []
         for number, task in enumerate(pending):
-            if task.birth == seen[0]:
+            if task.birth == seen[0] and self._informed(task):  # what was just learnt may have overtaken it
                 self._plan(task, number, jobs, plans, tasks)
         writes = [*jobs.values(), *(write for _, _, group in plans for write in group)]
         if not writes:
@@ -393,7 +393,7 @@ class Carrier:
     def _learn_jobs(self, jobs: dict[str, Write], swapped: Swapped) -> None:
         for (name, write), verdict in zip(jobs.items(), swapped.verdicts, strict=False):
             if verdict.refused in (None, Refusal.VERSION):
-                self.know.learn_job(name, verdict.cell, swapped.now)
+                self.know.learn_job(name, verdict.cell, swapped)
             if verdict.refused is None and write.seen == ABSENT:
                 self.report(Event(What.REGISTERED, write.key, self.holder, swapped.now))
 

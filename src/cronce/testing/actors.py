@@ -72,6 +72,7 @@ class Node:
     def __post_init__(self) -> None:
         world, process = self.world, self.process
         self.ledger = Ledger(world.store.traits, process, process.name, self._nonce)
+        self.referee.carries[process.name] = {plan.job: plan.terms.digest for plan in self.plans.values()}
         scheduled = [plan for plan in self.plans.values() if not plan.outside]
         for thread in [self._beat(), self._sweep(), self._keep(), self._lock()]:
             world.start(process, thread)
@@ -203,8 +204,8 @@ class Node:
             left -= step
             whole = self._may_act(run)
         run.body.ended = True
-        if not whole and plan.terms.on_lost == "rerun" and dice.random() < 0.5:
-            del self.runs[grant.key]  # it just stops; somebody will find it lapsed
+        if not whole and not run.grant.ask and plan.terms.on_lost == "rerun" and dice.random() < 0.5:
+            self.runs.pop(grant.key, None)  # it just stops; somebody will find it lapsed
             return
         failed = not whole or dice.random() < plan.fails
         yield from self._end(run, Outcome.FAILED if failed else Outcome.SUCCEEDED)
@@ -213,12 +214,16 @@ class Node:
         if not grant.trust.holds(self.process.boot()):
             return None
         run = Run(grant, self.referee.started(grant, self.process))
+        self.world.faults["lock"] += grant.slot is None
         self.runs[grant.key] = run
-        self.world.say(f"{self.process.name} starts {grant.key} {grant.fence} trusts until {run.body.trusts_until:.3f}")
+        self.world.say(f"{self.process.name} starts {grant.key} {grant.fence}")
         return run
 
     def _may_act(self, run: Run) -> bool:
-        return not run.told and run.grant.trust.holds(self.process.boot())
+        if run.told or not run.grant.trust.holds(self.process.boot()):
+            return False
+        self.referee.acts(run.body, run.grant)
+        return True
 
     def _end(self, run: Run, outcome: Outcome) -> Thread:
         """Say how it ended until the store has heard it; the lease is renewed meanwhile."""
@@ -249,7 +254,7 @@ class Node:
         if isinstance(reply, Grant):
             run.grant = reply
             run.told = run.told or bool(reply.ask)
-            self.referee.extended(run.body, reply)
+            self.referee.acts(run.body, reply)
         elif isinstance(reply, Stale):
             run.told = True
             run.grant = run.grant._replace(trust=Trust(0.0))

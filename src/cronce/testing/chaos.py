@@ -22,7 +22,9 @@ DURABLE: Final = Traits("model, durable")
 KINDS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "crash", "pause", "suspend", "outage",
     "store clock ahead", "store clock back", "host clock step", "store emptied", "old dump restored",
-    "lagging replica promoted", "purge", "edit", "roll-back", "two threads", "replaced", "missed=all", "lock",
+    "lagging replica promoted", "purge", "edit", "roll-back", "two threads", "replaced", "lock",
+    "overlap=skip", "overlap=wait", "overlap=replace", "overlap=allow", "missed=skip", "missed=latest", "missed=all",
+    "on_lost=skip", "on_lost=rerun", "outside trigger", "scheduler",
 )  # fmt: skip
 
 
@@ -129,7 +131,9 @@ class Stage:
         self.versions += 1
         self.world.fault("edit", f"{name} v{self.versions}")
         old = self.plans[name]
-        plan = replace(old, terms=old.terms._replace(digest=f"v{self.versions}"), schedule=_period(self.world))
+        on_lost: OnLost = self.world.random.choice(["skip", "rerun"])
+        terms = old.terms._replace(digest=f"v{self.versions}", on_lost=on_lost)
+        plan = replace(old, terms=terms, schedule=_period(self.world))
         self.referee.rules[name].schedules[plan.terms.digest] = plan.schedule
         before, self.plans = self.plans, {**self.plans, name: plan}
         new = self.spawn(self.world.random.choice(self.world.machines))
@@ -217,9 +221,12 @@ def stage(seed: int) -> Stage:
     world = World(seed, FORGETFUL if forgets else DURABLE)
     plans = {name: _plan(world, name) for name in ["a", "b"][: world.random.choice([1, 2])]}
     rules = {
-        name: Rules(plan.terms.turns, plan.terms.on_lost, {} if plan.outside else {plan.terms.digest: plan.schedule})
+        name: Rules(plan.terms.turns, {} if plan.outside else {plan.terms.digest: plan.schedule})
         for name, plan in plans.items()
     }
+    for plan in plans.values():
+        policies = (f"overlap={plan.terms.overlap}", f"missed={plan.missed}", f"on_lost={plan.terms.on_lost}")
+        world.faults.update([*policies, "outside trigger" if plan.outside else "scheduler"])
     stage = Stage(world, Referee(world, rules), plans, forgets, purges=seed % 5 == 0)
     machines = [world.machine(f"m{number}") for number in range(world.random.choice([2, 3]))]
     for machine in machines:

@@ -3,29 +3,34 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 
 from cronce.model import Cell, Fence, Instant, Slot, Write, slot_of_cell
-from cronce.policy import OnLost
 from cronce.protocol.lease import FACTS_AGE
 from cronce.protocol.record import Job, Outcome, Record, State, decode, decode_job
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
-from cronce.testing.world import Process, World
+from cronce.testing.world import TIMEOUT, Process, World
+
+PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
+"""How long a claim may rest on facts that have changed: their age, and as much again for a clock that steps back."""
 
 
 @dataclass(eq=False)
 class Body:
     """A body that was started: while it trusts its grant it may act, unless it has ended or its process has died."""
 
-    key: str
-    fence: Fence
+    grant: Grant
     process: Process
-    trusts_until: float  # in real time, by the machine's own clock
     ended: bool = False
 
-    def acting(self, real: float) -> bool:
-        return not self.ended and self.process.alive and real < self.trusts_until
+    def acting(self) -> bool:
+        return not self.ended and self.process.alive and self.grant.trust.holds(self.process.boot())
+
+    def __str__(self) -> str:
+        return f"{self.process.name} under {self.grant.fence}"
 
 
 @dataclass
@@ -33,7 +38,6 @@ class Rules:
     """What the referee has to know of a job."""
 
     turns: int
-    on_lost: OnLost
     schedules: dict[str, Schedule]  # by the digest of the version; empty when only outside triggers fire it
 
 
@@ -47,11 +51,13 @@ class Referee:
         self.rules = rules
         self.bodies: dict[str, list[Body]] = defaultdict(list)
         self.fences: dict[str, Fence] = {}
-        self.purged: set[str] = set()
-        self.floors: dict[str, list[tuple[float, Instant]]] = defaultdict(list)
+        self.granted: dict[Fence, Record] = {}
         self.failures: dict[str, int] = defaultdict(int)
-        self.starts: dict[str, int] = defaultdict(int)
-        self.grants: dict[str, int] = defaultdict(int)
+        self.purged: set[str] = set()
+        self.registered: dict[str, Instant] = {}
+        self.floors: dict[str, list[tuple[float, Instant]]] = defaultdict(list)
+        self.firing: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        self.carries: dict[str, dict[str, str]] = {}
         world.store.watch = self.saw_swap
         world.store.purged = self.saw_purge
 
@@ -70,26 +76,31 @@ class Referee:
     def _saw_write(self, write: Write, old: Cell, new: Cell, now: Instant) -> None:
         kind = write.key.partition("/")[0]
         if kind == "job":
-            self._saw_job(old, new)
+            self._saw_job(old, new, now)
         elif kind in ("run", "lock"):
             was = decode(old.value) if old.version else None
             record = decode(new.value)
             if write.grant:
-                self._saw_grant(old, new, was, now)
+                self._saw_grant(old, new, record, now)
             if kind == "run":
                 self._saw_run(was, record, new)
 
-    def _saw_job(self, old: Cell, new: Cell) -> None:
-        floor = decode_job(new.value).floor
-        if old.version and decode_job(old.value).floor > floor:
-            self.broken("a floor never falls", f"{new.key} to {floor}")
-        self.floors[new.key.removeprefix("job/")].append((self.world.real, floor))
+    def _saw_job(self, old: Cell, new: Cell, now: Instant) -> None:
+        name, job = new.key.removeprefix("job/"), decode_job(new.value)
+        was = decode_job(old.value) if old.version else None
+        if was is None:
+            self.registered[name] = job.floor
+        elif was.floor > job.floor:
+            self.broken("a floor never falls", f"{new.key} to {job.floor}")
+        if was is None or was.firing != job.firing:
+            self.firing[name].append((self.world.real, job.firing))
+            if was is not None and was.firing and job.floor < now - timedelta(seconds=2 * TIMEOUT):
+                self.broken("an edit raises the floor to now", f"{new.key}: floor {job.floor}, now {now}")
+        self.floors[name].append((self.world.real, job.floor))
 
-    def _saw_grant(self, old: Cell, new: Cell, was: Record | None, now: Instant) -> None:
+    def _saw_grant(self, old: Cell, new: Cell, record: Record, now: Instant) -> None:
         assert new.fence is not None
-        self.grants[new.key] += 1
-        if was is not None and was.state is State.CLOSED:
-            self.broken("closed once", f"{new.key} was granted after {was.outcome}")
+        self.granted[new.fence] = record
         for scope in self._scopes(new.key):
             if scope in self.fences and self.fences[scope] >= new.fence:
                 self.broken("fences rise", f"{scope}: {new.fence} after {self.fences[scope]}")
@@ -101,6 +112,7 @@ class Referee:
             self.broken("no slot before its instant", f"{new.key} at {now}")
         if not old.version:
             self._check_floor(new.key, slot)
+            self._check_version(new.key, slot, record)
 
     def _scopes(self, key: str) -> list[str]:
         if not key.startswith("run/"):
@@ -111,10 +123,18 @@ class Referee:
     def _check_floor(self, key: str, slot: Slot) -> None:
         if key in self.purged:
             self.broken("a purged slot stays closed", key)
-        patience = 2 * FACTS_AGE.total_seconds() + 5.0
         for raised, floor in self.floors[slot.job]:
-            if slot.at <= floor and self.world.real - raised > patience:
+            if slot.at <= floor and self.world.real - raised > PATIENCE:
                 self.broken("floors hold", f"{key} was granted, the floor {floor} stood since {raised:.1f} s")
+
+    def _check_version(self, key: str, slot: Slot, record: Record) -> None:
+        """Only the version that fires, or fired until a moment ago, starts a slot."""
+        digest = self.carries.get(record.holder, {}).get(slot.job, "")
+        fired = self.firing[slot.job]
+        ends = [*(real for real, _ in fired[1:]), self.world.real]
+        recent = {firing for (_, firing), end in zip(fired, ends, strict=True) if self.world.real - end <= PATIENCE}
+        if digest and digest not in recent:
+            self.broken("the newest live version fires", f"{key} by {record.holder} with {digest}, firing {recent}")
 
     def _saw_run(self, was: Record | None, record: Record, cell: Cell) -> None:
         if was is not None and was.state is State.CLOSED:
@@ -123,59 +143,56 @@ class Referee:
             self._check_nobody_acts(cell.key, "the living are not closed as lost")
         if record.state is State.RETRYING:
             self.failures[cell.key] += 1
+        if record.ask:
+            self.world.faults["replaced"] += 1
 
     def saw_purge(self, keys: Sequence[str]) -> None:
         self.purged.update(keys)
+        self.world.faults["purge"] += bool(keys)
 
     # --- what the bodies did ---
 
     def started(self, grant: Grant, process: Process) -> Body:
-        body = Body(grant.key, grant.fence, process, process.machine.real_at(grant.trust.end))
+        body = Body(grant, process)
         self._check_nobody_acts(grant.key, "one run trusts a slot at a time")
-        self.starts[grant.key] += 1
-        if grant.slot is not None:
-            self._check_starts(grant)
+        self._check_starts(body)
         self.bodies[grant.key].append(body)
-        self._check_turns(grant)
+        self._check_turns(body)
         return body
 
-    def extended(self, body: Body, grant: Grant) -> None:
-        body.trusts_until = body.process.machine.real_at(grant.trust.end)
-        if body.acting(self.world.real):
+    def acts(self, body: Body, grant: Grant) -> None:
+        """A body that trusts its grant does something, or its trust was extended."""
+        body.grant = grant
+        if body.acting():
             self._check_nobody_acts(grant.key, "one run trusts a slot at a time", but=body)
-            self._check_turns(grant)
+            self._check_turns(body)
+            if any(other.grant.fence > grant.fence for other in self.bodies[grant.key]):
+                self.broken("an overtaken run does not act", f"{grant.key}: {body}")
 
     def _check_nobody_acts(self, key: str, promise: str, but: Body | None = None) -> None:
         for other in self.bodies[key]:
-            if other is not but and other.acting(self.world.real):
-                self.broken(
-                    promise, f"{key}: {other.process.name} under {other.fence} until {other.trusts_until:.3f} s"
-                )
+            if other is not but and other.acting():
+                self.broken(promise, f"{key}: {other} acts too")
 
-    def _check_starts(self, grant: Grant) -> None:
-        """Under skip a slot starts once, and again only after a failure that is on record."""
-        assert grant.slot is not None
-        rules = self.rules[grant.slot.job]
-        starts, failures = self.starts[grant.key], self.failures[grant.key]
-        if rules.on_lost == "skip" and starts > 1 + failures:
-            self.broken("with skip nothing runs twice", f"{grant.key}: {starts} starts, {failures} failures")
-        if starts > self.grants[grant.key]:
-            self.broken("a start needs a grant", f"{grant.key}: {starts} starts, {self.grants[grant.key]} grants")
+    def _check_starts(self, body: Body) -> None:
+        """After a grant under skip, another start needs a failure on record; and each start needs its own grant."""
+        key, earlier = body.grant.key, self.bodies[body.grant.key]
+        once = [other for other in earlier if self.granted[other.grant.fence].on_lost == "skip"]
+        if len(once) > self.failures[key]:
+            self.broken("with skip nothing runs twice", f"{key}: {body} after {once[-1]}")
+        if any(other.grant.fence == body.grant.fence for other in earlier):
+            self.broken("a start needs a grant of its own", f"{key}: {body}")
 
-    def _check_turns(self, grant: Grant) -> None:
-        if grant.slot is None or not self.rules[grant.slot.job].turns:
+    def _check_turns(self, body: Body) -> None:
+        slot = body.grant.slot
+        if slot is None or not self.rules[slot.job].turns:
             return
-        prefix = f"run/{grant.slot.job}/"
+        prefix = f"run/{slot.job}/"
         acting = [
-            body
-            for key, bodies in self.bodies.items()
-            if key.startswith(prefix)
-            for body in bodies
-            if body.acting(self.world.real)
+            one for key, bodies in self.bodies.items() if key.startswith(prefix) for one in bodies if one.acting()
         ]
-        if len(acting) > self.rules[grant.slot.job].turns:
-            keys = ", ".join(f"{body.key} by {body.process.name}" for body in acting)
-            self.broken("turns are never exceeded", keys)
+        if len(acting) > self.rules[slot.job].turns:
+            self.broken("turns are never exceeded", ", ".join(f"{one.grant.key} by {one}" for one in acting))
 
     # --- at the end ---
 
@@ -194,7 +211,7 @@ class Referee:
         """Every slot of the version that fires has a record of its own, was purged, or lies in a span on record."""
         schedule = self.rules[name].schedules[job.firing]
         known_upto = self.world.store.dump()[1].since
-        at = schedule.next(job.spans[0].start if job.spans else job.floor)
+        at = schedule.next(self.registered[name])
         while at is not None and at <= upto:
             key = Slot(name, at).cell
             spanned = any(span.start < at <= span.end for span in job.spans) or (known_upto and at <= known_upto)

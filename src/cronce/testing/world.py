@@ -47,9 +47,6 @@ class Machine:
     def boot_at(self, real: float) -> float:
         return self.boot_offset + real * self.rate
 
-    def real_at(self, boot: float) -> float:
-        return (boot - self.boot_offset) / self.rate
-
 
 @dataclass(eq=False)
 class Process:
@@ -232,7 +229,7 @@ class World:
             return there, None
         if self.chance(0.01):
             self.fault("late call")  # overtaken by later ones; the caller has long given up
-            return self.random.uniform(TIMEOUT, 4 * TIMEOUT), None
+            return self.random.uniform(TIMEOUT, self.random.choice([2, 5, 20]) * TIMEOUT), None
         if self.chance(0.02):
             self.fault("slow reply")
             return there, self.random.uniform(0.5, TIMEOUT - 0.1)
@@ -243,6 +240,16 @@ class World:
             return
         reply = perform(self.store, request)
         if isinstance(request, Swap | Purge):
-            self.say(f"{request!r:.200} -> {reply!r:.200}")
+            self.say(_brief(request, reply))
         if back is not None:
             self.after(back, lambda: answer(reply))
+
+
+def _brief(request: Request, reply: Reply) -> str:
+    """A call that wrote, on one line, for the trace of a failing seed."""
+    if not isinstance(request, Swap) or not isinstance(reply, Swapped):
+        return f"{request} -> {reply}"
+    return " | ".join(
+        f"{write.key} v{write.seen} {write.mark.name} {write.value} -> {verdict.refused or 'won'} v{verdict.cell.version}"
+        for write, verdict in zip(request.writes, reply.verdicts, strict=True)
+    )
