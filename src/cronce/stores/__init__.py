@@ -1,1 +1,45 @@
+"""Where cells are kept. `open_store(url)` finds the backend by the scheme of the URL.
 
+A backend is one file and one entry point in the group `cronce.stores`. Our own are found without asking for entry
+points: reading those of all installed packages takes longer than the rest of a start under cron.
+"""
+
+import re
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, cast
+
+from cronce.errors import BadInput
+
+if TYPE_CHECKING:
+    from cronce.stores.base import Opener, Store
+
+GROUP: Final = "cronce.stores"
+OURS: Final = {"memory": "cronce.stores.memory", "sqlite": "cronce.stores.sqlite"}
+
+_USER: Final = re.compile(r"(?<=://)([^:@/]*):.*@", re.DOTALL)
+_SECRET: Final = re.compile(r"([?&;][^=&;]*(?:pass|pwd|token|secret|key|auth|cred|sig)[^=&;]*=)[^&;]*", re.IGNORECASE)
+
+
+def open_store(url: str) -> "Store":
+    """The store that a URL names: ``sqlite:///cronce.db``."""
+    scheme, colon, _ = url.partition(":")
+    if not colon:
+        raise BadInput(f"{url!r} is not the URL of a store; for a file write sqlite:///{url}")
+    return _opener(scheme.lower(), url)(url)
+
+
+def _opener(scheme: str, url: str) -> "Opener":
+    if scheme in OURS:
+        return cast("Opener", import_module(OURS[scheme]).open_store)
+    from importlib.metadata import entry_points  # noqa: PLC0415  slow, and rarely asked for
+
+    others = entry_points(group=GROUP)
+    if scheme not in others.names:
+        known = ", ".join(sorted({*OURS, *others.names}))
+        raise BadInput(f"{mask(url)!r}: no store is called {scheme!r}; known: {known}")
+    return cast("Opener", others[scheme].load())
+
+
+def mask(url: str) -> str:
+    """A URL fit for people and logs: without its password, tokens and keys."""
+    return _SECRET.sub(r"\1***", _USER.sub(r"\1:***@", url))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple, Protocol
 
-from cronce.model import ABSENT, FREE, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Traits, Verdict, Write
+from cronce.model import ABSENT, FREE, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Traits, Verdict, Write, to_us
 
 By = Literal["key", "at", "until"]
 Position = tuple[str, int]
@@ -71,7 +71,7 @@ class Store(Protocol):
         limit: int = 1000,
         newest_first: bool = False,
     ) -> Page:
-        """Cells whose key begins with `prefix`, ordered; by at or until: only cells that have one, `upto` it at most."""
+        """Cells whose key begins with `prefix`, in order; by at or until: only those that have one, at most `upto`."""
         ...
 
     def purge(self, prefix: str, upto: Instant) -> int:
@@ -111,6 +111,25 @@ def groups(writes: Sequence[Write]) -> Iterator[list[int]]:
     ):
         del group
         yield [place for place, _ in members]
+
+
+def settle(
+    writes: Sequence[Write],
+    seen: tuple[int, int],
+    read: Iterable[Cell],
+    stored: Epoch,
+    *,
+    last_write: Instant,
+    now: Instant,
+) -> tuple[Swapped, dict[str, Cell]]:
+    """What a swap comes to: the answer, and the cells to store. Nothing changed if the epoch is the stored one."""
+    belief = believe(seen, stored)
+    if belief == "ahead":
+        stored = next_life(to_us(now), seen, stored, last_write)
+    if belief != "yes":
+        return Swapped(now, stored, refused_epoch(writes)), {}
+    verdicts, changed, tally = judge(writes, read, stored, now)
+    return Swapped(now, stored._replace(tally=tally), verdicts), changed
 
 
 def judge(

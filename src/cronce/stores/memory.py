@@ -5,25 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from cronce.clock import SystemClock
-from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
-from cronce.stores.base import (
-    By,
-    Loaded,
-    Page,
-    Position,
-    Swapped,
-    believe,
-    first_life,
-    judge,
-    next_life,
-    refused_epoch,
-)
+from cronce.model import Cell, Instant, Mark, Traits, Write, to_us
+from cronce.stores.base import By, Loaded, Page, Position, Swapped, first_life, settle
 
 TRAITS: Final = Traits("memory", durable=False, survives_failover=False)
 
 
 class MemoryStore:
-    """Cells in a dictionary under a lock. `clock` is the store's own; `on_purpose` says that starting empty is meant."""
+    """Cells in a dictionary under a lock. `clock` is the store's own; `on_purpose`: that it begins empty is meant."""
 
     def __init__(
         self, clock: Callable[[], Instant] | None = None, traits: Traits = TRAITS, *, on_purpose: bool = True
@@ -42,17 +31,11 @@ class MemoryStore:
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         with self._lock:
             now = self._clock()
-            belief = believe(seen, self._epoch)
-            if belief == "ahead":
-                self._epoch = next_life(to_us(now), seen, self._epoch, self._last_write)
-            if belief != "yes":
-                return Swapped(now, self._epoch, refused_epoch(writes))
             read = [self._cells[write.key] for write in writes if write.key in self._cells]
-            verdicts, changed, tally = judge(writes, read, self._epoch, now)
+            swapped, changed = settle(writes, seen, read, self._epoch, last_write=self._last_write, now=now)
             self._cells.update(changed)
-            if changed:
-                self._epoch, self._last_write = self._epoch._replace(tally=tally), now
-            return Swapped(now, self._epoch, verdicts)
+            self._epoch, self._last_write = swapped.epoch, now if changed else self._last_write
+            return swapped
 
     def scan(
         self,

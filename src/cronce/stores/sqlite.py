@@ -1,0 +1,371 @@
+"""Cells in one SQLite file, for any number of processes of one machine. Durable on commit.
+
+Four things here are subtle; done the obvious way, each loses writes or answers too late.
+
+*The lock comes before the clock.* A swap takes the file's one write lock first, then reads the clock: SQLite's own,
+which stands still only within a statement, in whole milliseconds.
+
+*A refused write needs no lock.* While another process holds it, a waiting swap looks whether its writes have become
+hopeless, and if so is answered from that reading. A loser writes nothing, and does not wait for the winner's disk.
+
+*A fork.* SQLite counts its locks in memory that a fork copies. A connection opened in the child believes that it shares
+the parent's; then the parent hangs up as the last one, deletes the log, and the child goes on writing to the deleted
+one. So every connection is closed before a fork, and each side opens its own after it.
+
+*The files behind the names.* SQLite keeps three files open, and goes on writing when someone has removed or replaced
+them. So the names are compared with what was opened after each piece of work, before the answer is given. A connection
+that lost its files is never closed: closing writes its log over what took their place.
+"""
+
+import json
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
+from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
+from cronce.stores import sql
+from cronce.stores.base import By, Loaded, Page, Position, Swapped, settle
+from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, plain_path, read_meta
+
+TRAITS: Final = Traits("sqlite", survives_failover=False, step=timedelta(milliseconds=1))
+
+SELECT_CELLS: Final = sql.say(sql.SELECT_CELLS, DIALECT)
+
+PATIENCE: Final = timedelta(seconds=10)
+"""How long a call waits for a lock that another process holds; a transaction holds it for one flush to disk."""
+
+PURGE_CHUNK: Final = 1000
+AFTER_ALL_TEXT: Final = b""  # a blob sorts after every text
+NEVER: Final = -(1 << 62)
+FOREVER: Final = 1 << 62
+
+_Answer = TypeVar("_Answer")
+Work = Callable[["Line"], _Answer]
+
+
+class SqliteStore:
+    """A store in a file.
+
+    `timeout` is how long to wait for another's lock. `adopt` accepts a copy, or a file on a network file system, on
+    purpose. `mount_table` stands in for this machine's, for tests.
+    """
+
+    traits: Final = TRAITS
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout: timedelta = PATIENCE,
+        adopt: bool = False,
+        mount_table: str | None = None,
+    ) -> None:
+        self.path: Final = plain_path(path)
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._line: Line | None = None
+        self._working = False
+        _STORES.add(self)
+        self._open: Callable[[], Line] = lambda: Line(self.path, mount_table, make=True, adopt=adopt)
+        self._use(Line.meta)
+        self._open = lambda: Line(self.path, mount_table)
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        wanted = pack(keys)
+        meta, cells = self._use(lambda line: line.read(SELECT_CELLS, [wanted]))
+        found = {cell.key: cell for cell in cells}
+        return Loaded(meta.now, meta.epoch, [found.get(key) or Cell(key) for key in keys])
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        wanted = pack([write.key for write in writes])
+        return self._use(lambda line: line.swap(writes, wanted, seen))
+
+    def scan(
+        self,
+        prefix: str,
+        *,
+        by: By = "key",
+        mark: Mark | None = None,
+        upto: Instant | None = None,
+        after: Position | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+    ) -> Page:
+        statement = sql.say_scan(DIALECT, by, mark, newest_first=newest_first)
+        bounds = [prefix, _end(prefix), *_start(by, after, newest_first=newest_first)]
+        if by != "key":
+            bounds.append(FOREVER if upto is None else to_us(upto))
+        meta, cells = self._use(lambda line: line.read(statement, [*bounds, limit + 1]))
+        page = cells[:limit]
+        return Page(meta.now, meta.epoch, page, _position(page[-1], by) if len(cells) > limit else None)
+
+    def purge(self, prefix: str, upto: Instant) -> int:
+        """In chunks, each a transaction of its own, so that claims come in between."""
+        bounds = (prefix, _end(prefix), to_us(upto), PURGE_CHUNK)
+        gone = chunk = self._use(lambda line: line.purge(bounds))
+        while chunk == PURGE_CHUNK:
+            chunk = self._use(lambda line: line.purge(bounds))
+            gone += chunk
+        return gone
+
+    def close(self) -> None:
+        with self._lock:
+            self._hang_up()
+            self._open = self._closed
+
+    def _closed(self) -> "Line":
+        raise StoreUnavailable(f"{self.path} was closed by this process; open the store again")
+
+    # --- one connection, for all threads of the process -------------------------------------------------------------
+
+    def _use(self, work: Work[_Answer]) -> _Answer:
+        """One piece of work, tried again for as long as another process holds the file's lock."""
+        for nap in naps(self._timeout):
+            try:
+                with self._lock:
+                    return self._attempt(work)
+            except sqlite3.Error as error:
+                if not is_busy(error):
+                    raise explained(error, self.path) from error
+            except UnicodeEncodeError as error:
+                raise BadInput(f"{error.object[:60]!r} is not text that can be stored") from None
+            time.sleep(nap)
+        raise StoreUnavailable(
+            f"{self.path} was locked by another process for {self._timeout.total_seconds():g} s; see who holds it with"
+            f" `fuser -v {self.path}`, or wait longer with ?timeout=SECONDS"
+        )
+
+    def _attempt(self, work: Work[_Answer]) -> _Answer:
+        self._working = True
+        try:
+            answer = self._own_line().do(work)
+        except sqlite3.Error:
+            self._check_files()  # if they are gone, that says more than the error
+            raise
+        finally:
+            self._working = False
+        self._check_files()
+        return answer
+
+    def _own_line(self) -> "Line":
+        if self._line is None:
+            self._line = self._open()
+        elif self._line.process != os.getpid():
+            raise StoreUnusable(
+                f"{self.path} was open during a fork that Python did not see (uWSGI without lazy-apps?);"
+                " open the store after the fork"
+            )
+        return self._line
+
+    def _check_files(self) -> None:
+        if self._line is None or (found := inodes(self.path)) == self._line.files:
+            return
+        if found[0] == self._line.files[0]:
+            raise StoreForgot(
+                f"the -wal or -shm file beside {self.path} was removed while this process used it, so that its writes"
+                " reach nobody; restart this process, and never remove those files while one is running"
+            )
+        self._hang_up()
+        raise StoreForgot(
+            f"{self.path} was {'replaced by another file' if found[0] else 'deleted'} while this process used it, and"
+            " what it wrote last is lost; put the file back, or begin anew by starting another cronce process"
+        )
+
+    # --- forks ------------------------------------------------------------------------------------------------------
+
+    def hold_still(self) -> None:
+        """Before a fork: wait for threads at work, then hang up, unless the fork comes out of the work itself."""
+        self._lock.acquire()
+        if not self._working:
+            self._hang_up()
+
+    def go_on(self) -> None:
+        self._lock.release()
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.hang_up()
+            self._line = None
+
+
+_STORES: Final = weakref.WeakSet[SqliteStore]()
+_STILL: Final[list[SqliteStore]] = []
+_FORKING: Final = threading.RLock()
+
+
+def _before_fork() -> None:
+    _FORKING.acquire()
+    for store in sorted(_STORES, key=id):
+        store.hold_still()
+        _STILL.append(store)
+
+
+def _after_fork() -> None:
+    while _STILL:
+        _STILL.pop().go_on()
+    _FORKING.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+class Line:
+    """An open connection of one process, and what is said over it."""
+
+    def __init__(self, path: Path, mount_table: str | None, *, make: bool = False, adopt: bool = False) -> None:
+        self.db: Final = connect(path, TRAITS, mount_table, make=make, adopt=adopt)
+        self.path: Final = path
+        self.files: Final = inodes(path)
+        self.process: Final = os.getpid()
+
+    def do(self, work: Work[_Answer]) -> _Answer:
+        try:
+            return work(self)
+        finally:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+
+    def meta(self) -> sql.Meta:
+        return read_meta(self.db, self.path)
+
+    def cells(self, statement: str, bounds: Sequence[Any]) -> list[Cell]:
+        return list(map(sql.read_cell, self.db.execute(statement, bounds).fetchall()))
+
+    def read(self, statement: str, bounds: Sequence[Any]) -> tuple[sql.Meta, list[Cell]]:
+        self.db.execute("BEGIN")
+        found = self.meta(), self.cells(statement, bounds)
+        self.db.execute("COMMIT")
+        return found
+
+    def swap(self, writes: Sequence[Write], wanted: str, seen: tuple[int, int]) -> Swapped:
+        try:
+            self.db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            return self._refused_already(writes, wanted, seen, error)
+        meta, cells = self.meta(), self.cells(SELECT_CELLS, [wanted])
+        swapped, changed = settle(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
+        if swapped.epoch != meta.epoch:
+            self.db.executemany(sql.PUT_CELL, map(sql.cell_row, changed.values()))
+            self.db.execute(sql.UPDATE_META, sql.meta_row(swapped.epoch, meta.now if changed else meta.last_write))
+        self.db.execute("COMMIT")
+        return swapped
+
+    def _refused_already(
+        self, writes: Sequence[Write], wanted: str, seen: tuple[int, int], error: sqlite3.OperationalError
+    ) -> Swapped:
+        """The answer to a swap that would write nothing; another process has the lock, so the others must wait."""
+        if not is_busy(error):
+            raise error
+        meta, cells = self.read(SELECT_CELLS, [wanted])
+        swapped, _ = settle(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
+        if swapped.epoch != meta.epoch:
+            raise error
+        return swapped
+
+    def purge(self, bounds: Sequence[Any]) -> int:
+        self.db.execute("BEGIN IMMEDIATE")
+        gone = self.db.execute(sql.PURGE, bounds).rowcount
+        self.db.execute("COMMIT")
+        return gone
+
+    def hang_up(self) -> None:
+        if self.process == os.getpid() and inodes(self.path) == self.files:
+            self.db.close()
+        else:
+            _leak(self.db)
+
+
+def _leak(db: sqlite3.Connection) -> None:
+    """Keep a connection open until the process ends, past the interpreter's last clean-up."""
+    import ctypes  # noqa: PLC0415
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+
+
+# --- URLs, and adopting ---------------------------------------------------------------------------------------------
+
+
+def open_store(url: str) -> SqliteStore:
+    path, timeout = locate(url)
+    return SqliteStore(path, timeout=timeout)
+
+
+def locate(url: str) -> tuple[Path, timedelta]:
+    """The file and the timeout that a URL names: ``sqlite:///relative.db``, ``sqlite:////absolute.db?timeout=5``."""
+    scheme, _, rest = url.partition(":///")
+    if scheme != "sqlite":
+        raise BadInput(f"{url!r}: write sqlite:///relative.db, or sqlite:////absolute/path.db with four slashes")
+    path, _, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    timeout = options.pop("timeout", None)
+    if options:
+        raise BadInput(f"{url!r}: sqlite knows no {', '.join(sorted(options))}; it knows timeout, in seconds")
+    return plain_path(unquote(path)), PATIENCE if timeout is None else _seconds(timeout)
+
+
+def _seconds(text: str) -> timedelta:
+    try:
+        timeout = timedelta(seconds=float(text))
+    except (ValueError, OverflowError):
+        timeout = timedelta(-1)
+    if timeout < timedelta(0):
+        raise BadInput(f"timeout={text} is not a number of seconds; write it like timeout=2.5")
+    return timeout
+
+
+def adopt(path: str | os.PathLike[str], *, timeout: timedelta = PATIENCE, mount_table: str | None = None) -> Epoch:
+    """Accept a copy, or a file on a network file system, as the store from now on; the life that begins with it.
+
+    A copy may be behind its original, so what is open in it counts as unknown.
+    """
+    store = SqliteStore(path, timeout=timeout, adopt=True, mount_table=mount_table)
+    epoch = store.load([]).epoch
+    store.close()
+    return epoch
+
+
+# --- small matters --------------------------------------------------------------------------------------------------
+
+
+def naps(timeout: timedelta) -> Iterator[float]:
+    """What to sleep between tries, in seconds: short at first, since most wait for one flush to disk."""
+    left, nap = timeout.total_seconds(), 0.0005
+    while left > 0:
+        yield min(nap, left)
+        left -= nap
+        nap = min(nap * 1.5, 0.02)
+    yield 0.0
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def pack(keys: Sequence[str]) -> str:
+    """Keys as one parameter. SQLite's JSON ends a text at NUL, so a key with one in it would never be found."""
+    if any("\0" in key for key in keys):
+        raise BadInput("a key cannot contain NUL")
+    return _encode(keys)
+
+
+def _end(prefix: str) -> str | bytes:
+    end = sql.beyond(prefix)
+    return AFTER_ALL_TEXT if end is None else end
+
+
+def _start(by: By, after: Position | None, *, newest_first: bool) -> list[Any]:
+    if by == "key":
+        return [after[0] if after else AFTER_ALL_TEXT if newest_first else ""]
+    return [after[1], after[0]] if after else [FOREVER if newest_first else NEVER, ""]
+
+
+def _position(cell: Cell, by: By) -> Position:
+    instant = {"key": None, "at": cell.at, "until": cell.until}[by]
+    return (cell.key, to_us(instant) if instant else 0)

@@ -1,0 +1,246 @@
+"""The file behind an SQLite store: its names, opening it, refusing it, and what can be wrong with it, in words.
+
+Every error says what, where, and what to do about it.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from cronce.errors import (
+    BadInput,
+    StoreCopied,
+    StoreCorrupt,
+    StoreError,
+    StoreForgot,
+    StoreFull,
+    StoreNewer,
+    StoreOnNetwork,
+    StoreReadOnly,
+    StoreUnavailable,
+    StoreUnusable,
+)
+from cronce.model import Traits, to_us
+from cronce.stores import mounts, sql
+from cronce.stores.base import first_life, next_life
+
+DIALECT: Final = sql.Dialect(
+    # A Julian day is a float exact to 40 µs and the clock behind it has whole milliseconds, so rounding restores them.
+    now="CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000",
+    wanted="json_each(?) AS wanted",
+    held_to="INDEXED BY",
+)
+SELECT_NOW: Final = sql.say(sql.SELECT_NOW, DIALECT)
+SELECT_META: Final = sql.say(sql.SELECT_META, DIALECT)
+
+OLDEST: Final = (3, 38)
+"""The first SQLite that always has JSON; Python brings its own or the system's."""
+
+Inodes = tuple[int | None, int | None, int | None]
+"""What stands behind the names of the file, its log and its shared memory."""
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+def plain_path(path: str | os.PathLike[str]) -> Path:
+    text = os.fspath(path)
+    if text == ":memory:":
+        raise BadInput("an SQLite store in memory cannot be seen by another process; name a file, or use memory:")
+    if not text or "\0" in text or text.startswith("file:"):
+        raise BadInput(f"{text!r} cannot be the path of a store; name a plain file")
+    return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100  resolve() would follow links
+
+
+def url_of(path: Path) -> str:
+    return f"sqlite:///{quote(os.fsencode(path))}"
+
+
+def inodes(path: Path) -> Inodes:
+    return _inode(f"{path}"), _inode(f"{path}-wal"), _inode(f"{path}-shm")
+
+
+def _inode(name: str) -> int | None:
+    try:
+        return os.stat(name).st_ino  # noqa: PTH116  asked with every call, and Path is slow
+    except OSError:
+        return None
+
+
+# --- opening --------------------------------------------------------------------------------------------------------
+
+
+def connect(path: Path, traits: Traits, mount_table: str | None, *, make: bool, adopt: bool) -> sqlite3.Connection:
+    """A connection to a store that may be used: made if there is none, adopted if that is meant, refused otherwise."""
+    network = _network(path, mount_table)
+    if make and not path.exists():
+        if network and not adopt:
+            raise _on_network(path, network)
+        _make_directory(path.parent)
+    uri = f"file:{quote(os.fsencode(path))}?mode={'rwc' if make else 'rw'}"
+    db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        if _is_empty(db, path):
+            _fill(db, path, traits, network, make=make, adopt=adopt)
+        elif adopt:
+            _adopt(db, path, network)
+        _write_ahead(db, path)
+        _check(db, path, network)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _network(path: Path, mount_table: str | None) -> str | None:
+    table = mounts.current_table() if mount_table is None else mount_table
+    return mounts.network_kind(Path(os.path.realpath(path)), table)
+
+
+def _make_directory(directory: Path) -> None:
+    """The last directory of the way is made, private; a longer missing way looks like a slip of the pen."""
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        raise StoreUnusable(f"{directory} does not exist, nor does {directory.parent}; make it first") from None
+    except OSError as error:
+        raise StoreReadOnly(f"{directory} cannot be made ({error.strerror}); make it, writable by this user") from None
+
+
+def _is_empty(db: sqlite3.Connection, path: Path) -> bool:
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise StoreUnusable(f"cronce needs SQLite 3.38 or newer; this Python brings {sqlite3.sqlite_version}")
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if tables and "cronce_meta" not in tables:
+        raise StoreCorrupt(f"{path} is an SQLite database of something else; name a file of cronce's own")
+    return not tables
+
+
+def _fill(db: sqlite3.Connection, path: Path, traits: Traits, network: str | None, *, make: bool, adopt: bool) -> None:
+    """The tables and the store's first life, unless another process is faster.
+
+    Still without a log: a copy of the file alone holds its identity from the start.
+    """
+    if not make:
+        raise StoreForgot(f"{path} was emptied while this process used it; restore it from a backup")
+    if network and not adopt:
+        raise _on_network(path, network)
+    db.execute("BEGIN IMMEDIATE")
+    for table in sql.TABLES:
+        db.execute(table)
+    epoch = first_life(db.execute(SELECT_NOW).fetchone()[0], traits)
+    meta = (sql.SCHEMA, *sql.meta_row(epoch, epoch.born), str(inodes(path)[0]), network is not None)
+    db.execute(sql.FIRST_META, meta)
+    db.execute("COMMIT")
+
+
+def _adopt(db: sqlite3.Connection, path: Path, network: str | None) -> None:
+    """A new identity, and a new life, since a copy may be behind its original."""
+    _check_schema(db, path)
+    db.execute("BEGIN IMMEDIATE")
+    meta = read_meta(db, path)
+    epoch = next_life(to_us(meta.now), meta.epoch.seen, meta.epoch, meta.last_write)
+    db.execute(sql.UPDATE_META, sql.meta_row(epoch, meta.last_write))
+    db.execute(sql.ADOPT_META, (str(inodes(path)[0]), network is not None))
+    db.execute("COMMIT")
+
+
+def _write_ahead(db: sqlite3.Connection, path: Path) -> None:
+    """Readers never wait for a writer, and a commit is one flush of one file: durable when it returns."""
+    (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StoreUnusable(f"{path} is where processes cannot share memory; move it to a local disk")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
+
+
+def _check(db: sqlite3.Connection, path: Path, network: str | None) -> None:
+    _check_schema(db, path)
+    meta = read_meta(db, path)
+    if meta.identity != str(inodes(path)[0]):
+        raise StoreCopied(
+            f"{path} is a copy: with its original in use, both would run everything. If this one shall be the store"
+            f" from now on, see that the other is used no more, then run `cronce store adopt {url_of(path)}`"
+        )
+    if path.stat().st_nlink > 1:
+        raise StoreCopied(
+            f"{path} has a second name (a hard link), and SQLite keeps a log for each: processes that use both would"
+            f" destroy it. Find the other with `find -samefile {path}` and remove it"
+        )
+    if network and not meta.network:
+        raise _on_network(path, network)
+
+
+def _check_schema(db: sqlite3.Connection, path: Path) -> None:
+    """First of all: the other columns of a newer store may be others."""
+    for (schema,) in db.execute("SELECT schema FROM cronce_meta"):
+        if schema != sql.SCHEMA:
+            raise _newer(path, schema)
+
+
+def read_meta(db: sqlite3.Connection, path: Path) -> sql.Meta:
+    row = db.execute(SELECT_META).fetchone()
+    if row is None:
+        raise StoreCorrupt(f"{path} has lost the row that says what it is; restore it from a backup")
+    meta = sql.read_meta(row)
+    if meta.schema != sql.SCHEMA:
+        raise _newer(path, meta.schema)
+    return meta
+
+
+def _newer(path: Path, schema: int) -> StoreNewer:
+    return StoreNewer(
+        f"{path} was written by a newer cronce: its tables are version {schema}, this one knows {sql.SCHEMA};"
+        " upgrade this one"
+    )
+
+
+def _on_network(path: Path, kind: str) -> StoreOnNetwork:
+    return StoreOnNetwork(
+        f"{path} is on a network file system ({kind}): other machines do not see its locks, and each would run"
+        " everything. Use a local disk or a database server; if no other machine ever uses this file, run"
+        f" `cronce store adopt {url_of(path)}`"
+    )
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+BUSY: Final = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL))
+
+MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, "cannot be written; let this user write the file and its directory"),
+    sqlite3.SQLITE_PERM: (StoreReadOnly, "cannot be written; let this user write the file and its directory"),
+    sqlite3.SQLITE_FULL: (StoreFull, "has no room on its disk and nothing was written; make room"),
+    sqlite3.SQLITE_IOERR_WRITE: (StoreFull, "could not grow and nothing was written; is there a quota or limit?"),
+    sqlite3.SQLITE_CORRUPT: (StoreCorrupt, "is damaged; stop all processes and restore it from a backup"),
+    sqlite3.SQLITE_NOTADB: (StoreCorrupt, "is not an SQLite database; name another file, or restore a backup"),
+    sqlite3.SQLITE_ERROR: (StoreCorrupt, "is not as cronce left it; restore it from a backup"),
+}
+NO_ANSWER: Final = (StoreUnavailable, "gave no answer, and a write may have landed; look at the disk")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    return _code(error) & 0xFF in BUSY
+
+
+def explained(error: sqlite3.Error, path: Path) -> StoreError:
+    code = _code(error)
+    if code & 0xFF == sqlite3.SQLITE_CANTOPEN:
+        return _cannot_open(path)
+    kind, meaning = MEANING.get(code) or MEANING.get(code & 0xFF) or NO_ANSWER
+    return kind(f"{path} {meaning} ({error})")
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+
+
+def _cannot_open(path: Path) -> StoreError:
+    if path.is_dir():
+        return StoreUnusable(f"{path} is a directory; name a file in it")
+    if not path.exists():
+        return StoreForgot(f"{path} does not exist any more; put it back, or start this process again")
+    if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
+        return StoreReadOnly(f"{path} cannot be opened; let this user write the file and its directory")
+    return StoreUnavailable(f"{path} cannot be opened; is the limit of open files reached?")
