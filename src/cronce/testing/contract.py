@@ -1,0 +1,759 @@
+"""What every store must keep, as tests. Subclass `StoreContract`, say how the store is opened, and pytest runs them:
+
+    class TestMine(StoreContract):
+        def url(self, place: Path) -> str:
+            return f"mine://localhost/{place.name}"
+
+`place` is a directory of the test's own: the same place must be the same store, another place another one. A promise
+that the store does not make (its traits say so) is skipped, and the skip names the trait. Nothing here sets a clock or
+waits a fixed time; the races use real threads and real processes.
+"""
+
+import multiprocessing
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from itertools import chain, pairwise
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from cronce.model import (
+    ABSENT,
+    EPOCH,
+    FREE,
+    Cell,
+    Epoch,
+    Fence,
+    Instant,
+    Mark,
+    Origin,
+    Refusal,
+    Verdict,
+    Write,
+    from_us,
+    to_us,
+)
+from cronce.stores import open_store
+from cronce.stores.base import Position, Store, Swapped
+from cronce.stores.memory import MemoryStore
+
+HOUR: Final = timedelta(hours=1)
+LEASE: Final = timedelta(seconds=30)
+DAY: Final = EPOCH + timedelta(days=20_000)
+"""Some day for slots, long past."""
+
+
+# --- saying it shortly ----------------------------------------------------------------------------------------------
+
+
+def claim(key: str, value: str = "claimed", **more: Any) -> Write:
+    """Take a cell that is nobody's."""
+    return Write(key, FREE, value, Mark.OPEN, grant=True, ttl=LEASE)._replace(**more)
+
+
+def put(key: str, mark: Mark = Mark.CLOSED, **more: Any) -> Write:
+    """Make a cell that is not there yet."""
+    return Write(key, ABSENT, f"value of {key}", mark)._replace(**more)
+
+
+def change(cell: Cell, value: str = "changed", **more: Any) -> Write:
+    """Write a cell on the version that was read."""
+    return Write(cell.key, cell.version, value, cell.mark, cell.at)._replace(**more)
+
+
+def swap(store: Store, *writes: Write) -> Swapped:
+    return store.swap(writes, store.load([]).epoch.seen)
+
+
+def win(store: Store, *writes: Write) -> list[Cell]:
+    """Swap, and all of it must win."""
+    swapped = swap(store, *writes)
+    assert refusals(swapped) == [None] * len(writes)
+    return [verdict.cell for verdict in swapped.verdicts]
+
+
+def cell_of(store: Store, key: str) -> Cell:
+    (cell,) = load(store, key)
+    return cell
+
+
+def load(store: Store, *keys: str) -> list[Cell]:
+    return list(store.load(keys).cells)
+
+
+def verdicts(swapped: Swapped) -> list[Verdict]:
+    return list(swapped.verdicts)
+
+
+def refusals(swapped: Swapped) -> list[Refusal | None]:
+    return [verdict.refused for verdict in swapped.verdicts]
+
+
+def keys_of(cells: Sequence[Cell]) -> list[str]:
+    return [cell.key for cell in cells]
+
+
+def pages(store: Store, prefix: str, *, limit: int, **more: Any) -> list[list[str]]:
+    """A whole scan, as the keys of its pages."""
+    found, after = [], None
+    while True:
+        page = store.scan(prefix, after=after, limit=limit, **more)
+        found.append(keys_of(page.cells))
+        after = page.next
+        if after is None:
+            return found
+
+
+class _Shelf:
+    """How the store under test is opened, twice if need be."""
+
+    def url(self, place: Path) -> str | None:  # noqa: ARG002
+        """The store of a place. None if it has no URL: then `open` must be given, and no other process can reach it."""
+        return None
+
+    def open(self, place: Path) -> Store:
+        """A new handle on the store of a place."""
+        url = self.url(place)
+        assert url is not None, "give the contract a url or an open"
+        return open_store(url)
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        store = self.open(tmp_path)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def other(self, tmp_path: Path) -> Iterator[Store]:
+        """A second handle on the same store."""
+        other = self.open(tmp_path)
+        yield other
+        other.close()
+
+
+def require(store: Store, trait: str) -> None:
+    if not getattr(store.traits, trait):
+        pytest.skip(f"{store.traits.name} makes no such promise: its trait {trait} is False")
+
+
+# --- one cell -------------------------------------------------------------------------------------------------------
+
+
+class CellContract(_Shelf):
+    """A cell is changed only by a write that names the version it saw."""
+
+    def test_an_absent_cell_has_version_zero_and_nothing_in_it(self, store: Store) -> None:
+        assert load(store, "run/a") == [Cell("run/a", 0, "", None, Mark.FREE, None, None)]
+
+    def test_cells_come_in_the_order_asked_for(self, store: Store) -> None:
+        win(store, put("a"), put("b"))
+        assert keys_of(load(store, "b", "none", "a", "b")) == ["b", "none", "a", "b"]
+        assert [cell.version > 0 for cell in load(store, "b", "none", "a", "b")] == [True, False, True, True]
+
+    def test_a_cell_comes_back_as_it_was_written(self, store: Store, other: Store) -> None:
+        at = DAY + timedelta(microseconds=123_457)
+        (written,) = win(store, put("a", Mark.ATTENTION, value='{"né": "☃ 𝄞 \' \\" \\\\ %s ?"}', at=at))
+        assert written == Cell("a", written.version, '{"né": "☃ 𝄞 \' \\" \\\\ %s ?"}', at, Mark.ATTENTION, None, None)
+        assert cell_of(store, "a") == cell_of(other, "a") == written
+
+    def test_an_empty_value_and_a_huge_one_are_kept(self, store: Store, other: Store) -> None:
+        huge = "ü" * (1 << 19)
+        win(store, put("empty", value=""), put("huge", value=huge))
+        assert cell_of(other, "empty").value == ""
+        assert cell_of(other, "huge").value == huge
+        assert len(huge.encode()) == 1 << 20
+
+    def test_the_last_write_is_seen_through_every_handle(self, store: Store, other: Store) -> None:
+        require(store, "linearizable")
+        (cell,) = win(store, put("a", value="0"))
+        for turn in range(1, 20):
+            writer, reader = (store, other) if turn % 2 else (other, store)
+            (cell,) = win(writer, change(cell, str(turn)))
+            assert cell_of(reader, "a").value == str(turn)
+
+    def test_of_two_that_expect_absence_the_second_is_told_who_was_first(self, store: Store, other: Store) -> None:
+        (cell,) = win(store, put("a", value="first"))
+        assert verdicts(swap(other, put("a", value="second"))) == [Verdict(Refusal.VERSION, cell)]
+        assert cell_of(store, "a") == cell
+
+    def test_a_write_wins_only_on_the_version_it_saw(self, store: Store, other: Store) -> None:
+        (old,) = win(store, put("a"))
+        (new,) = win(other, change(old, "new"))
+        assert new.version > old.version
+        assert verdicts(swap(store, change(old, "late"))) == [Verdict(Refusal.VERSION, new)]
+
+    def test_a_version_of_an_absent_cell_is_refused(self, store: Store) -> None:
+        assert verdicts(swap(store, put("a", seen=7))) == [Verdict(Refusal.VERSION, Cell("a"))]
+
+    def test_free_takes_what_is_absent_or_marked_free(self, store: Store) -> None:
+        win(store, put("free", Mark.FREE))
+        assert [cell.value for cell in win(store, claim("absent"), claim("free"))] == ["claimed", "claimed"]
+
+    def test_absent_does_not_take_what_is_marked_free(self, store: Store) -> None:
+        (free,) = win(store, put("free", Mark.FREE))
+        assert verdicts(swap(store, put("free"))) == [Verdict(Refusal.VERSION, free)]
+
+    @pytest.mark.parametrize("mark", [Mark.OPEN, Mark.CLOSED, Mark.ATTENTION])
+    def test_free_never_takes_a_cell_that_is_merely_lapsed(self, store: Store, mark: Mark) -> None:
+        (cell,) = win(store, put("a", mark, ttl=timedelta(0)))
+        assert cell.until is not None
+        assert store.load([]).now >= cell.until
+        assert verdicts(swap(store, claim("a"))) == [Verdict(Refusal.VERSION, cell)]
+
+    def test_a_loser_changes_nothing(self, store: Store) -> None:
+        win(store, claim("a"))
+        epoch, cell = store.load([]).epoch, cell_of(store, "a")
+        swap(store, claim("a"))
+        assert (store.load([]).epoch, cell_of(store, "a")) == (epoch, cell)
+
+    def test_keys_that_only_look_alike_are_different_cells(self, store: Store) -> None:
+        alike = ["a", "A", "á", "a\u0301", "a ", " a", "a/", "a%", "a_", "ａ"]
+        win(store, *(put(key, value=f"<{key}>") for key in alike))
+        assert [cell.value for cell in load(store, *alike)] == [f"<{key}>" for key in alike]
+
+    def test_versions_come_from_one_tally_and_never_return(self, store: Store, other: Store) -> None:
+        """A cell that was deleted and made again must not look unchanged."""
+        versions = [win(store, put("a", at=DAY))[0].version, win(other, put("b"))[0].version]
+        assert store.purge("a", DAY) == 1
+        versions += [win(other, put("a"))[0].version, win(store, put("c"))[0].version]
+        assert versions == sorted(set(versions))
+        assert store.load([]).epoch.tally == versions[-1]
+
+    def test_what_was_written_outlives_the_process_that_wrote_it(self, store: Store, tmp_path: Path) -> None:
+        require(store, "durable")
+        (cell,) = win(store, claim("a"))
+        epoch = store.load([]).epoch
+        store.close()
+        again = self.open(tmp_path)
+        assert (cell_of(again, "a"), again.load([]).epoch) == (cell, epoch)
+        again.close()
+
+
+class FenceContract(_Shelf):
+    """A grant draws the next number; every other write keeps the one the cell has."""
+
+    def test_each_grant_draws_a_higher_fence(self, store: Store, other: Store) -> None:
+        first, second = *win(store, claim("a")), *win(other, claim("b"))
+        (third,) = win(store, change(first, grant=True))
+        fences = [cell.fence for cell in (first, second, third) if cell.fence]
+        assert fences == sorted(set(fences))
+        assert [str(fence) for fence in fences] == sorted({str(fence) for fence in fences})
+        assert len(fences) == 3
+
+    def test_a_fence_is_drawn_from_the_tally_of_this_life(self, store: Store) -> None:
+        (cell,) = win(store, claim("a"))
+        assert cell.fence == Fence(store.load([]).epoch.birth, cell.version)
+
+    def test_other_writes_keep_the_fence(self, store: Store) -> None:
+        (claimed,) = win(store, claim("a"))
+        (renewed,) = win(store, change(claimed, ttl=LEASE))
+        (closed,) = win(store, change(renewed, mark=Mark.CLOSED))
+        assert claimed.fence == renewed.fence == closed.fence == cell_of(store, "a").fence
+
+    def test_a_cell_that_was_never_granted_has_no_fence(self, store: Store) -> None:
+        (cell,) = win(store, put("a"))
+        assert cell.fence is None
+        assert win(store, change(cell))[0].fence is None
+
+
+class ClockContract(_Shelf):
+    """Time is the store's: `until`, not_before and not_after are judged by its clock, in the same round trip."""
+
+    def test_now_never_falls_and_does_not_stand_still(self, store: Store, other: Store) -> None:
+        seen, deadline = [store.load([]).now], time.monotonic() + 10
+        while seen[-1] == seen[0] and time.monotonic() < deadline:
+            seen += [other.load([]).now, store.scan("").now, swap(store, claim("a")).now]
+        assert seen[-1] > seen[0]
+        slack = store.traits.skew + store.traits.step
+        assert all(later >= earlier - slack for earlier, later in pairwise(seen))
+
+    def test_now_is_an_aware_utc_instant(self, store: Store) -> None:
+        assert store.load([]).now.utcoffset() == timedelta(0)
+
+    def test_until_is_the_stores_now_and_the_time_to_live(self, store: Store, other: Store) -> None:
+        swapped = swap(store, claim("a", ttl=timedelta(seconds=90, microseconds=7)), put("b", ttl=timedelta(0)))
+        untils = [swapped.now + timedelta(seconds=90, microseconds=7), swapped.now]
+        assert [verdict.cell.until for verdict in swapped.verdicts] == untils
+        assert [cell.until for cell in load(other, "a", "b")] == untils
+
+    def test_without_a_time_to_live_until_stays(self, store: Store) -> None:
+        (never,) = win(store, put("never"))
+        (claimed,) = win(store, claim("claimed"))
+        assert never.until is None
+        assert win(store, change(claimed), change(never))[0].until == claimed.until
+        assert cell_of(store, "never").until is None
+
+    def test_a_write_is_refused_before_its_time(self, store: Store) -> None:
+        now = store.load([]).now
+        assert verdicts(swap(store, claim("a", not_before=now + HOUR))) == [Verdict(Refusal.EARLY, Cell("a"))]
+        assert refusals(swap(store, claim("a", not_before=now))) == [None]
+
+    def test_a_write_is_refused_after_its_time(self, store: Store) -> None:
+        now = store.load([]).now
+        assert verdicts(swap(store, claim("a", not_after=now - HOUR))) == [Verdict(Refusal.LATE, Cell("a"))]
+        assert refusals(swap(store, claim("a", not_after=now + HOUR))) == [None]
+
+    def test_a_write_that_is_early_or_late_leaves_the_cell_and_shows_it(self, store: Store) -> None:
+        (free,) = win(store, put("a", Mark.FREE))
+        now = store.load([]).now
+        swapped = swap(store, claim("a", not_before=now + HOUR), claim("a", not_after=now - HOUR))
+        assert verdicts(swapped) == [Verdict(Refusal.EARLY, free), Verdict(Refusal.LATE, free)]
+        assert cell_of(store, "a") == free
+
+    def test_a_loser_that_is_early_too_is_told_who_beat_it(self, store: Store) -> None:
+        (cell,) = win(store, claim("a"))
+        late = claim("a", not_before=store.load([]).now + HOUR)
+        assert verdicts(swap(store, late)) == [Verdict(Refusal.VERSION, cell)]
+
+
+# --- batches and groups ---------------------------------------------------------------------------------------------
+
+
+class BatchContract(_Shelf):
+    """Many writes in one call, each judged for itself, in the order given."""
+
+    def test_an_empty_batch_is_answered(self, store: Store) -> None:
+        swapped = swap(store)
+        assert (load(store), verdicts(swapped)) == ([], [])
+        assert swapped.epoch == store.load([]).epoch
+
+    def test_verdicts_come_in_the_order_of_the_writes(self, store: Store) -> None:
+        win(store, put("b"))
+        swapped = swap(store, claim("c"), claim("b"), claim("a"))
+        assert refusals(swapped) == [None, Refusal.VERSION, None]
+        assert keys_of([verdict.cell for verdict in swapped.verdicts]) == ["c", "b", "a"]
+
+    def test_a_thousand_slots_are_claimed_in_one_call(self, store: Store, other: Store) -> None:
+        keys = [f"run/job-{number % 7}/{number:04}" for number in range(1000)]
+        win(store, *(claim(key) for key in keys[::2]))
+        swapped = swap(other, *(claim(key, at=DAY) for key in keys))
+        assert refusals(swapped) == [Refusal.VERSION, None] * 500
+        assert [verdict.cell for verdict in swapped.verdicts] == load(store, *keys)
+
+    def test_a_key_twice_in_a_batch_is_taken_once(self, store: Store) -> None:
+        first, second = swap(store, claim("a", "first"), claim("a", "second")).verdicts
+        assert (first.refused, second.refused) == (None, Refusal.VERSION)
+        assert first.cell == second.cell == cell_of(store, "a")
+
+    def test_a_later_write_sees_what_an_earlier_one_of_the_batch_did(self, store: Store) -> None:
+        swapped = swap(store, put("a", Mark.FREE), claim("a"), claim("a", "too late"))
+        assert refusals(swapped) == [None, None, Refusal.VERSION]
+        assert swapped.verdicts[0].cell.version < swapped.verdicts[1].cell.version == cell_of(store, "a").version
+
+    def test_it_agrees_with_the_memory_store_on_random_batches(self, store: Store) -> None:
+        dice, model = random.Random(7), MemoryStore()
+        for _ in range(60):
+            batch = list(_random_batch(dice, grouped=store.traits.groups))
+            assert _outcome(swap(store, *_seen(store, batch))) == _outcome(swap(model, *_seen(model, batch)))
+        for by in ("key", "at"):
+            assert pages(store, "", limit=3, by=by) == pages(model, "", limit=3, by=by)
+
+
+class GroupContract(_Shelf):
+    """Writes of one group land together or not at all."""
+
+    @pytest.fixture(autouse=True)
+    def _promised(self, store: Store) -> None:
+        require(store, "groups")
+
+    def test_a_group_lands_together(self, store: Store, other: Store) -> None:
+        win(store, claim("turn", group=1), claim("run", group=1))
+        assert [cell.value for cell in load(other, "turn", "run")] == ["claimed", "claimed"]
+
+    def test_one_refused_member_keeps_the_others_from_landing(self, store: Store) -> None:
+        (taken,) = win(store, claim("turn"))
+        before = store.load([]).epoch
+        swapped = swap(store, claim("run", group=1), claim("turn", group=1), claim("note", group=1))
+        assert verdicts(swapped) == [
+            Verdict(Refusal.GROUP, Cell("run")),
+            Verdict(Refusal.VERSION, taken),
+            Verdict(Refusal.GROUP, Cell("note")),
+        ]
+        assert load(store, "run", "note") == [Cell("run"), Cell("note")]
+        assert store.load([]).epoch == before
+
+    def test_a_group_is_refused_when_one_member_is_early(self, store: Store) -> None:
+        tomorrow = store.load([]).now + 24 * HOUR
+        swapped = swap(store, claim("turn", group=1), claim("run", group=1, not_before=tomorrow))
+        assert refusals(swapped) == [Refusal.GROUP, Refusal.EARLY]
+        assert cell_of(store, "turn") == Cell("turn")
+
+    def test_an_innocent_member_is_shown_its_own_cell(self, store: Store) -> None:
+        free, _ = win(store, put("turn", Mark.FREE), put("run"))
+        swapped = swap(store, claim("turn", group=1), claim("run", group=1))
+        assert swapped.verdicts[0] == Verdict(Refusal.GROUP, free)
+
+    def test_of_two_groups_that_want_one_turn_the_first_in_the_batch_has_it(self, store: Store) -> None:
+        win(store, put("turn", Mark.FREE))
+        batch = [claim("turn", "1", group=1), claim("run/1", group=1), claim("turn", "2", group=2)]
+        swapped = swap(store, *batch, claim("run/2", group=2))
+        assert refusals(swapped) == [None, None, Refusal.VERSION, Refusal.GROUP]
+        assert swapped.verdicts[2].cell == swapped.verdicts[0].cell == cell_of(store, "turn")
+        assert cell_of(store, "run/2") == Cell("run/2")
+
+    def test_a_group_that_was_refused_does_not_stand_in_the_way_of_the_next(self, store: Store) -> None:
+        win(store, put("closed"))
+        batch = [claim("turn", group=1), claim("closed", group=1), claim("turn", "mine", group=2)]
+        assert refusals(swap(store, *batch)) == [Refusal.GROUP, Refusal.VERSION, None]
+        assert cell_of(store, "turn").value == "mine"
+
+    def test_writes_without_a_group_stand_alone_beside_one(self, store: Store) -> None:
+        win(store, put("closed"))
+        batch = [claim("a"), claim("b", group=1), claim("closed", group=1), claim("c")]
+        assert refusals(swap(store, *batch)) == [None, Refusal.GROUP, Refusal.VERSION, None]
+
+    def test_a_thousand_groups_in_one_call(self, store: Store) -> None:
+        batch = [claim(f"{kind}/{number:04}", group=number) for number in range(1000) for kind in ("run", "turn")]
+        assert refusals(swap(store, *batch)) == [None] * 2000
+
+
+# --- finding and deleting -------------------------------------------------------------------------------------------
+
+ODD: Final = ["run/a", "run/a%", "run/a/1", "run/a_", "run/ab", "run/b", "run0", "run\U0010ffff", "ruo"]
+ORDERED: Final = ["", "A", "Z", "a", "a!", "a/", "a0", "é", "ｱ", "\ufffd", "𝄞", "\U0010ffff"]
+"""In the order of their bytes in UTF-8; by UTF-16 or by any language it would be another."""
+
+
+class ScanContract(_Shelf):
+    """Cells by key, at or until, page by page."""
+
+    def fill(self, store: Store) -> None:
+        """Twelve runs, two of each instant, until going the other way; some marked otherwise, some with neither."""
+        runs = [
+            put(
+                f"run/{number:02}",
+                [Mark.OPEN, Mark.CLOSED, Mark.ATTENTION][number % 3],
+                at=DAY + number // 2 * HOUR,
+                ttl=(30 - number // 2) * HOUR,
+            )
+            for number in range(12)
+        ]
+        win(store, *runs, put("run/none", Mark.OPEN), put("other/1", Mark.OPEN, at=DAY, ttl=HOUR))
+
+    def test_an_empty_store_has_an_empty_page(self, store: Store) -> None:
+        page = store.scan("run/")
+        assert (list(page.cells), page.next, page.epoch) == ([], None, store.load([]).epoch)
+
+    def test_a_scan_shows_whole_cells(self, store: Store, other: Store) -> None:
+        cells = win(store, claim("run/a", at=DAY), put("run/b"))
+        assert list(other.scan("run/").cells) == cells
+
+    def test_keys_are_ordered_by_their_bytes(self, store: Store) -> None:
+        win(store, *(put(f"k{key}") for key in reversed(ORDERED)))
+        assert pages(store, "k", limit=5) == [[f"k{key}" for key in part] for part in _parts(ORDERED, 5)]
+
+    @pytest.mark.parametrize("prefix", ["", "run", "run/", "run/a", "run/a%", "run/a_", "run\U0010ffff", "x"])
+    def test_a_prefix_knows_no_wildcards(self, store: Store, prefix: str) -> None:
+        win(store, *(put(key) for key in ODD))
+        assert keys_of(store.scan(prefix).cells) == [key for key in sorted(ODD) if key.startswith(prefix)]
+
+    @pytest.mark.parametrize("by", ["key", "at", "until"])
+    @pytest.mark.parametrize("mark", [None, Mark.OPEN, Mark.FREE, Mark.CLOSED, Mark.ATTENTION])
+    @pytest.mark.parametrize("newest_first", [False, True])
+    def test_pages_lose_nothing_and_repeat_nothing(
+        self, store: Store, by: Any, mark: Mark | None, newest_first: bool
+    ) -> None:
+        self.fill(store)
+        expected = _expected(store, by, mark, newest_first=newest_first)
+        for limit in (1, 3, 5, 100):
+            found = pages(store, "run/", limit=limit, by=by, mark=mark, newest_first=newest_first)
+            assert found == (_parts(expected, limit) or [[]])
+
+    @pytest.mark.parametrize("newest_first", [False, True])
+    def test_upto_ends_a_scan_at_an_instant_that_it_includes(self, store: Store, newest_first: bool) -> None:
+        self.fill(store)
+        found = pages(store, "run/", limit=2, by="at", upto=DAY + 2 * HOUR, newest_first=newest_first)
+        expected = [f"run/{number:02}" for number in range(6)]
+        assert list(chain(*found)) == (expected[::-1] if newest_first else expected)
+
+    def test_lapsed_cells_are_found_by_until(self, store: Store) -> None:
+        (lapsed, _, _) = win(store, put("a", Mark.OPEN, ttl=timedelta(0)), claim("b"), put("c", Mark.OPEN))
+        assert list(store.scan("", by="until", mark=Mark.OPEN, upto=store.load([]).now).cells) == [lapsed]
+
+    def test_a_page_begins_past_its_position_even_if_that_cell_is_gone(self, store: Store) -> None:
+        self.fill(store)
+        first = store.scan("run/", by="at", limit=4)
+        assert store.purge("run/", DAY + 2 * HOUR) > 0
+        rest = store.scan("run/", by="at", after=first.next)
+        assert keys_of(rest.cells) == [key for key in _expected(store, "at", None) if key > "run/03"]
+
+    def test_a_position_is_plain_data(self, store: Store) -> None:
+        self.fill(store)
+        position: Position | None = store.scan("run/", by="at", limit=3).next
+        assert position == ("run/02", to_us(DAY + HOUR))
+        assert store.scan("run/", limit=3).next == ("run/02", 0)
+
+
+class PurgeContract(_Shelf):
+    """Only closed cells are ever deleted."""
+
+    def test_only_closed_cells_go_and_only_up_to_the_instant(self, store: Store, other: Store) -> None:
+        win(store, *(put(f"run/{mark.name}", mark, at=DAY) for mark in Mark), put("run/later", at=DAY + HOUR))
+        win(store, put("run/timeless"), put("run/earlier", at=DAY - HOUR))
+        assert other.purge("run/", DAY) == 2
+        left = ["run/ATTENTION", "run/FREE", "run/OPEN", "run/later", "run/timeless"]
+        assert keys_of(store.scan("").cells) == left
+        assert cell_of(store, "run/CLOSED") == Cell("run/CLOSED")
+
+    @pytest.mark.parametrize("prefix", ["", "run", "run/", "run/a", "run/a%", "run/a_", "run\U0010ffff", "x"])
+    def test_only_what_is_below_the_prefix_goes(self, store: Store, prefix: str) -> None:
+        win(store, *(put(key, at=DAY) for key in ODD))
+        left = [key for key in sorted(ODD) if not key.startswith(prefix)]
+        assert store.purge(prefix, DAY) == len(ODD) - len(left)
+        assert keys_of(store.scan("").cells) == left
+
+    def test_a_purge_of_many_deletes_every_one(self, store: Store) -> None:
+        win(store, *(put(f"run/{number:04}", at=DAY) for number in range(2500)), put("run/x", Mark.OPEN, at=DAY))
+        assert store.purge("run/", DAY) == 2500
+        assert store.purge("run/", DAY) == 0
+        assert keys_of(store.scan("").cells) == ["run/x"]
+
+    def test_a_purge_is_no_write_that_a_writer_could_miss(self, store: Store) -> None:
+        win(store, put("a", at=DAY))
+        before = store.load([]).epoch
+        store.purge("", DAY)
+        assert store.load([]).epoch == before
+
+
+# --- the lives of a store -------------------------------------------------------------------------------------------
+
+
+class EpochContract(_Shelf):
+    """A swap names what its writer has seen; so a store that forgot is found out."""
+
+    def test_every_answer_carries_the_epoch(self, store: Store, other: Store) -> None:
+        swapped = swap(store, claim("a"))
+        assert swapped.epoch == store.load([]).epoch == other.scan("").epoch == swap(other).epoch
+        assert swapped.epoch.tally == swapped.verdicts[0].cell.version
+
+    def test_a_life_begins_at_its_birth_by_the_stores_clock(self, store: Store) -> None:
+        loaded = store.load([])
+        assert (loaded.epoch.base, loaded.epoch.since) == (0, None)
+        assert abs(loaded.now - from_us(loaded.epoch.birth)) < HOUR
+
+    @pytest.mark.parametrize("seen", [(0, 0), (-1, 0), (-1, 1000)])
+    def test_a_writer_of_an_earlier_life_is_refused(self, store: Store, seen: tuple[int, int]) -> None:
+        win(store, claim("a"))
+        before = store.load([]).epoch
+        birth = before.birth + seen[0] if seen[0] else 0
+        swapped = store.swap([claim("b"), put("a")], (birth, seen[1]))
+        assert verdicts(swapped) == [Verdict(Refusal.EPOCH, Cell("b")), Verdict(Refusal.EPOCH, Cell("a"))]
+        assert swapped.epoch == store.load([]).epoch == before
+        assert cell_of(store, "b") == Cell("b")
+
+    def test_a_writer_that_has_not_seen_the_latest_write_is_welcome(self, store: Store, other: Store) -> None:
+        seen = store.load([]).epoch.seen
+        win(other, claim("a"))
+        assert refusals(store.swap([claim("b")], seen)) == [None]
+
+    def test_a_writer_that_saw_more_than_the_store_knows_begins_a_new_life(self, store: Store, other: Store) -> None:
+        last = swap(store, claim("a"))
+        before = last.epoch
+        swapped = store.swap([claim("b")], (before.birth, before.tally + 5))
+        expected = Epoch(swapped.epoch.birth, before.tally + 5, before.tally + 5, Origin.RESTORED, last.now)
+        assert swapped.epoch == other.load([]).epoch == expected
+        assert swapped.epoch.birth > before.birth
+        assert verdicts(swapped) == [Verdict(Refusal.EPOCH, Cell("b"))]
+
+    def test_a_new_life_is_later_than_any_that_its_writer_knew(self, store: Store) -> None:
+        win(store, claim("a"))
+        before = store.load([]).epoch
+        birth = before.birth + 3_600_000_000
+        assert refusals(store.swap([claim("b")], (birth, 3))) == [Refusal.EPOCH]
+        after = store.load([]).epoch
+        assert after.birth > birth
+        assert after.base == after.tally >= 3
+        assert after.origin is Origin.RESTORED
+
+    def test_an_empty_batch_finds_out_a_store_that_forgot(self, store: Store) -> None:
+        before = store.load([]).epoch
+        assert store.swap([], (before.birth, before.tally + 1)).epoch.origin is Origin.RESTORED
+
+    def test_in_a_new_life_cells_remain_and_versions_go_on(self, store: Store, other: Store) -> None:
+        (old,) = win(store, claim("a"))
+        before = store.load([]).epoch
+        store.swap([], (before.birth, before.tally + 5))
+        assert refusals(other.swap([claim("b")], before.seen)) == [Refusal.EPOCH]
+        assert cell_of(other, "a") == old
+        (new,) = win(other, claim("b"))
+        assert new.version > before.tally + 5 == store.load([]).epoch.base
+        assert old.fence is not None
+        assert new.fence is not None
+        assert new.fence > old.fence
+
+    def test_the_last_write_the_store_knew_of_is_on_record(self, store: Store) -> None:
+        last = swap(store, put("a"))
+        swap(store, put("a"))  # a loser is no write
+        epoch = store.swap([], (last.epoch.birth, last.epoch.tally + 1)).epoch
+        assert epoch.since == last.now
+
+
+# --- races ----------------------------------------------------------------------------------------------------------
+
+
+class Attempt(NamedTuple):
+    """What one racer was told about one cell."""
+
+    by: str
+    won: bool
+    cell: Cell
+
+
+class RaceContract(_Shelf):
+    """Whoever asks at the same time, one wins, and everybody else is shown the winner's cell."""
+
+    THREADS: int = 8
+    PROCESSES: int = 6
+    CELLS: int = 200
+
+    def test_of_many_threads_one_wins_each_cell(self, store: Store, other: Store) -> None:
+        keys, start = [f"run/{number:03}" for number in range(self.CELLS)], threading.Barrier(self.THREADS)
+
+        def race(number: int) -> list[Attempt]:
+            start.wait(timeout=60)
+            return contend((store, other)[number % 2], keys, f"thread {number}", batch=number % 4 * 8 + 1)
+
+        with ThreadPoolExecutor(self.THREADS) as pool:
+            check_race(keys, list(pool.map(race, range(self.THREADS))), store)
+
+    def test_of_many_processes_one_wins_each_cell(self, store: Store, tmp_path: Path) -> None:
+        url = self.url(tmp_path)
+        if url is None:
+            pytest.skip(f"{store.traits.name} has no URL by which another process could reach it")
+        keys = [f"run/{number:03}" for number in range(self.CELLS)]
+        check_race(keys, in_processes(self.PROCESSES, _race, (url, keys)), store)
+
+    def test_of_many_threads_one_holds_a_turn_at_a_time(self, store: Store, other: Store) -> None:
+        """Nobody touches a turn between the one who took it and the same one giving it back."""
+        require(store, "groups")
+
+        def hold(number: int) -> int:
+            return sum(_hold_turn((store, other)[number % 2], f"{number}/{turn}") for turn in range(10))
+
+        with ThreadPoolExecutor(self.THREADS) as pool:
+            held = sum(pool.map(hold, range(self.THREADS)))
+        assert held == len(store.scan("held/").cells) > 0
+        assert cell_of(store, "turn").mark is Mark.FREE
+
+
+def contend(store: Store, keys: Sequence[str], name: str, *, batch: int = 1) -> list[Attempt]:
+    """Claim every cell, so many in one call."""
+    seen, attempts = store.load([]).epoch.seen, []
+    for start in range(0, len(keys), batch):
+        swapped = store.swap([claim(key, name) for key in keys[start : start + batch]], seen)
+        attempts += [Attempt(name, refused is None, cell) for refused, cell in swapped.verdicts]
+    return attempts
+
+
+def check_race(keys: Sequence[str], racers: Sequence[Sequence[Attempt]], store: Store) -> None:
+    attempts = [attempt for racer in racers for attempt in racer]
+    won = sorted((attempt.cell.key, attempt.by) for attempt in attempts if attempt.won)
+    final = load(store, *keys)
+    assert won == [(cell.key, cell.value) for cell in final]
+    assert [keys_of([attempt.cell for attempt in racer]) for racer in racers] == [list(keys)] * len(racers)
+    assert {attempt.cell for attempt in attempts} == set(final)
+    assert len({cell.version for cell in final}) == len({cell.fence for cell in final}) == len(keys)
+    assert store.load([]).epoch.tally == max(cell.version for cell in final)
+
+
+def in_processes(count: int, target: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
+    """Run `target(number, *args)` in so many fresh processes, which all begin at once."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(count, _meet, (context.Barrier(count),)) as pool:
+        results = pool.starmap(_together, [(target, number, *args) for number in range(count)], chunksize=1)
+        pool.close()
+        pool.join()
+    return results
+
+
+_barrier: Barrier | None = None
+
+
+def _meet(barrier: Barrier) -> None:
+    global _barrier  # noqa: PLW0603  a barrier reaches a worker only while it is being made
+    _barrier = barrier
+
+
+def _together(target: Callable[..., Any], *args: Any) -> Any:
+    assert _barrier is not None
+    _barrier.wait(timeout=60)
+    return target(*args)
+
+
+def _race(number: int, url: str, keys: Sequence[str]) -> list[Attempt]:
+    store = open_store(url)
+    try:
+        return contend(store, keys, f"process {number}", batch=number % 3 * 7 + 1)
+    finally:
+        store.close()
+
+
+def _hold_turn(store: Store, name: str) -> bool:
+    taken, _ = swap(store, claim("turn", name, group=1), put(f"held/{name}", Mark.OPEN, group=1)).verdicts
+    if taken.refused is None:
+        win(store, change(taken.cell, mark=Mark.FREE))
+    return taken.refused is None
+
+
+# --- small matters --------------------------------------------------------------------------------------------------
+
+
+def _parts(items: Sequence[str], size: int) -> list[list[str]]:
+    return [list(items[start : start + size]) for start in range(0, len(items), size)]
+
+
+def _expected(store: Store, by: str, mark: Mark | None, *, newest_first: bool = False) -> list[str]:
+    """The keys below run/ as a scan should find them, worked out the long way."""
+    cells = [cell for cell in store.scan("run/", limit=10_000).cells if mark in (None, cell.mark)]
+
+    def place(cell: Cell) -> tuple[Instant | None, str]:
+        return ({"key": EPOCH, "at": cell.at, "until": cell.until}[by], cell.key)
+
+    found = [(instant, key) for instant, key in map(place, cells) if instant is not None]
+    return [key for _, key in sorted(found, reverse=newest_first)]
+
+
+READ: Final = -2
+"""In a random batch: the version that the cell has, whatever it is."""
+
+
+def _random_batch(dice: random.Random, *, grouped: bool) -> Iterator[Write]:
+    """Writes on ten cells: some right, some wrong, some in groups. Members of a group name different cells."""
+    for group in range(dice.randrange(6)):
+        for key in dice.sample("abcdefghij", dice.choice([1, 1, 2, 3]) if grouped else 1):
+            at = dice.choice([None, DAY, DAY + dice.randrange(5) * HOUR])
+            seen = dice.choice([ABSENT, FREE, FREE, READ, READ, READ])
+            write = Write(key, seen, str(dice.random()), dice.choice(list(Mark)), at, grant=dice.random() < 0.5)
+            yield write._replace(group=group if grouped else None)
+
+
+def _seen(store: Store, batch: Sequence[Write]) -> list[Write]:
+    return [write._replace(seen=cell_of(store, write.key).version) if write.seen == READ else write for write in batch]
+
+
+def _outcome(swapped: Swapped) -> list[Any]:
+    """A swap's answer without what may differ between two stores: their clocks and their numbers."""
+    return [
+        (refused, cell.key, cell.value, cell.at, cell.mark, cell.version > 0, cell.fence is None)
+        for refused, cell in swapped.verdicts
+    ]
+
+
+class StoreContract(
+    CellContract,
+    FenceContract,
+    ClockContract,
+    BatchContract,
+    GroupContract,
+    ScanContract,
+    PurgeContract,
+    EpochContract,
+    RaceContract,
+):
+    """All of it. A class of this kind that passes may call its store a store."""
