@@ -1,0 +1,197 @@
+"""The text of a cron expression → the wall times it matches. An error points at the item that is wrong."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
+
+from cronce.errors import BadSchedule
+from cronce.schedule.foreign import FIVE, remedy_for_item, remedy_for_schedule
+from cronce.schedule.quote import pointed, shown
+from cronce.schedule.wall import EVERY, LAST, Days, End, Pattern, Weekday
+
+T = TypeVar("T")
+
+LONGEST = 1_000  # all values of all six fields, written out one by one, take about half of it
+
+NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+
+class Field(NamedTuple):
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+    """`names[0]` is `low`, and so on."""
+    unit: str = ""
+    """How a span of such steps is written: 90 minutes are `90m`."""
+
+
+_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+
+FIELDS = (
+    Field("second", 0, 59, unit="s"),
+    Field("minute", 0, 59, unit="m"),
+    Field("hour", 0, 23, unit="h"),
+    Field("day-of-month", 1, 31, unit="d"),
+    Field("month", 1, 12, names=_MONTHS),
+    Field("day-of-week", 0, 7, names=_WEEKDAYS),
+)
+
+_RANGE = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\w+))?", re.ASCII)
+_NTH_WEEKDAY = re.compile(r"(?P<day>\w+?)(?:#(?P<nth>[0-9]+)|L)", re.ASCII)
+
+
+class _ItemError(ValueError):
+    """What is wrong with an item. Where the item stands, only the one who split the expression knows."""
+
+
+class _Word(NamedTuple):
+    """The text of one field, and where in the expression it stands."""
+
+    field: Field
+    text: str
+    start: int
+    expression: str
+
+    def error(self, reason: str, start: int, length: int) -> BadSchedule:
+        return BadSchedule(pointed(self.expression, start, length, f"{self.field.name}: {reason}"))
+
+
+def tidy(text: str, longest: int = LONGEST) -> str:
+    """`text` with single spaces, and a nickname written out; refused when it is no line of plain text at all."""
+    if not isinstance(text, str):
+        raise BadSchedule(f"a schedule is text, and this is {shown(text)}")
+    if len(text) > longest:
+        raise BadSchedule(f"a schedule has at most {longest:,} characters, and this is {shown(text)}")
+    if odd := re.search(r"[^\t -~]", text):
+        raise BadSchedule(f"a schedule is one line of plain ASCII; character {odd.start() + 1} is {odd[0]!r}")
+    words = " ".join(text.split())
+    if not words:
+        raise BadSchedule(f"this schedule is empty; write {FIVE}, or '@daily', or 'every 15m'")
+    return NICKNAMES.get(words.lower(), words)
+
+
+def is_wildcard(expression: str) -> bool:
+    """Debian's rule: an expression whose minute or hour starts with `*` follows real time, not the wall clock."""
+    minute, hour = expression.split()[-5:-3]
+    return minute.startswith("*") or hour.startswith("*")
+
+
+def parse_pattern(expression: str) -> Pattern:
+    """The wall times that a tidy expression matches; one that matches none is refused."""
+    second, minute, hour, day, month, weekday = _words(expression)
+    times = [_values(word, _numbers) for word in (second, minute, hour)]
+    days = Days(
+        dates=frozenset(_values(day, _dates)),
+        months=frozenset(_values(month, _numbers)),
+        weekdays=frozenset(_values(weekday, _weekdays)),
+        both=day.text.startswith("*") or weekday.text.startswith("*"),
+    )
+    if not days.ever():
+        raise day.error("none of its months has such a day, so this never fires", day.start, len(day.text))
+    return Pattern(days, *reversed(times))
+
+
+def _words(expression: str) -> list[_Word]:
+    """The six fields; of five, the seconds are an unwritten 0."""
+    texts = expression.split(" ")
+    if len(texts) not in (5, 6) or not expression.startswith(tuple("0123456789*")):
+        _refuse_foreign(expression, len(texts))
+    starts = [sum(len(text) + 1 for text in texts[:index]) for index in range(len(texts))]
+    written = zip(FIELDS[-len(texts) :], texts, starts, strict=True)
+    unwritten = [_Word(FIELDS[0], "0", 0, expression)] if len(texts) == 5 else []
+    return [*unwritten, *(_Word(field, text, start, expression) for field, text, start in written)]
+
+
+def _refuse_foreign(expression: str, fields: int) -> None:
+    """Refuse what is no cron expression at all. Five words that start oddly may still be one with a slip in it."""
+    remedy = remedy_for_schedule(expression)
+    if remedy is None and fields not in (5, 6):
+        expected = f"5 are expected ({FIVE}), or 6 with the second first; there is no year"
+        remedy = f"{fields} field{'s' if fields > 1 else ''}, where {expected}"
+    if remedy is not None:
+        raise BadSchedule(pointed(expression, 0, len(expression), remedy))
+
+
+def _values(word: _Word, read: Callable[[Field, str], Iterable[T]]) -> set[T]:
+    """The values of all items of a list, as `read` reads them; where one is wrong, point at it."""
+    values: set[T] = set()
+    start = word.start
+    for item in word.text.upper().split(","):
+        try:
+            values.update(read(word.field, item))
+        except _ItemError as error:
+            raise word.error(remedy_for_item(item) or str(error), start, len(item)) from None
+        start += len(item) + 1
+    return values
+
+
+def _dates(field: Field, item: str) -> Iterable[int | End]:
+    """`L` and `LW` stay as they are: which date they mean is up to the month."""
+    match item:
+        case "L" | "LW":
+            return (item,)
+        case _:
+            return _numbers(field, item)
+
+
+def _weekdays(field: Field, item: str) -> Iterable[Weekday]:
+    """`MON` is every Monday, `MON#2` the second of the month, `MONL` the last; Sunday is 0 and 7."""
+    match = _NTH_WEEKDAY.fullmatch(item)
+    if match is None:
+        return [(day % 7, EVERY) for day in _numbers(field, item)]
+    nth = int(match["nth"]) if match["nth"] else LAST
+    if nth not in (LAST, 1, 2, 3, 4, 5):
+        raise _ItemError(f"#{nth} is not in #1–#5; a month has no more of any weekday")
+    return [(_number(field, match["day"]) % 7, nth)]
+
+
+def _numbers(field: Field, item: str) -> range:
+    """`*`, `5`, `5-20`, each perhaps with a step; `5/20` steps from 5 to the end of the field."""
+    match = _RANGE.fullmatch(item)
+    if match is None:
+        raise _ItemError(f"{item!r} is not like 5, 1-5 or */15, or a list of these")
+    first, last, step = match.groups()
+    start = _number(field, first) if first else field.low
+    stop = _number(field, last) if last else start if first and not step else field.high
+    if stop < start:
+        raise _ItemError(_backwards(field, first, last))
+    return range(start, stop + 1, _step(field, step) if step else 1)
+
+
+def _number(field: Field, word: str) -> int:
+    if word in field.names:
+        return field.low + field.names.index(word)
+    if not word.isdigit():
+        known = f"a number or one of {' '.join(field.names)}" if field.names else "a number"
+        raise _ItemError(f"{word} is not {known}")
+    if not field.low <= int(word) <= field.high:
+        year = " (there is no year field)" if len(word) == 4 else ""
+        raise _ItemError(f"{word} is not in {field.low}–{field.high}{year}")
+    return int(word)
+
+
+def _step(field: Field, step: str) -> int:
+    """A step may be as long as its field (`0 */24 * * *`); a longer one cannot do what it seems to say."""
+    size = field.high - field.low + 1
+    if not step.isdigit() or int(step) == 0:
+        raise _ItemError(f"a step of {step} leads nowhere; it is 1 or more")
+    if int(step) > size:
+        instead = f"; for a longer period write 'every {step}{field.unit}'" if field.unit else ""
+        raise _ItemError(f"a step of {step} is longer than the field, which has {size} values{instead}")
+    return int(step)
+
+
+def _backwards(field: Field, first: str, last: str) -> str:
+    """`22-2` is two ranges: up to the end of the field, and on from its start."""
+    low, *_, high = field.names or (str(field.low), str(field.high))
+    return f"{first}-{last} runs backwards; write {first}-{high},{low}-{last}"
