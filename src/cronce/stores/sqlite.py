@@ -25,6 +25,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -33,7 +34,7 @@ from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
 from cronce.stores import sql
 from cronce.stores.base import By, Loaded, Page, Position, Swapped, settle
-from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, plain_path, read_meta
+from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, names, plain_path, read_meta
 
 TRAITS: Final = Traits("sqlite", survives_failover=False, step=timedelta(milliseconds=1))
 
@@ -59,6 +60,7 @@ class SqliteStore:
     """
 
     traits: Final = TRAITS
+    _line: "Line | None" = None
 
     def __init__(
         self,
@@ -71,12 +73,11 @@ class SqliteStore:
         self.path: Final = plain_path(path)
         self._timeout = timeout
         self._lock = threading.RLock()
-        self._line: Line | None = None
         self._working = False
         _STORES.add(self)
-        self._open: Callable[[], Line] = lambda: Line(self.path, mount_table, make=True, adopt=adopt)
+        self._open: Callable[[], Line] = partial(Line, self.path, mount_table, make=True, adopt=adopt)
         self._use(Line.meta)
-        self._open = lambda: Line(self.path, mount_table)
+        self._open = partial(Line, self.path, mount_table)
 
     def load(self, keys: Sequence[str]) -> Loaded:
         wanted = pack(keys)
@@ -119,10 +120,10 @@ class SqliteStore:
     def close(self) -> None:
         with self._lock:
             self._hang_up()
-            self._open = self._closed
+            self._open = partial(_refuse, self.path)
 
-    def _closed(self) -> "Line":
-        raise StoreUnavailable(f"{self.path} was closed by this process; open the store again")
+    def __del__(self) -> None:
+        self._hang_up()
 
     # --- one connection, for all threads of the process -------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class SqliteStore:
         return self._line
 
     def _check_files(self) -> None:
-        if self._line is None or (found := inodes(self.path)) == self._line.files:
+        if self._line is None or (found := inodes(self._line.names)) == self._line.files:
             return
         if found[0] == self._line.files[0]:
             raise StoreForgot(
@@ -196,6 +197,10 @@ class SqliteStore:
             self._line = None
 
 
+def _refuse(path: Path) -> "Line":
+    raise StoreUnavailable(f"{path} was closed by this process; open the store again")
+
+
 _STORES: Final = weakref.WeakSet[SqliteStore]()
 _STILL: Final[list[SqliteStore]] = []
 _FORKING: Final = threading.RLock()
@@ -223,7 +228,8 @@ class Line:
     def __init__(self, path: Path, mount_table: str | None, *, make: bool = False, adopt: bool = False) -> None:
         self.db: Final = connect(path, TRAITS, mount_table, make=make, adopt=adopt)
         self.path: Final = path
-        self.files: Final = inodes(path)
+        self.names: Final = names(path)
+        self.files: Final = inodes(self.names)
         self.process: Final = os.getpid()
 
     def do(self, work: Work[_Answer]) -> _Answer:
@@ -277,7 +283,7 @@ class Line:
         return gone
 
     def hang_up(self) -> None:
-        if self.process == os.getpid() and inodes(self.path) == self.files:
+        if self.process == os.getpid() and inodes(self.names) == self.files:
             self.db.close()
         else:
             _leak(self.db)
@@ -308,7 +314,7 @@ def locate(url: str) -> tuple[Path, timedelta]:
     timeout = options.pop("timeout", None)
     if options:
         raise BadInput(f"{url!r}: sqlite knows no {', '.join(sorted(options))}; it knows timeout, in seconds")
-    return plain_path(unquote(path)), PATIENCE if timeout is None else _seconds(timeout)
+    return plain_path(unquote(path, errors="surrogateescape")), PATIENCE if timeout is None else _seconds(timeout)
 
 
 def _seconds(text: str) -> timedelta:

@@ -5,6 +5,7 @@ Every error says what, where, and what to do about it.
 
 import os
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -38,8 +39,8 @@ SELECT_META: Final = sql.say(sql.SELECT_META, DIALECT)
 OLDEST: Final = (3, 38)
 """The first SQLite that always has JSON; Python brings its own or the system's."""
 
-Inodes = tuple[int | None, int | None, int | None]
-"""What stands behind the names of the file, its log and its shared memory."""
+Inodes = tuple[int | None, ...]
+"""What stands behind some names; None where nothing does."""
 
 # --- names ----------------------------------------------------------------------------------------------------------
 
@@ -57,11 +58,17 @@ def url_of(path: Path) -> str:
     return f"sqlite:///{quote(os.fsencode(path))}"
 
 
-def inodes(path: Path) -> Inodes:
-    return _inode(f"{path}"), _inode(f"{path}-wal"), _inode(f"{path}-shm")
+def names(path: Path) -> tuple[str, str, str]:
+    """The file by the name it was given, then its log and shared memory, which SQLite keeps where a link leads."""
+    real = os.path.realpath(path)
+    return str(path), f"{real}-wal", f"{real}-shm"
 
 
-def _inode(name: str) -> int | None:
+def inodes(names: Iterable[str]) -> Inodes:
+    return tuple(map(inode, names))
+
+
+def inode(name: str | Path) -> int | None:
     try:
         return os.stat(name).st_ino  # noqa: PTH116  asked with every call, and Path is slow
     except OSError:
@@ -74,10 +81,7 @@ def _inode(name: str) -> int | None:
 def connect(path: Path, traits: Traits, mount_table: str | None, *, make: bool, adopt: bool) -> sqlite3.Connection:
     """A connection to a store that may be used: made if there is none, adopted if that is meant, refused otherwise."""
     network = _network(path, mount_table)
-    if make and not path.exists():
-        if network and not adopt:
-            raise _on_network(path, network)
-        _make_directory(path.parent)
+    _look(path, network, make=make, adopt=adopt)
     uri = f"file:{quote(os.fsencode(path))}?mode={'rwc' if make else 'rw'}"
     db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
     try:
@@ -98,14 +102,29 @@ def _network(path: Path, mount_table: str | None) -> str | None:
     return mounts.network_kind(Path(os.path.realpath(path)), table)
 
 
+def _look(path: Path, network: str | None, *, make: bool, adopt: bool) -> None:
+    """What can be said before opening, and had better be: to open a file is to make it."""
+    if os.path.isfile(path):  # noqa: PTH113  Path raises where it may not look
+        return
+    if os.path.exists(path):  # noqa: PTH110
+        raise StoreUnusable(f"{path} is not a plain file; name one, for instance {path / 'cronce.db'}")
+    if not make:
+        raise StoreForgot(f"{path} does not exist any more; put it back, or begin anew with another process")
+    if network and not adopt:
+        raise _on_network(path, network)
+    _make_directory(path.parent)
+
+
 def _make_directory(directory: Path) -> None:
     """The last directory of the way is made, private; a longer missing way looks like a slip of the pen."""
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
     except FileNotFoundError:
         raise StoreUnusable(f"{directory} does not exist, nor does {directory.parent}; make it first") from None
+    except PermissionError:
+        raise StoreReadOnly(f"{directory} cannot be made by this user; make it first, writable by this user") from None
     except OSError as error:
-        raise StoreReadOnly(f"{directory} cannot be made ({error.strerror}); make it, writable by this user") from None
+        raise StoreUnusable(f"{directory} cannot be made ({error.strerror}); name another place") from None
 
 
 def _is_empty(db: sqlite3.Connection, path: Path) -> bool:
@@ -130,7 +149,7 @@ def _fill(db: sqlite3.Connection, path: Path, traits: Traits, network: str | Non
     for table in sql.TABLES:
         db.execute(table)
     epoch = first_life(db.execute(SELECT_NOW).fetchone()[0], traits)
-    meta = (sql.SCHEMA, *sql.meta_row(epoch, epoch.born), str(inodes(path)[0]), network is not None)
+    meta = (sql.SCHEMA, *sql.meta_row(epoch, epoch.born), str(inode(path)), network is not None)
     db.execute(sql.FIRST_META, meta)
     db.execute("COMMIT")
 
@@ -142,7 +161,7 @@ def _adopt(db: sqlite3.Connection, path: Path, network: str | None) -> None:
     meta = read_meta(db, path)
     epoch = next_life(to_us(meta.now), meta.epoch.seen, meta.epoch, meta.last_write)
     db.execute(sql.UPDATE_META, sql.meta_row(epoch, meta.last_write))
-    db.execute(sql.ADOPT_META, (str(inodes(path)[0]), network is not None))
+    db.execute(sql.ADOPT_META, (str(inode(path)), network is not None))
     db.execute("COMMIT")
 
 
@@ -158,7 +177,7 @@ def _write_ahead(db: sqlite3.Connection, path: Path) -> None:
 def _check(db: sqlite3.Connection, path: Path, network: str | None) -> None:
     _check_schema(db, path)
     meta = read_meta(db, path)
-    if meta.identity != str(inodes(path)[0]):
+    if meta.identity != str(inode(path)):
         raise StoreCopied(
             f"{path} is a copy: with its original in use, both would run everything. If this one shall be the store"
             f" from now on, see that the other is used no more, then run `cronce store adopt {url_of(path)}`"
@@ -237,10 +256,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _cannot_open(path: Path) -> StoreError:
-    if path.is_dir():
-        return StoreUnusable(f"{path} is a directory; name a file in it")
-    if not path.exists():
-        return StoreForgot(f"{path} does not exist any more; put it back, or start this process again")
-    if not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
+    exists = os.path.exists(path)  # noqa: PTH110
+    if not os.access(path.parent, os.W_OK) or (exists and not os.access(path, os.R_OK | os.W_OK)):
         return StoreReadOnly(f"{path} cannot be opened; let this user write the file and its directory")
-    return StoreUnavailable(f"{path} cannot be opened; is the limit of open files reached?")
+    return StoreUnavailable(f"{path} cannot be opened; is its name too long, or the limit of open files reached?")
