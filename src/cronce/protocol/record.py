@@ -16,7 +16,8 @@ from cronce.policy import OnLost
 
 VERSION: Final = 1
 PAST_KEPT: Final = 20
-"""How many earlier grants a record remembers; older ones are dropped, the grant number still counts them."""
+"""How many earlier grants a run, and how many spans a job remembers. Older grants are dropped (the grant number still
+counts them), older spans are joined."""
 
 
 class State(StrEnum):
@@ -173,7 +174,7 @@ def encode_job(job: Job) -> str:
             "paused": job.paused,
             "specs": [[s.digest, to_us(s.first), s.text] for s in job.specs],
             "firing": job.firing,
-            "spans": [[to_us(s.start), to_us(s.end), s.slots, s.reason] for s in job.spans[-PAST_KEPT:]],
+            "spans": [[to_us(s.start), to_us(s.end), s.slots, s.reason] for s in job.spans],
             "purging": [to_us(job.purging.upto), to_us(job.purging.ready)] if job.purging else None,
         }
     )

@@ -7,8 +7,9 @@ raises the floor to now, so that no schedule ever fires retroactively.
 
 from collections.abc import Collection, Mapping
 
-from cronce.model import Instant
-from cronce.protocol.record import Job, Span, Spec
+from cronce.model import Epoch, Instant, Traits
+from cronce.protocol.lease import forgotten_floor
+from cronce.protocol.record import PAST_KEPT, Job, Span, Spec
 
 
 def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: Instant) -> Job:
@@ -25,11 +26,32 @@ def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: I
     return raise_floor(job._replace(specs=specs, firing=firing), now, None, "edited" if job.firing else "registered")
 
 
-def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str) -> Job:
-    """A floor never falls. The span that is passed over leaves one record."""
+def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str, since: Instant | None = None) -> Job:
+    """A floor never falls. The span that is passed over, from the old floor or from `since`, leaves one record."""
     if floor <= job.floor:
         return job
-    return job._replace(floor=floor, spans=(*job.spans, Span(job.floor, floor, slots, reason)))
+    start = max(job.floor, since) if since else job.floor
+    return job._replace(floor=floor, spans=_recorded(job.spans, Span(start, floor, slots, reason)))
+
+
+def _recorded(spans: tuple[Span, ...], new: Span) -> tuple[Span, ...]:
+    """Spans side by side for the same reason are one; of too many, the oldest become one. No span is ever dropped."""
+    if spans and spans[-1].reason == new.reason and spans[-1].end == new.start:
+        return (*spans[:-1], _joined(spans[-1], new))
+    while len(spans) >= PAST_KEPT:
+        spans = (_joined(spans[0], spans[1]), *spans[2:])
+    return (*spans, new)
+
+
+def _joined(first: Span, second: Span) -> Span:
+    slots = None if first.slots is None or second.slots is None else first.slots + second.slots
+    return Span(first.start, second.end, slots, first.reason if first.reason == second.reason else "several reasons")
+
+
+def after_forgetting(job: Job, epoch: Epoch, traits: Traits) -> Job:
+    """Once the store forgot, nothing up to its birth can be known: it is closed, and on record as unknown."""
+    floor = forgotten_floor(epoch, traits)
+    return job if floor is None else raise_floor(job, floor, None, "unknown: the store forgot", epoch.since)
 
 
 def live_digests(holders: Mapping[str, Mapping[str, str]], job: str) -> set[str]:

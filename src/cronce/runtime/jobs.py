@@ -7,12 +7,12 @@ from typing import Final
 from cronce.errors import StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import Cell, Instant, Mark, Write, holder_cell, job_cell
-from cronce.protocol.lease import PURGE_DELAY, tolerance
+from cronce.protocol.lease import FACTS_AGE, PURGE_DELAY, tolerance
 from cronce.protocol.record import Holder, Job, Purging, decode_holder, decode_job, encode_holder, encode_job
-from cronce.protocol.specs import live_digests, raise_floor, respec
+from cronce.protocol.specs import after_forgetting, live_digests, raise_floor, respec
 from cronce.runtime.flow import Flow, Purge, Scan
 from cronce.runtime.tasks import ROUNDS, Carrier
-from cronce.stores.base import Position
+from cronce.stores.base import Loaded, Position
 
 HOLDER_TTL: Final = timedelta(seconds=30)
 """A process that has not beaten for this long no longer decides which version of a job fires."""
@@ -21,12 +21,16 @@ Specs = Mapping[str, tuple[str, str]]
 """Job name → (digest, text) of the version that this process carries."""
 
 
+Change = Callable[[Job | None, Instant], Job | None]
+"""What becomes of a job, at the store's now; None leaves it as it is."""
+
+
 class Jobs:
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
 
-    def edit(self, name: str, change: Callable[[Job | None, Instant], Job | None]) -> Flow[Job | None]:
-        """Load the job, change it, swap it in; again when another was faster. None from `change` means: leave it."""
+    def edit(self, name: str, change: Change) -> Flow[Job | None]:
+        """Load the job, change it, swap it in; again when another was faster."""
         carrier, key = self._carrier, job_cell(name)
         for _ in range(ROUNDS):
             known = carrier.know.epoch
@@ -36,17 +40,23 @@ class Jobs:
                 continue
             (cell,) = loaded.cells
             job = decode_job(cell.value, key) if cell.version else None
-            new = change(job, loaded.now)
+            new = self._changed(job, change, loaded)
             if new is None or new == job:
                 carrier.know.learn_job(name, cell, loaded)
                 return job
-            write = Write(key, cell.version, encode_job(new), Mark.OPEN)
+            write = Write(key, cell.version, encode_job(new), Mark.OPEN, not_after=loaded.now + FACTS_AGE)
             swapped, _timed = yield from carrier.swap([write], loaded.epoch.seen)
             (verdict,) = swapped.verdicts
             if verdict.refused is None:
                 carrier.know.learn_job(name, verdict.cell, swapped)
                 return new
         raise StoreUnavailable(f"could not write {key}: others were faster {ROUNDS} times in a row")
+
+    def _changed(self, job: Job | None, change: Change, loaded: Loaded) -> Job | None:
+        """What the job becomes. Whoever touches a job after the store forgot also puts that on record."""
+        known = job and after_forgetting(job, loaded.epoch, self._carrier.traits)
+        new = change(known, loaded.now) or known
+        return new and after_forgetting(new, loaded.epoch, self._carrier.traits)
 
     def pause(self, name: str) -> Flow[Job | None]:
         return (yield from self.edit(name, lambda job, now: (job or Job(floor=now))._replace(paused=True)))

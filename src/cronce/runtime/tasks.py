@@ -57,8 +57,9 @@ from cronce.protocol.decide import (
     Stale,
     decide,
 )
-from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, forgotten_floor
-from cronce.protocol.record import Job, Record, Span, State, Turn, decode, decode_turn, encode, encode_job, encode_turn
+from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
+from cronce.protocol.record import Job, Record, State, Turn, decode, decode_turn, encode, encode_job, encode_turn
+from cronce.protocol.specs import after_forgetting
 from cronce.runtime.flow import Flow, Load, Purge, Request, Scan, Swap, Timed
 from cronce.runtime.knowledge import Knowledge
 from cronce.stores.base import Loaded, Page, Swapped
@@ -382,10 +383,7 @@ class Carrier:
         if known is None:
             return None
         job = known.job or Job(floor=task.register_at or known.read)
-        floor = forgotten_floor(self.know.epoch, self.traits)
-        if floor is not None and job.floor < floor:
-            gap = Span(max(job.floor, self.know.epoch.since or job.floor), floor, None, "unknown: the store forgot")
-            job = job._replace(floor=floor, spans=(*job.spans, gap))
+        job = after_forgetting(job, self.know.epoch, self.traits)
         if job is not known.job:
             jobs.setdefault(task.slot.job, Write(known.cell.key, known.cell.version, encode_job(job), Mark.OPEN))
         return job

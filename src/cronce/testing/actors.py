@@ -115,13 +115,12 @@ class Node:
     def _look(self, plan: Plan, cursor: Cursor) -> Flow[None]:
         """Claim what fell due since the last look, by the missed policy."""
         known = self.ledger.know.job(plan.job)
-        if known is None or known.job is None or known.job.firing != plan.terms.digest:
-            cursor.since = None
+        if known is None or known.job is None:
             return
         since = max(cursor.since or known.job.floor, known.job.floor)
         now = min(self.ledger.know.now(), self.world.last_slot)
         found = due(plan.schedule, since, now, plan.missed, grace=timedelta(seconds=20))
-        if found.skipped is not None:
+        if found.skipped is not None and known.job.firing == plan.terms.digest:
             yield from self.ledger.jobs.pass_over(
                 plan.job, found.skipped.last, found.skipped.count, found.skipped.reason
             )
@@ -252,6 +251,7 @@ class Node:
 
     def _kept(self, run: Run, reply: Grant | Stale | Unsure) -> None:
         if isinstance(reply, Grant):
+            self.referee.trust_extended(run.body, reply)
             run.grant = reply
             run.told = run.told or bool(reply.ask)
             self.referee.acts(run.body, reply)

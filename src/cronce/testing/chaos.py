@@ -21,7 +21,7 @@ DURABLE: Final = Traits("model, durable")
 
 KINDS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "crash", "pause", "suspend", "outage",
-    "store clock ahead", "store clock back", "host clock step", "store emptied", "old dump restored",
+    "store clock ahead", "store clock back", "store clock nudged", "host clock step", "store emptied", "old dump restored",
     "lagging replica promoted", "purge", "edit", "roll-back", "two threads", "replaced", "lock",
     "overlap=skip", "overlap=wait", "overlap=replace", "overlap=allow", "missed=skip", "missed=latest", "missed=all",
     "on_lost=skip", "on_lost=rerun", "outside trigger", "scheduler",
@@ -103,6 +103,12 @@ class Stage:
         self.world.fault("store clock ahead" if ahead else "store clock back", f"{seconds:.1f} s")
         self.world.store_offset += seconds
 
+    def nudge_store_clock(self) -> None:
+        """A step too small for anybody's watch to notice: the margin has to pay for it."""
+        seconds = self.world.random.uniform(-0.5, 0.5)
+        self.world.fault("store clock nudged", f"{seconds:.2f} s")
+        self.world.store_offset += 0.0 if self.forgets and seconds < 0 else seconds
+
     def step_host_clock(self) -> None:
         machine = self.world.random.choice(self.world.machines)
         self.world.fault("host clock step", machine.name)
@@ -119,7 +125,7 @@ class Stage:
             self.world.fault(how)
             if how == "lagging replica promoted":
                 self.dump = self.replica
-            self.world.store.restore(self.dump, noticed=self.world.random.random() < 0.9)
+            self.world.store.restore(self.dump)
         self.dump = None
 
     def edit(self) -> None:
@@ -168,7 +174,7 @@ class Stage:
         if self.dump is None and dice.random() < 0.5:
             self.dump = self.replica
         acts: list[tuple[int, Callable[[], None]]] = [
-            (5, self.crash), (5, self.pause), (2, self.suspend), (2, self.outage), (3, self.step_store_clock),
+            (5, self.crash), (5, self.pause), (2, self.suspend), (2, self.outage), (3, self.step_store_clock), (5, self.nudge_store_clock),
             (1, self.step_host_clock), (3, self.forget), (1, self.edit),
         ]  # fmt: skip
         if self.alive():

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from cronce.model import Cell, Fence, Instant, Slot, Write, slot_of_cell
@@ -60,6 +59,7 @@ class Referee:
         self.carries: dict[str, dict[str, str]] = {}
         world.store.watch = self.saw_swap
         world.store.purged = self.saw_purge
+        world.store.forgot = self.saw_loss
 
     def broken(self, promise: str, facts: str) -> None:
         raise Violation(f"{promise}: {facts}")
@@ -94,7 +94,7 @@ class Referee:
             self.broken("a floor never falls", f"{new.key} to {job.floor}")
         if was is None or was.firing != job.firing:
             self.firing[name].append((self.world.real, job.firing))
-            if was is not None and was.firing and job.floor < now - timedelta(seconds=2 * TIMEOUT):
+            if was is not None and was.firing and job.floor < now - FACTS_AGE:
                 self.broken("an edit raises the floor to now", f"{new.key}: floor {job.floor}, now {now}")
         self.floors[name].append((self.world.real, job.floor))
 
@@ -110,6 +110,8 @@ class Referee:
         slot = slot_of_cell(new.key)
         if now < slot.at:
             self.broken("no slot before its instant", f"{new.key} at {now}")
+        if 0 < old.version <= self.world.store.dump()[1].base:
+            self.broken("what the store forgot is not granted again", f"{new.key} by {record.holder}")
         if not old.version:
             self._check_floor(new.key, slot)
             self._check_version(new.key, slot, record)
@@ -150,6 +152,11 @@ class Referee:
         self.purged.update(keys)
         self.world.faults["purge"] += bool(keys)
 
+    def saw_loss(self) -> None:
+        """The store is not what it was: the version that fires is the one it now knows."""
+        for cell in self.world.store.cells("job/"):
+            self.firing[cell.key.removeprefix("job/")].append((self.world.real, decode_job(cell.value).firing))
+
     # --- what the bodies did ---
 
     def started(self, grant: Grant, process: Process) -> Body:
@@ -168,6 +175,11 @@ class Referee:
             self._check_turns(body)
             if any(other.grant.fence > grant.fence for other in self.bodies[grant.key]):
                 self.broken("an overtaken run does not act", f"{grant.key}: {body}")
+
+    def trust_extended(self, body: Body, grant: Grant) -> None:
+        boot = body.process.boot()
+        if grant.trust.holds(boot) and not body.grant.trust.holds(boot):
+            self.broken("trust never returns", f"{grant.key}: {body}")
 
     def _check_nobody_acts(self, key: str, promise: str, but: Body | None = None) -> None:
         for other in self.bodies[key]:

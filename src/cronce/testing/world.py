@@ -79,6 +79,7 @@ class ModelStore(MemoryStore):
         super().__init__(world.store_now, traits)
         self.watch: Callable[[Sequence[Write], Swapped, dict[str, Cell]], None] = lambda *_: None
         self.purged: Callable[[Sequence[str]], None] = lambda _keys: None
+        self.forgot: Callable[[], None] = lambda: None
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         before = {write.key: self._cells.get(write.key) or Cell(write.key) for write in writes}
@@ -103,13 +104,14 @@ class ModelStore(MemoryStore):
         self._cells = {}
         self._epoch = Epoch(max(to_us(self._clock()), self._epoch.birth + 1), origin=Origin.FOUND)
         self._last_write = self._epoch.born
+        self.forgot()
 
-    def restore(self, dump: tuple[dict[str, Cell], Epoch, Instant], *, noticed: bool) -> None:
-        """An old dump, or a replica that lagged. Its identity has changed, which a store that can forget notices at its
-        next start; if not, the next writer that knows more does."""
+    def restore(self, dump: tuple[dict[str, Cell], Epoch, Instant]) -> None:
+        """An old dump, or a replica that lagged: the server's identity has changed, so a new life begins. (Where no
+        identity tells, the next writer that knows more does; until then nobody can see it, and nothing is promised.)"""
         self._cells, self._epoch, self._last_write = dict(dump[0]), dump[1], dump[2]
-        if noticed:
-            self._epoch = next_life(to_us(self._clock()), self._epoch.seen, self._epoch, self._last_write)
+        self._epoch = next_life(to_us(self._clock()), self._epoch.seen, self._epoch, self._last_write)
+        self.forgot()
 
 
 class World:
@@ -126,7 +128,7 @@ class World:
         self.calm = False
         self.last_slot = datetime.max.replace(tzinfo=UTC)
         self.outage_until = 0.0
-        self.store_rate = 1.0 + self.random.uniform(-0.005, 0.005)
+        self.store_rate = 1.0 + self.random.uniform(-0.015, 0.015)
         self.store_offset = 0.0
         self.machines: list[Machine] = []
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
@@ -167,7 +169,7 @@ class World:
     def machine(self, name: str) -> Machine:
         machine = Machine(
             name,
-            rate=1.0 + self.random.uniform(-0.005, 0.005),
+            rate=1.0 + self.random.uniform(-0.015, 0.015),
             boot_offset=self.random.uniform(100, 100_000),
             wall_offset=timedelta(seconds=self.random.uniform(-0.4, 0.4)),
         )
@@ -229,7 +231,7 @@ class World:
             return there, None
         if self.chance(0.01):
             self.fault("late call")  # overtaken by later ones; the caller has long given up
-            return self.random.uniform(TIMEOUT, self.random.choice([2, 5, 20]) * TIMEOUT), None
+            return self.random.uniform(TIMEOUT, self.random.choice([2, 5, 30]) * TIMEOUT), None
         if self.chance(0.02):
             self.fault("slow reply")
             return there, self.random.uniform(0.5, TIMEOUT - 0.1)

@@ -1,0 +1,256 @@
+"""Wrong versions of the protocol, each with one safeguard taken away. The simulator must catch every one of them.
+
+They are patches from outside: production code knows none of them. A mutant that survives means that the safeguard is
+not needed, or, more likely, that the simulator does not look.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from typing import Any, Final
+from unittest.mock import patch
+
+from cronce.errors import StoreUnavailable
+from cronce.model import EPOCH, FREE, Cell, Epoch, Instant, Refusal, Write
+from cronce.protocol import decide, lease, specs
+from cronce.protocol.decide import TABLE, Claim, Decision, Facts, Finish, Release, Renew, Row
+from cronce.protocol.record import Job, Record
+from cronce.runtime import jobs, knowledge, ledger, tasks
+from cronce.stores import base
+from cronce.testing import world
+
+Mutant = Callable[[], Any]
+MUTANTS: Final[dict[str, Mutant]] = {}
+
+
+def _mutant(name: str) -> Callable[[Mutant], Mutant]:
+    def add(make: Mutant) -> Mutant:
+        MUTANTS[name] = make
+        return make
+
+    return add
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """The world with that safeguard missing."""
+    with MUTANTS[name]():
+        yield
+
+
+def _without_row(row: Row, **rules: Any) -> Any:
+    wrong = {**TABLE, row: {**TABLE[row], **{getattr(decide, command): rule for command, rule in rules.items()}}}
+    return patch.object(decide, "TABLE", wrong)
+
+
+# --- the cell ---
+
+
+@_mutant("no version check")
+def _() -> Any:
+    def refusal(write: Write, cell: Cell | None, now: Instant) -> Refusal | None:
+        found = _REFUSAL(write, cell, now)
+        return None if found is Refusal.VERSION else found
+
+    return patch.object(base, "_refusal", refusal)
+
+
+_REFUSAL = base._refusal
+
+
+@_mutant("free means lapsed too")
+def _() -> Any:
+    def refusal(write: Write, cell: Cell | None, now: Instant) -> Refusal | None:
+        if write.seen == FREE and cell is not None and cell.until is not None and cell.until <= now:
+            return None
+        return _REFUSAL(write, cell, now)
+
+    return patch.object(base, "_refusal", refusal)
+
+
+@_mutant("a group lands in parts")
+def _() -> Any:
+    return patch.object(base, "groups", lambda writes: ([place] for place in range(len(writes))))
+
+
+# --- whose it is ---
+
+
+@_mutant("no fence check")
+def _() -> Any:
+    def is_mine(cell: Cell, record: Record, command: decide.Command) -> bool:
+        if isinstance(command, Renew | Finish | Release):
+            return True
+        return isinstance(command, Claim) and record.nonce == command.nonce
+
+    return patch.object(decide, "is_mine", is_mine)
+
+
+@_mutant("release by name")
+def _() -> Any:
+    return _without_row(Row.HELD, Release=decide.release)
+
+
+@_mutant("a nonce per process")
+def _() -> Any:
+    init = ledger.Ledger.__init__
+
+    def wrong(self: ledger.Ledger, traits: Any, clock: Any, holder: str, nonce: Any, *rest: Any) -> None:
+        fixed = nonce()
+        init(self, traits, clock, holder, lambda: fixed, *rest)
+
+    return patch.object(ledger.Ledger, "__init__", wrong)
+
+
+@_mutant("on_lost of the reader")
+def _() -> Any:
+    def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
+        return decide.take_over(cell, record._replace(on_lost=command.on_lost), command, facts)
+
+    return _without_row(Row.LAPSED, Claim=take_over)
+
+
+# --- time ---
+
+
+@_mutant("no margin")
+def _() -> Any:
+    return patch.object(lease, "margin", lambda *_: timedelta(0))
+
+
+@_mutant("trust from the reply")
+def _() -> Any:
+    took_in = tasks.Carrier._took_in
+
+    def wrong(self: tasks.Carrier, task: tasks.Task, cells: Any, timed: Any) -> None:
+        took_in(self, task, cells, timed)
+        task.began = timed.ended
+
+    return patch.object(tasks.Carrier, "_took_in", wrong)
+
+
+@_mutant("read-back restarts the lease")
+def _() -> Any:
+    def trust_end(began: float, _now: Instant, _until: Instant, length: timedelta, traits: Any) -> float:
+        return began + (length - lease.margin(length, traits)).total_seconds()
+
+    return patch.object(ledger, "trust_end", trust_end)
+
+
+@_mutant("trust returns after it ended")
+def _() -> Any:
+    return patch.object(lease.Trust, "extended", lambda self, _boot, end: lease.Trust(max(self.end, end)))
+
+
+@_mutant("a clock that stops in suspend")
+def _() -> Any:
+    boot = world.Process.boot
+    return patch.object(world.Process, "boot", lambda self: boot(self) - self.machine.suspended)
+
+
+@_mutant("no watch rule")
+def _() -> Any:
+    def lapsed(cell: Cell, _record: Record, facts: Facts) -> bool:
+        return cell.until is not None and facts.now >= cell.until
+
+    return patch.object(decide, "lapsed", lapsed)
+
+
+@_mutant("slots before their instant")
+def _() -> Any:
+    return patch.object(tasks.Carrier, "_not_before", lambda *_: None)
+
+
+# --- a store that forgets ---
+
+
+@_mutant("birth unnoticed by the store")
+def _() -> Any:
+    return patch.object(base, "believe", lambda *_: "yes")
+
+
+@_mutant("birth unnoticed by the holders")
+def _() -> Any:
+    return patch.object(Epoch, "forgot", property(lambda _self: False))
+
+
+@_mutant("open cells of an earlier life believed")
+def _() -> Any:
+    facts = tasks.Carrier._facts
+    return patch.object(tasks.Carrier, "_facts", lambda *args: facts(*args)._replace(base=0))
+
+
+@_mutant("locks right after forgetting")
+def _() -> Any:
+    return patch.object(tasks, "LOCK_LEASE", timedelta(0))
+
+
+@_mutant("turns right after forgetting")
+def _() -> Any:
+    not_before = tasks.Carrier._not_before
+
+    def wrong(self: tasks.Carrier, task: tasks.Task, change: Any) -> Instant | None:
+        return task.slot.at if task.slot else not_before(self, task, change)
+
+    return patch.object(tasks.Carrier, "_not_before", wrong)
+
+
+@_mutant("facts outlive the store's life")
+def _() -> Any:
+    return patch.object(knowledge.Knowledge, "job", lambda self, name: self._jobs.get(name))
+
+
+# --- floors ---
+
+
+@_mutant("no floor")
+def _() -> Any:
+    facts = tasks.Carrier._facts
+    return patch.object(tasks.Carrier, "_facts", lambda *args: facts(*args)._replace(floor=EPOCH))
+
+
+@_mutant("facts never age")
+def _() -> Any:
+    return patch.object(tasks.Carrier, "_not_after", lambda *_: None)
+
+
+@_mutant("purge at once")
+def _() -> Any:
+    return patch.object(jobs, "PURGE_DELAY", timedelta(0))
+
+
+@_mutant("a finish raises the floor")
+def _() -> Any:
+    finish = ledger.Ledger.finish
+
+    def wrong(self: ledger.Ledger, grant: Any, *rest: Any, **options: Any) -> Any:
+        answer = yield from finish(self, grant, *rest, **options)
+        if grant.slot is not None:
+            with suppress(StoreUnavailable):
+                yield from self.jobs.edit(grant.slot.job, lambda job, _now: _higher(job, grant.slot.at))
+        return answer
+
+    return patch.object(ledger.Ledger, "finish", wrong)
+
+
+def _higher(job: Job | None, floor: Instant) -> Job | None:
+    return job and job._replace(floor=max(job.floor, floor))
+
+
+# --- versions ---
+
+
+@_mutant("an edit keeps the floor")
+def _() -> Any:
+    respec = specs.respec
+
+    def wrong(job: Job | None, *rest: Any) -> Job:
+        new = respec(job, *rest)
+        return new if job is None else new._replace(floor=job.floor, spans=job.spans)
+
+    return patch.object(jobs, "respec", wrong)
+
+
+@_mutant("superseded versions fire on")
+def _() -> Any:
+    return patch.object(tasks.Carrier, "_barred", lambda *_: None)
