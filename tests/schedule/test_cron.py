@@ -3,6 +3,7 @@
 import copy
 import pickle
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from tests.schedule.oracle import utc
@@ -110,6 +111,8 @@ def test_next_is_strictly_after_and_previous_strictly_before() -> None:
 def test_an_instant_may_come_in_any_zone_but_must_have_one() -> None:
     cron = Cron("0 9 * * *")
     assert cron.next(datetime.fromisoformat("2026-01-02T10:30+02:00")) == utc("2026-01-02T09:00Z")
+    second_hour = datetime(2026, 11, 1, 1, 10, fold=1, tzinfo=ZoneInfo("America/New_York"))
+    assert Cron("* * * * *", "America/New_York").next(second_hour) == utc("2026-11-01T01:11-05:00")
     naive = datetime(2026, 1, 2)  # noqa: DTZ001
     for ask in (cron.next, cron.previous, lambda at: cron.count(at, START)):
         with pytest.raises(TypeError, match="naive"):
@@ -148,6 +151,13 @@ def test_counting_a_decade_of_seconds_is_exact() -> None:
         Cron("0-59 0-59 0-23 * * *", "Europe/Berlin").count(start, end) == seconds - 10 * 3600
     )  # each fold counts once
     assert Cron("0-59 0-59 0-23 * * *", "Europe/Berlin", fold="both").count(start, end) == seconds
+
+
+def test_counting_sees_two_changes_in_a_week() -> None:
+    # Gaza, 2040: forward on 20 October, after Ramadan, and back on the 27th; around both the offset is the same.
+    start, end = utc("2040-10-15T00:00Z"), utc("2040-11-05T00:00Z")
+    assert Cron("0-59 0-59 0-23 * * *", "Asia/Gaza").count(start, end) == 21 * 86_400 - 3600
+    assert Cron("* * * * * *", "Asia/Gaza").count(start, end) == 21 * 86_400
 
 
 def test_counting_backwards_is_nothing() -> None:
