@@ -38,7 +38,7 @@ def spell(instant: Instant) -> str:
 def unspell(text: str) -> Instant:
     try:
         instant = datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         instant = EPOCH
     if spell(instant) != text:
         raise BadInput(f"{text[:60]!r} is not a slot's instant; write it like 2026-03-29T01:00:00Z")
@@ -84,16 +84,23 @@ def slot(job: str, at: Instant, request: str = "") -> Slot:
         check_name(request)
     if at.tzinfo is None:
         raise BadInput(f"the slot {at.isoformat()} of {job} has no time zone; give an aware datetime, best in UTC")
-    if at.microsecond:
+    try:
+        utc = at.astimezone(UTC)
+    except OverflowError:
+        raise BadInput(f"the slot {at.isoformat()} of {job} is too far from today") from None
+    if utc.microsecond:
         raise BadInput(f"the slot {at.isoformat()} of {job} is not on a whole second")
-    return Slot(job, at.astimezone(UTC), request)
+    return Slot(job, utc, request)
 
 
 def slot_of_cell(key: str) -> Slot:
     """The slot behind the key of a run cell."""
-    _, job, rest = key.split("/", 2)
+    job, _, rest = key.removeprefix("run/").partition("/")
     at, _, request = rest.partition("#")
-    return Slot(job, unspell(at), request)
+    found = slot(job, unspell(at), request)
+    if found.cell != key:
+        raise BadInput(f"{key[:60]!r} is not the key of a run")
+    return found
 
 
 def job_cell(job: str) -> str:
@@ -135,9 +142,12 @@ class Fence(NamedTuple):
 def read_fence(text: str) -> Fence:
     try:
         birth, number = text.split("-")
-        return Fence(int(birth, 16), int(number, 16))
+        fence = Fence(int(birth, 16), int(number, 16))
     except ValueError:
-        raise BadInput(f"{text!r} is not a fence") from None
+        fence = Fence(0, 0)
+    if str(fence) != text:
+        raise BadInput(f"{text[:60]!r} is not a fence")
+    return fence
 
 
 class Mark(IntEnum):

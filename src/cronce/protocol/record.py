@@ -1,14 +1,16 @@
 """What stands in a cell, and how it is spelled: versioned JSON, never pickle.
 
-Every version ever written stays readable: a codec that changes a field's meaning raises VERSION and upgrades old
-values while reading (`_UPGRADES`). A value of a newer version is refused, never guessed.
+Every version ever written stays readable: a codec that changes a field's meaning, or adds one, raises VERSION and
+upgrades old values while reading (`_UPGRADES`). A value of a newer version is refused, never guessed. So is anything
+else that this codec would not have written, as BadRecord, whatever it is: cells are written whole, and a field that a
+reader did not know and dropped would be lost.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 from cronce.errors import BadRecord
 from cronce.model import Fence, Instant, from_us, read_fence, to_us
@@ -117,27 +119,17 @@ class Holder(NamedTuple):
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 _DEFAULT: Final = Record(State.DUE)
+_MICROSECOND: Final = timedelta(microseconds=1)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
-    "lease": lambda span: span // timedelta(microseconds=1),
+    "lease": lambda span: span // _MICROSECOND,
     "started": to_us,
     "finished": to_us,
     "past": lambda past: [
         [str(p.fence) if p.fence else None, p.holder, to_us(p.started) if p.started else None, p.end] for p in past
     ],
 }
-_READ: Final[dict[str, Callable[[Any], Any]]] = {
-    "state": State,
-    "lease": lambda us: timedelta(microseconds=us),
-    "started": from_us,
-    "finished": from_us,
-    "outcome": Outcome,
-    "past": lambda past: tuple(
-        Past(read_fence(f) if f else None, holder, from_us(at) if at is not None else None, end)
-        for f, holder, at, end in past
-    ),
-}
 
-_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_dumps = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII: no store need agree on how text is encoded
 
 
 def encode(record: Record) -> str:
@@ -150,20 +142,8 @@ def encode(record: Record) -> str:
     return _dumps(fields)
 
 
-def decode(text: str, key: str = "") -> Record:
-    fields = _loads(text, key)
-    try:
-        return Record(**{name: _READ[name](value) if name in _READ else value for name, value in fields.items()})
-    except (TypeError, ValueError, KeyError) as error:
-        raise _unreadable(text, key) from error
-
-
 def encode_turn(turn: Turn) -> str:
     return _dumps({"v": VERSION, "run": turn.run})
-
-
-def decode_turn(text: str, key: str = "") -> Turn:
-    return Turn(run=str(_loads(text, key).get("run", "")))
 
 
 def encode_job(job: Job) -> str:
@@ -180,49 +160,132 @@ def encode_job(job: Job) -> str:
     )
 
 
-def decode_job(text: str, key: str = "") -> Job:
-    fields = _loads(text, key)
-    try:
-        return Job(
-            floor=from_us(fields["floor"]),
-            paused=bool(fields["paused"]),
-            specs=tuple(Spec(digest, from_us(first), text) for digest, first, text in fields["specs"]),
-            firing=str(fields["firing"]),
-            spans=tuple(Span(from_us(a), from_us(b), slots, reason) for a, b, slots, reason in fields["spans"]),
-            purging=Purging(*map(from_us, fields["purging"])) if fields["purging"] else None,
-        )
-    except (TypeError, ValueError, KeyError) as error:
-        raise _unreadable(text, key) from error
-
-
 def encode_holder(holder: Holder) -> str:
     return _dumps({"v": VERSION, "holder": holder.holder, "specs": dict(holder.specs)})
 
 
-def decode_holder(text: str, key: str = "") -> Holder:
-    fields = _loads(text, key)
-    try:
-        return Holder(str(fields["holder"]), {str(job): str(digest) for job, digest in fields["specs"].items()})
-    except (AttributeError, KeyError) as error:
-        raise _unreadable(text, key) from error
+# --- reading: each field has a reader, which takes what was written and nothing else ----------------------------------
 
+T = TypeVar("T")
+Reader = Callable[[Any], Any]
+
+
+def _text(value: Any) -> str:
+    return _of(str, value)
+
+
+def _whole(value: Any) -> int:
+    return _of(int, value)
+
+
+def _of(kind: type[T], value: Any) -> T:
+    if type(value) is not kind:  # True is an int to isinstance, and never a number of ours
+        raise TypeError
+    return value
+
+
+def _count(value: Any) -> int:
+    if _whole(value) < 0:
+        raise ValueError
+    return int(value)
+
+
+def _instant(value: Any) -> Instant:
+    return from_us(_whole(value))
+
+
+def _maybe(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    return lambda value: None if value is None else read(value)
+
+
+def _each(make: Callable[..., T], *readers: Reader) -> Callable[[Any], tuple[T, ...]]:
+    """A list of rows, each with these columns."""
+
+    def row(values: Any) -> T:
+        return make(*(read(value) for read, value in zip(readers, _of(list, values), strict=True)))
+
+    return lambda rows: tuple(row(values) for values in _of(list, rows))
+
+
+def _on_lost(value: Any) -> OnLost:
+    if value not in get_args(OnLost):
+        raise ValueError
+    choice: OnLost = value
+    return choice
+
+
+_RUN: Final[dict[str, Reader]] = {
+    "state": State,
+    "grant": _count,
+    "nonce": _text,
+    "holder": _text,
+    "lease": lambda us: timedelta(microseconds=_count(us)),
+    "on_lost": _on_lost,
+    "attempts": _count,
+    "failures": _count,
+    "turn": _text,
+    "ask": _text,
+    "started": _instant,
+    "finished": _instant,
+    "outcome": Outcome,
+    "reason": _text,
+    "past": _each(Past, _maybe(read_fence), _text, _maybe(_instant), _text),
+}
+_TURN: Final[dict[str, Reader]] = {"run": _text}
+_JOB: Final[dict[str, Reader]] = {
+    "floor": _instant,
+    "paused": lambda value: _of(bool, value),
+    "specs": _each(Spec, _text, _instant, _text),
+    "firing": _text,
+    "spans": _each(Span, _instant, _instant, _maybe(_count), _text),
+    "purging": _maybe(lambda pair: Purging(*map(_instant, pair))),
+}
+_HOLDER: Final[dict[str, Reader]] = {
+    "holder": _text,
+    "specs": lambda specs: {_text(job): _text(digest) for job, digest in _of(dict, specs).items()},
+}
+
+
+def decode(text: str, key: str = "") -> Record:
+    return _read(text, key, Record, _RUN, optional=True)
+
+
+def decode_turn(text: str, key: str = "") -> Turn:
+    return _read(text, key, Turn, _TURN)
+
+
+def decode_job(text: str, key: str = "") -> Job:
+    return _read(text, key, Job, _JOB)
+
+
+def decode_holder(text: str, key: str = "") -> Holder:
+    return _read(text, key, Holder, _HOLDER)
+
+
+_BROKEN: Final = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
+"""What reading something strange can raise: of the wrong type, out of range, incomplete, nested without end."""
 
 _UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
 """From a version to the next: how old values become readable. Entries are added, never removed."""
 
 
-def _loads(text: str, key: str) -> dict[str, Any]:
+def _read(text: str, key: str, make: Callable[..., T], readers: dict[str, Reader], *, optional: bool = False) -> T:
     try:
-        fields = json.loads(text)
-        version = fields.pop("v")
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
-        raise _unreadable(text, key) from error
-    if not isinstance(version, int) or version > VERSION:
-        raise BadRecord(f"the cell {key!r} has format {version!r}, this cronce reads up to {VERSION}: upgrade cronce")
+        fields = _fields(text, key)
+        if not optional and fields.keys() != readers.keys():
+            raise KeyError
+        return make(**{name: readers[name](value) for name, value in fields.items()})
+    except _BROKEN as error:
+        raise BadRecord(f"the cell {key!r} holds something cronce did not write: {text[:80]!r}") from error
+
+
+def _fields(text: str, key: str) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(text)
+    version = _whole(fields.pop("v"))
+    if version > VERSION:
+        raise BadRecord(f"the cell {key!r} has format {version}, this cronce reads up to {VERSION}: upgrade cronce")
+    if version < 1:
+        raise ValueError
     for old in range(version, VERSION):
         fields = _UPGRADES[old](fields)
-    return dict(fields)
-
-
-def _unreadable(text: str, key: str) -> BadRecord:
-    return BadRecord(f"the cell {key!r} holds something cronce did not write: {text[:80]!r}")
+    return fields

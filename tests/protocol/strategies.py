@@ -1,0 +1,54 @@
+"""Random values of the protocol, from few fences, nonces and instants, so that they meet."""
+
+from datetime import UTC, datetime, timedelta
+from typing import get_args
+
+from hypothesis import strategies as st
+
+from cronce.model import Fence, from_us
+from cronce.policy import OnLost
+from cronce.protocol.record import Holder, Job, Outcome, Past, Purging, Record, Span, Spec, State, Turn
+
+NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+
+texts = st.sampled_from(["", "web-1", "web-2"]) | st.text(max_size=8)
+any_text = texts | st.text(st.characters(), max_size=8)  # surrogates too: an exception may quote a file's name
+instants = st.integers(-90, 90).map(lambda s: NOON + timedelta(seconds=s)) | st.integers(0, 2**57).map(from_us)
+spans = st.sampled_from([0, 1, 30, 300]).map(lambda s: timedelta(seconds=s)) | st.timedeltas(
+    timedelta(0), timedelta(days=400)
+)
+fences = st.builds(Fence, st.integers(1, 2), st.integers(1, 3))
+counts = st.integers(0, 4)
+nonces = st.sampled_from(["n1", "n2"])
+on_losts = st.sampled_from(get_args(OnLost))
+
+pasts = st.builds(Past, st.none() | fences, any_text, st.none() | instants, any_text)
+records = st.builds(
+    Record,
+    st.sampled_from(State),
+    grant=counts,
+    nonce=nonces,
+    holder=any_text,
+    lease=spans,
+    on_lost=on_losts,
+    attempts=counts,
+    failures=counts,
+    turn=texts,
+    ask=any_text,
+    started=st.none() | instants,
+    finished=st.none() | instants,
+    outcome=st.none() | st.sampled_from(Outcome),
+    reason=any_text,
+    past=st.lists(pasts, max_size=3).map(tuple),
+)
+turns = st.builds(Turn, texts)
+jobs = st.builds(
+    Job,
+    instants,
+    st.booleans(),
+    st.lists(st.builds(Spec, texts, instants, any_text), max_size=3).map(tuple),
+    texts,
+    st.lists(st.builds(Span, instants, instants, st.none() | counts, any_text), max_size=3).map(tuple),
+    st.none() | st.builds(Purging, instants, instants),
+)
+holders = st.builds(Holder, texts, st.dictionaries(texts, texts, max_size=3))

@@ -1,0 +1,260 @@
+"""What stands in a cell: every version stays readable, a newer one and anything else is refused with its key."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.protocol import strategies
+
+from cronce.errors import BadRecord
+from cronce.model import Fence
+from cronce.protocol import record
+from cronce.protocol.record import Holder, Job, Outcome, Past, Purging, Record, Span, Spec, State, Turn
+
+ONE = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
+TWO = datetime(2026, 3, 29, 2, 0, 0, 250, tzinfo=UTC)
+
+
+class Kind(NamedTuple):
+    """One kind of value: its codec, random ones, and how version 1 spells one with every field set. For ever."""
+
+    encode: Callable[[Any], str]
+    decode: Callable[[str, str], Any]
+    random: st.SearchStrategy[Any]
+    value: object
+    golden: str
+
+
+RUN = Kind(
+    record.encode,
+    record.decode,
+    strategies.records,
+    Record(
+        State.CLOSED,
+        grant=2,
+        nonce="5f2c",
+        holder="web-2:71:9",
+        lease=timedelta(seconds=30),
+        on_lost="rerun",
+        attempts=3,
+        failures=1,
+        turn="turn/billing/0",
+        ask="replaced",
+        started=ONE,
+        finished=TWO,
+        outcome=Outcome.FAILED,
+        reason="größer\n\0\udcff",
+        past=(Past(Fence(7, 8), "web-1:70:9", ONE, "lapsed"), Past(None, "", None, "")),
+    ),
+    r'{"v":1,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
+    r'"attempts":3,"failures":1,"turn":"turn/billing/0","ask":"replaced","started":1774746000000000,'
+    r'"finished":1774749600000250,"outcome":"failed","reason":"gr\u00f6\u00dfer\n\u0000\udcff",'
+    r'"past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lapsed"],[null,"",null,""]]}',
+)
+TURN = Kind(
+    record.encode_turn,
+    record.decode_turn,
+    strategies.turns,
+    Turn("run/billing/2026-03-29T01:00:00Z"),
+    '{"v":1,"run":"run/billing/2026-03-29T01:00:00Z"}',
+)
+JOB = Kind(
+    record.encode_job,
+    record.decode_job,
+    strategies.jobs,
+    Job(
+        ONE,
+        paused=True,
+        specs=(Spec("a1", ONE, "0 * * * *"), Spec("b2", TWO)),
+        firing="b2",
+        spans=(Span(ONE, TWO, 3, "paused"), Span(ONE, TWO, None, "edited")),
+        purging=Purging(ONE, TWO),
+    ),
+    '{"v":1,"floor":1774746000000000,"paused":true,"specs":[["a1",1774746000000000,"0 * * * *"],'
+    '["b2",1774749600000250,""]],"firing":"b2","spans":[[1774746000000000,1774749600000250,3,"paused"],'
+    '[1774746000000000,1774749600000250,null,"edited"]],"purging":[1774746000000000,1774749600000250]}',
+)
+HOLDER = Kind(
+    record.encode_holder,
+    record.decode_holder,
+    strategies.holders,
+    Holder("web-1:70:9", {"billing": "a1"}),
+    '{"v":1,"holder":"web-1:70:9","specs":{"billing":"a1"}}',
+)
+KINDS = {"run": RUN, "turn": TURN, "job": JOB, "holder": HOLDER}
+
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+
+
+# --- what we write, we read ---
+
+
+@every_kind
+def test_version_1_is_spelled_like_this_for_ever(kind: Kind) -> None:
+    assert kind.encode(kind.value) == kind.golden
+
+
+@every_kind
+def test_version_1_is_readable_for_ever(kind: Kind) -> None:
+    assert kind.decode(kind.golden, "k") == kind.value
+
+
+def test_what_is_at_its_default_is_not_written() -> None:
+    assert record.encode(Record(State.DUE)) == '{"v":1,"state":"due"}'
+    assert record.decode('{"v":1,"state":"due"}') == Record(State.DUE)
+
+
+@given(st.data())
+@every_kind
+def test_what_is_written_is_read_back_whole(kind: Kind, data: st.DataObject) -> None:
+    value = data.draw(kind.random)
+    text = kind.encode(value)
+    assert text.isascii()  # whatever a store thinks of encodings
+    assert kind.decode(text, "k") == value
+
+
+# --- versions ---
+
+
+@every_kind
+def test_a_newer_version_is_refused_never_guessed(kind: Kind) -> None:
+    newer = kind.golden.replace('"v":1', '"v":2')
+    with pytest.raises(BadRecord, match=r"the cell 'k' has format 2, this cronce reads up to 1: upgrade cronce"):
+        kind.decode(newer, "k")
+
+
+@every_kind
+@pytest.mark.parametrize("version", ["0", "-1", "true", "1.0", '"1"', "null", "[1]", "1e999"])
+def test_a_version_that_never_was_is_refused(kind: Kind, version: str) -> None:
+    _refused(kind, kind.golden.replace('"v":1', f'"v":{version}'))
+
+
+def test_an_older_version_is_upgraded_step_by_step_while_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    def owner_became_run(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"run": fields["owner"]}
+
+    def run_grew_a_prefix(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"run": f"run/{fields['run']}"}
+
+    monkeypatch.setattr(record, "VERSION", 3)
+    monkeypatch.setattr(record, "_UPGRADES", {1: owner_became_run, 2: run_grew_a_prefix})
+    assert record.decode_turn('{"v":1,"owner":"a"}') == Turn("run/a")
+    assert record.decode_turn('{"v":2,"run":"a"}') == Turn("run/a")
+    assert record.decode_turn('{"v":3,"run":"a"}') == Turn("a")
+    assert record.encode_turn(Turn("a")) == '{"v":3,"run":"a"}'
+    _refused(TURN, '{"v":1,"nobody":"a"}')
+
+
+def test_there_is_a_way_from_every_version_ever_written() -> None:
+    assert sorted(record._UPGRADES) == list(range(1, record.VERSION))
+
+
+# --- anything else is refused ---
+
+
+def _refused(kind: Kind, text: str) -> None:
+    with pytest.raises(BadRecord, match=r"the cell 'the/key' holds something cronce did not write: "):
+        kind.decode(text, "the/key")
+
+
+@every_kind
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":1}', '["v"]', "\x80\x04N.", '{"v":1,"v":1,"state":"due"}{',
+     "[" * 100_000, '{"v":' * 100_000, '{"v":1,"run":' + "[" * 100_000, "9" * 5000],
+    ids=lambda text: repr(text[:30]),
+)  # fmt: skip
+def test_garbage_is_refused_and_the_cell_named(kind: Kind, text: str) -> None:
+    _refused(kind, text)
+
+
+@every_kind
+def test_an_unknown_field_is_refused(kind: Kind) -> None:
+    """A cell is written whole: what a reader dropped would be gone. Whoever adds a field raises the version."""
+    _refused(kind, kind.golden[:-1] + ',"surprise":1}')
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [(RUN, "state"), (TURN, "run"), *((JOB, field) for field in Job._fields), (HOLDER, "holder"), (HOLDER, "specs")],
+)
+def test_a_missing_field_is_refused(kind: Kind, field: str) -> None:
+    fields = json.loads(kind.golden)
+    del fields[field]
+    _refused(kind, json.dumps(fields))
+
+
+NOT_TEXT: list[Any] = [7, None, True, [], {}]
+NOT_A_CHOICE: list[Any] = ["x", "", 7, None, [], {}]
+NOT_A_COUNT: list[Any] = [-1, 1.5, True, "7", None, [], float("nan")]
+NOT_AN_INSTANT: list[Any] = [1.5, True, "7", None, [], float("nan"), float("inf"), 10**30, -(10**30)]
+NOT_ROWS: list[Any] = [7, "", None, {}, [7], [[]], ["four"], [["", "", "", ""]], [[7, 7, 7, 7]], [{"a": 7, "b": 7}]]
+WRONG: list[tuple[Kind, list[Any], list[str]]] = [
+    (RUN, NOT_A_CHOICE, ["state", "on_lost", "outcome"]),
+    (RUN, NOT_A_COUNT, ["grant", "attempts", "failures"]),
+    (RUN, NOT_TEXT, ["nonce", "holder", "turn", "ask", "reason"]),
+    (RUN, [*NOT_AN_INSTANT, -1], ["lease"]),
+    (RUN, NOT_AN_INSTANT, ["started", "finished"]),
+    (RUN, [*NOT_ROWS, [["1-1", "", None, ""]], [[7, "", None, ""]], [[None, "", 10**30, ""]]], ["past"]),
+    (TURN, NOT_TEXT, ["run"]),
+    (JOB, NOT_AN_INSTANT, ["floor"]),
+    (JOB, [0, 1, None, "true", []], ["paused"]),
+    (JOB, NOT_TEXT, ["firing"]),
+    (JOB, [*NOT_ROWS, [["a1", 10**30, ""]]], ["specs"]),
+    (JOB, [*NOT_ROWS, [[0, 0, -1, ""]]], ["spans"]),
+    (JOB, [7, "ab", [], [0], [0, 0, 0], [0, 10**30], [0, None], {}], ["purging"]),
+    (HOLDER, NOT_TEXT, ["holder"]),
+    (HOLDER, [7, None, [], "x", {"billing": 7}, {"billing": None}], ["specs"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "wrong"),
+    [(kind, field, wrong) for kind, wrongs, fields in WRONG for field in fields for wrong in wrongs],
+)
+def test_a_field_of_the_wrong_type_or_out_of_range_is_refused(kind: Kind, field: str, wrong: object) -> None:
+    _refused(kind, json.dumps({**json.loads(kind.golden), field: wrong}))
+
+
+def test_every_field_was_tried_with_wrong_values() -> None:
+    tried = {(id(kind), field) for kind, _, fields in WRONG for field in fields}
+    assert tried == {(id(kind), field) for kind in KINDS.values() for field in json.loads(kind.golden) if field != "v"}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**30),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, golden: str) -> str:
+    """A valid value with one part of it replaced, however deep."""
+    fields = json.loads(golden)
+    place = fields
+    while True:
+        step = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        deeper = place[step]
+        if not isinstance(deeper, dict | list) or not deeper or draw(st.booleans()):
+            place[step] = draw(json_values)
+            return json.dumps(fields)
+        place = deeper
+
+
+@given(st.data())
+@every_kind
+def test_whatever_stands_in_a_cell_is_read_or_refused_and_nothing_else(kind: Kind, data: st.DataObject) -> None:
+    text = data.draw(st.text() | json_values.map(json.dumps) | mutated(kind.golden))
+    for value in _understood(kind, text):
+        assert kind.decode(kind.encode(value), "k") == value  # what was read could be ours
+
+
+def _understood(kind: Kind, text: str) -> Iterator[object]:
+    with suppress(BadRecord):
+        yield kind.decode(text, "k")
