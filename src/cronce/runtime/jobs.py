@@ -10,8 +10,8 @@ from cronce.model import Cell, Instant, Mark, Write, holder_cell, job_cell
 from cronce.protocol.lease import FACTS_AGE, PURGE_DELAY, tolerance
 from cronce.protocol.record import Holder, Job, Purging, decode_holder, decode_job, encode_holder, encode_job
 from cronce.protocol.specs import after_forgetting, live_digests, raise_floor, respec
+from cronce.runtime.carrier import ROUNDS, Carrier
 from cronce.runtime.flow import Flow, Purge, Scan
-from cronce.runtime.tasks import ROUNDS, Carrier
 from cronce.stores.base import Loaded, Position
 
 HOLDER_TTL: Final = timedelta(seconds=30)

@@ -28,10 +28,11 @@ from cronce.protocol.decide import (
 )
 from cronce.protocol.lease import LOCK_LEASE, Trust, trust_end
 from cronce.protocol.record import Outcome, decode
+from cronce.runtime.carrier import Carrier
 from cronce.runtime.flow import Flow, Scan
 from cronce.runtime.jobs import Jobs
 from cronce.runtime.knowledge import Knowledge
-from cronce.runtime.tasks import Carrier, Reply, Task, Unsure
+from cronce.runtime.task import Reply, Task, Unsure
 
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""

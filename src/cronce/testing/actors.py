@@ -4,6 +4,7 @@ They run the real flows of the ledger and obey the real arithmetic of trust; onl
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -15,7 +16,7 @@ from cronce.protocol.lease import Trust, renew_every
 from cronce.protocol.record import Outcome
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Expired, Grant, Ledger, Refused, Terms, Wanted
-from cronce.runtime.tasks import Unsure
+from cronce.runtime.task import Unsure
 from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.referee import Body, Referee
 from cronce.testing.world import Process, Sleep, Thread, World
@@ -96,10 +97,8 @@ class Node:
     def _beat(self) -> Thread:
         specs = {plan.job: plan.spec for plan in self.plans.values() if not plan.outside}
         while True:
-            try:
+            with suppress(StoreUnavailable):
                 yield from self.ledger.jobs.beat(specs, ttl=BEAT)
-            except StoreUnavailable:
-                pass
             yield Sleep(self.world.random.uniform(1.5, 2.5))
 
     def _schedule(self, plans: list[Plan]) -> Thread:

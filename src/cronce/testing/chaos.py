@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated world, and when. Each kind of fault is counted: a kind that never happens proves nothing."""
+"""What goes wrong in a simulated world, and when. Each kind is counted: a fault that never happens proves nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,8 @@ DURABLE: Final = Traits("model, durable")
 
 KINDS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "crash", "pause", "suspend", "outage",
-    "store clock ahead", "store clock back", "store clock nudged", "host clock step", "store emptied", "old dump restored",
-    "lagging replica promoted", "purge", "edit", "roll-back", "two threads", "replaced", "lock",
+    "store clock ahead", "store clock back", "store clock nudged", "host clock step", "store emptied",
+    "old dump restored", "lagging replica promoted", "purge", "edit", "roll-back", "two threads", "replaced", "lock",
     "overlap=skip", "overlap=wait", "overlap=replace", "overlap=allow", "missed=skip", "missed=latest", "missed=all",
     "on_lost=skip", "on_lost=rerun", "outside trigger", "scheduler",
 )  # fmt: skip
@@ -174,8 +174,8 @@ class Stage:
         if self.dump is None and dice.random() < 0.5:
             self.dump = self.replica
         acts: list[tuple[int, Callable[[], None]]] = [
-            (5, self.crash), (5, self.pause), (2, self.suspend), (2, self.outage), (3, self.step_store_clock), (5, self.nudge_store_clock),
-            (1, self.step_host_clock), (3, self.forget), (1, self.edit),
+            (5, self.crash), (5, self.pause), (2, self.suspend), (2, self.outage), (3, self.step_store_clock),
+            (5, self.nudge_store_clock), (1, self.step_host_clock), (3, self.forget), (1, self.edit),
         ]  # fmt: skip
         if self.alive():
             weights, actions = zip(*acts, strict=True)
@@ -246,15 +246,19 @@ def length(stage: Stage) -> float:
     return BUSY + (70.0 if stage.purges else 0.0)
 
 
-def play(seed: int, *, tracing: bool = False) -> Stage:
+def play(seed: int) -> Stage:
     """Play one seed to its end; raises `Violation` when a promise is broken."""
     scene = stage(seed)
+    play_out(scene)
+    return scene
+
+
+def play_out(scene: Stage) -> None:
+    """A while of faults, a quiet while, and the referee's last look."""
     world = scene.world
-    world.tracing = tracing
     world.run(length(scene))
     scene.calm_down()
     world.last_slot = world.store_now()
     longest = max(plan.terms.lease.total_seconds() for plan in scene.plans.values())
     world.run(world.real + 4 * longest + 60)
     scene.referee.check_end(world.last_slot)
-    return scene

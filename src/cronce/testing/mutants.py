@@ -15,7 +15,8 @@ from cronce.model import EPOCH, FREE, Cell, Epoch, Instant, Refusal, Write
 from cronce.protocol import decide, lease, specs
 from cronce.protocol.decide import TABLE, Claim, Decision, Facts, Finish, Release, Renew, Row
 from cronce.protocol.record import Job, Record
-from cronce.runtime import jobs, knowledge, ledger, tasks
+from cronce.runtime import carrier, jobs, knowledge, ledger, plans
+from cronce.runtime.task import Task
 from cronce.stores import base
 from cronce.testing import world
 
@@ -78,7 +79,7 @@ def _() -> Any:
 
 @_mutant("no fence check")
 def _() -> Any:
-    def is_mine(cell: Cell, record: Record, command: decide.Command) -> bool:
+    def is_mine(_cell: Cell, record: Record, command: decide.Command) -> bool:
         if isinstance(command, Renew | Finish | Release):
             return True
         return isinstance(command, Claim) and record.nonce == command.nonce
@@ -120,13 +121,13 @@ def _() -> Any:
 
 @_mutant("trust from the reply")
 def _() -> Any:
-    took_in = tasks.Carrier._took_in
+    took_in = carrier.Carrier._took_in
 
-    def wrong(self: tasks.Carrier, task: tasks.Task, cells: Any, timed: Any) -> None:
+    def wrong(self: carrier.Carrier, task: Task, cells: Any, timed: Any) -> None:
         took_in(self, task, cells, timed)
         task.began = timed.ended
 
-    return patch.object(tasks.Carrier, "_took_in", wrong)
+    return patch.object(carrier.Carrier, "_took_in", wrong)
 
 
 @_mutant("read-back restarts the lease")
@@ -158,7 +159,7 @@ def _() -> Any:
 
 @_mutant("slots before their instant")
 def _() -> Any:
-    return patch.object(tasks.Carrier, "_not_before", lambda *_: None)
+    return patch.object(plans.Planner, "_not_before", lambda *_: None)
 
 
 # --- a store that forgets ---
@@ -176,23 +177,23 @@ def _() -> Any:
 
 @_mutant("open cells of an earlier life believed")
 def _() -> Any:
-    facts = tasks.Carrier._facts
-    return patch.object(tasks.Carrier, "_facts", lambda *args: facts(*args)._replace(base=0))
+    facts = plans.Planner._facts
+    return patch.object(plans.Planner, "_facts", lambda *args: facts(*args)._replace(base=0))
 
 
 @_mutant("locks right after forgetting")
 def _() -> Any:
-    return patch.object(tasks, "LOCK_LEASE", timedelta(0))
+    return patch.object(plans, "LOCK_LEASE", timedelta(0))
 
 
 @_mutant("turns right after forgetting")
 def _() -> Any:
-    not_before = tasks.Carrier._not_before
+    not_before = plans.Planner._not_before
 
-    def wrong(self: tasks.Carrier, task: tasks.Task, change: Any) -> Instant | None:
+    def wrong(self: plans.Planner, task: Task, change: Any) -> Instant | None:
         return task.slot.at if task.slot else not_before(self, task, change)
 
-    return patch.object(tasks.Carrier, "_not_before", wrong)
+    return patch.object(plans.Planner, "_not_before", wrong)
 
 
 @_mutant("facts outlive the store's life")
@@ -205,13 +206,13 @@ def _() -> Any:
 
 @_mutant("no floor")
 def _() -> Any:
-    facts = tasks.Carrier._facts
-    return patch.object(tasks.Carrier, "_facts", lambda *args: facts(*args)._replace(floor=EPOCH))
+    facts = plans.Planner._facts
+    return patch.object(plans.Planner, "_facts", lambda *args: facts(*args)._replace(floor=EPOCH))
 
 
 @_mutant("facts never age")
 def _() -> Any:
-    return patch.object(tasks.Carrier, "_not_after", lambda *_: None)
+    return patch.object(plans.Planner, "_not_after", lambda *_: None)
 
 
 @_mutant("purge at once")
@@ -253,4 +254,4 @@ def _() -> Any:
 
 @_mutant("superseded versions fire on")
 def _() -> Any:
-    return patch.object(tasks.Carrier, "_barred", lambda *_: None)
+    return patch.object(plans.Planner, "_barred", lambda *_: None)

@@ -3,8 +3,8 @@
 Everything that production code sees of the world is here: the clock it asks, the replies it gets and does not get. The
 code itself is the real one. One seed is one history: the same seed always plays the same, to the last call.
 
-A *thread* of the world is a generator that yields `Sleep` or a request of a flow. A process that is paused, suspended or
-killed simply is not resumed; what it had sent is on its way all the same.
+A *thread* of the world is a generator that yields `Sleep` or a request of a flow. A process that is paused, suspended
+or killed simply is not resumed; what it had sent is on its way all the same.
 """
 
 import heapq
@@ -252,6 +252,6 @@ def _brief(request: Request, reply: Reply) -> str:
     if not isinstance(request, Swap) or not isinstance(reply, Swapped):
         return f"{request} -> {reply}"
     return " | ".join(
-        f"{write.key} v{write.seen} {write.mark.name} {write.value} -> {verdict.refused or 'won'} v{verdict.cell.version}"
+        f"{write.key} v{write.seen} {write.mark.name} {write.value} -> {verdict.refused or verdict.cell.version}"
         for write, verdict in zip(request.writes, reply.verdicts, strict=True)
     )

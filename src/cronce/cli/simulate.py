@@ -1,0 +1,79 @@
+"""cronce simulate: the protocol under crashes, pauses, lost replies and bad clocks."""
+
+import argparse
+import json
+import os
+from contextlib import nullcontext
+
+from cronce.cli.progress import bar
+from cronce.errors import BadInput
+from cronce.testing.chaos import play_out, stage
+from cronce.testing.mutants import MUTANTS, mutated
+from cronce.testing.referee import Violation
+from cronce.testing.simulate import Simulation, simulate
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=int, default=400, help="how many histories to play (default 400)")
+    parser.add_argument("--no-mutants", action="store_true", help="leave out the wrong versions that must be caught")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
+    parser.add_argument("--seed", type=int, help="replay one history and show what happened in it")
+    parser.add_argument("--mutant", default="", help="with --seed: replay it with this safeguard missing")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.seeds < 1 or options.workers < 1:
+        raise BadInput("--seeds and --workers are at least 1")
+    if options.mutant and options.mutant not in MUTANTS:
+        raise BadInput(f"there is no mutant {options.mutant!r}; there are: {', '.join(MUTANTS)}")
+    if options.seed is not None:
+        return _replay(options.seed, options.mutant)
+    result = simulate(options.seeds, mutants=not options.no_mutants, workers=options.workers, progress=bar)
+    print(json.dumps(_document(result)) if options.json else _report(result))
+    return 1 if result.played.violations or result.survivors else 0
+
+
+def _replay(seed: int, mutant: str) -> int:
+    """Play one seed again and print its history."""
+    with mutated(mutant) if mutant else nullcontext():
+        scene = stage(seed)
+        scene.world.tracing = True
+        try:
+            play_out(scene)
+            verdict, code = "no promise was broken", 0
+        except Violation as violation:
+            verdict, code = f"broken: {violation}", 1
+    print("\n".join([*scene.world.trace, verdict]))
+    return code
+
+
+def _document(result: Simulation) -> dict[str, object]:
+    played = result.played
+    return {
+        "seeds": played.seeds,
+        "violations": len(played.violations),
+        "mutants": result.mutants,
+        "failed": [{"seed": seed, "promise": promise} for seed, promise in sorted(played.violations.items())],
+        "faults": dict(sorted(played.faults.items())),
+        "calls": played.calls,
+        "starts": played.starts,
+    }
+
+
+def _report(result: Simulation) -> str:
+    played = result.played
+    lines = [
+        f"{played.seeds:,} histories, {played.calls:,} store calls, {played.starts:,} bodies started",
+        "what went wrong in them, on purpose:",
+        *(f"  {count:>10,}  {kind}" for kind, count in played.faults.most_common()),
+    ]
+    if result.unseen:
+        lines.append(f"never happened in so few histories: {', '.join(result.unseen)}")
+    if result.mutants:
+        lines.append("safeguards taken away, and how many histories it took to notice:")
+        lines += [f"  {needed or 'NOT CAUGHT':>10}  {name}" for name, needed in result.mutants.items()]
+    lines.append(f"promises broken: {len(played.violations)}")
+    for seed, promise in sorted(played.violations.items()):
+        lines.append(f"  {promise}\n    replay: cronce simulate --seed {seed}")
+    return "\n".join(lines)

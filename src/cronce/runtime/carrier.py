@@ -1,0 +1,217 @@
+"""Carrying commands out: read what is not known, `decide`, swap, and ask again with the cell that won where it lost.
+
+*Lost replies.* A swap without an answer may have landed. The loop reads the cells again and decides again: a claim
+finds its own nonce, a finish its own fence, and the answer is the one that was lost. If reading fails too, the answer
+is `Unsure`: whoever asked does not run.
+
+*A reading belongs to one life of the store.* A write that rests on cells read in an earlier life is never sent under
+the birth of a later one, for the numbers of two lives may coincide.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from cronce.errors import StoreUnavailable
+from cronce.events import Event, What
+from cronce.model import ABSENT, Cell, Refusal, Traits, Verdict, Write, job_cell
+from cronce.protocol.decide import Asked, Closed, Early, Finished, Granted, Held, Nothing, Queued, Released, Stale
+from cronce.runtime.flow import Flow, Load, Purge, Request, Scan, Swap, Timed
+from cronce.runtime.knowledge import Knowledge
+from cronce.runtime.plans import Plan, Planner
+from cronce.runtime.task import Reply, Task, Unsure
+from cronce.stores.base import Loaded, Page, Swapped
+
+ROUNDS: Final = 12
+"""Each round ends in an answer or in news; this many without an answer is a store that cannot be used."""
+
+
+class Carrier:
+    """What all flows of a process share: its knowledge of the store, and the loop."""
+
+    def __init__(self, knowledge: Knowledge, traits: Traits, holder: str, report: Callable[[Event], None]) -> None:
+        self.know = knowledge
+        self.traits = traits
+        self.holder = holder
+        self.report = report
+        self._planner = Planner(knowledge, traits)
+
+    # --- talking to the store ---
+
+    def ask(self, request: Request) -> Flow[Timed]:
+        timed = yield request
+        reborn = self.know.learn(timed)
+        if reborn is not None:
+            self.report(Event(What.FORGOT, "meta", self.holder, reborn.born, detail=reborn.origin))
+        return timed
+
+    def load(self, keys: Sequence[str]) -> Flow[tuple[Loaded, Timed]]:
+        timed = yield from self.ask(Load(keys))
+        assert isinstance(timed.reply, Loaded)
+        return timed.reply, timed
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Flow[tuple[Swapped, Timed]]:
+        timed = yield from self.ask(Swap(writes, seen))
+        assert isinstance(timed.reply, Swapped)
+        return timed.reply, timed
+
+    def scan(self, request: Scan) -> Flow[Page]:
+        timed = yield from self.ask(request)
+        assert isinstance(timed.reply, Page)
+        return timed.reply
+
+    def purge(self, request: Purge) -> Flow[int]:
+        timed = yield from self.ask(request)
+        assert isinstance(timed.reply, int)
+        return timed.reply
+
+    # --- the loop ---
+
+    def carry_out(self, tasks: list[Task]) -> Flow[None]:
+        """Bring every task to an answer. Tasks that stand in the way are added to the list as they are found."""
+        try:
+            for _ in range(ROUNDS):
+                pending = [task for task in tasks if task.answer is None]
+                if not pending:
+                    return
+                yield from self._read(pending)
+                yield from self._write(pending, tasks)
+            why = f"no answer after {ROUNDS} rounds"
+        except StoreUnavailable as error:
+            why = str(error)
+        for task in tasks:
+            if task.answer is None:
+                task.answer = Unsure(why)
+
+    def _read(self, pending: Iterable[Task]) -> Flow[None]:
+        known = self.know.epoch
+        stale = [task for task in pending if task.unread or task.birth != known.birth or not self._informed(task)]
+        if not stale:
+            return
+        keys = {task.run.key for task in stale} | {turn.key for task in stale for turn in task.turns}
+        jobs = {task.slot.job for task in stale if task.slot and not self._informed(task)}
+        loaded, timed = yield from self.load(sorted(keys | {job_cell(job) for job in jobs}))
+        if loaded.epoch.seen < known.seen:  # the store forgot: tell it, so that it begins a new life, and read again
+            yield from self.swap([], known.seen)
+            return (yield from self._read(pending))
+        cells = {cell.key: cell for cell in loaded.cells}
+        for job in jobs:
+            self.know.learn_job(job, cells[job_cell(job)], loaded)
+        for task in stale:
+            self._took_in(task, (cells[key] for key in (task.run.key, *(turn.key for turn in task.turns))), timed)
+
+    def _informed(self, task: Task) -> bool:
+        if task.slot is None or not task.rests_on_job:
+            return self.know.epoch.birth != 0
+        return self.know.job(task.slot.job) is not None
+
+    def _took_in(self, task: Task, cells: Iterable[Cell], timed: Timed) -> None:
+        assert isinstance(timed.reply, Loaded | Swapped)
+        for cell in cells:
+            task.read(cell)
+        task.unread, task.birth = False, timed.reply.epoch.birth
+        task.now, task.began = timed.reply.now, timed.began
+
+    def _write(self, pending: list[Task], tasks: list[Task]) -> Flow[None]:
+        seen = self.know.epoch.seen
+        jobs: dict[str, Write] = {}
+        plans = [
+            plan for number, task in enumerate(pending) if (plan := self._plan(task, number, seen[0], jobs, tasks))
+        ]
+        writes = [*jobs.values(), *(write for plan in plans for write in plan.writes)]
+        if not writes:
+            return
+        try:
+            swapped, timed = yield from self.swap(writes, seen)
+        except StoreUnavailable:
+            for plan in plans:
+                plan.task.unread = True
+            return
+        self._learn_jobs(jobs, swapped)
+        place = len(jobs)
+        for plan in plans:
+            self._absorb(plan, swapped.verdicts[place : place + len(plan.writes)], timed)
+            place += len(plan.writes)
+
+    def _plan(self, task: Task, number: int, birth: int, jobs: dict[str, Write], tasks: list[Task]) -> Plan | None:
+        """The plan of a task, unless it is answered already, or what was just learnt has overtaken what it had read."""
+        if task.birth != birth or not self._informed(task):
+            return None
+        plan = self._planner.plan(task, number, jobs, tasks)
+        if plan is not None and not isinstance(plan, Plan):
+            self._conclude(task, plan)
+            return None
+        return plan
+
+    def _learn_jobs(self, jobs: dict[str, Write], swapped: Swapped) -> None:
+        for (name, write), verdict in zip(jobs.items(), swapped.verdicts, strict=False):
+            if verdict.refused in (None, Refusal.VERSION):
+                self.know.learn_job(name, verdict.cell, swapped)
+            if verdict.refused is None and write.seen == ABSENT:
+                self.report(Event(What.REGISTERED, write.key, self.holder, swapped.now))
+
+    # --- one task: what came back ---
+
+    def _absorb(self, plan: Plan, verdicts: Sequence[Verdict], timed: Timed) -> None:
+        task = plan.task
+        refusals = {verdict.refused for verdict in verdicts}
+        if refusals == {None}:
+            self._took_in(task, (verdict.cell for verdict in verdicts), timed)
+            self._conclude(task, plan.answer, wrote=True)
+            return
+        news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]
+        if Refusal.EPOCH in refusals:
+            task.unread = True
+        elif news:
+            self._took_in(task, news, timed)
+            task.unread = len(task.turns) > 1 and all(cell.key != task.run.key for cell in news)
+        elif Refusal.LATE in refusals:
+            task.unread = True
+            if task.slot:
+                self.know.forget_job(task.slot.job)
+        else:
+            task.answer = Early(plan.writes[0].not_before)
+
+    def _conclude(self, task: Task, answer: Reply, *, wrote: bool = False) -> None:
+        task.answer = answer
+        event = _told(answer) if wrote else _refused(answer)
+        if event is not None:
+            what, detail = event
+            self.report(Event(what, task.run.key, self.holder, task.now, task.run.fence, detail))
+
+
+def _refused(answer: Reply) -> tuple[What, str] | None:
+    """A claim that lost, or a holder that is no longer one. Told quietly: the monitor counts them."""
+    match answer:
+        case Stale(by):
+            return What.STALE, by
+        case Held(by):
+            return What.REFUSED, f"held by {by}"
+        case Closed(outcome, reason):
+            return What.REFUSED, f"{outcome}: {reason}"
+        case _:
+            return None
+
+
+def _told(answer: Reply) -> tuple[What, str] | None:
+    """What changed."""
+    match answer:
+        case Granted(_, ""):
+            return What.GRANTED, ""
+        case Granted(_, taken_over):
+            return What.TAKEN_OVER, f"from {taken_over}"
+        case Finished(outcome, True):
+            return What.RETRYING, outcome
+        case Finished(outcome):
+            return What.CLOSED, outcome
+        case Closed(outcome, reason):
+            return What.CLOSED, f"{outcome}: {reason}"
+        case Queued(waiting):
+            return What.QUEUED, "waiting for its turn" if waiting else ""
+        case Released():
+            return What.RELEASED, ""
+        case Asked():
+            return What.ASKED, ""
+        case Nothing():
+            return What.RELEASED, "its holder was gone"
+        case _:
+            return None

@@ -1,0 +1,106 @@
+"""Many seeds, and every mutant: how the simulator is run. Seeds are independent, so they are spread over processes."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Final, NamedTuple
+
+from cronce.testing.chaos import KINDS, play
+from cronce.testing.mutants import MUTANTS, mutated
+from cronce.testing.referee import Violation
+
+CHUNK: Final = 25
+"""Seeds that one process plays before it reports."""
+
+MUTANT_SEEDS: Final = 2000
+"""A mutant that survives this many seeds counts as not caught."""
+
+KEPT: Final = (58, 130, 227, 275, 304, 395, 435, 629, 735, 911, 1451, 1750, 1887)
+"""Seeds that once failed, while the world was as it then was. They are played first, for ever."""
+
+
+@dataclass
+class Played:
+    """What came of some seeds: the violations by seed, and how often each kind of fault happened."""
+
+    seeds: int = 0
+    violations: dict[int, str] = field(default_factory=dict)
+    faults: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+    starts: int = 0
+
+    def add(self, other: "Played") -> None:
+        self.seeds += other.seeds
+        self.violations.update(other.violations)
+        self.faults.update(other.faults)
+        self.calls += other.calls
+        self.starts += other.starts
+
+
+def play_seeds(seeds: Iterable[int], mutant: str = "") -> Played:
+    """Play seeds one after the other, in this process."""
+    total = Played()
+    with mutated(mutant) if mutant else nullcontext():
+        for seed in seeds:
+            try:
+                scene = play(seed)
+            except Violation as violation:
+                total.add(Played(1, {seed: str(violation)}))
+            else:
+                starts = sum(map(len, scene.referee.bodies.values()))
+                total.add(Played(1, {}, scene.world.faults, scene.world.calls, starts))
+    return total
+
+
+def seeds_to_catch(mutant: str, hint: int | None = None) -> int | None:
+    """How many seeds it took until a promise was seen broken, or None. A hint is tried before the seeds from 0 on."""
+    seeds = range(MUTANT_SEEDS)
+    with mutated(mutant):
+        for seed in seeds if hint is None else (hint, *seeds):
+            try:
+                play(seed)
+            except Violation:
+                return seed + 1
+    return None
+
+
+class Simulation(NamedTuple):
+    """The result of a whole run."""
+
+    played: Played
+    mutants: dict[str, int | None]
+
+    @property
+    def unseen(self) -> list[str]:
+        """Kinds of fault that never happened: they prove nothing."""
+        return [kind for kind in KINDS if not self.played.faults[kind]]
+
+    @property
+    def survivors(self) -> list[str]:
+        return [name for name, seeds in self.mutants.items() if seeds is None]
+
+
+def simulate(
+    seeds: int, *, mutants: bool, workers: int, progress: Callable[[str, int, int], None] = lambda *_: None
+) -> Simulation:
+    """Play the kept seeds, then 0 to `seeds`, then every mutant until it is caught."""
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        played = Played()
+        for part in pool.map(play_seeds, _chunks(seeds)):
+            played.add(part)
+            progress("seeds", played.seeds, seeds)
+        caught: dict[str, int | None] = {}
+        names = list(MUTANTS) if mutants else []
+        for name, needed in zip(names, pool.map(seeds_to_catch, names), strict=True):
+            caught[name] = needed
+            progress("mutants", len(caught), len(names))
+    return Simulation(played, caught)
+
+
+def _chunks(seeds: int) -> Iterator[list[int]]:
+    order = [seed for seed in KEPT if seed < seeds] + [seed for seed in range(seeds) if seed not in KEPT]
+    for start in range(0, len(order), CHUNK):
+        yield order[start : start + CHUNK]
