@@ -196,6 +196,7 @@ class Ledger:
             register_at=slot.at - timedelta(seconds=1) if terms.outside else None,
             birth=self.know.epoch.birth,
             now=self.know.now(),
+            guessed=True,
         )
 
     def _grant_task(self, grant: Grant, command: Command) -> Task:

@@ -37,7 +37,8 @@ class Planner:
         record = decode(task.run.value, task.run.key) if task.run.version else None
         decision = decide(task.run, record, task.command, self._facts(task, job))
         if decision.change is None:
-            return decision.answer
+            task.unread = task.guessed  # too old, if it is absent: a slot that has a cell follows its own row
+            return None if task.unread else decision.answer
         group = self._group(task, record, decision.change, number, tasks)
         return Plan(task, decision.answer, group) if group else task.answer
 
@@ -134,9 +135,10 @@ class Planner:
         blockers = {decode_turn(turn.value, turn.key).run: turn.until for turn in task.turns}
         gone = [run for run, until in blockers.items() if until is not None and until <= task.now]
         for run in gone:
-            if all(other.run.key != run for other in tasks):
-                tasks.append(self._side_task(Settle(), run, task))
-                task.unread = True
+            settling = next((other for other in tasks if other.run.key == run), None)
+            if settling is None:
+                tasks.append(settling := self._side_task(Settle(), run, task))
+            task.unread |= settling.answer is None
         if task.unread:
             return
         run, until = min(blockers.items(), key=lambda blocker: blocker[1] or EPOCH)

@@ -49,6 +49,7 @@ class Task:
     now: Instant = EPOCH
     began: Boot = 0.0
     unread: bool = False
+    guessed: bool = False  # the run was not read yet, but taken to be absent
     answer: Reply | None = None
 
     @property
@@ -59,6 +60,7 @@ class Task:
     def read(self, cell: Cell) -> None:
         """Take in a cell as it stands now: the run, or one of the turns."""
         if cell.key == self.run.key:
+            self.guessed = False
             self.run = cell if cell.version else Cell(cell.key, at=self.slot.at if self.slot else None)
         for place, turn in enumerate(self.turns):
             if turn.key == cell.key:

@@ -1,0 +1,95 @@
+"""A store and a clock that a test turns by hand, and a wire that can be cut."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import TypeVar
+
+from cronce.errors import StoreUnavailable
+from cronce.events import Event
+from cronce.model import Slot, Traits, Write
+from cronce.runtime.flow import Flow, drive
+from cronce.runtime.ledger import Ledger, Terms
+from cronce.stores.base import Loaded, Swapped
+from cronce.stores.memory import MemoryStore
+
+T = TypeVar("T")
+START = datetime(2026, 3, 29, 12, 0, 0, tzinfo=UTC)
+SLOT = Slot("billing", START)
+DURABLE = Traits("test")
+FORGETFUL = Traits("test", durable=False)
+LEASE = timedelta(seconds=10)
+
+
+class HandClock:
+    """One clock for everybody: the test turns it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def boot(self) -> float:
+        return 5000.0 + self.seconds
+
+    def wall(self) -> datetime:
+        return START + timedelta(seconds=self.seconds)
+
+    def turn(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+class Wire(MemoryStore):
+    """The memory store behind a wire: calls are counted, and can be lost before or after they landed."""
+
+    def __init__(self, clock: HandClock, traits: Traits = DURABLE, *, on_purpose: bool = True) -> None:
+        super().__init__(clock.wall, traits, on_purpose=on_purpose)
+        self.clock = clock
+        self.calls: list[str] = []
+        self.lose: Callable[[str], str] = lambda _call: ""
+        self.slow = 0.0
+
+    def _through(self, name: str, call: Callable[[], T]) -> T:
+        self.calls.append(name)
+        fate = self.lose(name)
+        if fate == "before":
+            raise StoreUnavailable("the call was lost")
+        reply = call()
+        if fate == "after":
+            raise StoreUnavailable("the reply was lost")
+        self.clock.turn(self.slow)
+        return reply
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        return self._through("load", lambda: super(Wire, self).load(keys))
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        return self._through("swap", lambda: super(Wire, self).swap(writes, seen))
+
+    def lose_next(self, call: str, fate: str, times: int = 1) -> None:
+        """The next calls of that name are lost, before or after they landed."""
+        left = [times]
+
+        def lose(name: str) -> str:
+            if name != call or not left[0]:
+                return ""
+            left[0] -= 1
+            return fate
+
+        self.lose = lose
+
+
+class Desk:
+    """A process at a store: its ledger, and what it reported."""
+
+    _nonces = count(1)
+
+    def __init__(self, store: Wire, name: str = "web-1") -> None:
+        self.store = store
+        self.events: list[Event] = []
+        self.ledger = Ledger(store.traits, store.clock, name, lambda: f"{next(self._nonces):016x}", self.events.append)
+
+    def do(self, flow: Flow[T]) -> T:
+        return drive(flow, self.store, self.store.clock)
+
+
+def terms(**changes: object) -> Terms:
+    return Terms(LEASE, outside=True)._replace(**changes)  # type: ignore[arg-type]

@@ -1,0 +1,450 @@
+"""What a process can say to a store, and what it believes afterwards."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from typing import cast
+
+import pytest
+
+from cronce.errors import StoreUnavailable
+from cronce.events import What
+from cronce.model import Mark, Slot, lock_cell
+from cronce.protocol.decide import Closed, Early, Finished, Held, Queued, Released, Resolve, Stale
+from cronce.protocol.record import Outcome, State, decode, decode_job, decode_turn
+from cronce.runtime.flow import drive_async
+from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
+from cronce.runtime.task import Busy, Paused, Superseded, Unsure
+from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, terms
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def store(clock: HandClock) -> Wire:
+    return Wire(clock)
+
+
+@pytest.fixture
+def desk(store: Wire) -> Desk:
+    return Desk(store)
+
+
+@pytest.fixture
+def other(store: Wire) -> Desk:
+    return Desk(store, "web-2")
+
+
+def claim(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant | Refused:
+    return desk.do(desk.ledger.claim([Wanted(slot, terms(**changes))]))[0]
+
+
+def granted(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant:
+    grant = claim(desk, slot, **changes)
+    assert isinstance(grant, Grant), grant
+    return grant
+
+
+def later(slots: int) -> Slot:
+    return Slot("billing", START + slots * SECOND)
+
+
+def watch(clock: HandClock, desk: Desk, seconds: float) -> None:
+    """Let time pass while the desk looks at the store's clock now and then."""
+    for _ in range(int(seconds)):
+        clock.turn(1.0)
+        desk.do(desk.ledger.overdue())
+
+
+# --- claiming ---
+
+
+def test_the_first_claim_is_granted_and_the_second_is_told_who_has_it(desk: Desk, other: Desk) -> None:
+    grant = granted(desk)
+    assert claim(other) == Held("web-1", START + LEASE)
+    assert desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED)) == Finished(Outcome.SUCCEEDED)
+    assert claim(other) == Closed(Outcome.SUCCEEDED, "")
+
+
+def test_a_fresh_process_claims_in_two_calls_and_finishes_in_a_third(desk: Desk, store: Wire) -> None:
+    desk.do(desk.ledger.finish(granted(desk), Outcome.SUCCEEDED))
+    assert store.calls == ["load", "swap", "swap"]
+
+
+def test_a_warm_process_claims_in_one_call_and_finishes_in_a_second(desk: Desk, store: Wire, clock: HandClock) -> None:
+    granted(desk, turns=0)
+    store.calls.clear()
+    clock.turn(1)
+    desk.do(desk.ledger.finish(granted(desk, later(1), turns=0), Outcome.SUCCEEDED))
+    assert store.calls == ["swap", "swap"]
+
+
+def test_a_warm_loser_asks_once_and_writes_nothing(desk: Desk, other: Desk, store: Wire) -> None:
+    granted(other, Slot("mail", START))
+    other.do(other.ledger.jobs.edit("billing", lambda job, _now: job))
+    granted(desk, turns=0)
+    other.do(other.ledger.jobs.edit("billing", lambda job, _now: job))
+    before = store.load(["meta"]).epoch
+    store.calls.clear()
+    assert claim(other, turns=0) == Held("web-1", START + LEASE)
+    assert store.calls == ["swap"]
+    assert store.load(["meta"]).epoch == before
+
+
+def test_a_thousand_slots_are_claimed_in_one_call(desk: Desk, store: Wire, clock: HandClock) -> None:
+    granted(desk, turns=0)
+    clock.turn(2000)
+    desk.do(desk.ledger.jobs.edit("billing", lambda job, _now: job))
+    store.calls.clear()
+    wanted = [Wanted(later(number), terms(turns=0)) for number in range(1, 1001)]
+    grants = desk.do(desk.ledger.claim(wanted))
+    assert [type(grant) for grant in grants] == [Grant] * 1000
+    assert store.calls == ["swap"]
+    fences = [grant.fence for grant in cast(list[Grant], grants)]
+    assert fences == sorted(set(fences))
+
+
+def test_a_slot_is_not_granted_before_its_instant(desk: Desk) -> None:
+    assert claim(desk, later(5)) == Early(START + 5 * SECOND)
+
+
+def test_two_threads_of_one_process_are_two_claimants(desk: Desk) -> None:
+    claimed: list[Grant | Refused] = []
+    barrier = threading.Barrier(8)
+
+    def contend() -> None:
+        barrier.wait()
+        claimed.append(claim(desk))
+
+    threads = [threading.Thread(target=contend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(isinstance(one, Grant) for one in claimed) == 1
+    assert sum(isinstance(one, Held) for one in claimed) == 7
+
+
+def test_a_batch_from_outside_registers_its_job_just_below_its_slot(desk: Desk, store: Wire) -> None:
+    granted(desk)
+    (cell,) = store.load(["job/billing"]).cells
+    assert decode_job(cell.value).floor == START - SECOND
+    assert claim(desk, Slot("billing", START - 5 * SECOND)) == Closed(
+        Outcome.TOO_OLD, f"at or below the job's floor {START - SECOND}"
+    )
+
+
+# --- lost replies ---
+
+
+def test_a_lost_reply_is_read_back_with_the_same_fence_and_what_is_left_of_the_lease(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
+    store.lose_next("swap", "after")
+    grant = granted(desk)
+    assert grant.number == 1
+    assert grant.trust.end == clock.boot() + 8.0  # a lease of 10 s less the margin of 2 s
+    (cell,) = store.load([SLOT.cell]).cells
+    assert cell.fence == grant.fence
+
+
+def test_a_call_that_never_landed_is_sent_again_under_the_same_nonce(desk: Desk, store: Wire) -> None:
+    store.lose_next("swap", "before")
+    assert granted(desk).number == 1
+    assert store.calls == ["load", "swap", "load", "swap"]
+
+
+def test_lost_replies_of_a_batch_of_groups_are_read_back(desk: Desk, store: Wire, clock: HandClock) -> None:
+    clock.turn(60)
+    names = [f"job-{number}" for number in range(20)]
+    store.lose_next("swap", "after")
+    grants = desk.do(desk.ledger.claim([Wanted(Slot(name, START), terms()) for name in names]))
+    assert [type(grant) for grant in grants] == [Grant] * 20
+    for grant in cast(list[Grant], grants):
+        run, turn = grant.cells
+        assert decode_turn(turn.value).run == run.key == grant.key
+    store.lose_next("swap", "after")
+    renewed = desk.do(desk.ledger.renew(cast(list[Grant], grants)))
+    assert [type(grant) for grant in renewed] == [Grant] * 20
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED])
+def test_a_finish_whose_reply_was_lost_is_finished(desk: Desk, store: Wire, outcome: Outcome) -> None:
+    grant = granted(desk, attempts=2)
+    store.lose_next("swap", "after")
+    assert desk.do(desk.ledger.finish(grant, outcome)) == Finished(outcome, retrying=outcome is Outcome.FAILED)
+
+
+def test_a_release_whose_reply_was_lost_is_released(desk: Desk, store: Wire) -> None:
+    grant = granted(desk)
+    store.lose_next("swap", "after")
+    assert desk.do(desk.ledger.release([grant])) == [Released()]
+
+
+def test_when_reading_back_fails_too_nobody_runs(desk: Desk, store: Wire) -> None:
+    store.lose = lambda call: "after" if call == "swap" or store.calls.count("load") > 1 else ""
+    with pytest.raises(StoreUnavailable):
+        claim(desk)
+
+
+def test_what_was_granted_is_kept_when_the_rest_of_the_batch_is_unsure(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    desk.do(desk.ledger.finish(granted(desk), Outcome.SUCCEEDED))
+    granted(other, Slot("mail", START), on_lost="rerun")
+    watch(clock, desk, 12)
+    for job in ("billing", "mail"):
+        desk.do(desk.ledger.jobs.edit(job, lambda job, _now: job))
+    store.calls.clear()
+    store.lose = lambda _call: "before" if len(store.calls) > 1 else ""
+    grant, unsure = desk.do(desk.ledger.claim([Wanted(later(1), terms()), Wanted(Slot("mail", START), terms())]))
+    assert isinstance(grant, Grant)
+    assert unsure == Unsure("the call was lost")
+
+
+# --- trust and takeover ---
+
+
+def test_a_grant_whose_answer_took_too_long_is_given_back_and_never_starts(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
+    store.slow = 8.5
+    assert claim(desk) == Expired()
+    store.slow = 0.0
+    (cell,) = store.load([SLOT.cell]).cells
+    assert decode(cell.value).state is State.DUE
+    assert granted(desk).number == 2
+
+
+def test_a_lapsed_run_is_taken_over_only_by_who_watched_the_clock(desk: Desk, other: Desk, clock: HandClock) -> None:
+    first = granted(desk, on_lost="rerun")
+    clock.turn(11)
+    assert claim(other, on_lost="rerun") == Held("web-1", START + LEASE)
+    watch(clock, other, 10)
+    second = granted(other, on_lost="rerun")
+    assert (second.number, second.taken_over) == (2, "web-1")
+    assert second.fence > first.fence
+    assert desk.do(desk.ledger.finish(first, Outcome.SUCCEEDED)) == Stale("web-2")
+    assert desk.do(desk.ledger.renew([first])) == [Stale("web-2")]
+    assert [event.what for event in other.events if event.what is What.TAKEN_OVER] == [What.TAKEN_OVER]
+
+
+def test_a_lapsed_run_under_skip_is_closed_as_lost_and_needs_attention(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    grant = granted(desk)
+    watch(clock, other, 11)
+    assert claim(other, on_lost="rerun") == Closed(Outcome.LOST, "its holder web-1 was gone")
+    assert [cell.key for cell in store.scan("run/", mark=Mark.ATTENTION).cells] == [SLOT.cell]
+    assert desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED)) == Stale("web-1")
+
+
+def test_renewing_extends_trust_and_a_renewal_after_its_end_does_not(desk: Desk, clock: HandClock) -> None:
+    grant = granted(desk)
+    clock.turn(5)
+    (renewed,) = desk.do(desk.ledger.renew([grant]))
+    assert isinstance(renewed, Grant)
+    assert renewed.trust.end == grant.trust.end + 5
+    clock.turn(9)
+    (late,) = desk.do(desk.ledger.renew([renewed]))
+    assert isinstance(late, Grant)
+    assert not late.trust.holds(clock.boot())
+
+
+# --- overlap ---
+
+
+def test_overlap_skip_puts_the_slot_on_record_with_who_still_ran(desk: Desk, other: Desk, clock: HandClock) -> None:
+    granted(desk)
+    clock.turn(1)
+    assert claim(other, later(1)) == Closed(Outcome.SKIPPED, f"{SLOT.cell} still ran")
+
+
+def test_overlap_wait_waits_for_the_turn(desk: Desk, other: Desk, clock: HandClock) -> None:
+    first = granted(desk)
+    clock.turn(1)
+    assert claim(other, later(1), overlap="wait") == Queued(waiting=True)
+    assert claim(other, later(1), overlap="wait") == Busy(SLOT.cell, START + LEASE)
+    desk.do(desk.ledger.finish(first, Outcome.SUCCEEDED))
+    assert granted(other, later(1), overlap="wait").number == 1
+
+
+def test_overlap_replace_asks_the_holder_to_stop(desk: Desk, other: Desk, clock: HandClock) -> None:
+    first = granted(desk)
+    clock.turn(1)
+    assert claim(other, later(1), overlap="replace") == Queued(waiting=True)
+    (renewed,) = desk.do(desk.ledger.renew([first]))
+    assert isinstance(renewed, Grant)
+    assert renewed.ask == f"replaced by {later(1).cell}"
+
+
+def test_overlap_allow_takes_no_turn(desk: Desk, other: Desk, clock: HandClock) -> None:
+    granted(desk, turns=0)
+    clock.turn(1)
+    assert granted(other, later(1), turns=0).number == 1
+
+
+def test_two_turns_let_two_run_and_not_a_third(desk: Desk, other: Desk, clock: HandClock) -> None:
+    clock.turn(5)
+    granted(desk, turns=2, overlap="wait")
+    granted(other, later(1), turns=2, overlap="wait")
+    assert claim(desk, later(2), turns=2, overlap="wait") == Queued(waiting=True)
+
+
+def test_a_turn_whose_run_lapsed_is_settled_first(desk: Desk, other: Desk, store: Wire, clock: HandClock) -> None:
+    granted(desk)
+    watch(clock, other, 11)
+    assert granted(other, later(1)).number == 1
+    (lost,) = store.load([SLOT.cell]).cells
+    assert decode(lost.value).outcome is Outcome.LOST
+
+
+# --- policies of time ---
+
+
+def test_a_slot_that_is_too_late_to_start_is_skipped_on_record(desk: Desk, clock: HandClock) -> None:
+    granted(desk, turns=0)
+    clock.turn(100)
+    late = claim(desk, later(1), turns=0, start_within=timedelta(seconds=30))
+    assert late == Closed(Outcome.SKIPPED, "too late to start")
+
+
+def test_a_failed_slot_is_retried_from_outside_while_its_attempts_last(desk: Desk, clock: HandClock) -> None:
+    first = granted(desk, attempts=2)
+    backoff = timedelta(seconds=3)
+    assert desk.do(desk.ledger.finish(first, Outcome.FAILED, "boom", backoff)) == Finished(
+        Outcome.FAILED, retrying=True
+    )
+    assert claim(desk, attempts=2) == Early(START + backoff)
+    clock.turn(3)
+    second = granted(desk, attempts=2)
+    assert second.fence > first.fence
+    assert desk.do(desk.ledger.finish(second, Outcome.FAILED, "boom")) == Finished(Outcome.FAILED)
+    assert claim(desk, attempts=2) == Closed(Outcome.FAILED, "boom")
+
+
+def test_a_person_resolves_what_was_lost(desk: Desk, other: Desk, clock: HandClock) -> None:
+    granted(desk)
+    watch(clock, other, 11)
+    claim(other)
+    assert other.do(other.ledger.resolve(SLOT, Resolve("retry", "ada"))) == Queued(waiting=False)
+    assert granted(other).number == 2
+
+
+# --- jobs ---
+
+
+def test_a_paused_job_is_not_claimed_and_resuming_does_not_catch_up(desk: Desk, clock: HandClock) -> None:
+    granted(desk, turns=0)
+    desk.do(desk.ledger.jobs.pause("billing"))
+    clock.turn(5)
+    assert claim(desk, later(1), turns=0) == Paused()
+    job = desk.do(desk.ledger.jobs.resume("billing"))
+    assert job is not None
+    assert [(span.start, span.end, span.reason) for span in job.spans] == [(START - SECOND, clock.wall(), "paused")]
+    assert isinstance(claim(desk, later(1), turns=0), Closed)
+
+
+def test_the_newest_live_version_fires_and_the_old_one_takes_over_when_it_is_gone(
+    desk: Desk, other: Desk, clock: HandClock
+) -> None:
+    old, new = {"billing": ("v1", "every 1s")}, {"billing": ("v2", "every 2s")}
+    desk.do(desk.ledger.jobs.beat(old))
+    other.do(other.ledger.jobs.beat(new))
+    desk.do(desk.ledger.jobs.beat(old))
+    clock.turn(1)
+    assert claim(desk, later(1), digest="v1", turns=0) == Superseded("v2")
+    assert granted(other, later(1), digest="v2", turns=0).number == 1
+    for _ in range(40):
+        clock.turn(1)
+        desk.do(desk.ledger.jobs.beat(old))
+    clock.turn(1)
+    assert granted(desk, later(42), digest="v1", turns=0).number == 1
+    assert isinstance(claim(desk, later(2), digest="v1", turns=0), Closed)
+
+
+def test_purge_raises_the_floor_first_and_deletes_a_minute_later(desk: Desk, store: Wire, clock: HandClock) -> None:
+    desk.do(desk.ledger.finish(granted(desk), Outcome.SUCCEEDED))
+    clock.turn(10)
+    assert desk.do(desk.ledger.jobs.purge("billing", START)) == 0
+    clock.turn(59)
+    assert desk.do(desk.ledger.jobs.purge("billing", START)) == 0
+    clock.turn(2)
+    assert desk.do(desk.ledger.jobs.purge("billing", START)) == 1
+    assert store.load([SLOT.cell]).cells[0].version == 0
+    assert isinstance(claim(desk), Closed)
+
+
+def test_a_claim_that_rests_on_old_facts_is_refused_and_asked_anew(desk: Desk, other: Desk, clock: HandClock) -> None:
+    granted(desk, turns=0)
+    other.do(other.ledger.jobs.pass_over("billing", START + 50 * SECOND, 50, "missed"))
+    clock.turn(60)
+    assert claim(desk, later(50), turns=0) == Closed(Outcome.TOO_OLD, f"at or below the job's floor {later(50).at}")
+
+
+# --- a store that forgets ---
+
+
+def test_after_the_store_forgot_nothing_up_to_its_birth_is_granted_and_that_is_on_record(clock: HandClock) -> None:
+    store = Wire(clock, FORGETFUL)
+    desk = Desk(store)
+    grant = granted(desk, turns=0)
+    clock.turn(5)
+    desk.store = Wire(clock, FORGETFUL, on_purpose=False)
+    assert desk.do(desk.ledger.renew([grant])) == [Stale("")]
+    assert [event.what for event in desk.events if event.what is What.FORGOT] == [What.FORGOT]
+    assert isinstance(claim(desk, turns=0), Closed)
+    (cell,) = desk.store.load(["job/billing"]).cells
+    assert [span.reason for span in decode_job(cell.value).spans] == ["unknown: the store forgot"]
+    clock.turn(1)
+    assert granted(desk, later(6), turns=0).fence > grant.fence
+
+
+def test_a_store_set_back_is_told_by_the_first_writer_that_knows_more(clock: HandClock) -> None:
+    store = Wire(clock)
+    desk = Desk(store)
+    granted(desk, turns=0)
+    clock.turn(1)
+    kept = (dict(store._cells), store._epoch, store._last_write)
+    desk.do(desk.ledger.finish(granted(desk, later(1), turns=0), Outcome.SUCCEEDED))
+    clock.turn(1)
+    store._cells, store._epoch, store._last_write = kept
+    clock.turn(40)
+    assert claim(desk, later(1), turns=0) == Closed(Outcome.TOO_OLD, f"at or below the job's floor {clock.wall()}")
+    (cell,) = store.load(["job/billing"]).cells
+    assert [span.reason for span in decode_job(cell.value).spans] == ["unknown: the store forgot"]
+    assert claim(desk, turns=0) == Closed(Outcome.UNKNOWN, "the store forgot what became of it")
+
+
+# --- locks ---
+
+
+def test_a_lock_is_held_by_one_and_rests_after_release(desk: Desk, other: Desk, clock: HandClock) -> None:
+    key = lock_cell("reindex")
+    grant = desk.do(desk.ledger.acquire(key, LEASE))
+    assert isinstance(grant, Grant)
+    assert other.do(other.ledger.acquire(key, LEASE)) == Held("web-1", START + LEASE)
+    assert desk.do(desk.ledger.release([grant], rest=timedelta(seconds=5))) == [Released()]
+    assert other.do(other.ledger.acquire(key, LEASE)) == Early(START + timedelta(seconds=5))
+    clock.turn(5)
+    assert isinstance(other.do(other.ledger.acquire(key, LEASE)), Grant)
+    assert desk.do(desk.ledger.release([grant])) == [Stale("web-2")]
+
+
+# --- drivers ---
+
+
+def test_the_async_driver_runs_the_same_flow(desk: Desk, store: Wire, clock: HandClock) -> None:
+    async def run() -> list[Grant | Refused]:
+        flow = desk.ledger.claim([Wanted(SLOT, terms())])
+        return await drive_async(flow, store, clock)
+
+    store.lose_next("swap", "after")
+    (grant,) = asyncio.run(run())
+    assert isinstance(grant, Grant)
+    assert grant.number == 1
