@@ -316,10 +316,9 @@ def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decisio
 
 
 def finish_again(cell: Cell, record: Record, command: Finish, _facts: Facts) -> Decision:
-    """The fence that ended it may say so again: its reply was lost. Anyone else is stale."""
-    if cell.fence != command.fence or record.state is State.DUE:
-        return Decision(Stale(record.holder))
-    if record.state is State.CLOSED and record.outcome is not command.outcome:
+    """The fence that ended it may say so again: its reply was lost. Anyone else, and any other word, is stale."""
+    said = Outcome.FAILED if record.state is State.RETRYING else record.outcome
+    if cell.fence != command.fence or said is not command.outcome:
         return Decision(Stale(record.holder))
     return Decision(Finished(command.outcome, retrying=record.state is State.RETRYING))
 
