@@ -1,0 +1,87 @@
+"""A process that claims slots from one SQLite file until all are closed. Run as a script; it expects to be killed.
+
+What it does is written to a plain file of lines, appended and synced by the bodies themselves: a ledger that knows
+nothing of cronce, and cannot be talked into anything by it.
+"""
+
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+
+from cronce.clock import SystemClock
+from cronce.errors import StoreUnavailable
+from cronce.model import Mark, Slot, slot_of_cell
+from cronce.protocol.record import Job, Outcome
+from cronce.runtime.flow import drive
+from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
+from cronce.stores import open_store
+from tests.faults.slots import DEATH, JOB, LEASE, SLOTS, instant
+
+
+class Claimant:
+    def __init__(self, url: str, book: str, on_lost: str, turns: int) -> None:
+        self.store = open_store(url)
+        self.clock = SystemClock()
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self.ledger = Ledger(self.store.traits, self.clock, self.name, lambda: os.urandom(8).hex())
+        self.terms = Terms(LEASE, on_lost=on_lost, overlap="wait", turns=turns)  # type: ignore[arg-type]
+        self.nothing_to_do = threading.Event()
+        self.book = os.open(book, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def write(self, *words: object) -> None:
+        os.write(self.book, (" ".join(map(str, words)) + "\n").encode())
+        os.fsync(self.book)
+
+    def run(self, grant: Grant) -> None:
+        assert grant.slot is not None
+        self.maybe_die()
+        if not grant.trust.holds(self.clock.boot()):
+            return
+        self.write("start", grant.slot.key, grant.fence)
+        self.maybe_die()
+        self.write("end", grant.slot.key, grant.fence)
+        self.maybe_die()
+        drive(self.ledger.finish(grant, Outcome.SUCCEEDED), self.store, self.clock)
+        self.maybe_die()
+
+    def maybe_die(self) -> None:
+        """As a machine that loses power: at the worst of moments, and without a word."""
+        if random.random() < DEATH:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def claim(self, wanted: list[Wanted]) -> None:
+        for grant in drive(self.ledger.claim(wanted), self.store, self.clock):
+            if isinstance(grant, Grant):
+                self.run(grant)
+
+    def work(self) -> None:
+        drive(self.ledger.jobs.edit(JOB, lambda job, _now: job or Job(instant(-1))), self.store, self.clock)
+        fresh = [Slot(JOB, instant(number)) for number in range(SLOTS)]
+        random.shuffle(fresh)
+        while fresh or self.store.scan("run/", mark=Mark.OPEN, limit=1).cells:
+            batch, fresh = fresh[:4], fresh[4:]
+            overdue = drive(self.ledger.overdue(limit=8), self.store, self.clock)
+            wanted = [Wanted(slot, self.terms) for slot in batch]
+            wanted += [Wanted(slot_of_cell(cell.key), self.terms, cell) for cell in overdue]
+            if wanted:
+                self.claim(wanted)
+            else:
+                self.nothing_to_do.wait(0.02)
+
+
+def main() -> None:
+    url, book, on_lost, turns = sys.argv[1:]
+    claimant = Claimant(url, book, on_lost, int(turns))
+    while True:
+        try:
+            claimant.work()
+            return
+        except StoreUnavailable:
+            continue
+
+
+if __name__ == "__main__":
+    main()
