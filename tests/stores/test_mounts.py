@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.house.needs import tool
-from tests.stores import tables
 
 from cronce.stores.mounts import NETWORK, current_table, mount_of, network_kind
+from tests.house.needs import tool
+from tests.stores import tables
 
 
 @pytest.mark.parametrize(

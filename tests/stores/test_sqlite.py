@@ -13,9 +13,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.house.needs import needs
-from tests.stores.forks import NOBODY, Child, ask, locked, opened
-from tests.stores.tables import NFS, PLAIN
 
 from cronce.errors import (
     BadInput,
@@ -35,6 +32,9 @@ from cronce.stores.base import By
 from cronce.stores.sqlite import SqliteStore, adopt, locate
 from cronce.stores.sqlite_file import DIALECT, url_of
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
+from tests.house.needs import needs
+from tests.stores.forks import NOBODY, Child, ask, locked, opened
+from tests.stores.tables import NFS, PLAIN
 
 SHORT = timedelta(seconds=0.2)
 

@@ -5,6 +5,7 @@ Every error says what, where, and what to do about it.
 
 import os
 import sqlite3
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -75,6 +76,14 @@ def inode(name: str | Path) -> int | None:
         return None
 
 
+def _mode(path: Path) -> int:
+    """What kind of thing stands behind a name; 0 if nothing does, or this user may not look."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
+
+
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
@@ -104,10 +113,11 @@ def _network(path: Path, mount_table: str | None) -> str | None:
 
 def _look(path: Path, network: str | None, *, make: bool, adopt: bool) -> None:
     """What can be said before opening, and had better be: to open a file is to make it."""
-    if os.path.isfile(path):  # noqa: PTH113  Path raises where it may not look
-        return
-    if os.path.exists(path):  # noqa: PTH110
+    mode = _mode(path)  # asked once: another process may be making it just now
+    if mode and not stat.S_ISREG(mode):
         raise StoreUnusable(f"{path} is not a plain file; name one, for instance {path / 'cronce.db'}")
+    if mode:
+        return
     if not make:
         raise StoreForgot(f"{path} does not exist any more; put it back, or begin anew with another process")
     if network and not adopt:
@@ -256,7 +266,6 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _cannot_open(path: Path) -> StoreError:
-    exists = os.path.exists(path)  # noqa: PTH110
-    if not os.access(path.parent, os.W_OK) or (exists and not os.access(path, os.R_OK | os.W_OK)):
+    if not os.access(path.parent, os.W_OK) or (_mode(path) and not os.access(path, os.R_OK | os.W_OK)):
         return StoreReadOnly(f"{path} cannot be opened; let this user write the file and its directory")
     return StoreUnavailable(f"{path} cannot be opened; is its name too long, or the limit of open files reached?")

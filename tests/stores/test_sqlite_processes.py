@@ -1,0 +1,218 @@
+"""The SQLite store among processes that start together, fork, and are killed."""
+
+import ctypes
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce.errors import StoreUnusable
+from cronce.model import FREE, Mark, Write
+from cronce.stores.sqlite import SqliteStore
+from cronce.testing.contract import cell_of, claim, keys_of, put, refusals, swap, win
+from tests.stores.forks import Child, ask, locked
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+def is_sound(path: Path) -> bool:
+    db = sqlite3.connect(path)
+    answer = db.execute("PRAGMA integrity_check").fetchall()
+    db.close()
+    return bool(answer == [("ok",)])
+
+
+# --- starting together ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attempt", range(6))
+def test_processes_that_make_the_store_together_make_one(path: Path, attempt: int) -> None:
+    def start(me: Child) -> Any:
+        me.wait()
+        store = SqliteStore(path)
+        return [store.load([]).epoch.birth, refusals(swap(store, claim("first"))) == [None]]
+
+    children = [Child(start) for _ in range(8)]
+    for child in children:
+        child.go()
+    answers = [child.end()[-1] for child in children]
+    (birth,) = {birth for birth, _ in answers}
+    assert birth == SqliteStore(path).load([]).epoch.birth
+    assert [won for _, won in answers].count(True) == 1
+
+
+def test_processes_that_come_and_go_leave_nothing_behind(path: Path) -> None:
+    """Each is sometimes the last to leave, and deletes the log that the next is about to open."""
+
+    def visit(me: Child) -> int:
+        me.wait()
+        won = 0
+        for number in range(25):
+            store = SqliteStore(path)
+            won += refusals(swap(store, claim(f"run/{number}"))) == [None]
+            store.close()
+        return won
+
+    children = [Child(visit) for _ in range(4)]
+    for child in children:
+        child.go()
+    assert sum(child.end()[-1] for child in children) == 25
+    assert sorted(file.name for file in path.parent.iterdir()) == ["store.db"]
+    assert is_sound(path)
+
+
+def test_random_batches_of_four_processes_never_meet_a_locked_file(path: Path) -> None:
+    """Counters raised under the version that was read: every raise that won is in the sum, and no other."""
+
+    def work(me: Child) -> int:
+        dice, store = random.Random(os.getpid()), SqliteStore(path)
+        me.wait()
+        return sum(_raise_counters(store, dice) for _ in range(40))
+
+    children = [Child(work) for _ in range(4)]
+    for child in children:
+        child.go()
+    raised = [child.end()[-1] for child in children]
+    counters = SqliteStore(path).scan("counter/").cells
+    assert sum(int(cell.value) for cell in counters) == sum(raised)
+    assert SqliteStore(path).load([]).epoch.tally == sum(raised)
+    assert all(raised)
+
+
+def _raise_counters(store: SqliteStore, dice: random.Random) -> int:
+    keys = [f"counter/{number}" for number in dice.sample(range(30), dice.randint(1, 20))]
+    cells = store.load(keys).cells
+    writes = [Write(cell.key, cell.version, str(int(cell.value or 0) + 1), Mark.CLOSED) for cell in cells]
+    return refusals(swap(store, *writes)).count(None)
+
+
+# --- being killed ---------------------------------------------------------------------------------------------------
+
+
+def test_others_go_on_when_a_writer_is_killed_in_mid_transaction(path: Path) -> None:
+    store = SqliteStore(path)
+    with locked(path) as writer:
+        writer.kill()
+        (cell,) = win(store, claim("a"))
+    assert cell.version == store.load([]).epoch.tally == 1
+    assert is_sound(path)
+
+
+def test_what_a_killed_process_was_told_it_won_is_there(path: Path) -> None:
+    """Every win that it told of stands, and at most one more, whose answer it did not live to hear."""
+
+    def work(me: Child) -> None:
+        store = SqliteStore(path)
+        for number in range(10_000):
+            (cell,) = win(store, claim(f"{os.getpid()}/{number:05}"))
+            me.say(cell.key)
+
+    dice = random.Random(11)
+    for _ in range(12):
+        child = Child(work)
+        told = [child.hear() for _ in range(dice.randint(1, 6))]
+        time.sleep(dice.random() / 200)  # the moment is the test's dice, nothing is waited for
+        child.kill()
+        told += child.end()
+        there = keys_of(SqliteStore(path).scan(f"{told[0].split('/')[0]}/", limit=10_000).cells)
+        assert there[: len(told)] == told
+        assert len(there) - len(told) in (0, 1)
+    assert is_sound(path)
+
+
+# --- forks ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_child_writes_stays_when_its_parent_hangs_up(path: Path) -> None:
+    """With a connection carried through the fork, or opened beside one, the child would go on in a deleted log."""
+    store = SqliteStore(path)
+    win(store, claim("before"))
+
+    def work(me: Child) -> list[str]:
+        win(store, claim("child 1"))
+        me.say("written")
+        me.wait()
+        win(store, claim("child 2"))
+        return keys_of(store.scan("").cells)
+
+    child = Child(work)
+    assert child.hear() == "written"
+    win(store, claim("parent"))
+    store.close()
+    everything = ["before", "child 1", "child 2", "parent"]
+    assert child.end() == [everything]
+    assert keys_of(SqliteStore(path).scan("").cells) == everything
+
+
+def test_parent_and_child_are_two_claimants(path: Path) -> None:
+    store = SqliteStore(path)
+    children = [Child(lambda _: sum(_won(store, f"run/{number}") for number in range(50))) for _ in range(3)]
+    mine = sum(_won(store, f"run/{number}") for number in range(50))
+    assert mine + sum(child.end()[-1] for child in children) == 50
+
+
+def _won(store: SqliteStore, key: str) -> bool:
+    return refusals(swap(store, claim(key))) == [None]
+
+
+def test_a_fork_waits_for_the_threads_at_work_and_disturbs_none(path: Path) -> None:
+    store, stop, won = SqliteStore(path), threading.Event(), Counter[str]()
+
+    def work(name: str) -> None:
+        while not stop.is_set():
+            won[name] += _won(store, f"{name}/{won[name]}")
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    answers = [ask(lambda: _won(store, "child/" + str(os.getpid()))) for _ in range(15)]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert answers == [True] * 15
+    assert store.load([]).epoch.tally == won.total() + 15
+
+
+def test_a_child_leaves_its_parents_connection_alone_at_its_end(path: Path) -> None:
+    """Even one that runs the interpreter's whole clean-up."""
+    store = SqliteStore(path)
+    child = os.fork()
+    if child == 0:
+        try:
+            store.close()
+            del store
+        finally:
+            os._exit(0)
+    win(store, claim("a"))
+    os.waitpid(child, 0)
+    win(store, claim("b"))
+    assert keys_of(SqliteStore(path).scan("").cells) == ["a", "b"]
+
+
+def test_a_fork_that_python_does_not_see_is_refused(path: Path) -> None:
+    store = SqliteStore(path)
+    win(store, put("a"))
+    hears, says = os.pipe()
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        try:
+            store.load([])
+        except StoreUnusable as error:
+            os.write(says, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(says)
+    assert b"was open during a fork that Python did not see" in os.read(hears, 1000)
+    os.waitpid(pid, 0)
+    os.close(hears)
+    assert cell_of(store, "a").version == 1
+    assert refusals(swap(store, put("b", seen=FREE))) == [None]
