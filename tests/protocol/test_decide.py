@@ -7,8 +7,6 @@ from typing import NamedTuple, get_args
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.protocol import strategies
-from tests.protocol.one_cell import AT, LEASE, SECOND, OneCell
 
 from cronce.model import Cell, Fence, Instant, Mark
 from cronce.policy import OnLost
@@ -44,6 +42,8 @@ from cronce.protocol.decide import (
 )
 from cronce.protocol.lease import tolerance
 from cronce.protocol.record import PAST_KEPT, Outcome, Past, Record, State, decode, encode
+from tests.protocol import strategies
+from tests.protocol.one_cell import AT, LEASE, SECOND, OneCell
 
 COMMANDS = get_args(Command)
 ZERO = timedelta(0)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.protocol import strategies
 
 from cronce.errors import BadRecord
 from cronce.model import Fence
 from cronce.protocol import record
 from cronce.protocol.record import Holder, Job, Outcome, Past, Purging, Record, Span, Spec, State, Turn
+from tests.protocol import strategies
 
 ONE = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
 TWO = datetime(2026, 3, 29, 2, 0, 0, 250, tzinfo=UTC)

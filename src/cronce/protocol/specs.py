@@ -27,10 +27,10 @@ def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: I
 
 
 def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str, since: Instant | None = None) -> Job:
-    """A floor never falls. The span that is passed over, from the old floor or from `since`, leaves one record."""
+    """A floor never falls. The span that is passed over leaves one record: from `since`, if that is within it, or all."""
     if floor <= job.floor:
         return job
-    start = max(job.floor, since) if since else job.floor
+    start = since if since and job.floor < since < floor else job.floor
     return job._replace(floor=floor, spans=_recorded(job.spans, Span(start, floor, slots, reason)))
 
 
