@@ -16,8 +16,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## the main job on the embedded store
-	$(BIN)/cronce simulate --seeds 200
+demo: $(STAMP) ## three processes, thirty slots, one SQLite file, one kill
+	$(BIN)/python examples/race.py
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
@@ -29,7 +29,7 @@ test: lint ## lint and all tests
 	$(BIN)/python -m pytest -n 2
 
 proof: $(STAMP) ## the full-size figures: 20,000 seeds, every mutant, the explorer
-	$(BIN)/cronce simulate --seeds 20000 --mutants
+	$(BIN)/python examples/race.py00 --mutants
 
 bench: $(STAMP) ## speed and memory, as ratios against a limit in the same run
 	$(BIN)/python -m bench

@@ -1,0 +1,22 @@
+"""Every example runs, and says what it should."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VERDICTS = {"race.py": "30 slots, 3 processes, 1 killed: extra 0, missed 0, taken over 1"}
+
+
+def test_no_example_is_left_out() -> None:
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(VERDICTS)
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_the_example_ends_with_its_verdict(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == VERDICTS[name]
