@@ -156,6 +156,7 @@ class Carrier:
         refusals = {verdict.refused for verdict in verdicts}
         if refusals == {None}:
             self._took_in(task, (verdict.cell for verdict in verdicts), timed)
+            task.decoded = (task.run.version, plan.record)
             self._conclude(task, plan.answer, wrote=True)
             return
         news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]

@@ -27,7 +27,7 @@ from cronce.protocol.decide import (
     Stale,
 )
 from cronce.protocol.lease import LOCK_LEASE, Trust, trust_end
-from cronce.protocol.record import Outcome, decode
+from cronce.protocol.record import Outcome, Record
 from cronce.runtime.carrier import Carrier
 from cronce.runtime.flow import Flow, Scan
 from cronce.runtime.jobs import Jobs
@@ -70,6 +70,7 @@ class Grant(NamedTuple):
     lease: timedelta
     trust: Trust
     cells: tuple[Cell, ...]
+    record: Record
     birth: int
     taken_over: str = ""
     ask: str = ""
@@ -201,7 +202,8 @@ class Ledger:
 
     def _grant_task(self, grant: Grant, command: Command) -> Task:
         run, *turns = grant.cells
-        return Task(command, run, grant.slot, turns=turns, birth=grant.birth, now=self.know.now())
+        decoded = (run.version, grant.record)
+        return Task(command, run, grant.slot, turns=turns, birth=grant.birth, now=self.know.now(), decoded=decoded)
 
     def _cell_task(self, command: Command, cell: Cell) -> Task:
         return Task(command, cell, slot_of_cell(cell.key), unread=True)
@@ -215,19 +217,22 @@ class Ledger:
     def _granted(self, task: Task) -> Grant | Refused:
         if not isinstance(task.answer, Granted) or not isinstance(task.command, Claim):
             return cast(Reply, task.answer)
-        run, record = task.run, decode(task.run.value, task.run.key)
+        run, record = task.run, task.record
         assert run.fence is not None
+        assert record is not None
         turns = [turn for turn in task.turns if turn.key == record.turn]
         return Grant(
             run.key, task.slot, run.fence, record.grant, record.lease, self._trust(task, record.lease),
-            (run, *turns), task.birth, task.answer.taken_over,
+            (run, *turns), record, task.birth, task.answer.taken_over,
         )  # fmt: skip
 
     def _renewed(self, grant: Grant, task: Task) -> Grant | Stale | Unsure:
         if not isinstance(task.answer, Renewed):
             return cast(Stale | Unsure, task.answer)
+        assert task.record is not None
         trust = grant.trust.extended(self._clock.boot(), self._trust(task, grant.lease).end)
-        return grant._replace(trust=trust, cells=(task.run, *task.turns), birth=task.birth, ask=task.answer.ask)
+        cells = (task.run, *task.turns)
+        return grant._replace(trust=trust, cells=cells, record=task.record, birth=task.birth, ask=task.answer.ask)
 
     def _trust(self, task: Task, lease: timedelta) -> Trust:
         """Counted from when the call began that brought the cell, and from what was left of the lease then."""

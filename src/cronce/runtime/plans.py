@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cronce.model import ABSENT, EPOCH, FREE, Cell, Instant, Mark, Traits, Write, slot_of_cell
 from cronce.protocol.decide import Answer, Ask, Change, Claim, Command, Facts, Queue, Settle, Skip, decide
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
-from cronce.protocol.record import Job, Record, State, Turn, decode, decode_turn, encode, encode_job, encode_turn
+from cronce.protocol.record import Job, Record, State, Turn, decode_turn, encode, encode_job, encode_turn
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.knowledge import Knowledge
 from cronce.runtime.task import Busy, Paused, Reply, Superseded, Task
@@ -20,6 +20,7 @@ class Plan(NamedTuple):
 
     task: Task
     answer: Answer
+    record: Record
     writes: list[Write]
 
 
@@ -34,13 +35,12 @@ class Planner:
         barred = self._barred(task, job)
         if barred is not None:
             return barred
-        record = decode(task.run.value, task.run.key) if task.run.version else None
-        decision = decide(task.run, record, task.command, self._facts(task, job))
+        decision = decide(task.run, task.record, task.command, self._facts(task, job))
         if decision.change is None:
             task.unread = task.guessed  # too old, if it is absent: a slot that has a cell follows its own row
             return None if task.unread else decision.answer
-        group = self._group(task, record, decision.change, number, tasks)
-        return Plan(task, decision.answer, group) if group else task.answer
+        change = self._with_turn(task, decision.change, tasks)
+        return task.answer if change is None else self._written(task, decision.answer, change, number)
 
     def _barred(self, task: Task, job: Job | None) -> Reply | None:
         """What keeps a claim from being decided at all."""
@@ -58,22 +58,27 @@ class Planner:
         floor = None if task.slot.request or job is None else job.floor
         return Facts(task.now, floor, self._know.epoch.base, self._know.even)
 
-    def _group(self, task: Task, record: Record | None, change: Change, number: int, tasks: list[Task]) -> list[Write]:
-        """The write of the run and, where it holds or takes a turn, of the turn."""
-        held = record.turn if record is not None and record.state is State.RUNNING else ""
+    def _with_turn(self, task: Task, change: Change, tasks: list[Task]) -> Change | None:
+        """The change with the turn that it needs; None when that turn is unread, or no turn is free."""
+        held = task.held_turn
         if held and all(turn.key != held for turn in task.turns):
             task.turns.append(Cell(held))
             task.unread = True
-            return []
-        if change.grant and not change.record.turn and task.turns:
-            turn = self._free_turn(task)
-            if turn is None:
-                self._when_busy(task, record, tasks)
-                return []
-            change = change._replace(record=change.record._replace(turn=turn.key))
-            held = turn.key
-        turn_writes = [self._turn_write(task, turn, change, number) for turn in task.turns if turn.key == held]
-        return [self._run_write(task, change, number if turn_writes else None), *turn_writes]
+            return None
+        if not change.grant or change.record.turn or not task.turns:
+            return change
+        turn = self._free_turn(task)
+        if turn is None:
+            self._when_busy(task, tasks)
+            return None
+        return change._replace(record=change.record._replace(turn=turn.key))
+
+    def _written(self, task: Task, answer: Answer, change: Change, number: int) -> Plan:
+        """The write of the run and, where it holds or takes a turn, of the turn."""
+        key = task.held_turn or (change.record.turn if change.grant else "")
+        turn_writes = [self._turn_write(task, turn, change, number) for turn in task.turns if turn.key == key]
+        run_write = self._run_write(task, change, number if turn_writes else None)
+        return Plan(task, answer, change.record, [run_write, *turn_writes])
 
     def _run_write(self, task: Task, change: Change, group: int | None) -> Write:
         first = task.run.version == ABSENT
@@ -130,7 +135,7 @@ class Planner:
                 return turn
         return None
 
-    def _when_busy(self, task: Task, record: Record | None, tasks: list[Task]) -> None:
+    def _when_busy(self, task: Task, tasks: list[Task]) -> None:
         """All turns are taken. One whose run lapsed is settled first; else the overlap policy speaks."""
         blockers = {decode_turn(turn.value, turn.key).run: turn.until for turn in task.turns}
         gone = [run for run, until in blockers.items() if until is not None and until <= task.now]
@@ -142,17 +147,17 @@ class Planner:
         if task.unread:
             return
         run, until = min(blockers.items(), key=lambda blocker: blocker[1] or EPOCH)
-        if record is not None and record.grant > 0:
+        if task.record is not None and task.record.grant > 0:
             task.answer = Busy(run, until)
         elif task.overlap == "skip":
             task.command = Skip(f"{run} still ran")
         else:
-            self._wait(task, record, run, until, tasks)
+            self._wait(task, run, until, tasks)
 
-    def _wait(self, task: Task, record: Record | None, run: str, until: Instant | None, tasks: list[Task]) -> None:
+    def _wait(self, task: Task, run: str, until: Instant | None, tasks: list[Task]) -> None:
         if task.overlap == "replace" and all(other.run.key != run for other in tasks):
             tasks.append(self._side_task(Ask(f"replaced by {task.run.key}"), run, task))
-        if record is not None and record.state is State.WAITING:
+        if task.record is not None and task.record.state is State.WAITING:
             task.answer = Busy(run, until)
         else:
             task.command = Queue(waiting=True)

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cronce.model import EPOCH, Boot, Cell, Instant, Slot
+from cronce.model import ABSENT, EPOCH, Boot, Cell, Instant, Slot
 from cronce.policy import Overlap
 from cronce.protocol.decide import Answer, Claim, Command, Queue, Skip
+from cronce.protocol.record import Record, State, decode
 
 
 class Busy(NamedTuple):
@@ -51,6 +52,18 @@ class Task:
     unread: bool = False
     guessed: bool = False  # the run was not read yet, but taken to be absent
     answer: Reply | None = None
+    decoded: tuple[int, Record | None] = (ABSENT, None)  # the run's record, and of which version
+
+    @property
+    def record(self) -> Record | None:
+        if self.decoded[0] != self.run.version:
+            self.decoded = (self.run.version, decode(self.run.value, self.run.key) if self.run.version else None)
+        return self.decoded[1]
+
+    @property
+    def held_turn(self) -> str:
+        """The turn that the run has as it was read; whoever changes the run changes it too."""
+        return self.record.turn if self.record is not None and self.record.state is State.RUNNING else ""
 
     @property
     def rests_on_job(self) -> bool:
