@@ -48,7 +48,7 @@ class Gang:
         return self.book.read_bytes().count(b"\n") if self.book.exists() else 0
 
     def torment(self, dice: random.Random) -> None:
-        """Whoever died is replaced. Each time the bodies have written some more, somebody is killed from outside too."""
+        """Whoever died is replaced. Each time the bodies wrote some more, somebody is killed from outside too."""
         goal = dice.randrange(60)
         while self.living:
             self._bury()

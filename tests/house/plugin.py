@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from tests.house import needs, requirements
 
 # Each of these runs a part of the suite, or none of it: such a run cannot tell what would have passed.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from tests.house import markdown
 
 PAGE = Path("docs/requirements.md")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
+
 from bench import __main__ as cli
 from bench.harness import (
     MIN_CYCLES,

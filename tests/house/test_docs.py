@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.house import markdown
 
 ROOT = Path(__file__).parents[2]

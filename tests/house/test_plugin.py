@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tests.house import needs
 
 ROOT = Path(__file__).parents[2]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.house import requirements
 
 ROOT = Path(__file__).parents[2]

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 from hypothesis import strategies as st
+
 from tests.schedule.oracle import Field, Rule, utc
 
 # Each is (zone, the instant of the change). Gaps and folds of an hour, half an hour, a quarter, two hours, a day; at

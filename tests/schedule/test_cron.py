@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.schedule.oracle import utc
 
 from cronce.schedule import Cron
+from tests.schedule.oracle import utc
 
 START = utc("2026-01-01T00:00Z")  # a Thursday
 

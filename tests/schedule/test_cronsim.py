@@ -7,11 +7,11 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.schedule.oracle import Rule
-from tests.schedule.strategies import rules
 
 from cronce.errors import BadSchedule
 from cronce.schedule import Cron
+from tests.schedule.oracle import Rule
+from tests.schedule.strategies import rules
 
 # Where cronsim 2.8 does not do what Debian's cron does, it is not asked:
 # - A wildcard where midnight is in the gap, or after a gap of half an hour: it answers with a time that no clock shows,

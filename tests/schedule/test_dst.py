@@ -5,9 +5,8 @@ Every time is written with its offset, so each is one exact instant: 03:00-04:00
 
 from datetime import datetime
 
-from tests.schedule.oracle import utc
-
 from cronce.schedule import Cron
+from tests.schedule.oracle import utc
 
 
 def fires(cron: Cron, start: str, end: str) -> list[datetime]:

@@ -4,10 +4,10 @@ import pickle
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.schedule.oracle import utc
 
 from cronce.errors import BadSchedule
 from cronce.schedule import At, Every
+from tests.schedule.oracle import utc
 
 NOON = utc("2026-03-29T12:00Z")
 
@@ -56,9 +56,9 @@ def test_every_takes_text_or_a_timedelta() -> None:
         ("500ms", "every: 0.5 seconds; slots are whole seconds, so write '1s' or more of them"),
         (timedelta(seconds=1.5), "every: 1.5 seconds; slots are whole seconds, so write '1s' or more of them"),
         ("0s", "every: 0 seconds; slots are whole seconds, so write '1s' or more of them"),
-        (timedelta(seconds=-1), "every: a span of time cannot be negative: -1 day, 23:59:59"),
-        ("5", "every: '5' is not a span of time: say which unit, '5s' or '5m'"),
-        ("40000d", "every: a span of time is at most a century: 40,000 days are more than 36,525"),
+        (timedelta(seconds=-1), "every: a duration cannot be negative: -1 day, 23:59:59"),
+        ("5", "every: '5' is not a duration: say which unit, '5s' or '5m'"),
+        ("40000d", "every: a duration is at most a century: 40,000 days are more than 36,525"),
     ],
 )
 def test_every_refuses(span: str | timedelta, message: str) -> None:

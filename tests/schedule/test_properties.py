@@ -4,12 +4,12 @@ from datetime import datetime, timedelta
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.schedule.oracle import SECOND, Rule, expected
-from tests.schedule.strategies import JUMPS, folds, gaps, instants_near, rules
 
 from cronce.errors import BadSchedule
 from cronce.policy import Fold, Gap
 from cronce.schedule import Cron, Every
+from tests.schedule.oracle import SECOND, Rule, expected
+from tests.schedule.strategies import JUMPS, folds, gaps, instants_near, rules
 
 HALF = timedelta(hours=26)
 MICROSECOND = timedelta(microseconds=1)

@@ -6,11 +6,11 @@ from time import process_time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.schedule.oracle import utc
 
 from cronce.errors import BadPolicy, BadSchedule
 from cronce.policy import Missed
 from cronce.schedule import At, Cron, Due, Every, Schedule, Span, due, slot_of, start_by
+from tests.schedule.oracle import utc
 
 HOURLY = Cron("0 * * * *")
 NOON = utc("2026-03-29T12:00Z")

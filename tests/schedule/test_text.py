@@ -5,12 +5,12 @@ from time import process_time
 
 import pytest
 from hypothesis import given, settings
-from tests.schedule.oracle import Rule
-from tests.schedule.strategies import folds, gaps, rules
 
 from cronce.errors import BadInput, BadPolicy, BadSchedule
 from cronce.policy import Fold, Gap
 from cronce.schedule import At, Cron, Every, Schedule, parse_schedule, spec_of
+from tests.schedule.oracle import Rule
+from tests.schedule.strategies import folds, gaps, rules
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_nonsense_is_refused_and_pointed_at(text: str, carets: str, reason: str)
         ("every 5m\u00a0", "a schedule is one line of plain ASCII; character 9 is '\\xa0'"),
         (None, "a schedule is text, and this is NoneType None"),
         (b"0 9 * * *", "a schedule is text, and this is bytes b'0 9 * * *'"),
-        ("every five", f"every: 'five' is not a span of time: {SPAN}"),
+        ("every five", f"every: 'five' is not a duration: {SPAN}"),
         ("at", "at: name 1 to 1,000 instants, not 0"),
     ],
 )

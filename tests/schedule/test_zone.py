@@ -6,12 +6,12 @@ from typing import Any
 from zoneinfo import ZoneInfo, _zoneinfo, available_timezones  # type: ignore[attr-defined]
 
 import pytest
-from tests.schedule.oracle import SECOND
-from tests.schedule.strategies import JUMPS
 
 from cronce.errors import BadSchedule
 from cronce.schedule import Cron
 from cronce.schedule.zone import find_zone
+from tests.schedule.oracle import SECOND
+from tests.schedule.strategies import JUMPS
 
 
 def changes(name: str) -> list[tuple[int, timedelta, timedelta]]:

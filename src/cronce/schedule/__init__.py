@@ -2,10 +2,10 @@
 
 from cronce.schedule.at import At
 from cronce.schedule.cron import Cron
+from cronce.schedule.duration import format_duration, parse_duration
 from cronce.schedule.every import Every
 from cronce.schedule.instant import parse_instant
 from cronce.schedule.slots import Due, Reason, Span, due, slot_of, start_by
-from cronce.schedule.span import format_span, parse_span
 from cronce.schedule.text import Schedule, parse_schedule, spec_of
 
 __all__ = [
@@ -17,10 +17,10 @@ __all__ = [
     "Schedule",
     "Span",
     "due",
-    "format_span",
+    "format_duration",
+    "parse_duration",
     "parse_instant",
     "parse_schedule",
-    "parse_span",
     "slot_of",
     "spec_of",
     "start_by",

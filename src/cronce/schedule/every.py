@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from cronce.errors import BadInput, BadSchedule
 from cronce.model import EPOCH
+from cronce.schedule.duration import format_duration, parse_duration
 from cronce.schedule.instant import SECOND
-from cronce.schedule.span import format_span, parse_span
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -21,7 +21,7 @@ class Every:
     @property
     def text(self) -> str:
         """The schedule as text."""
-        return f"every {format_span(self.span)}"
+        return f"every {format_duration(self.span)}"
 
     def next(self, after: datetime) -> datetime | None:
         """The first instant strictly after `after`; None when the calendar ends first, with the year 9999."""
@@ -44,7 +44,7 @@ class Every:
 
 def _period(span: timedelta | str) -> timedelta:
     try:
-        period = parse_span(span)
+        period = parse_duration(span)
     except BadInput as error:
         raise BadSchedule(f"every: {error}") from None
     if period < SECOND or period % SECOND:

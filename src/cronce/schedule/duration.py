@@ -1,4 +1,4 @@
-"""Spans of time as people write them: `90s`, `15m`, `1h30m`, `2d`."""
+"""Durations as people write them: `90s`, `15m`, `1h30m`, `2d`."""
 
 import re
 from datetime import timedelta
@@ -19,18 +19,18 @@ UNITS = {
 _WRITTEN = re.compile(r" *" + "".join(rf"(?:([0-9]{{1,8}}){unit} *)?" for unit in UNITS))
 
 
-def parse_span(span: timedelta | str) -> timedelta:
-    """What `span` says, from nothing up to a century; a `timedelta` says it already."""
-    parsed = span if isinstance(span, timedelta) else _read(span)
+def parse_duration(duration: timedelta | str) -> timedelta:
+    """What `duration` says, from nothing up to a century; a `timedelta` says it already."""
+    parsed = duration if isinstance(duration, timedelta) else _read(duration)
     if parsed < timedelta(0):
-        raise BadInput(f"a span of time cannot be negative: {parsed}")
+        raise BadInput(f"a duration cannot be negative: {parsed}")
     if parsed > LONGEST:
-        raise BadInput(f"a span of time is at most a century: {parsed.days:,} days are more than {LONGEST.days:,}")
+        raise BadInput(f"a duration is at most a century: {parsed.days:,} days are more than {LONGEST.days:,}")
     return parsed
 
 
-def format_span(span: timedelta) -> str:
-    """`span` in days and below, as `parse_span` reads it back (to the millisecond)."""
+def format_duration(span: timedelta) -> str:
+    """`span` in days and below, as `parse_duration` reads it back (to the millisecond)."""
     written = ""
     for unit, size in UNITS.items():
         if unit != "w":  # 14d says more than 2w to most people
@@ -41,10 +41,10 @@ def format_span(span: timedelta) -> str:
 
 def _read(text: str) -> timedelta:
     if not isinstance(text, str):
-        raise BadInput(f"{shown(text)} is not a span of time: {_remedy('')}, or give a timedelta")
+        raise BadInput(f"{shown(text)} is not a duration: {_remedy('')}, or give a timedelta")
     match = _WRITTEN.fullmatch(text) if len(text) <= 100 else None
     if match is None or not any(match.groups()):
-        raise BadInput(f"{shown(text)} is not a span of time: {_remedy(text)}")
+        raise BadInput(f"{shown(text)} is not a duration: {_remedy(text)}")
     parts = zip(match.groups(), UNITS.values(), strict=True)
     return sum((int(count or 0) * size for count, size in parts), timedelta(0))
 
