@@ -27,7 +27,7 @@ def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: I
 
 
 def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str, since: Instant | None = None) -> Job:
-    """A floor never falls. The span that is passed over leaves one record: from `since`, if that is within it, or all."""
+    """A floor never falls. The span that is passed over leaves one record: all of it, or from a `since` within it."""
     if floor <= job.floor:
         return job
     start = since if since and job.floor < since < floor else job.floor
