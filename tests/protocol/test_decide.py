@@ -629,6 +629,14 @@ def test_a_person_resolves_what_failed_or_is_uncertain_and_nothing_else(outcome:
         assert slot.granted("n2", "web-2") > Fence(1, 1)
 
 
+def test_what_a_person_retries_has_all_its_attempts_again() -> None:
+    slot = OneCell()
+    for nonce in ("n1", "n2"):
+        slot.say(Finish(slot.granted(nonce, attempts=2), Outcome.FAILED))
+    slot.say(Resolve("retry", "fixed"))
+    assert slot.say(Finish(slot.granted("n3", attempts=2), Outcome.FAILED)) == Finished(Outcome.FAILED, retrying=True)
+
+
 def test_what_a_person_resolved_as_done_is_closed_for_everybody() -> None:
     slot = OneCell()
     fence = slot.granted()
@@ -697,6 +705,16 @@ def test_start_by_is_judged_at_the_first_start_only() -> None:
     assert slot.say(late) == Granted(3)
 
 
+def test_what_a_person_retries_is_not_too_late_even_if_it_never_started() -> None:
+    slot = OneCell()
+    slot.say(Queue())
+    slot.forget()
+    assert slot.say(Settle()) == Closed(Outcome.UNKNOWN, "the store forgot what became of it")
+    slot.later(SECOND)
+    slot.say(Resolve("retry", "looked"))
+    assert slot.say(claim("n1", "web-1", start_by=AT)) == Granted(1)
+
+
 def test_a_first_start_that_comes_too_late_is_on_record_as_skipped() -> None:
     slot = OneCell()
     slot.say(Queue())
@@ -738,6 +756,14 @@ def test_to_ask_is_not_to_renew_and_the_holder_learns_it_with_its_next_renewal()
     assert (slot.cell.until, slot.fence) == (AT + LEASE, fence)
     assert slot.say(Ask("drained")) == Asked()  # the first to ask has the word
     assert slot.say(Renew(fence)) == Renewed("replaced")
+
+
+def test_nothing_is_asked_of_what_is_over() -> None:
+    slot = OneCell()
+    fence = slot.granted()
+    slot.say(Ask("replaced"))
+    slot.say(Finish(fence, Outcome.SUCCEEDED))
+    assert slot.record.ask == ""
 
 
 def test_what_was_asked_of_one_holder_is_not_asked_of_the_next() -> None:

@@ -167,6 +167,10 @@ def test_small_steps_add_up() -> None:
     assert even(samples((t, 2.0 * min(t // 20, 2)) for t in range(61))) == 40
 
 
+def test_ahead_and_behind_add_up() -> None:
+    assert even(samples([(60, 0.0), (40, 2.0), (20, -2.0), (0, 0.0)])) == 20
+
+
 def test_a_step_ahead_and_back_again_is_still_a_step() -> None:
     assert even(samples((t, 60.0 if 30 <= t < 35 else 0.0) for t in range(61))) == 25
 
@@ -183,8 +187,9 @@ def test_a_wide_sample_that_contradicts_the_others_ends_what_was_even(ahead: flo
     assert even(sorted([slow, *samples([(0, 0), (50, 0), (60, 0)])], reverse=True)) == 10
 
 
-def test_whoever_waited_long_for_the_newest_sample_knows_nothing_yet() -> None:
-    slow = Sample(60.0, 70.0, NOON + seconds(65))
+@pytest.mark.parametrize("served", [60, 65, 70])
+def test_whoever_waited_long_for_the_newest_sample_knows_nothing_yet(served: float) -> None:
+    slow = Sample(60.0, 70.0, NOON + seconds(served))
     assert even([slow, *samples((t, 0.0) for t in range(60))]) == 0
 
 

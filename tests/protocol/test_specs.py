@@ -127,6 +127,11 @@ def test_spans_for_different_reasons_stay_apart() -> None:
     assert job.spans == (Span(at(0), at(10), 3, "paused"), Span(at(10), at(20), 4, "missed"))
 
 
+def test_spans_that_do_not_touch_stay_apart() -> None:
+    job = raise_floor(raise_floor(Job(at(0)), at(10), 3, "unknown"), at(20), 4, "unknown", since=at(15))
+    assert job.spans == (Span(at(0), at(10), 3, "unknown"), Span(at(15), at(20), 4, "unknown"))
+
+
 def test_a_span_begins_where_the_doubt_begins_but_never_below_the_floor() -> None:
     assert raise_floor(Job(at(0)), at(10), None, "unknown", since=at(4)).spans[0].start == at(4)
     assert raise_floor(Job(at(6)), at(10), None, "unknown", since=at(4)).spans[0].start == at(6)

@@ -52,7 +52,7 @@ class Claim(NamedTuple):
     lease: timedelta
     on_lost: OnLost
     attempts: int = 1
-    start_by: Instant | None = None  # judged at a slot's first start only
+    start_by: Instant | None = None  # judged at a slot's first start only, not after it ended or was resolved
 
 
 class Renew(NamedTuple):
@@ -261,7 +261,7 @@ _NEW: Final = Record(State.DUE)
 
 def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, taken_over: str = "") -> Decision:
     old = record or _NEW
-    if old.grant == 0 and command.start_by is not None and facts.now > command.start_by:
+    if not old.past and command.start_by is not None and facts.now > command.start_by:
         return skip(cell, record, Skip("too late to start"), facts)
     new = Record(
         State.RUNNING,

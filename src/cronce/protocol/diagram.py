@@ -36,7 +36,7 @@ from cronce.protocol.decide import (
     decide,
     row,
 )
-from cronce.protocol.record import Outcome, Record, State
+from cronce.protocol.record import Outcome, Past, Record, State
 
 PAGE: Final = Path("docs/explain/protocol.md")
 
@@ -61,7 +61,7 @@ def _read() -> Iterator[tuple[Cell, Record | None]]:
     for state in (State.DUE, State.WAITING):
         yield _NEVER_GRANTED, Record(state)
     for state, cell in product((State.DUE, State.WAITING, State.RETRYING), (_OVER, _LIVE)):
-        yield cell, _RAN._replace(state=state)
+        yield cell, _RAN._replace(state=state, past=(Past(_OWN, "web-1", _AT, "ended"),))
     running = (_RAN, _RAN._replace(on_lost="rerun"), _RAN._replace(failures=1), _RAN._replace(ask="stop"))
     yield from product((_OVER, _LIVE), running)
     for outcome in Outcome:
