@@ -5,6 +5,7 @@ import resource
 import shutil
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ from cronce.model import EPOCH, Mark, Origin, Refusal, to_us
 from cronce.stores import open_store, sql
 from cronce.stores.base import By
 from cronce.stores.sqlite import SqliteStore, adopt, locate
-from cronce.stores.sqlite_file import DIALECT, url_of
+from cronce.stores.sqlite_file import DIALECT, explained, url_of
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
 from tests.house.needs import needs
 from tests.stores.forks import NOBODY, Child, ask, locked, opened
@@ -580,6 +581,29 @@ def test_a_backup_put_back_under_a_running_process_is_not_overwritten_by_it(path
     assert cell_of(SqliteStore(path), "old").version == 0
 
 
+PUT_BACK = """
+import sys
+from pathlib import Path
+from cronce.stores.sqlite import SqliteStore
+from cronce.testing.contract import claim, win
+
+path = Path(sys.argv[1])
+SqliteStore(path).close()
+backup = path.read_bytes()
+store = SqliteStore(path)
+win(store, claim("old"))
+path.write_bytes(backup)
+for side in ("-wal", "-shm"):
+    path.with_name(path.name + side).unlink()
+"""
+
+
+def test_nor_by_a_process_that_ends_unaware(path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", PUT_BACK, path], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert cell_of(SqliteStore(path), "old").version == 0
+
+
 def test_a_restored_dump_is_found_out_by_a_living_writer(store: SqliteStore, path: Path, tmp_path: Path) -> None:
     known = swap(store, claim("a"))
     live, backup = raw(path), raw(tmp_path / "backup.db")
@@ -593,6 +617,48 @@ def test_a_restored_dump_is_found_out_by_a_living_writer(store: SqliteStore, pat
     assert (swapped.epoch.origin, swapped.epoch.since) == (Origin.RESTORED, known.now)
     assert swapped.epoch.base == latest.tally
     assert cell_of(store, "b").version == 0
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (sqlite3.SQLITE_IOERR_FSYNC, StoreUnavailable),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, StoreUnavailable),
+        (sqlite3.SQLITE_NOMEM, StoreUnavailable),
+        (sqlite3.SQLITE_INTERRUPT, StoreUnavailable),
+        (sqlite3.SQLITE_IOERR_WRITE, StoreFull),
+        (sqlite3.SQLITE_FULL, StoreFull),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, StoreReadOnly),
+        (sqlite3.SQLITE_PERM, StoreReadOnly),
+        (sqlite3.SQLITE_CORRUPT_INDEX, StoreCorrupt),
+        (sqlite3.SQLITE_NOTADB, StoreCorrupt),
+        (sqlite3.SQLITE_ERROR, StoreCorrupt),
+        (sqlite3.SQLITE_CANTOPEN_NOTEMPDIR, StoreUnavailable),
+    ],
+)
+def test_every_error_of_the_driver_is_one_of_ours(path: Path, code: int, kind: type[Exception]) -> None:
+    """What a failed flush leaves behind may come back after a crash: so a write may have landed."""
+    error = sqlite3.OperationalError("the driver's words")
+    error.sqlite_errorcode = code
+    told = explained(error, path)
+    assert type(told) is kind
+    assert str(told).startswith(str(path))
+    assert ";" in str(told)
+
+
+def test_an_interrupted_call_leaves_nothing_half_written(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sql, "meta_row", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            swap(store, claim("a"))
+    assert cell_of(store, "a").version == 0
+    assert win(store, claim("a"))[0].version == 1
 
 
 # --- network file systems -------------------------------------------------------------------------------------------

@@ -138,20 +138,20 @@ def judge(
     """Which writes of a batch win: the verdicts, the cells to store, and the tally afterwards."""
     shelf = {cell.key: cell for cell in read}
     changed: dict[str, Cell] = {}
-    verdicts: list[Verdict] = [Verdict(Refusal.GROUP, Cell(write.key)) for write in writes]
+    verdicts: list[Verdict] = []
     tally = epoch.tally
     for places in groups(writes):
-        refusals = [_refusal(writes[place], shelf.get(writes[place].key), now) for place in places]
+        group = [writes[place] for place in places]
+        refusals = [_refusal(write, shelf.get(write.key), now) for write in group]
         if any(refusals):
-            for place, refused in zip(places, refusals, strict=True):
-                key = writes[place].key
-                verdicts[place] = Verdict(refused or Refusal.GROUP, shelf.get(key) or Cell(key))
+            for write, refused in zip(group, refusals, strict=True):
+                verdicts.append(Verdict(refused or Refusal.GROUP, shelf.get(write.key) or Cell(write.key)))
             continue
-        for place in places:
+        for write in group:
             tally += 1
-            cell = _written(writes[place], shelf.get(writes[place].key), tally, epoch.birth, now)
+            cell = _written(write, shelf.get(write.key), tally, epoch.birth, now)
             shelf[cell.key] = changed[cell.key] = cell
-            verdicts[place] = Verdict(None, cell)
+            verdicts.append(Verdict(None, cell))
     return verdicts, changed, tally
 
 

@@ -55,6 +55,7 @@ TABLES: Final = (
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 _MARKS: Final = {int(mark): mark for mark in Mark}
+_ORIGINS: Final = {str(origin): origin for origin in Origin}
 
 
 class Meta(NamedTuple):
@@ -70,7 +71,7 @@ class Meta(NamedTuple):
 
 def read_meta(row: Row) -> Meta:
     now, schema, birth, tally, base, origin, since, last_write, identity, network = row
-    epoch = Epoch(birth, tally, base, Origin(origin), None if since is None else from_us(since))
+    epoch = Epoch(birth, tally, base, _ORIGINS[origin], None if since is None else from_us(since))
     return Meta(from_us(now), schema, epoch, from_us(last_write), identity, bool(network))
 
 
@@ -144,6 +145,10 @@ ADOPT_META: Final = "UPDATE cronce_meta SET identity = ?, network = ?"
 SELECT_CELLS: Final = """
     SELECT cells.key, version, mark, at, until, fence_birth, fence_number, cells.value
     FROM {wanted} CROSS JOIN cronce_cells AS cells ON cells.key = wanted.value
+"""
+
+SELECT_CELL: Final = """
+    SELECT key, version, mark, at, until, fence_birth, fence_number, value FROM cronce_cells WHERE key = ?
 """
 
 PUT_CELL: Final = """

@@ -17,9 +17,11 @@ them. So the names are compared with what was opened after each piece of work, b
 that lost its files is never closed: closing writes its log over what took their place.
 """
 
+import atexit
 import json
 import os
 import sqlite3
+import sys
 import threading
 import time
 import weakref
@@ -34,7 +36,7 @@ from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
 from cronce.stores import sql
 from cronce.stores.base import By, Loaded, Page, Position, Swapped, settle
-from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, names, plain_path, read_meta
+from cronce.stores.sqlite_file import DIALECT, behind, connect, explained, is_busy, names, plain_path, read_meta
 
 TRAITS: Final = Traits("sqlite", survives_failover=False, step=timedelta(milliseconds=1))
 
@@ -50,6 +52,8 @@ FOREVER: Final = 1 << 62
 
 _Answer = TypeVar("_Answer")
 Work = Callable[["Line"], _Answer]
+Select = tuple[str, Sequence[Any]]
+"""A statement that reads cells, and its parameters."""
 
 
 class SqliteStore:
@@ -80,13 +84,13 @@ class SqliteStore:
         self._open = partial(Line, self.path, mount_table)
 
     def load(self, keys: Sequence[str]) -> Loaded:
-        wanted = pack(keys)
-        meta, cells = self._use(lambda line: line.read(SELECT_CELLS, [wanted]))
+        wanted = select(keys)
+        meta, cells = self._use(lambda line: line.read(*wanted))
         found = {cell.key: cell for cell in cells}
         return Loaded(meta.now, meta.epoch, [found.get(key) or Cell(key) for key in keys])
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        wanted = pack([write.key for write in writes])
+        wanted = select([write.key for write in writes])
         return self._use(lambda line: line.swap(writes, wanted, seen))
 
     def scan(
@@ -123,7 +127,8 @@ class SqliteStore:
             self._open = partial(_refuse, self.path)
 
     def __del__(self) -> None:
-        self._hang_up()
+        if not sys.is_finalizing():
+            self._hang_up()
 
     # --- one connection, for all threads of the process -------------------------------------------------------------
 
@@ -167,20 +172,20 @@ class SqliteStore:
         return self._line
 
     def _check_files(self) -> None:
-        if self._line is None or (found := inodes(self._line.names)) == self._line.files:
+        if self._line is None or (found := behind(self._line.names)) == self._line.files:
             return
-        if found[0] == self._line.files[0]:
+        if found.file == self._line.files.file:
             raise StoreForgot(
                 f"the -wal or -shm file beside {self.path} was removed while this process used it, so that its writes"
                 " reach nobody; restart this process, and never remove those files while one is running"
             )
         self._hang_up()
         raise StoreForgot(
-            f"{self.path} was {'replaced by another file' if found[0] else 'deleted'} while this process used it, and"
+            f"{self.path} was {'replaced by another file' if found.file else 'deleted'} while this process used it, and"
             " what it wrote last is lost; put the file back, or begin anew by starting another cronce process"
         )
 
-    # --- forks ------------------------------------------------------------------------------------------------------
+    # --- forks, and the end of the process --------------------------------------------------------------------------
 
     def hold_still(self) -> None:
         """Before a fork: wait for threads at work, then hang up, unless the fork comes out of the work itself."""
@@ -219,7 +224,14 @@ def _after_fork() -> None:
     _FORKING.release()
 
 
+def _before_exit() -> None:
+    """Hang up while a connection that lost its files can still be told from the others; a later call opens anew."""
+    _before_fork()
+    _after_fork()
+
+
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+atexit.register(_before_exit)
 
 
 class Line:
@@ -229,7 +241,7 @@ class Line:
         self.db: Final = connect(path, TRAITS, mount_table, make=make, adopt=adopt)
         self.path: Final = path
         self.names: Final = names(path)
-        self.files: Final = inodes(self.names)
+        self.files: Final = behind(self.names)
         self.process: Final = os.getpid()
 
     def do(self, work: Work[_Answer]) -> _Answer:
@@ -251,12 +263,12 @@ class Line:
         self.db.execute("COMMIT")
         return found
 
-    def swap(self, writes: Sequence[Write], wanted: str, seen: tuple[int, int]) -> Swapped:
+    def swap(self, writes: Sequence[Write], wanted: Select, seen: tuple[int, int]) -> Swapped:
         try:
             self.db.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             return self._refused_already(writes, wanted, seen, error)
-        meta, cells = self.meta(), self.cells(SELECT_CELLS, [wanted])
+        meta, cells = self.meta(), self.cells(*wanted)
         swapped, changed = settle(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if swapped.epoch != meta.epoch:
             self.db.executemany(sql.PUT_CELL, map(sql.cell_row, changed.values()))
@@ -265,12 +277,12 @@ class Line:
         return swapped
 
     def _refused_already(
-        self, writes: Sequence[Write], wanted: str, seen: tuple[int, int], error: sqlite3.OperationalError
+        self, writes: Sequence[Write], wanted: Select, seen: tuple[int, int], error: sqlite3.OperationalError
     ) -> Swapped:
         """The answer to a swap that would write nothing; another process has the lock, so the others must wait."""
         if not is_busy(error):
             raise error
-        meta, cells = self.read(SELECT_CELLS, [wanted])
+        meta, cells = self.read(*wanted)
         swapped, _ = settle(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if swapped.epoch != meta.epoch:
             raise error
@@ -283,7 +295,7 @@ class Line:
         return gone
 
     def hang_up(self) -> None:
-        if self.process == os.getpid() and inodes(self.names) == self.files:
+        if self.process == os.getpid() and behind(self.names) == self.files:
             self.db.close()
         else:
             _leak(self.db)
@@ -354,11 +366,14 @@ def naps(timeout: timedelta) -> Iterator[float]:
 _encode: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def pack(keys: Sequence[str]) -> str:
-    """Keys as one parameter. SQLite's JSON ends a text at NUL, so a key with one in it would never be found."""
-    if any("\0" in key for key in keys):
+def select(keys: Sequence[str]) -> Select:
+    """How to read some cells: one by its key, many by a list of keys in JSON.
+
+    SQLite's JSON ends a text at NUL, so a key with one in it would never be found.
+    """
+    if "\0" in "".join(keys):
         raise BadInput("a key cannot contain NUL")
-    return _encode(keys)
+    return (sql.SELECT_CELL, keys) if len(keys) == 1 else (SELECT_CELLS, [_encode(keys)])
 
 
 def _end(prefix: str) -> str | bytes:
