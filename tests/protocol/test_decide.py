@@ -264,6 +264,7 @@ REGRANTED = RAN._replace(grant=2, started=NOW, past=(Past(F1, "web-1", AT, "neve
 LATE = Closed(Outcome.SKIPPED, "too late to start")
 FAILED = DONE._replace(outcome=Outcome.FAILED, reason="boom")
 AGAIN = RAN._replace(state=State.DUE, turn="", past=(Past(F1, "web-1", AT, "failed, retried: fixed"),))
+LOOKED_AT = FAILED._replace(past=(Past(F1, "web-1", AT, "failed"),))
 
 ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
     (
@@ -338,7 +339,7 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
         "failed", Row.CLOSED, Scene(OVER, FAILED), Resolve("done", "sent by hand"),
         Decision(
             Closed(Outcome.SUCCEEDED, "resolved: sent by hand"),
-            closed(FAILED, Outcome.SUCCEEDED, "resolved: sent by hand", Mark.CLOSED),
+            closed(LOOKED_AT, Outcome.SUCCEEDED, "resolved: sent by hand", Mark.CLOSED),
         ),
     ),
 ]  # fmt: skip

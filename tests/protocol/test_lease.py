@@ -60,13 +60,13 @@ def test_trust_in_a_lease_that_is_over_never_began() -> None:
     [
         (30, 0, 0, 6),
         (300, 0, 0, 60),
-        (30, 2, 3, 6),
-        (30, 5, 3, 8),
-        (1, 0, 0.001, 0.2),
-        (1, 0, 2, 2),
+        (30, 2, 3, 11),
+        (30, 5, 3, 14),
+        (1, 0, 0.001, 0.201),
+        (1, 0, 2, 2.2),
     ],
 )
-def test_the_margin_is_a_fifth_of_the_lease_or_what_the_stores_clock_is_worth(
+def test_the_margin_is_a_fifth_of_the_lease_and_what_the_stores_clock_is_off_by(
     length: float, skew: float, step: float, expected: float
 ) -> None:
     assert margin(seconds(length), Traits("x", skew=seconds(skew), step=seconds(step))) == seconds(expected)

@@ -358,7 +358,8 @@ def resolve(cell: Cell, record: Record, command: Resolve, facts: Facts) -> Decis
     if record.outcome not in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):
         return closed(cell, record, command, facts)
     if command.verdict == "done":
-        return _close(cell, record, Outcome.SUCCEEDED, f"resolved: {command.reason}", facts)
+        was = _ended(cell, record, str(record.outcome))
+        return _close(cell, was, Outcome.SUCCEEDED, f"resolved: {command.reason}", facts)
     again = _ended(cell, record, f"{record.outcome}, retried: {command.reason}")._replace(
         state=State.DUE, outcome=None, reason="", finished=None, failures=0, turn="", ask=""
     )

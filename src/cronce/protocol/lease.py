@@ -18,7 +18,7 @@ would be. (until − now) is what is left of the lease, not L: a lost reply reso
 lease anew.
 
 The margin pays for what the two clocks may disagree on while the lease runs: unnoticed steps and skew of the store's
-clock (its traits) and the drift of the holder's. L/5 covers a drift of 10 % on top of the watch's tolerance below.
+clock (its traits), and on top of that L/5: half for the watch's tolerance below, half for the drift of the holder's.
 
 A store clock that jumps ahead would make every lease look lapsed at once. So lapsed is believed only by a process
 whose own samples (boot clock beside store clock) ran evenly for at least L: then at least 0.9 L of real time passed
@@ -58,7 +58,7 @@ def lease_for(on_lost: OnLost, gap: timedelta | None = None) -> timedelta:
 
 def margin(lease: timedelta, traits: Traits) -> timedelta:
     """How much earlier than the lease trust ends."""
-    return max(lease / 5, traits.skew + traits.step)
+    return lease / 5 + traits.skew + traits.step
 
 
 def trust_end(began: Boot, now: Instant, until: Instant, lease: timedelta, traits: Traits) -> Boot:
@@ -80,7 +80,7 @@ class Trust(NamedTuple):
 
 def renew_every(lease: timedelta, traits: Traits) -> timedelta:
     """Early enough that two renewals may fail before trust ends."""
-    return (lease - margin(lease, traits)) / 3
+    return max(lease - margin(lease, traits), lease / 20) / 3
 
 
 class Sample(NamedTuple):

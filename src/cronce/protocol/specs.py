@@ -6,10 +6,14 @@ raises the floor to now, so that no schedule ever fires retroactively.
 """
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from cronce.model import Epoch, Instant, Traits
 from cronce.protocol.lease import forgotten_floor
 from cronce.protocol.record import PAST_KEPT, Job, Span, Spec
+
+SPECS_KEPT: Final = 50
+"""Versions of a job that are remembered; one that comes back after more than these counts as new."""
 
 
 def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: Instant) -> Job:
@@ -19,7 +23,7 @@ def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: I
         return Job(floor=now, specs=(Spec(digest, now, text),), firing=digest)
     specs = job.specs
     if all(known.digest != digest for known in specs):
-        specs = (*specs, Spec(digest, now, text))
+        specs = (*specs, Spec(digest, now, text))[-SPECS_KEPT:]
     firing = next(known.digest for known in reversed(specs) if known.digest == digest or known.digest in live)
     if firing == job.firing:
         return job._replace(specs=specs)

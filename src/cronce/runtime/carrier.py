@@ -14,7 +14,19 @@ from typing import Final
 from cronce.errors import StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import ABSENT, Cell, Refusal, Traits, Verdict, Write, job_cell
-from cronce.protocol.decide import Asked, Closed, Early, Finished, Granted, Held, Nothing, Queued, Released, Stale
+from cronce.protocol.decide import (
+    Asked,
+    Closed,
+    Early,
+    Finished,
+    Granted,
+    Held,
+    Nothing,
+    Queued,
+    Released,
+    Settle,
+    Stale,
+)
 from cronce.runtime.flow import Flow, Load, Purge, Request, Scan, Swap, Timed
 from cronce.runtime.knowledge import Knowledge
 from cronce.runtime.plans import Plan, Planner
@@ -158,6 +170,8 @@ class Carrier:
             self._took_in(task, (verdict.cell for verdict in verdicts), timed)
             task.decoded = (task.run.version, plan.record)
             self._conclude(task, plan.answer, wrote=True)
+            if isinstance(plan.answer, Nothing) and not isinstance(task.command, Settle):
+                task.answer = None  # what stood in the way is settled: now to what was asked
             return
         news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]
         if Refusal.EPOCH in refusals:

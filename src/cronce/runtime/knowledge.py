@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from cronce.clock import Clock
-from cronce.model import EPOCH, Cell, Epoch, Instant
+from cronce.model import EPOCH, Boot, Cell, Epoch, Instant
 from cronce.protocol.lease import FACTS_AGE, Sample, even_span
 from cronce.protocol.record import Job, decode_job
 from cronce.runtime.flow import Timed
@@ -22,12 +22,13 @@ _KEPT: Final = 1024
 
 
 class KnownJob(NamedTuple):
-    """A job as it was read: when, on the store's clock, and in which of its lives."""
+    """A job as it was read: when, on the store's clock, in which of its lives, and until when on ours it will do."""
 
     cell: Cell
     job: Job | None
     read: Instant
     birth: int
+    fresh: Boot
 
 
 class Knowledge:
@@ -77,13 +78,14 @@ class Knowledge:
 
     def learn_job(self, name: str, cell: Cell, reply: Loaded | Swapped) -> None:
         job = decode_job(cell.value, cell.key) if cell.version else None
+        fresh = self._clock.boot() + FACTS_AGE.total_seconds()
         with self._lock:
-            self._jobs[name] = KnownJob(cell, job, reply.now, reply.epoch.birth)
+            self._jobs[name] = KnownJob(cell, job, reply.now, reply.epoch.birth, fresh)
 
     def job(self, name: str) -> KnownJob | None:
         """What is known of the job, unless it is too old to rest a claim on, or from before the store forgot."""
         known = self._jobs.get(name)
-        if known is None or known.birth != self.epoch.birth or self.now() > known.read + FACTS_AGE:
+        if known is None or known.birth != self.epoch.birth or self._clock.boot() > known.fresh:
             return None
         return known
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cronce.model import ABSENT, EPOCH, FREE, Cell, Instant, Mark, Traits, Write, slot_of_cell
 from cronce.protocol.decide import Answer, Ask, Change, Claim, Command, Facts, Queue, Settle, Skip, decide
-from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
+from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, forgotten_floor
 from cronce.protocol.record import Job, Record, State, Turn, decode_turn, encode, encode_job, encode_turn
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.knowledge import Knowledge
@@ -55,8 +55,8 @@ class Planner:
     def _facts(self, task: Task, job: Job | None) -> Facts:
         if task.slot is None:  # a lock or a leader: no floor, and no earlier life that could matter after LOCK_LEASE
             return Facts(task.now, even=self._know.even)
-        floor = None if task.slot.request or job is None else job.floor
-        return Facts(task.now, floor, self._know.epoch.base, self._know.even)
+        floor = job.floor if job else forgotten_floor(self._know.epoch, self._traits)
+        return Facts(task.now, None if task.slot.request else floor, self._know.epoch.base, self._know.even)
 
     def _with_turn(self, task: Task, change: Change, tasks: list[Task]) -> Change | None:
         """The change with the turn that it needs; None when that turn is unread, or no turn is free."""
