@@ -5,7 +5,15 @@ from typing import NamedTuple
 
 from cronce.model import Cell, Epoch, Fence, Instant, Slot, Write
 from cronce.policy import OnLost
-from cronce.protocol.decide import Answer, Claim, Facts, Granted, decide
+from cronce.protocol.commands import (
+    Answer,
+    Claim,
+    Granted,
+)
+from cronce.protocol.decide import (
+    Facts,
+    decide,
+)
 from cronce.protocol.record import Record, decode, encode
 from cronce.stores.base import judge
 

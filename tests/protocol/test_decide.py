@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from cronce.model import Cell, Fence, Instant, Mark
 from cronce.policy import OnLost
-from cronce.protocol.decide import (
-    TABLE,
+from cronce.protocol.commands import (
     Ask,
     Asked,
     Change,
@@ -20,7 +19,6 @@ from cronce.protocol.decide import (
     Command,
     Decision,
     Early,
-    Facts,
     Finish,
     Finished,
     Granted,
@@ -33,10 +31,14 @@ from cronce.protocol.decide import (
     Renew,
     Renewed,
     Resolve,
-    Row,
     Settle,
     Skip,
     Stale,
+)
+from cronce.protocol.decide import (
+    TABLE,
+    Facts,
+    Row,
     decide,
     row,
 )

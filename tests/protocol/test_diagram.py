@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 
 from cronce.protocol import diagram
-from cronce.protocol.decide import TABLE, Ask, Command, Decision, Facts, Nothing, Row, Settle, decide
+from cronce.protocol.commands import (
+    Ask,
+    Command,
+    Decision,
+    Nothing,
+    Settle,
+)
+from cronce.protocol.decide import (
+    TABLE,
+    Facts,
+    Row,
+    decide,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / diagram.PAGE

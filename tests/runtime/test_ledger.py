@@ -10,7 +10,16 @@ import pytest
 from cronce.errors import StoreUnavailable
 from cronce.events import What
 from cronce.model import Mark, Slot, lock_cell
-from cronce.protocol.decide import Closed, Early, Finished, Held, Queued, Released, Resolve, Stale
+from cronce.protocol.commands import (
+    Closed,
+    Early,
+    Finished,
+    Held,
+    Queued,
+    Released,
+    Resolve,
+    Stale,
+)
 from cronce.protocol.record import Outcome, State, decode, decode_job, decode_turn
 from cronce.runtime.flow import drive_async
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted

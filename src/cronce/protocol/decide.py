@@ -34,161 +34,36 @@ the floor (`ledger` raises it there).
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from cronce.model import Cell, Fence, Instant, Mark
-from cronce.policy import OnLost
+from cronce.model import Cell, Instant, Mark
+from cronce.protocol.commands import (
+    Ask,
+    Asked,
+    Change,
+    Claim,
+    Closed,
+    Command,
+    Decision,
+    Early,
+    Finish,
+    Finished,
+    Granted,
+    Held,
+    Nothing,
+    Queue,
+    Queued,
+    Release,
+    Released,
+    Renew,
+    Renewed,
+    Resolve,
+    Settle,
+    Skip,
+    Stale,
+)
 from cronce.protocol.lease import tolerance
 from cronce.protocol.record import PAST_KEPT, Outcome, Past, Record, State
-
-# --- what is asked ------------------------------------------------------------------------------------------------
-
-
-class Claim(NamedTuple):
-    """May I run this slot?"""
-
-    nonce: str
-    holder: str
-    lease: timedelta
-    on_lost: OnLost
-    attempts: int = 1
-    start_by: Instant | None = None  # judged at a slot's first start only, not after it ended or was resolved
-
-
-class Renew(NamedTuple):
-    """I am still at it."""
-
-    fence: Fence
-
-
-class Finish(NamedTuple):
-    """It is over. A failure with attempts left is retried from `backoff` on."""
-
-    fence: Fence
-    outcome: Outcome
-    reason: str = ""
-    backoff: timedelta = timedelta(0)
-
-
-class Release(NamedTuple):
-    """I never started. `rest` keeps it from being granted for a while (a lock's at_least)."""
-
-    fence: Fence
-    rest: timedelta = timedelta(0)
-
-
-class Queue(NamedTuple):
-    """It is due, and somebody should claim it; `waiting` for the job's turn."""
-
-    waiting: bool = False
-
-
-class Skip(NamedTuple):
-    """It shall not run, and that is on record."""
-
-    reason: str
-
-
-class Settle(NamedTuple):
-    """If its holder is gone, act on that, without wanting to run it."""
-
-
-class Ask(NamedTuple):
-    """Its holder shall stop; it learns so with its next renewal."""
-
-    reason: str
-
-
-class Resolve(NamedTuple):
-    """A person has looked: it is done, or it shall be tried again."""
-
-    verdict: Literal["done", "retry"]
-    reason: str
-
-
-Command = Claim | Renew | Finish | Release | Queue | Skip | Settle | Ask | Resolve
-
-# --- what is answered ---------------------------------------------------------------------------------------------
-
-
-class Granted(NamedTuple):
-    """Yours. `taken_over` names the holder that lapsed, if one did."""
-
-    grant: int
-    taken_over: str = ""
-
-
-class Held(NamedTuple):
-    """Another's, until then at least."""
-
-    by: str
-    until: Instant | None
-
-
-class Early(NamedTuple):
-    """Nobody's, and not to be claimed before then."""
-
-    until: Instant | None
-
-
-class Closed(NamedTuple):
-    outcome: Outcome
-    reason: str
-
-
-class Queued(NamedTuple):
-    waiting: bool
-
-
-class Renewed(NamedTuple):
-    """Still yours; `ask` is why you should stop, if somebody asked."""
-
-    ask: str
-
-
-class Finished(NamedTuple):
-    """Your word stands. `retrying` when the slot may be claimed again."""
-
-    outcome: Outcome
-    retrying: bool = False
-
-
-class Released(NamedTuple):
-    """Given back; it never started."""
-
-
-class Stale(NamedTuple):
-    """You speak with an old fence; `by` is who closed or holds it, if anybody."""
-
-    by: str
-
-
-class Asked(NamedTuple):
-    """The holder will learn that it shall stop."""
-
-
-class Nothing(NamedTuple):
-    """There was nothing to do."""
-
-
-Answer = Granted | Held | Early | Closed | Queued | Renewed | Finished | Released | Stale | Asked | Nothing
-
-
-class Change(NamedTuple):
-    """The write that makes the answer true. The cell's until becomes the store's now + ttl, or stays without a ttl."""
-
-    record: Record
-    mark: Mark
-    ttl: timedelta | None = timedelta(0)
-    grant: bool = False
-
-
-class Decision(NamedTuple):
-    """If there is a change, the answer holds once the change has won; else it holds already."""
-
-    answer: Answer
-    change: Change | None = None
-
 
 # --- what was read ------------------------------------------------------------------------------------------------
 

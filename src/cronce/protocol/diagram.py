@@ -17,22 +17,24 @@ from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
 from cronce.model import EPOCH, Cell, Fence, Mark
-from cronce.protocol.decide import (
-    TABLE,
+from cronce.protocol.commands import (
     Ask,
     Claim,
     Closed,
     Command,
     Decision,
-    Facts,
     Finish,
     Queue,
     Release,
     Renew,
     Resolve,
-    Row,
     Settle,
     Skip,
+)
+from cronce.protocol.decide import (
+    TABLE,
+    Facts,
+    Row,
     decide,
     row,
 )

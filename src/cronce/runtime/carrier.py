@@ -14,7 +14,7 @@ from typing import Final
 from cronce.errors import StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import ABSENT, Cell, Refusal, Traits, Verdict, Write, job_cell
-from cronce.protocol.decide import (
+from cronce.protocol.commands import (
     Asked,
     Closed,
     Early,

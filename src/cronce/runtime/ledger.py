@@ -9,7 +9,7 @@ from cronce.errors import StoreUnavailable
 from cronce.events import Event
 from cronce.model import Cell, Fence, Mark, Slot, Traits, slot_of_cell, turn_cell
 from cronce.policy import OnLost, Overlap
-from cronce.protocol.decide import (
+from cronce.protocol.commands import (
     Ask,
     Claim,
     Command,

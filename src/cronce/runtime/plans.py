@@ -7,7 +7,20 @@ freed as one group, so that neither is ever held without the other.
 from typing import NamedTuple
 
 from cronce.model import ABSENT, EPOCH, FREE, Cell, Instant, Mark, Traits, Write, slot_of_cell
-from cronce.protocol.decide import Answer, Ask, Change, Claim, Command, Facts, Queue, Settle, Skip, decide
+from cronce.protocol.commands import (
+    Answer,
+    Ask,
+    Change,
+    Claim,
+    Command,
+    Queue,
+    Settle,
+    Skip,
+)
+from cronce.protocol.decide import (
+    Facts,
+    decide,
+)
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, forgotten_floor
 from cronce.protocol.record import Job, Record, State, Turn, decode_turn, encode, encode_job, encode_turn
 from cronce.protocol.specs import after_forgetting

@@ -5,7 +5,13 @@ from typing import NamedTuple
 
 from cronce.model import ABSENT, EPOCH, Boot, Cell, Instant, Slot
 from cronce.policy import Overlap
-from cronce.protocol.decide import Answer, Claim, Command, Queue, Skip
+from cronce.protocol.commands import (
+    Answer,
+    Claim,
+    Command,
+    Queue,
+    Skip,
+)
 from cronce.protocol.record import Record, State, decode
 
 

@@ -11,7 +11,10 @@ from datetime import timedelta
 from cronce.errors import StoreUnavailable
 from cronce.model import Cell, Instant, Slot, lock_cell, slot_of_cell
 from cronce.policy import Missed
-from cronce.protocol.decide import Early, Stale
+from cronce.protocol.commands import (
+    Early,
+    Stale,
+)
 from cronce.protocol.lease import Trust, renew_every
 from cronce.protocol.record import Outcome
 from cronce.runtime.flow import Flow

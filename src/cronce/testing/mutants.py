@@ -12,8 +12,19 @@ from unittest.mock import patch
 
 from cronce.errors import StoreUnavailable
 from cronce.model import EPOCH, FREE, Cell, Epoch, Instant, Refusal, Write
-from cronce.protocol import decide, lease, specs
-from cronce.protocol.decide import TABLE, Claim, Decision, Facts, Finish, Release, Renew, Row
+from cronce.protocol import commands, decide, lease, specs
+from cronce.protocol.commands import (
+    Claim,
+    Decision,
+    Finish,
+    Release,
+    Renew,
+)
+from cronce.protocol.decide import (
+    TABLE,
+    Facts,
+    Row,
+)
 from cronce.protocol.record import Job, Record
 from cronce.runtime import carrier, jobs, knowledge, ledger, plans
 from cronce.runtime.task import Task
@@ -39,8 +50,8 @@ def mutated(name: str) -> Iterator[None]:
         yield
 
 
-def _without_row(row: Row, **rules: Any) -> Any:
-    wrong = {**TABLE, row: {**TABLE[row], **{getattr(decide, command): rule for command, rule in rules.items()}}}
+def _with_rules(row: Row, **rules: Any) -> Any:
+    wrong = {**TABLE, row: {**TABLE[row], **{getattr(commands, command): rule for command, rule in rules.items()}}}
     return patch.object(decide, "TABLE", wrong)
 
 
@@ -79,7 +90,7 @@ def _() -> Any:
 
 @_mutant("no fence check")
 def _() -> Any:
-    def is_mine(_cell: Cell, record: Record, command: decide.Command) -> bool:
+    def is_mine(_cell: Cell, record: Record, command: commands.Command) -> bool:
         if isinstance(command, Renew | Finish | Release):
             return True
         return isinstance(command, Claim) and record.nonce == command.nonce
@@ -89,7 +100,7 @@ def _() -> Any:
 
 @_mutant("release by name")
 def _() -> Any:
-    return _without_row(Row.HELD, Release=decide.release)
+    return _with_rules(Row.HELD, Release=decide.release)
 
 
 @_mutant("a nonce per process")
@@ -108,7 +119,7 @@ def _() -> Any:
     def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
         return decide.take_over(cell, record._replace(on_lost=command.on_lost), command, facts)
 
-    return _without_row(Row.LAPSED, Claim=take_over)
+    return _with_rules(Row.LAPSED, Claim=take_over)
 
 
 # --- time ---
