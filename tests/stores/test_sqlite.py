@@ -496,6 +496,7 @@ def test_a_second_name_for_the_file_is_refused(path: Path, tmp_path: Path) -> No
         SqliteStore(tmp_path / "second.db")
 
 
+@pytest.mark.usefixtures("watchful")
 def test_a_symbolic_link_leads_to_the_same_store(store: SqliteStore, path: Path, tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(path)
     linked = SqliteStore(tmp_path / "link.db")
@@ -509,6 +510,13 @@ def test_a_symbolic_link_leads_to_the_same_store(store: SqliteStore, path: Path,
 
 # --- the file behind the name ---------------------------------------------------------------------------------------
 
+
+@pytest.fixture
+def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at the files with every call, not only when some time has passed."""
+    monkeypatch.setattr("cronce.stores.sqlite.WATCH", 0.0)
+
+
 USES: list[Callable[[SqliteStore], object]] = [
     lambda store: swap(store, claim("b")),
     lambda store: store.swap([claim("a")], (1, 1)),
@@ -518,6 +526,7 @@ USES: list[Callable[[SqliteStore], object]] = [
 ]
 
 
+@pytest.mark.usefixtures("watchful")
 @pytest.mark.parametrize("use", USES)
 def test_a_deleted_file_is_noticed_by_every_call(store: SqliteStore, path: Path, use: Callable[..., object]) -> None:
     path.unlink()
@@ -528,6 +537,7 @@ def test_a_deleted_file_is_noticed_by_every_call(store: SqliteStore, path: Path,
     assert not path.exists()
 
 
+@pytest.mark.usefixtures("watchful")
 def test_after_a_deletion_a_process_goes_on_with_the_store_that_another_makes(store: SqliteStore, path: Path) -> None:
     seen = swap(store, claim("a")).epoch.seen
     path.unlink()
@@ -540,6 +550,20 @@ def test_after_a_deletion_a_process_goes_on_with_the_store_that_another_makes(st
     assert win(store, claim("a"))[0].version == 1
 
 
+def test_a_deleted_file_is_noticed_in_a_burst_of_calls(store: SqliteStore, path: Path) -> None:
+    win(store, claim("a"))
+    path.unlink()
+    with pytest.raises(StoreForgot):
+        _use_for(timedelta(seconds=10), store)
+
+
+def _use_for(longest: timedelta, store: SqliteStore) -> None:
+    end = time.monotonic() + longest.total_seconds()
+    while time.monotonic() < end:
+        swap(store, claim("a"))
+
+
+@pytest.mark.usefixtures("watchful")
 def test_a_replaced_file_is_noticed_and_refused_as_a_copy(store: SqliteStore, path: Path, tmp_path: Path) -> None:
     shutil.copy(path, tmp_path / "copy.db")
     (tmp_path / "copy.db").replace(path)
@@ -549,6 +573,7 @@ def test_a_replaced_file_is_noticed_and_refused_as_a_copy(store: SqliteStore, pa
         swap(store, claim("a"))
 
 
+@pytest.mark.usefixtures("watchful")
 @pytest.mark.parametrize("side", ["-wal", "-shm"])
 def test_a_removed_log_is_noticed(store: SqliteStore, path: Path, side: str) -> None:
     path.with_name(path.name + side).unlink()
@@ -557,6 +582,7 @@ def test_a_removed_log_is_noticed(store: SqliteStore, path: Path, side: str) -> 
             swap(store, claim("a"))
 
 
+@pytest.mark.usefixtures("watchful")
 def test_a_backup_put_back_under_a_running_process_is_not_overwritten_by_it(path: Path) -> None:
     """Closing would write the log of a store that is gone into the one that took its place."""
 

@@ -13,7 +13,6 @@ What a backend has to get right, and `cronce.testing.StoreContract` checks:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Literal, NamedTuple, Protocol
 
 from cronce.model import ABSENT, FREE, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Traits, Verdict, Write, to_us
@@ -103,14 +102,13 @@ def next_life(now_us: int, seen: tuple[int, int], stored: Epoch, last_write: Ins
     return Epoch(birth, tally, tally, Origin.RESTORED, last_write)
 
 
-def groups(writes: Sequence[Write]) -> Iterator[list[int]]:
+def groups(writes: Sequence[Write]) -> Iterator[Sequence[int]]:
     """The places of writes that land together, in the order given; a group's members stand side by side."""
-    places = enumerate(writes)
-    for group, members in groupby(
-        places, key=lambda place: (place[1].group, place[0] if place[1].group is None else -1)
-    ):
-        del group
-        yield [place for place, _ in members]
+    start = 0
+    for place in range(1, len(writes) + 1):
+        if place == len(writes) or writes[place].group is None or writes[place].group != writes[start].group:
+            yield range(start, place)
+            start = place
 
 
 def settle(
@@ -129,7 +127,7 @@ def settle(
     if belief != "yes":
         return Swapped(now, stored, refused_epoch(writes)), {}
     verdicts, changed, tally = judge(writes, read, stored, now)
-    return Swapped(now, stored._replace(tally=tally), verdicts), changed
+    return Swapped(now, Epoch(stored.birth, tally, *stored[2:]), verdicts), changed
 
 
 def judge(

@@ -13,8 +13,9 @@ the parent's; then the parent hangs up as the last one, deletes the log, and the
 one. So every connection is closed before a fork, and each side opens its own after it.
 
 *The files behind the names.* SQLite keeps three files open, and goes on writing when someone has removed or replaced
-them. So the names are compared with what was opened after each piece of work, before the answer is given. A connection
-that lost its files is never closed: closing writes its log over what took their place.
+them. So the names are compared with what was opened, after a piece of work and before it is answered, unless that was
+done less than WATCH ago. A connection that lost its files is never closed: closing it writes its log over what took
+their place.
 """
 
 import atexit
@@ -32,11 +33,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl, unquote
 
+from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
 from cronce.stores import sql
 from cronce.stores.base import By, Loaded, Page, Position, Swapped, settle
-from cronce.stores.sqlite_file import DIALECT, behind, connect, explained, is_busy, names, plain_path, read_meta
+from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, names, plain_path, read_meta
 
 TRAITS: Final = Traits("sqlite", survives_failover=False, step=timedelta(milliseconds=1))
 
@@ -44,6 +46,10 @@ SELECT_CELLS: Final = sql.say(sql.SELECT_CELLS, DIALECT)
 
 PATIENCE: Final = timedelta(seconds=10)
 """How long a call waits for a lock that another process holds; a transaction holds it for one flush to disk."""
+
+WATCH: Final = 0.05
+"""Seconds. In a burst of calls, looking at the files each time would make every commit a tenth slower: Linux writes new
+time stamps of a file with the next change after someone asked for them."""
 
 PURGE_CHUNK: Final = 1000
 AFTER_ALL_TEXT: Final = b""  # a blob sorts after every text
@@ -78,6 +84,8 @@ class SqliteStore:
         self._timeout = timeout
         self._lock = threading.RLock()
         self._working = False
+        self._boot = SystemClock().boot
+        self._looked = -WATCH
         _STORES.add(self)
         self._open: Callable[[], Line] = partial(Line, self.path, mount_table, make=True, adopt=adopt)
         self._use(Line.meta)
@@ -158,7 +166,8 @@ class SqliteStore:
             raise
         finally:
             self._working = False
-        self._check_files()
+        if self._boot() - self._looked >= WATCH:
+            self._check_files()
         return answer
 
     def _own_line(self) -> "Line":
@@ -172,16 +181,17 @@ class SqliteStore:
         return self._line
 
     def _check_files(self) -> None:
-        if self._line is None or (found := behind(self._line.names)) == self._line.files:
+        if self._line is None or (found := inodes(self._line.names)) == self._line.files:
+            self._looked = self._boot()
             return
-        if found.file == self._line.files.file:
+        if found[0] == self._line.files[0]:
             raise StoreForgot(
                 f"the -wal or -shm file beside {self.path} was removed while this process used it, so that its writes"
                 " reach nobody; restart this process, and never remove those files while one is running"
             )
         self._hang_up()
         raise StoreForgot(
-            f"{self.path} was {'replaced by another file' if found.file else 'deleted'} while this process used it, and"
+            f"{self.path} was {'replaced by another file' if found[0] else 'deleted'} while this process used it, and"
             " what it wrote last is lost; put the file back, or begin anew by starting another cronce process"
         )
 
@@ -241,7 +251,7 @@ class Line:
         self.db: Final = connect(path, TRAITS, mount_table, make=make, adopt=adopt)
         self.path: Final = path
         self.names: Final = names(path)
-        self.files: Final = behind(self.names)
+        self.files: Final = inodes(self.names)
         self.process: Final = os.getpid()
 
     def do(self, work: Work[_Answer]) -> _Answer:
@@ -295,7 +305,7 @@ class Line:
         return gone
 
     def hang_up(self) -> None:
-        if self.process == os.getpid() and behind(self.names) == self.files:
+        if self.process == os.getpid() and inodes(self.names) == self.files:
             self.db.close()
         else:
             _leak(self.db)

@@ -6,8 +6,9 @@ Every error says what, where, and what to do about it.
 import os
 import sqlite3
 import stat
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
 from cronce.errors import (
@@ -55,38 +56,20 @@ def url_of(path: Path) -> str:
     return f"sqlite:///{quote(os.fsencode(path))}"
 
 
-class Names(NamedTuple):
-    """The file by the name it was given, and its log and shared memory, which SQLite keeps where a link leads."""
-
-    file: str
-    log: str
-    memory: str
-
-
-def names(path: Path) -> Names:
+def names(path: Path) -> tuple[str, ...]:
+    """The file by the name it was given, then its log and shared memory, which SQLite keeps where a link leads."""
     real = os.path.realpath(path)
-    return Names(str(path), f"{real}-wal", f"{real}-shm")
+    return str(path), f"{real}-wal", f"{real}-shm"
 
 
-class Behind(NamedTuple):
-    """What stands behind the names.
-
-    Of the log only whether it is there: stat would ask for its time stamps too, and Linux then writes new ones with the
-    next commit, which makes that one a tenth slower.
-    """
-
-    file: int | None
-    memory: int | None
-    has_log: bool
-
-
-def behind(names: Names) -> Behind:
-    return Behind(inode(names.file), inode(names.memory), os.access(names.log, os.F_OK))
+def inodes(names: Iterable[str]) -> tuple[int | None, ...]:
+    """What stands behind some names; None where nothing does."""
+    return tuple(map(inode, names))
 
 
 def inode(name: str | Path) -> int | None:
     try:
-        return os.stat(name).st_ino  # noqa: PTH116  asked with every call, and Path is slow
+        return os.stat(name).st_ino  # noqa: PTH116  for the names above, which are text
     except OSError:
         return None
 
