@@ -29,7 +29,8 @@ test: lint ## lint and all tests
 	$(BIN)/python -m pytest -n 2
 
 proof: $(STAMP) ## the full-size figures: 20,000 seeds, every mutant, the explorer
-	$(BIN)/python examples/race.py00 --mutants
+	$(BIN)/cronce simulate --seeds 20000
+	$(BIN)/python -m cronce.testing.explorer --check-docs
 
 bench: $(STAMP) ## speed and memory, as ratios against a limit in the same run
 	$(BIN)/python -m bench

@@ -26,14 +26,14 @@ from cronce.stores import open_store
 
 START = datetime(2026, 3, 29, tzinfo=UTC)
 SLOTS = [Slot("report", START + number * timedelta(minutes=15)) for number in range(30)]
-TERMS = Terms(lease=timedelta(seconds=1), on_lost="rerun", overlap="allow", turns=0)
+TERMS = Terms(lease=timedelta(seconds=1), on_lost="rerun", overlap="allow")
 
 
 def racer(url: str, book: Path, name: str, dies_at: int, ready: Barrier) -> None:
     """Claim every slot, run those that are granted, and look after those whose holder is gone."""
     ready.wait()
     store, clock = open_store(url), SystemClock()
-    ledger = Ledger(store.traits, clock, name, lambda: os.urandom(8).hex())
+    ledger = Ledger(store.traits, clock, name)
     before = START - timedelta(seconds=1)
     drive(ledger.jobs.edit("report", lambda job, _now: job or Job(floor=before)), store, clock)
     wanted = [Wanted(slot, TERMS) for slot in SLOTS]
@@ -47,7 +47,7 @@ def racer(url: str, book: Path, name: str, dies_at: int, ready: Barrier) -> None
 
 
 def again(cell: Cell) -> Wanted:
-    return Wanted(slot_of_cell(cell.key), TERMS, cell)
+    return Wanted(slot_of_cell(cell.key), TERMS, known=True)
 
 
 def run(book: Path, name: str, grant: Grant, *, die: bool) -> None:

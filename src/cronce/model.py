@@ -219,7 +219,7 @@ class Write(NamedTuple):
     seen: int  # the version that was read, ABSENT or FREE
     value: str
     mark: Mark
-    at: Instant | None = None
+    at: Instant | None = None  # fixed by the cell's first write
     grant: bool = False  # the store draws a new fence for the cell; other writes keep the one it has
     ttl: timedelta | None = None  # the store computes until = its now + ttl; without one the cell's until stays
     not_before: Instant | None = None  # no slot is granted before its instant, by the store's clock

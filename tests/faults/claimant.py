@@ -10,10 +10,12 @@ import signal
 import socket
 import sys
 import threading
+from typing import cast
 
 from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Mark, Slot, slot_of_cell
+from cronce.policy import OnLost, Overlap
 from cronce.protocol.record import Job, Outcome
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
@@ -22,12 +24,12 @@ from tests.faults.slots import DEATH, JOB, LEASE, SLOTS, instant
 
 
 class Claimant:
-    def __init__(self, url: str, book: str, on_lost: str, turns: int) -> None:
+    def __init__(self, url: str, book: str, on_lost: OnLost, overlap: Overlap) -> None:
         self.store = open_store(url)
         self.clock = SystemClock()
         self.name = f"{socket.gethostname()}:{os.getpid()}"
-        self.ledger = Ledger(self.store.traits, self.clock, self.name, lambda: os.urandom(8).hex())
-        self.terms = Terms(LEASE, on_lost=on_lost, overlap="wait", turns=turns)  # type: ignore[arg-type]
+        self.ledger = Ledger(self.store.traits, self.clock, self.name)
+        self.terms = Terms(LEASE, on_lost=on_lost, overlap=overlap)
         self.nothing_to_do = threading.Event()
         self.book = os.open(book, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
@@ -65,7 +67,7 @@ class Claimant:
             batch, fresh = fresh[:4], fresh[4:]
             overdue = drive(self.ledger.overdue(limit=8), self.store, self.clock)
             wanted = [Wanted(slot, self.terms) for slot in batch]
-            wanted += [Wanted(slot_of_cell(cell.key), self.terms, cell) for cell in overdue]
+            wanted += [Wanted(slot_of_cell(cell.key), self.terms, known=True) for cell in overdue]
             if wanted:
                 self.claim(wanted)
             else:
@@ -73,8 +75,9 @@ class Claimant:
 
 
 def main() -> None:
-    url, book, on_lost, turns = sys.argv[1:]
-    claimant = Claimant(url, book, on_lost, int(turns))
+    url, book, on_lost, overlap, seed = sys.argv[1:]
+    random.seed(seed)
+    claimant = Claimant(url, book, cast(OnLost, on_lost), cast(Overlap, overlap))
     while True:
         try:
             claimant.work()

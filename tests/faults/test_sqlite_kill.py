@@ -27,22 +27,16 @@ class Gang:
     url: str
     book: Path
     on_lost: str
-    turns: int
+    overlap: str
     living: list[subprocess.Popen[bytes]] = field(default_factory=list)
     killed: int = 0
+    started: int = 0
     pause: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.faults.claimant",
-            self.url,
-            str(self.book),
-            self.on_lost,
-            str(self.turns),
-        ]
-        self.living.append(subprocess.Popen(command, cwd=ROOT))
+        self.started += 1
+        words = [self.url, str(self.book), self.on_lost, self.overlap, str(self.started)]
+        self.living.append(subprocess.Popen([sys.executable, "-m", "tests.faults.claimant", *words], cwd=ROOT))
 
     def lines(self) -> int:
         return self.book.read_bytes().count(b"\n") if self.book.exists() else 0
@@ -66,10 +60,10 @@ class Gang:
                 self.start()
 
 
-@pytest.mark.parametrize("turns", [0, 1])
+@pytest.mark.parametrize("overlap", ["allow", "wait"])
 @pytest.mark.parametrize("on_lost", ["rerun", "skip"])
-def test_every_slot_is_closed_once_under_sigkill(on_lost: str, turns: int, tmp_path: Path) -> None:
-    gang = Gang(f"sqlite:///{tmp_path}/store.db", tmp_path / "book", on_lost, turns)
+def test_every_slot_is_closed_once_under_sigkill(on_lost: str, overlap: str, tmp_path: Path) -> None:
+    gang = Gang(f"sqlite:///{tmp_path}/store.db", tmp_path / "book", on_lost, overlap)
     for _ in range(PROCESSES):
         gang.start()
     try:

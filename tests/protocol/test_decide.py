@@ -32,6 +32,7 @@ from cronce.protocol.commands import (
     Renewed,
     Resolve,
     Settle,
+    Settled,
     Skip,
     Stale,
 )
@@ -327,7 +328,7 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
     *(
         (
             "under rerun", Row.LAPSED, Scene(OVER, RAN._replace(on_lost="rerun")), SAYS[command],
-            Decision(Nothing(), Change(GIVEN_BACK, Mark.OPEN, ZERO, grant=False)),
+            Decision(Settled(), Change(GIVEN_BACK, Mark.OPEN, ZERO, grant=False)),
         )
         for command in (Queue, Skip, Settle, Ask, Resolve)
     ),

@@ -86,31 +86,31 @@ def test_a_fresh_process_claims_in_two_calls_and_finishes_in_a_third(desk: Desk,
 
 
 def test_a_warm_process_claims_in_one_call_and_finishes_in_a_second(desk: Desk, store: Wire, clock: HandClock) -> None:
-    granted(desk, turns=0)
+    granted(desk, overlap="allow")
     store.calls.clear()
     clock.turn(1)
-    desk.do(desk.ledger.finish(granted(desk, later(1), turns=0), Outcome.SUCCEEDED))
+    desk.do(desk.ledger.finish(granted(desk, later(1), overlap="allow"), Outcome.SUCCEEDED))
     assert store.calls == ["swap", "swap"]
 
 
 def test_a_warm_loser_asks_once_and_writes_nothing(desk: Desk, other: Desk, store: Wire) -> None:
     granted(other, Slot("mail", START))
     other.do(other.ledger.jobs.edit("billing", lambda job, _now: job))
-    granted(desk, turns=0)
+    granted(desk, overlap="allow")
     other.do(other.ledger.jobs.edit("billing", lambda job, _now: job))
     before = store.load(["meta"]).epoch
     store.calls.clear()
-    assert claim(other, turns=0) == Held("web-1", START + LEASE)
+    assert claim(other, overlap="allow") == Held("web-1", START + LEASE)
     assert store.calls == ["swap"]
     assert store.load(["meta"]).epoch == before
 
 
 def test_a_thousand_slots_are_claimed_in_one_call(desk: Desk, store: Wire, clock: HandClock) -> None:
-    granted(desk, turns=0)
+    granted(desk, overlap="allow")
     clock.turn(2000)
     desk.do(desk.ledger.jobs.edit("billing", lambda job, _now: job))
     store.calls.clear()
-    wanted = [Wanted(later(number), terms(turns=0)) for number in range(1, 1001)]
+    wanted = [Wanted(later(number), terms(overlap="allow")) for number in range(1, 1001)]
     grants = desk.do(desk.ledger.claim(wanted))
     assert [type(grant) for grant in grants] == [Grant] * 1000
     assert store.calls == ["swap"]
@@ -293,9 +293,9 @@ def test_overlap_replace_asks_the_holder_to_stop(desk: Desk, other: Desk, clock:
 
 
 def test_overlap_allow_takes_no_turn(desk: Desk, other: Desk, clock: HandClock) -> None:
-    granted(desk, turns=0)
+    granted(desk, overlap="allow")
     clock.turn(1)
-    assert granted(other, later(1), turns=0).number == 1
+    assert granted(other, later(1), overlap="allow").number == 1
 
 
 def test_two_turns_let_two_run_and_not_a_third(desk: Desk, other: Desk, clock: HandClock) -> None:
@@ -317,9 +317,9 @@ def test_a_turn_whose_run_lapsed_is_settled_first(desk: Desk, other: Desk, store
 
 
 def test_a_slot_that_is_too_late_to_start_is_skipped_on_record(desk: Desk, clock: HandClock) -> None:
-    granted(desk, turns=0)
+    granted(desk, overlap="allow")
     clock.turn(100)
-    late = claim(desk, later(1), turns=0, start_within=timedelta(seconds=30))
+    late = claim(desk, later(1), overlap="allow", start_within=timedelta(seconds=30))
     assert late == Closed(Outcome.SKIPPED, "too late to start")
 
 
@@ -349,14 +349,14 @@ def test_a_person_resolves_what_was_lost(desk: Desk, other: Desk, clock: HandClo
 
 
 def test_a_paused_job_is_not_claimed_and_resuming_does_not_catch_up(desk: Desk, clock: HandClock) -> None:
-    granted(desk, turns=0)
+    granted(desk, overlap="allow")
     desk.do(desk.ledger.jobs.pause("billing"))
     clock.turn(5)
-    assert claim(desk, later(1), turns=0) == Paused()
+    assert claim(desk, later(1), overlap="allow") == Paused()
     job = desk.do(desk.ledger.jobs.resume("billing"))
     assert job is not None
     assert [(span.start, span.end, span.reason) for span in job.spans] == [(START - SECOND, clock.wall(), "paused")]
-    assert isinstance(claim(desk, later(1), turns=0), Closed)
+    assert isinstance(claim(desk, later(1), overlap="allow"), Closed)
 
 
 def test_the_newest_live_version_fires_and_the_old_one_takes_over_when_it_is_gone(
@@ -367,14 +367,14 @@ def test_the_newest_live_version_fires_and_the_old_one_takes_over_when_it_is_gon
     other.do(other.ledger.jobs.beat(new))
     desk.do(desk.ledger.jobs.beat(old))
     clock.turn(1)
-    assert claim(desk, later(1), digest="v1", turns=0) == Superseded("v2")
-    assert granted(other, later(1), digest="v2", turns=0).number == 1
+    assert claim(desk, later(1), digest="v1", overlap="allow") == Superseded("v2")
+    assert granted(other, later(1), digest="v2", overlap="allow").number == 1
     for _ in range(40):
         clock.turn(1)
         desk.do(desk.ledger.jobs.beat(old))
     clock.turn(1)
-    assert granted(desk, later(42), digest="v1", turns=0).number == 1
-    assert isinstance(claim(desk, later(2), digest="v1", turns=0), Closed)
+    assert granted(desk, later(42), digest="v1", overlap="allow").number == 1
+    assert isinstance(claim(desk, later(2), digest="v1", overlap="allow"), Closed)
 
 
 def test_purge_raises_the_floor_first_and_deletes_a_minute_later(desk: Desk, store: Wire, clock: HandClock) -> None:
@@ -390,10 +390,11 @@ def test_purge_raises_the_floor_first_and_deletes_a_minute_later(desk: Desk, sto
 
 
 def test_a_claim_that_rests_on_old_facts_is_refused_and_asked_anew(desk: Desk, other: Desk, clock: HandClock) -> None:
-    granted(desk, turns=0)
+    granted(desk, overlap="allow")
     other.do(other.ledger.jobs.pass_over("billing", START + 50 * SECOND, 50, "missed"))
     clock.turn(60)
-    assert claim(desk, later(50), turns=0) == Closed(Outcome.TOO_OLD, f"at or below the job's floor {later(50).at}")
+    late = claim(desk, later(50), overlap="allow")
+    assert late == Closed(Outcome.TOO_OLD, f"at or below the job's floor {later(50).at}")
 
 
 # --- a store that forgets ---
@@ -402,32 +403,43 @@ def test_a_claim_that_rests_on_old_facts_is_refused_and_asked_anew(desk: Desk, o
 def test_after_the_store_forgot_nothing_up_to_its_birth_is_granted_and_that_is_on_record(clock: HandClock) -> None:
     store = Wire(clock, FORGETFUL)
     desk = Desk(store)
-    grant = granted(desk, turns=0)
+    grant = granted(desk, overlap="allow")
     clock.turn(5)
     desk.store = Wire(clock, FORGETFUL, on_purpose=False)
     assert desk.do(desk.ledger.renew([grant])) == [Stale("")]
     assert [event.what for event in desk.events if event.what is What.FORGOT] == [What.FORGOT]
-    assert isinstance(claim(desk, turns=0), Closed)
+    assert isinstance(claim(desk, overlap="allow"), Closed)
     (cell,) = desk.store.load(["job/billing"]).cells
     assert [span.reason for span in decode_job(cell.value).spans] == ["unknown: the store forgot"]
     clock.turn(1)
-    assert granted(desk, later(6), turns=0).fence > grant.fence
+    assert granted(desk, later(6), overlap="allow").fence > grant.fence
+
+
+def test_a_store_that_was_deleted_and_made_anew_has_forgotten(clock: HandClock) -> None:
+    desk = Desk(Wire(clock))
+    granted(desk, overlap="allow")
+    clock.turn(5)
+    desk.store = Wire(clock)
+    assert claim(desk, overlap="allow") == Closed(Outcome.TOO_OLD, f"at or below the job's floor {clock.wall()}")
+    assert [event.what for event in desk.events if event.what is What.FORGOT] == [What.FORGOT]
 
 
 def test_a_store_set_back_is_told_by_the_first_writer_that_knows_more(clock: HandClock) -> None:
     store = Wire(clock)
     desk = Desk(store)
-    granted(desk, turns=0)
+    granted(desk, overlap="allow")
     clock.turn(1)
     kept = (dict(store._cells), store._epoch, store._last_write)
-    desk.do(desk.ledger.finish(granted(desk, later(1), turns=0), Outcome.SUCCEEDED))
+    desk.do(desk.ledger.finish(granted(desk, later(1), overlap="allow"), Outcome.SUCCEEDED))
     clock.turn(1)
     store._cells, store._epoch, store._last_write = kept
     clock.turn(40)
-    assert claim(desk, later(1), turns=0) == Closed(Outcome.TOO_OLD, f"at or below the job's floor {clock.wall()}")
+    assert claim(desk, later(1), overlap="allow") == Closed(
+        Outcome.TOO_OLD, f"at or below the job's floor {clock.wall()}"
+    )
     (cell,) = store.load(["job/billing"]).cells
     assert [span.reason for span in decode_job(cell.value).spans] == ["unknown: the store forgot"]
-    assert claim(desk, turns=0) == Closed(Outcome.UNKNOWN, "the store forgot what became of it")
+    assert claim(desk, overlap="allow") == Closed(Outcome.UNKNOWN, "the store forgot what became of it")
 
 
 # --- locks ---

@@ -1,6 +1,7 @@
 """What can be asked about a cell, what is answered, and the change that makes an answer true. Words only: the rules are
 in `decide`."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, NamedTuple
 
@@ -75,70 +76,86 @@ class Resolve(NamedTuple):
 
 Command = Claim | Renew | Finish | Release | Queue | Skip | Settle | Ask | Resolve
 
-# --- what is answered ---------------------------------------------------------------------------------------------
+# --- what is answered: dataclasses, since two tuples of different kinds may be equal --------------------------------
 
 
-class Granted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Granted:
     """Yours. `taken_over` names the holder that lapsed, if one did."""
 
     grant: int
     taken_over: str = ""
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Held:
     """Another's, until then at least."""
 
     by: str
     until: Instant | None
 
 
-class Early(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Early:
     """Nobody's, and not to be claimed before then."""
 
     until: Instant | None
 
 
-class Closed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Closed:
     outcome: Outcome
     reason: str
 
 
-class Queued(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Queued:
     waiting: bool
 
 
-class Renewed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Renewed:
     """Still yours; `ask` is why you should stop, if somebody asked."""
 
     ask: str
 
 
-class Finished(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Finished:
     """Your word stands. `retrying` when the slot may be claimed again."""
 
     outcome: Outcome
     retrying: bool = False
 
 
-class Released(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Released:
     """Given back; it never started."""
 
 
-class Stale(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stale:
     """You speak with an old fence; `by` is who closed or holds it, if anybody."""
 
     by: str
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Asked:
     """The holder will learn that it shall stop."""
 
 
-class Nothing(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Its holder was gone; it is nobody's again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
     """There was nothing to do."""
 
 
-Answer = Granted | Held | Early | Closed | Queued | Renewed | Finished | Released | Stale | Asked | Nothing
+Answer = Granted | Held | Early | Closed | Queued | Renewed | Finished | Released | Stale | Asked | Settled | Nothing
 
 
 class Change(NamedTuple):

@@ -59,6 +59,7 @@ from cronce.protocol.commands import (
     Renewed,
     Resolve,
     Settle,
+    Settled,
     Skip,
     Stale,
 )
@@ -173,7 +174,7 @@ def settle(cell: Cell, record: Record, _command: Command, facts: Facts) -> Decis
     if record.on_lost == "skip":
         return _close(cell, record, Outcome.LOST, f"its holder {record.holder} was gone", facts)
     idle = _ended(cell, record, "lapsed")._replace(state=State.DUE, turn="", ask="")
-    return Decision(Nothing(), Change(idle, Mark.OPEN))
+    return Decision(Settled(), Change(idle, Mark.OPEN))
 
 
 def renew(_cell: Cell, record: Record, _command: Renew, _facts: Facts) -> Decision:

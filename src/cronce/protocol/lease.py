@@ -58,7 +58,7 @@ def lease_for(on_lost: OnLost, gap: timedelta | None = None) -> timedelta:
 
 def margin(lease: timedelta, traits: Traits) -> timedelta:
     """How much earlier than the lease trust ends."""
-    return lease / 5 + traits.skew + traits.step
+    return 2 * tolerance(lease) + traits.skew + traits.step
 
 
 def trust_end(began: Boot, now: Instant, until: Instant, lease: timedelta, traits: Traits) -> Boot:

@@ -21,10 +21,10 @@ from cronce.protocol.commands import (
     Finished,
     Granted,
     Held,
-    Nothing,
     Queued,
     Released,
     Settle,
+    Settled,
     Stale,
 )
 from cronce.runtime.flow import Flow, Load, Purge, Request, Scan, Swap, Timed
@@ -57,9 +57,16 @@ class Carrier:
         return timed
 
     def load(self, keys: Sequence[str]) -> Flow[tuple[Loaded, Timed]]:
-        timed = yield from self.ask(Load(keys))
-        assert isinstance(timed.reply, Loaded)
-        return timed.reply, timed
+        """Cells as they stand. A store that knows less than we do forgot: told so, it begins a new life, and is read
+        again."""
+        for _ in range(ROUNDS):
+            known = self.know.epoch.seen
+            timed = yield from self.ask(Load(keys))
+            assert isinstance(timed.reply, Loaded)
+            if timed.reply.epoch.seen >= known:
+                return timed.reply, timed
+            yield from self.swap([], known)
+        raise StoreUnavailable("the store answers with less than it knew before, and does not notice")
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Flow[tuple[Swapped, Timed]]:
         timed = yield from self.ask(Swap(writes, seen))
@@ -102,9 +109,6 @@ class Carrier:
         keys = {task.run.key for task in stale} | {turn.key for task in stale for turn in task.turns}
         jobs = {task.slot.job for task in stale if task.slot and not self._informed(task)}
         loaded, timed = yield from self.load(sorted(keys | {job_cell(job) for job in jobs}))
-        if loaded.epoch.seen < known.seen:  # the store forgot: tell it, so that it begins a new life, and read again
-            yield from self.swap([], known.seen)
-            return (yield from self._read(pending))
         cells = {cell.key: cell for cell in loaded.cells}
         for job in jobs:
             self.know.learn_job(job, cells[job_cell(job)], loaded)
@@ -170,7 +174,7 @@ class Carrier:
             self._took_in(task, (verdict.cell for verdict in verdicts), timed)
             task.decoded = (task.run.version, plan.record)
             self._conclude(task, plan.answer, wrote=True)
-            if isinstance(plan.answer, Nothing) and not isinstance(task.command, Settle):
+            if isinstance(plan.answer, Settled) and not isinstance(task.command, Settle):
                 task.answer = None  # what stood in the way is settled: now to what was asked
             return
         news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]
@@ -188,15 +192,26 @@ class Carrier:
 
     def _conclude(self, task: Task, answer: Reply, *, wrote: bool = False) -> None:
         task.answer = answer
-        event = _told(answer) if wrote else _refused(answer)
+        event = (_told(answer) if wrote else None) or _answered(answer)
         if event is not None:
             what, detail = event
             self.report(Event(what, task.run.key, self.holder, task.now, task.run.fence, detail))
 
 
-def _refused(answer: Reply) -> tuple[What, str] | None:
-    """A claim that lost, or a holder that is no longer one. Told quietly: the monitor counts them."""
+def _answered(answer: Reply) -> tuple[What, str] | None:
+    """What is a fact whoever wrote it: a grant or an end whose reply was lost was written too. A claim that lost is
+    told quietly: the monitor counts them."""
     match answer:
+        case Granted(_, ""):
+            return What.GRANTED, ""
+        case Granted(_, taken_over):
+            return What.TAKEN_OVER, f"from {taken_over}"
+        case Finished(outcome, True):
+            return What.RETRYING, outcome
+        case Finished(outcome):
+            return What.CLOSED, outcome
+        case Released():
+            return What.RELEASED, ""
         case Stale(by):
             return What.STALE, by
         case Held(by):
@@ -208,25 +223,15 @@ def _refused(answer: Reply) -> tuple[What, str] | None:
 
 
 def _told(answer: Reply) -> tuple[What, str] | None:
-    """What changed."""
+    """What is a fact because we wrote it."""
     match answer:
-        case Granted(_, ""):
-            return What.GRANTED, ""
-        case Granted(_, taken_over):
-            return What.TAKEN_OVER, f"from {taken_over}"
-        case Finished(outcome, True):
-            return What.RETRYING, outcome
-        case Finished(outcome):
-            return What.CLOSED, outcome
         case Closed(outcome, reason):
             return What.CLOSED, f"{outcome}: {reason}"
         case Queued(waiting):
             return What.QUEUED, "waiting for its turn" if waiting else ""
-        case Released():
-            return What.RELEASED, ""
         case Asked():
             return What.ASKED, ""
-        case Nothing():
+        case Settled():
             return What.RELEASED, "its holder was gone"
         case _:
             return None

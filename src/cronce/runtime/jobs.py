@@ -1,6 +1,6 @@
 """Flows about jobs as a whole: registering and editing them, pausing, passing slots over, purging history."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -21,7 +21,7 @@ Specs = Mapping[str, tuple[str, str]]
 """Job name → (digest, text) of the version that this process carries."""
 
 
-Change = Callable[[Job | None, Instant], Job | None]
+Edit = Callable[[Job | None, Instant], Job | None]
 """What becomes of a job, at the store's now; None leaves it as it is."""
 
 
@@ -29,34 +29,53 @@ class Jobs:
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
 
-    def edit(self, name: str, change: Change) -> Flow[Job | None]:
+    def edit(self, name: str, edit: Edit) -> Flow[Job | None]:
         """Load the job, change it, swap it in; again when another was faster."""
-        carrier, key = self._carrier, job_cell(name)
-        for _ in range(ROUNDS):
-            known = carrier.know.epoch
-            loaded, _timed = yield from carrier.load([key])
-            if loaded.epoch.seen < known.seen:
-                yield from carrier.swap([], known.seen)
-                continue
-            (cell,) = loaded.cells
-            job = decode_job(cell.value, key) if cell.version else None
-            new = self._changed(job, change, loaded)
-            if new is None or new == job:
-                carrier.know.learn_job(name, cell, loaded)
-                return job
-            write = Write(key, cell.version, encode_job(new), Mark.OPEN, not_after=loaded.now + FACTS_AGE)
-            swapped, _timed = yield from carrier.swap([write], loaded.epoch.seen)
-            (verdict,) = swapped.verdicts
-            if verdict.refused is None:
-                carrier.know.learn_job(name, verdict.cell, swapped)
-                return new
-        raise StoreUnavailable(f"could not write {key}: others were faster {ROUNDS} times in a row")
+        return (yield from self.edit_all({name: edit}))[name]
 
-    def _changed(self, job: Job | None, change: Change, loaded: Loaded) -> Job | None:
-        """What the job becomes. Whoever touches a job after the store forgot also puts that on record."""
-        known = job and after_forgetting(job, loaded.epoch, self._carrier.traits)
-        new = change(known, loaded.now) or known
-        return new and after_forgetting(new, loaded.epoch, self._carrier.traits)
+    def edit_all(self, edits: Mapping[str, Edit]) -> Flow[dict[str, Job | None]]:
+        """Many jobs, in one call to load and one to swap; again for those where another was faster."""
+        done: dict[str, Job | None] = {}
+        for _ in range(ROUNDS):
+            yield from self._edit_once({name: edits[name] for name in sorted(edits.keys() - done.keys())}, done)
+            if len(done) == len(edits):
+                return done
+        raise StoreUnavailable(f"could not write jobs: others were faster {ROUNDS} times in a row")
+
+    def _edit_once(self, edits: Mapping[str, Edit], done: dict[str, Job | None]) -> Flow[None]:
+        know = self._carrier.know
+        loaded, _ = yield from self._carrier.load([job_cell(name) for name in edits])
+        writes: dict[str, Write] = {}
+        was: dict[str, Job | None] = {}
+        for (name, edit), cell in zip(edits.items(), loaded.cells, strict=True):
+            was[name], new = self._edited(cell, edit, loaded)
+            if new is None or new == was[name]:
+                know.learn_job(name, cell, loaded)
+                done[name] = new
+            else:
+                limit = loaded.now + FACTS_AGE
+                writes[name] = Write(cell.key, cell.version, encode_job(new), Mark.OPEN, not_after=limit)
+        if not writes:
+            return
+        swapped, _ = yield from self._carrier.swap(list(writes.values()), loaded.epoch.seen)
+        for name, verdict in zip(writes, swapped.verdicts, strict=True):
+            if verdict.refused is None:
+                know.learn_job(name, verdict.cell, swapped)
+                done[name] = decode_job(verdict.cell.value)
+                self._tell(was[name], done[name], verdict.cell.key, swapped.now)
+
+    def _tell(self, job: Job | None, new: Job | None, key: str, now: Instant) -> None:
+        if new is not None and (job is None or job.firing != new.firing):
+            what = What.REGISTERED if job is None else What.EDITED
+            self._carrier.report(Event(what, key, self._carrier.holder, now, detail=new.firing))
+
+    def _edited(self, cell: Cell, edit: Edit, loaded: Loaded) -> tuple[Job | None, Job | None]:
+        """What the job is, and what it becomes. Whoever touches a job after the store forgot puts that on record."""
+        traits = self._carrier.traits
+        job = decode_job(cell.value, cell.key) if cell.version else None
+        known = job and after_forgetting(job, loaded.epoch, traits)
+        new = edit(known, loaded.now) or known
+        return job, new and after_forgetting(new, loaded.epoch, traits)
 
     def pause(self, name: str) -> Flow[Job | None]:
         return (yield from self.edit(name, lambda job, now: (job or Job(floor=now))._replace(paused=True)))
@@ -104,9 +123,7 @@ class Jobs:
         value = encode_holder(Holder(carrier.holder, carried))
         write = Write(holder_cell(carrier.holder), mine.version, value, Mark.OPEN, ttl=ttl)
         yield from carrier.swap([write], carrier.know.epoch.seen)
-        for name, spec in specs.items():
-            digests = live_digests(live, name)
-            yield from self.edit(name, lambda job, now, s=spec, d=digests: respec(job, s, d, now))  # type: ignore[misc]
+        yield from self.edit_all({name: _respec(spec, live_digests(live, name)) for name, spec in specs.items()})
 
     def _holders(self, ttl: timedelta) -> Flow[tuple[dict[str, Mapping[str, str]], Cell]]:
         """What the live holders carry, and this process's own cell. One whose beat merely looks old by a clock that
@@ -127,3 +144,7 @@ class Jobs:
             after = page.next
             if after is None:
                 return live, mine
+
+
+def _respec(spec: tuple[str, str], live: Collection[str]) -> Edit:
+    return lambda job, now: respec(job, spec, live, now)

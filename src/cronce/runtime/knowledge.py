@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from cronce.clock import Clock
-from cronce.model import EPOCH, Boot, Cell, Epoch, Instant
+from cronce.model import EPOCH, Boot, Cell, Epoch, Instant, Origin
 from cronce.protocol.lease import FACTS_AGE, Sample, even_span
 from cronce.protocol.record import Job, decode_job
 from cronce.runtime.flow import Timed
@@ -56,12 +56,16 @@ class Knowledge:
             self._latest = sample
 
     def _believe(self, epoch: Epoch) -> Epoch | None:
+        """A later life than the one we knew began by forgetting, even if it says that it was made on purpose: whoever
+        deleted the store and made it anew did not ask us."""
         if epoch.seen <= self.epoch.seen:
             return None
-        reborn = epoch.birth != self.epoch.birth
-        known = self.epoch.birth != 0
-        self.epoch = epoch
-        return epoch if reborn and known else None
+        if epoch.birth == self.epoch.birth:
+            self.epoch = self.epoch._replace(tally=epoch.tally)
+            return None
+        first = self.epoch.birth == 0
+        self.epoch = epoch if first or epoch.forgot else epoch._replace(origin=Origin.FOUND)
+        return None if first else self.epoch
 
     def now(self) -> Instant:
         """The store's clock of this moment, as well as we can tell without asking."""

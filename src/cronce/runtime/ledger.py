@@ -1,7 +1,9 @@
 """The ledger: the only writer. Its flows are what a process can say about slots, locks and leaders."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from secrets import token_hex
 from typing import Final, NamedTuple, cast
 
 from cronce.clock import Clock
@@ -45,6 +47,7 @@ class Terms(NamedTuple):
     on_lost: OnLost = "skip"
     overlap: Overlap = "skip"
     turns: int = 1
+    """How many runs of the job may go on at once; without meaning under overlap="allow"."""
     attempts: int = 1
     start_within: timedelta | None = None
     digest: str = ""
@@ -52,12 +55,17 @@ class Terms(NamedTuple):
     outside: bool = False
     """The trigger is outside: its call is its own evidence, and registers an unknown job just below its slot."""
 
+    @property
+    def limit(self) -> int:
+        """How many turns there are to take."""
+        return 0 if self.overlap == "allow" else self.turns
+
 
 class Wanted(NamedTuple):
     slot: Slot
     terms: Terms
-    cell: Cell | None = None
-    """The run as it was found by a scan; without it the slot is guessed to be nobody's."""
+    known: bool = False
+    """The slot is on record, as a scan found it: read it first. Else it is guessed to be nobody's."""
 
 
 class Grant(NamedTuple):
@@ -76,7 +84,8 @@ class Grant(NamedTuple):
     ask: str = ""
 
 
-class Expired(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Expired:
     """It was granted, but the answer took longer than it could be trusted; it was given back, and never started."""
 
 
@@ -91,7 +100,7 @@ class Ledger:
         traits: Traits,
         clock: Clock,
         holder: str,
-        nonce: Callable[[], str],
+        nonce: Callable[[], str] = lambda: token_hex(8),
         report: Callable[[Event], None] = lambda _event: None,
     ) -> None:
         self.know = Knowledge(clock)
@@ -110,10 +119,11 @@ class Ledger:
         grants = [self._granted(task) for task in asked]
         if asked and all(isinstance(grant, Unsure) for grant in grants):
             raise StoreUnavailable(cast(Unsure, grants[0]).why)
-        late = [grant for grant in grants if isinstance(grant, Grant) and not grant.trust.holds(self._clock.boot())]
+        boot = self._clock.boot()
+        late = {grant.fence: grant for grant in grants if isinstance(grant, Grant) and not grant.trust.holds(boot)}
         if late:
-            yield from self.release(late)
-        return [Expired() if isinstance(grant, Grant) and grant in late else grant for grant in grants]
+            yield from self.release(list(late.values()))
+        return [Expired() if isinstance(grant, Grant) and grant.fence in late else grant for grant in grants]
 
     def renew(self, grants: Sequence[Grant]) -> Flow[list[Grant | Stale | Unsure]]:
         """The grants with their trust extended; stale where another has it now."""
@@ -157,9 +167,9 @@ class Ledger:
         """A person's word on a slot that failed, was lost or is unknown."""
         return (yield from self._say(self._cell_task(command, Cell(slot.cell))))
 
-    def overdue(self, prefix: str = "run/", limit: int = SWEEP) -> Flow[list[Cell]]:
+    def overdue(self, limit: int = SWEEP) -> Flow[list[Cell]]:
         """Runs somebody should look at: lapsed, due, waiting, or ready to be retried, the longest waiting first."""
-        page = yield from self.carrier.scan(Scan(prefix, "until", Mark.OPEN, self.know.now(), limit=limit))
+        page = yield from self.carrier.scan(Scan("run/", "until", Mark.OPEN, self.know.now(), limit=limit))
         return [cell for cell in page.cells if cell.until is not None and cell.until <= page.now]
 
     # --- locks and leaders: a lease with no slot ---
@@ -182,8 +192,7 @@ class Ledger:
             self._nonce(), self.carrier.holder, terms.lease, terms.on_lost, terms.attempts, start_by=start_by
         )
         task = self._slot_task(command, want.slot, terms)
-        if want.cell is not None:
-            task.run, task.unread = want.cell, True
+        task.unread = want.known
         return task
 
     def _slot_task(self, command: Command, slot: Slot, terms: Terms) -> Task:
@@ -191,7 +200,7 @@ class Ledger:
             command,
             Cell(slot.cell, at=slot.at),
             slot,
-            turns=[Cell(turn_cell(slot.job, number)) for number in range(terms.turns)],
+            turns=[Cell(turn_cell(slot.job, number)) for number in range(terms.limit)],
             overlap=terms.overlap,
             digest=terms.digest,
             register_at=slot.at - timedelta(seconds=1) if terms.outside else None,

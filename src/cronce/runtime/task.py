@@ -1,7 +1,6 @@
 """One command on its way to an answer, and the answers that are not the protocol's own."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from cronce.model import ABSENT, EPOCH, Boot, Cell, Instant, Slot
 from cronce.policy import Overlap
@@ -15,24 +14,28 @@ from cronce.protocol.commands import (
 from cronce.protocol.record import Record, State, decode
 
 
-class Busy(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Busy:
     """The slot is free, but the job's turns are taken: by that run, until then at least."""
 
     run: str
     until: Instant | None
 
 
-class Paused(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Paused:
     """Somebody paused the job."""
 
 
-class Superseded(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Superseded:
     """A newer version of the job is alive elsewhere, and fires it."""
 
     firing: str
 
 
-class Unsure(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Unsure:
     """The store did not say. Nobody may run on this."""
 
     why: str

@@ -166,9 +166,10 @@ def _refusal(write: Write, cell: Cell | None, now: Instant) -> Refusal | None:
 
 
 def _written(write: Write, cell: Cell | None, tally: int, birth: int, now: Instant) -> Cell:
-    fence = Fence(birth, tally) if write.grant else (cell.fence if cell else None)
-    until = now + write.ttl if write.ttl is not None else (cell.until if cell else None)
-    return Cell(write.key, tally, write.value, write.at, write.mark, fence, until)
+    was = cell or Cell(write.key, at=write.at)
+    fence = Fence(birth, tally) if write.grant else was.fence
+    until = now + write.ttl if write.ttl is not None else was.until
+    return Cell(write.key, tally, write.value, was.at, write.mark, fence, until)
 
 
 def refused_epoch(writes: Sequence[Write]) -> list[Verdict]:

@@ -93,10 +93,15 @@ def read_cell(row: Row) -> Cell:
     )
 
 
-def cell_row(cell: Cell) -> Row:
-    """What `PUT_CELL` takes."""
+def updated_row(cell: Cell) -> Row:
+    """What `UPDATE_CELL` takes."""
     fence_birth, fence_number = cell.fence or (None, None)
-    return (cell.key, cell.version, cell.mark, _us(cell.at), _us(cell.until), fence_birth, fence_number, cell.value)
+    return (cell.version, cell.mark, _us(cell.until), fence_birth, fence_number, cell.value, cell.key)
+
+
+def inserted_row(cell: Cell) -> Row:
+    """What `INSERT_CELL` takes."""
+    return (*updated_row(cell), _us(cell.at))
 
 
 def _us(instant: Instant | None) -> int | None:
@@ -151,12 +156,14 @@ SELECT_CELL: Final = """
     SELECT key, version, mark, at, until, fence_birth, fence_number, value FROM cronce_cells WHERE key = ?
 """
 
-PUT_CELL: Final = """
-    INSERT INTO cronce_cells (key, version, mark, at, until, fence_birth, fence_number, value)
+INSERT_CELL: Final = """
+    INSERT INTO cronce_cells (version, mark, until, fence_birth, fence_number, value, key, at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (key) DO UPDATE SET
-        version = excluded.version, mark = excluded.mark, at = excluded.at, until = excluded.until,
-        fence_birth = excluded.fence_birth, fence_number = excluded.fence_number, value = excluded.value
+"""
+
+# Its `at` is fixed by the first write; to name it here would rewrite its index each time.
+UPDATE_CELL: Final = """
+    UPDATE cronce_cells SET version = ?, mark = ?, until = ?, fence_birth = ?, fence_number = ?, value = ? WHERE key = ?
 """
 
 PURGE: Final = """

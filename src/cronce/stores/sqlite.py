@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -281,10 +281,20 @@ class Line:
         meta, cells = self.meta(), self.cells(*wanted)
         swapped, changed = settle(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if swapped.epoch != meta.epoch:
-            self.db.executemany(sql.PUT_CELL, map(sql.cell_row, changed.values()))
+            self._put(changed.values(), {cell.key for cell in cells})
             self.db.execute(sql.UPDATE_META, sql.meta_row(swapped.epoch, meta.now if changed else meta.last_write))
         self.db.execute("COMMIT")
         return swapped
+
+    def _put(self, changed: Iterable[Cell], there: set[str]) -> None:
+        old: list[Cell] = []
+        new: list[Cell] = []
+        for cell in changed:
+            (old if cell.key in there else new).append(cell)
+        if new:
+            self.db.executemany(sql.INSERT_CELL, map(sql.inserted_row, new))
+        if old:
+            self.db.executemany(sql.UPDATE_CELL, map(sql.updated_row, old))
 
     def _refused_already(
         self, writes: Sequence[Write], wanted: Select, seen: tuple[int, int], error: sqlite3.OperationalError

@@ -154,7 +154,7 @@ class Node:
         if not mine:
             return
         replies = yield from self.ledger.claim(
-            [Wanted(slot_of_cell(cell.key), plan.terms._replace(digest=""), cell) for cell, plan in mine]
+            [Wanted(slot_of_cell(cell.key), plan.terms._replace(digest=""), known=True) for cell, plan in mine]
         )
         for (_, plan), reply in zip(mine, replies, strict=True):
             self._took(plan, reply)

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
 
-from cronce.model import Cell, Epoch, Instant, Traits
+from cronce.model import Traits
 from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.ledger import Terms
 from cronce.schedule import Every
 from cronce.testing.actors import Node, Plan
 from cronce.testing.referee import Referee, Rules
-from cronce.testing.world import Machine, Process, World
+from cronce.testing.world import Dump, Machine, Process, World
 
 BUSY: Final = 70.0
 """Seconds of faults; the length of the quiet while after them depends on the longest lease."""
@@ -41,7 +41,8 @@ class Stage:
     versions: int = 1
     started: int = 0
     stepped: float = -1000.0
-    dump: tuple[dict[str, Cell], Epoch, Instant] | None = None
+    dump: Dump | None = None
+    replica: Dump | None = None
 
     # --- processes ---
 
@@ -58,20 +59,16 @@ class Stage:
     def alive(self) -> list[Node]:
         return [node for node in self.nodes if node.process.alive]
 
-    def kill(self, node: Node) -> None:
-        node.process.kill()
-
     # --- faults, one function each ---
 
     def crash(self) -> None:
         node = self.world.random.choice(self.alive())
         self.world.fault("crash", node.process.name)
-        self.kill(node)
-        plans = node.plans
-        self.world.after(self.world.random.uniform(0.5, 15), lambda: self._restart(node.process.machine, plans))
+        node.process.alive = False
+        self.world.after(self.world.random.uniform(0.5, 15), lambda: self._restart(node))
 
-    def _restart(self, machine: Machine, plans: dict[str, Plan]) -> None:
-        self.spawn(machine, plans)
+    def _restart(self, node: Node) -> None:
+        self.spawn(node.process.machine, node.plans)
 
     def pause(self) -> None:
         node = self.world.random.choice(self.alive())
@@ -121,11 +118,9 @@ class Stage:
         if how == "store emptied":
             self.world.fault(how)
             self.world.store.empty()
-        elif self.dump is not None:
+        elif self.dump is not None and self.replica is not None:
             self.world.fault(how)
-            if how == "lagging replica promoted":
-                self.dump = self.replica
-            self.world.store.restore(self.dump)
+            self.world.store.restore(self.dump if how == "old dump restored" else self.replica)
         self.dump = None
 
     def edit(self) -> None:
@@ -152,14 +147,14 @@ class Stage:
         self.world.fault("roll-back")
         for other in self.alive():
             if other.plans is node.plans:
-                self.kill(other)
+                other.process.alive = False
         self.plans = plans
         self.spawn(node.process.machine, plans)
 
     def _retire(self, plans: dict[str, Plan]) -> None:
         for node in self.alive():
             if node.plans is plans:
-                self.kill(node)
+                node.process.alive = False
         if not self.alive():
             self.spawn(self.world.machines[0])
 
@@ -211,7 +206,7 @@ def _plan(world: World, name: str) -> Plan:
         lease=timedelta(seconds=dice.choice([6, 8, 12])),
         on_lost=on_lost,
         overlap=overlap,
-        turns=0 if overlap == "allow" else dice.choice([1, 1, 2]),
+        turns=dice.choice([1, 1, 2]),
         attempts=1 if overlap == "replace" else dice.choice([1, 1, 2, 3]),
         start_within=None if queues or dice.random() < 0.5 else schedule.span,
         digest="" if outside else "v1",
@@ -227,7 +222,7 @@ def stage(seed: int) -> Stage:
     world = World(seed, FORGETFUL if forgets else DURABLE)
     plans = {name: _plan(world, name) for name in ["a", "b"][: world.random.choice([1, 2])]}
     rules = {
-        name: Rules(plan.terms.turns, {} if plan.outside else {plan.terms.digest: plan.schedule})
+        name: Rules(plan.terms.limit, {} if plan.outside else {plan.terms.digest: plan.schedule})
         for name, plan in plans.items()
     }
     for plan in plans.values():

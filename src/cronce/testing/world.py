@@ -11,7 +11,7 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -25,6 +25,10 @@ from cronce.stores.memory import MemoryStore
 START: Final = datetime(2026, 3, 29, 0, 0, 0, tzinfo=UTC)
 TIMEOUT: Final = 5.0
 """How long a caller waits for the store."""
+
+
+Dump = tuple[dict[str, Cell], Epoch, Instant]
+"""A model store as it was: its cells, its epoch, its last write."""
 
 
 class Sleep(NamedTuple):
@@ -57,18 +61,12 @@ class Process:
     world: "World"
     alive: bool = True
     paused_until: float = 0.0
-    on_death: list[Callable[[], None]] = field(default_factory=list)
 
     def boot(self) -> float:
         return self.machine.boot_at(self.world.real)
 
     def wall(self) -> datetime:
         return START + timedelta(seconds=self.world.real) + self.machine.wall_offset
-
-    def kill(self) -> None:
-        self.alive = False
-        for told in self.on_death:
-            told()
 
 
 class ModelStore(MemoryStore):
@@ -96,7 +94,7 @@ class ModelStore(MemoryStore):
     def cells(self, prefix: str) -> list[Cell]:
         return [cell for key, cell in sorted(self._cells.items()) if key.startswith(prefix)]
 
-    def dump(self) -> tuple[dict[str, Cell], Epoch, Instant]:
+    def dump(self) -> Dump:
         return dict(self._cells), self._epoch, self._last_write
 
     def empty(self) -> None:
@@ -106,7 +104,7 @@ class ModelStore(MemoryStore):
         self._last_write = self._epoch.born
         self.forgot()
 
-    def restore(self, dump: tuple[dict[str, Cell], Epoch, Instant]) -> None:
+    def restore(self, dump: Dump) -> None:
         """An old dump, or a replica that lagged: the server's identity has changed, so a new life begins. (Where no
         identity tells, the next writer that knows more does; until then nobody can see it, and nothing is promised.)"""
         self._cells, self._epoch, self._last_write = dict(dump[0]), dump[1], dump[2]
@@ -118,7 +116,6 @@ class World:
     """Virtual time, and everything that happens in it."""
 
     def __init__(self, seed: int, traits: Traits) -> None:
-        self.seed = seed
         self.random = random.Random(seed)
         self.real = 0.0
         self.faults: Counter[str] = Counter()
