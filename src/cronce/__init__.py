@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from cronce.errors import CronceError as CronceError
     from cronce.model import Fence as Fence
-    from cronce.model import Slot as Slot
+    from cronce.model import slot as slot
     from cronce.schedule import At as At
     from cronce.schedule import Cron as Cron
     from cronce.schedule import Every as Every
@@ -19,10 +19,10 @@ _HOMES: Final = {
     "CronceError": "cronce.errors",
     "Every": "cronce.schedule",
     "Fence": "cronce.model",
-    "Slot": "cronce.model",
+    "slot": "cronce.model",
 }
 
-__all__ = ["At", "Cron", "CronceError", "Every", "Fence", "Slot", "__version__"]
+__all__ = ["At", "Cron", "CronceError", "Every", "Fence", "__version__", "slot"]
 
 
 def __getattr__(name: str) -> object:

@@ -2,7 +2,7 @@
 
 import cronce
 
-PUBLIC = ["At", "Cron", "CronceError", "Every", "Fence", "Slot", "__version__"]  # sorted
+PUBLIC = ["At", "Cron", "CronceError", "Every", "Fence", "__version__", "slot"]  # sorted
 
 
 def test_the_public_names_are_exactly_these() -> None:

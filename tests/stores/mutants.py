@@ -9,7 +9,7 @@ from typing import Any
 from cronce.model import FREE, Cell, Epoch, Fence, Instant, Mark, Refusal, Verdict, Write
 from cronce.stores.base import Loaded, Page, Swapped
 from cronce.stores.memory import MemoryStore
-from cronce.testing.contract import StoreContract
+from cronce.testing import StoreContract
 
 CAUGHT_BY: dict[str, type[MemoryStore]] = {}
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from cronce.stores.memory import MemoryStore
-from cronce.testing.contract import StoreContract
+from cronce.testing import StoreContract
 from tests.stores.mutants import CAUGHT_BY, MutantContract
 
 MODEST = """
 from cronce.stores.memory import TRAITS, MemoryStore
-from cronce.testing.contract import StoreContract
+from cronce.testing import StoreContract
 STORES = {}
 class TestModest(StoreContract):
     def open(self, place):

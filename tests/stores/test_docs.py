@@ -8,7 +8,7 @@ from cronce.model import Traits
 from cronce.stores import memory, sqlite
 from cronce.stores.base import Store
 from cronce.stores.promises import PROMISES, promise_table
-from cronce.testing.contract import StoreContract
+from cronce.testing import StoreContract
 from tests.house import markdown
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from cronce.stores.base import Store
 from cronce.stores.memory import MemoryStore
-from cronce.testing.contract import StoreContract
+from cronce.testing import StoreContract
 
 
 class TestMemory(StoreContract):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cronce.testing.contract import StoreContract
+from cronce.testing import StoreContract
 
 
 class TestSqlite(StoreContract):

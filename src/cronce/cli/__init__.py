@@ -1,7 +1,7 @@
 """The command line: one small function per verb, each in a file of its own, imported only when it is called.
 
-Exit codes: 0 it is as it should be, 1 it is not (the text says what), 2 the call makes no sense, 70 a bug of ours,
-75 the store cannot be reached, 78 the store needs a person.
+Exit codes: 0 it is as it should be, 1 it is not (the text says what), 2 the call makes no sense, 75 the store
+cannot be reached, 78 the store needs a person.
 """
 
 import argparse

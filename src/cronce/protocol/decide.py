@@ -8,8 +8,8 @@ carries the cell that won, and `decide` is asked again. So every step of every p
 order of steps is the order of versions: the argument below is about one cell at a time.
 
 *Claimed once.* A cell leaves NOTHING by one write that expects it absent; the store lets one such write win. From
-then on it is granted again only by the rows LAPSED (under rerun), QUEUED, IDLE and MINE, each naming the version it
-read, each drawing a higher fence.
+then on it is granted again only by the rows LAPSED (under rerun), QUEUED, IDLE and, once it has lapsed, MINE, each
+naming the version it read, each drawing a higher fence. (MINE while it is live gives the fence it has: a read-back.)
 
 *Mine.* A claim draws a nonce; a grant draws a fence. The nonce answers one question, "was it my write that landed?",
 after a lost reply; it belongs to one call of claim, so that two threads, or a forked child, are two claimants. Every
@@ -20,15 +20,18 @@ renew and finish are true, and harmless. Its *trust* has ended before that (`lea
 evenly for a whole lease (`Facts.even`); otherwise the cell reads as HELD. What follows is the on_lost written
 with the grant: a reader with another opinion, or another version of the code, changes nothing.
 
-*Closed once.* CLOSED has no way back but a person's resolve. A finish by the fence that closed it is answered as
-finished, so a lost reply is harmless; any other fence is stale.
+*Closed once.* CLOSED has no way back but a person's resolve. A finish by the fence that closed it, with the outcome it
+closed with, is answered as finished, so a lost reply is harmless; any other word is stale.
 
 *The floor.* An absent cell at or below the floor is closed: it was purged, edited away, or skipped on purpose (BELOW).
 A cell that exists follows its own row, so slots of one job may close in any order.
 
 *A store that forgot.* A cell that was written in an earlier life of the store and is not closed may have run since,
-and nothing can tell (FORGOTTEN). It is closed as unknown for a person to see. Absent cells up to the birth are below
-the floor (`ledger` raises it there).
+and nothing can tell (FORGOTTEN), unless its instant lies after the birth: no slot is granted before its instant. It is
+closed as unknown for a person to see. Absent cells up to the birth are below the floor (`specs.after_forgetting`).
+
+*Turns.* Where a job's overlap is limited, a run holds one of the job's turns, a cell of its own. That is no part of
+this table: a run and its turn are written as one group, so what holds of the run holds of its turn (`plans`).
 """
 
 from collections.abc import Callable, Mapping
