@@ -73,6 +73,11 @@ class Slot(NamedTuple):
         return f"{self.job}@{spell(self.at)}" + (f"#{self.request}" if self.request else "")
 
     @property
+    def due(self) -> Instant | None:
+        """What its cell is filed and purged by. A run by hand has no instant of its own, and is kept."""
+        return None if self.request else self.at
+
+    @property
     def cell(self) -> str:
         return f"run/{self.job}/{spell(self.at)}" + (f"#{self.request}" if self.request else "")
 

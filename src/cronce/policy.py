@@ -1,6 +1,8 @@
 """The choices a job can make, as types: checked where they enter, trusted inside."""
 
-from typing import Literal
+from typing import Any, Literal, get_args
+
+from cronce.errors import BadPolicy
 
 Gap = Literal["run", "skip"]
 """A fixed time that the clocks jump over: run right after the gap, or not at all."""
@@ -16,3 +18,10 @@ OnLost = Literal["skip", "rerun"]
 
 Overlap = Literal["skip", "wait", "replace", "allow"]
 """A slot that falls due while the job still runs. How many may run at once is `turns`."""
+
+
+def check_choice(name: str, value: object, choices: Any) -> None:
+    """Refuse a value that is none of the choices, naming them."""
+    if value not in get_args(choices):
+        known = ", ".join(map(repr, get_args(choices)))
+        raise BadPolicy(f"{name} is one of {known}, and this is {value!r:.60}")

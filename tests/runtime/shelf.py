@@ -26,12 +26,13 @@ class HandClock:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.back = 0.0  # how far the store's clock was stepped back
 
     def boot(self) -> float:
         return 5000.0 + self.seconds
 
     def wall(self) -> datetime:
-        return START + timedelta(seconds=self.seconds)
+        return START + timedelta(seconds=self.seconds - self.back)
 
     def turn(self, seconds: float) -> None:
         self.seconds += seconds

@@ -2,14 +2,16 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
+from itertools import count
 from typing import cast
 
 import pytest
 
-from cronce.errors import StoreUnavailable
+from cronce.errors import BadPolicy, StoreUnavailable
 from cronce.events import What
-from cronce.model import Mark, Slot, lock_cell
+from cronce.model import Mark, Slot, Write, lock_cell
 from cronce.protocol.commands import (
     Closed,
     Early,
@@ -21,9 +23,11 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.record import Outcome, State, decode, decode_job, decode_turn
-from cronce.runtime.flow import drive_async
+from cronce.runtime.flow import Timed, drive_async
+from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
+from cronce.stores.base import Loaded
 from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, terms
 
 SECOND = timedelta(seconds=1)
@@ -391,10 +395,11 @@ def test_purge_raises_the_floor_first_and_deletes_a_minute_later(desk: Desk, sto
 
 def test_a_claim_that_rests_on_old_facts_is_refused_and_asked_anew(desk: Desk, other: Desk, clock: HandClock) -> None:
     granted(desk, overlap="allow")
-    other.do(other.ledger.jobs.pass_over("billing", START + 50 * SECOND, 50, "missed"))
-    clock.turn(60)
-    late = claim(desk, later(50), overlap="allow")
-    assert late == Closed(Outcome.TOO_OLD, f"at or below the job's floor {later(50).at}")
+    clock.turn(20)
+    other.do(other.ledger.jobs.pass_over("billing", later(10).at, 10, "missed"))
+    clock.turn(40)
+    late = claim(desk, later(10), overlap="allow")
+    assert late == Closed(Outcome.TOO_OLD, f"at or below the job's floor {later(10).at}")
 
 
 # --- a store that forgets ---
@@ -469,3 +474,145 @@ def test_the_async_driver_runs_the_same_flow(desk: Desk, store: Wire, clock: Han
     (grant,) = asyncio.run(run())
     assert isinstance(grant, Grant)
     assert grant.number == 1
+
+
+# --- found by trying to break it ---
+
+
+def test_facts_that_expire_while_a_claim_is_planned_are_read_again(
+    desk: Desk, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.do(desk.ledger.finish(granted(desk, overlap="allow"), Outcome.SUCCEEDED))
+    clock.turn(10)
+    desk.do(desk.ledger.jobs.purge("billing", START))
+    clock.turn(61)
+    assert desk.do(desk.ledger.jobs.purge("billing", START)) == 1
+    ask = Knowledge.job
+    asked = count(1)
+
+    def paused_in_between(self: Knowledge, name: str) -> KnownJob | None:
+        known = ask(self, name)
+        if next(asked) == 2:
+            clock.turn(31)
+        return known
+
+    monkeypatch.setattr(Knowledge, "job", paused_in_between)
+    assert claim(desk, overlap="allow") == Closed(Outcome.TOO_OLD, f"at or below the job's floor {START}")
+
+
+def test_a_store_clock_that_stepped_back_does_not_stretch_trust(clock: HandClock) -> None:
+    store = Wire(clock)
+    desk = Desk(store)
+    granted(desk, Slot("mail", START))
+    store.lose = lambda call: "after" if call == "swap" and not clock.back else ""
+    step = store.load
+
+    def load(keys: Sequence[str]) -> Loaded:
+        clock.back = 120.0 if store.calls.count("load") > 1 else 0.0
+        return step(keys)
+
+    store.load = load  # type: ignore[method-assign]
+    grant = granted(desk)
+    assert grant.trust.end == clock.boot() + 8.0
+
+
+def test_the_clock_is_judged_by_the_reading_that_brought_the_cell(desk: Desk, other: Desk, clock: HandClock) -> None:
+    granted(desk, on_lost="rerun")
+    watch(clock, other, 12)
+    clock.back = -60.0  # the store's clock jumps ahead; another thread's older reply arrives last
+    other.ledger.know.learn(Timed(Loaded(START + 12 * SECOND, other.ledger.know.epoch, []), 5011.9, 5012.2))
+    assert claim(other, on_lost="rerun") == Held("web-1", START + LEASE)
+
+
+def test_one_unreadable_cell_does_not_take_the_others_down(desk: Desk, store: Wire, clock: HandClock) -> None:
+    granted(desk, overlap="allow")
+    clock.turn(5)
+    newer = Write(later(2).cell, 0, '{"v":2,"state":"running"}', Mark.OPEN, at=later(2).at)
+    store.swap([newer], store.load([]).epoch.seen)
+    wanted = [Wanted(later(number), terms(overlap="allow")) for number in (1, 2, 3)]
+    first, second, third = desk.do(desk.ledger.claim(wanted))
+    assert isinstance(first, Grant)
+    assert isinstance(third, Grant)
+    assert isinstance(second, Unsure)
+    assert "upgrade cronce" in second.why
+
+
+def test_a_batch_takes_turns_that_differ(desk: Desk, clock: HandClock, store: Wire) -> None:
+    clock.turn(400)
+    wanted = [Wanted(later(number), terms(turns=300, overlap="wait")) for number in range(300)]
+    grants = desk.do(desk.ledger.claim(wanted))
+    assert [type(grant) for grant in grants] == [Grant] * 300
+    assert store.calls == ["load", "swap"]
+
+
+def test_a_busy_turn_does_not_skip_a_slot_before_its_instant(desk: Desk, other: Desk) -> None:
+    granted(desk)
+    assert claim(other, later(3600)) == Early(later(3600).at)
+
+
+def test_a_slot_that_was_granted_and_given_back_can_still_be_too_late(desk: Desk, clock: HandClock) -> None:
+    within = timedelta(seconds=10)
+    desk.do(desk.ledger.release([granted(desk, start_within=within)]))
+    clock.turn(600)
+    assert claim(desk, start_within=within) == Closed(Outcome.SKIPPED, "too late to start")
+
+
+def test_a_batch_from_outside_registers_its_job_below_all_its_slots(desk: Desk, store: Wire, clock: HandClock) -> None:
+    clock.turn(3600)
+    wanted = [Wanted(later(3600), terms(overlap="allow")), Wanted(later(0), terms(overlap="allow"))]
+    assert [type(grant) for grant in desk.do(desk.ledger.claim(wanted))] == [Grant, Grant]
+    (cell,) = store.load(["job/billing"]).cells
+    assert decode_job(cell.value).floor == START - SECOND
+
+
+def test_a_rerun_by_hand_is_not_purged_and_not_run_again(desk: Desk, clock: HandClock) -> None:
+    by_hand = SLOT._replace(request="ada-1")
+    desk.do(desk.ledger.finish(granted(desk, by_hand, overlap="allow"), Outcome.SUCCEEDED))
+    clock.turn(10)
+    desk.do(desk.ledger.jobs.purge("billing", START))
+    clock.turn(61)
+    desk.do(desk.ledger.jobs.purge("billing", START))
+    assert claim(desk, by_hand, overlap="allow") == Closed(Outcome.SUCCEEDED, "")
+
+
+def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:
+    granted(desk, overlap="allow")
+    desk.do(desk.ledger.jobs.purge("billing", later(3600).at))
+    clock.turn(2)
+    assert granted(desk, later(2), overlap="allow").number == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"turns": 0}, "turns is 1 or more"),
+        ({"on_lost": "rerunn"}, "on_lost is one of 'skip', 'rerun', and this is 'rerunn'"),
+        ({"overlap": "alow"}, "overlap is one of 'skip', 'wait', 'replace', 'allow', and this is 'alow'"),
+        ({"attempts": 0}, "attempts is 1 or more"),
+        ({"lease": timedelta(0)}, "a lease is more than nothing and at most 5m"),
+        ({"lease": timedelta(minutes=6)}, "a lease is more than nothing and at most 5m"),
+    ],
+)
+def test_terms_that_cannot_be_meant_are_refused(desk: Desk, wrong: dict[str, object], says: str) -> None:
+    with pytest.raises(BadPolicy, match=says):
+        desk.do(desk.ledger.claim([Wanted(SLOT, terms(**wrong))]))
+
+
+def test_a_lock_is_not_promised_for_longer_than_after_forgetting_one_waits(desk: Desk) -> None:
+    with pytest.raises(BadPolicy, match="a lock's lease is more than nothing and at most 30s"):
+        desk.do(desk.ledger.acquire(lock_cell("reindex"), timedelta(minutes=2)))
+
+
+def test_what_was_asked_of_a_lapsed_run_is_done_once_it_is_settled(desk: Desk, other: Desk, clock: HandClock) -> None:
+    granted(desk, on_lost="rerun")
+    watch(clock, other, 11)
+    assert other.do(other.ledger.skip(SLOT, terms(), "not today")) == Closed(Outcome.SKIPPED, "not today")
+
+
+def test_a_grant_and_an_end_whose_replies_were_lost_are_told(desk: Desk, store: Wire) -> None:
+    store.lose_next("swap", "after")
+    grant = granted(desk)
+    store.lose_next("swap", "after")
+    desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED))
+    told = [event.what for event in desk.events]
+    assert told == [What.GRANTED, What.CLOSED]

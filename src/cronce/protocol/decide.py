@@ -138,9 +138,14 @@ def lapsed(cell: Cell, record: Record, facts: Facts) -> bool:
 _NEW: Final = Record(State.DUE)
 
 
+NEVER_STARTED: Final = ("released", "never started")
+"""How a grant ends under which nothing ran."""
+
+
 def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, taken_over: str = "") -> Decision:
     old = record or _NEW
-    if not old.past and command.start_by is not None and facts.now > command.start_by:
+    started = any(past.end not in NEVER_STARTED for past in old.past)
+    if not started and command.start_by is not None and facts.now > command.start_by:
         return skip(cell, record, Skip("too late to start"), facts)
     new = Record(
         State.RUNNING,
@@ -170,7 +175,7 @@ def read_back(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decis
     lapsed meanwhile it is granted anew, whatever on_lost says."""
     if cell.until is not None and facts.now < cell.until:
         return Decision(Granted(record.grant))
-    return grant(cell, _ended(cell, record, "never started"), command, facts)
+    return grant(cell, _ended(cell, record, NEVER_STARTED[1]), command, facts)
 
 
 def settle(cell: Cell, record: Record, _command: Command, facts: Facts) -> Decision:
@@ -203,7 +208,7 @@ def finish_again(cell: Cell, record: Record, command: Finish, _facts: Facts) -> 
 
 
 def release(cell: Cell, record: Record, command: Release, _facts: Facts) -> Decision:
-    idle = _ended(cell, record, "released")._replace(state=State.DUE, turn="", ask="")
+    idle = _ended(cell, record, NEVER_STARTED[0])._replace(state=State.DUE, turn="", ask="")
     return Decision(Released(), Change(idle, Mark.OPEN, command.rest))
 
 

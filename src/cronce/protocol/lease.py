@@ -15,15 +15,15 @@ the holder allows itself without asking. Trust must end before the lease lapses,
 
 The store's clock was read after the call began, so `began` is never too late, however slow the reply was; `ended`
 would be. (until − now) is what is left of the lease, not L: a lost reply resolved by reading back must not start the
-lease anew.
+lease anew. Nor is it ever more than L: a store clock that stepped back since must not stretch the lease.
 
 The margin pays for what the two clocks may disagree on while the lease runs: unnoticed steps and skew of the store's
 clock (its traits), and on top of that L/5: half for the watch's tolerance below, half for the drift of the holder's.
 
 A store clock that jumps ahead would make every lease look lapsed at once. So lapsed is believed only by a process
 whose own samples (boot clock beside store clock) ran evenly for at least L: then at least 0.9 L of real time passed
-since the last renewal that could have set `until`, and the holder's trust (0.8 L) is over. A clock that steps back
-only makes leases longer.
+since the last renewal that could have set `until`, and the holder's trust (0.8 L) is over. After a step back others
+only wait longer.
 """
 
 from collections.abc import Iterable
@@ -41,6 +41,9 @@ RERUN_LEASE: Final = timedelta(seconds=30)
 
 FACTS_AGE: Final = timedelta(seconds=30)
 """A claim rests on facts read at most this long ago; later the store refuses it."""
+
+LONGEST_LEASE: Final = SKIP_LEASE
+"""A longer one could not be watched: nobody remembers more of the store's clock than a few minutes."""
 
 LOCK_LEASE: Final = timedelta(seconds=30)
 """No lock or leader has a longer lease, so this long after a store forgot, none can still be trusted."""
@@ -63,7 +66,7 @@ def margin(lease: timedelta, traits: Traits) -> timedelta:
 
 def trust_end(began: Boot, now: Instant, until: Instant, lease: timedelta, traits: Traits) -> Boot:
     """The holder's boot clock when trust ends, from the call that granted or renewed."""
-    return began + (until - now - margin(lease, traits)).total_seconds()
+    return began + (min(until - now, lease) - margin(lease, traits)).total_seconds()
 
 
 class Trust(NamedTuple):

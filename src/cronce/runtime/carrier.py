@@ -11,7 +11,7 @@ the birth of a later one, for the numbers of two lives may coincide.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from cronce.errors import StoreUnavailable
+from cronce.errors import BadRecord, StoreError, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import ABSENT, Cell, Refusal, Traits, Verdict, Write, job_cell
 from cronce.protocol.commands import (
@@ -27,6 +27,7 @@ from cronce.protocol.commands import (
     Settled,
     Stale,
 )
+from cronce.protocol.lease import Sample
 from cronce.runtime.flow import Flow, Load, Purge, Request, Scan, Swap, Timed
 from cronce.runtime.knowledge import Knowledge
 from cronce.runtime.plans import Plan, Planner
@@ -45,7 +46,6 @@ class Carrier:
         self.traits = traits
         self.holder = holder
         self.report = report
-        self._planner = Planner(knowledge, traits)
 
     # --- talking to the store ---
 
@@ -94,12 +94,12 @@ class Carrier:
                     return
                 yield from self._read(pending)
                 yield from self._write(pending, tasks)
-            why = f"no answer after {ROUNDS} rounds"
-        except StoreUnavailable as error:
-            why = str(error)
+            unsure = Unsure(f"no answer after {ROUNDS} rounds")
+        except StoreError as error:
+            unsure = Unsure(str(error), error)
         for task in tasks:
             if task.answer is None:
-                task.answer = Unsure(why)
+                task.answer = unsure
 
     def _read(self, pending: Iterable[Task]) -> Flow[None]:
         known = self.know.epoch
@@ -110,9 +110,10 @@ class Carrier:
         jobs = {task.slot.job for task in stale if task.slot and not self._informed(task)}
         loaded, timed = yield from self.load(sorted(keys | {job_cell(job) for job in jobs}))
         cells = {cell.key: cell for cell in loaded.cells}
-        for job in jobs:
-            self.know.learn_job(job, cells[job_cell(job)], loaded)
+        unreadable = {job for job in jobs if not self.know.learn_job(job, cells[job_cell(job)], loaded)}
         for task in stale:
+            if task.slot and task.slot.job in unreadable:
+                task.answer = Unsure(f"{job_cell(task.slot.job)} is unreadable: upgrade cronce")
             self._took_in(task, (cells[key] for key in (task.run.key, *(turn.key for turn in task.turns))), timed)
 
     def _informed(self, task: Task) -> bool:
@@ -125,19 +126,17 @@ class Carrier:
         for cell in cells:
             task.read(cell)
         task.unread, task.birth = False, timed.reply.epoch.birth
-        task.now, task.began = timed.reply.now, timed.began
+        task.sample = Sample(timed.began, timed.ended, timed.reply.now)
 
     def _write(self, pending: list[Task], tasks: list[Task]) -> Flow[None]:
-        seen = self.know.epoch.seen
-        jobs: dict[str, Write] = {}
-        plans = [
-            plan for number, task in enumerate(pending) if (plan := self._plan(task, number, seen[0], jobs, tasks))
-        ]
+        planner = Planner(self.know, self.traits, tasks)
+        plans = [plan for task in pending if task.answer is None and (plan := self._plan(planner, task))]
+        jobs = planner.jobs
         writes = [*jobs.values(), *(write for plan in plans for write in plan.writes)]
         if not writes:
             return
         try:
-            swapped, timed = yield from self.swap(writes, seen)
+            swapped, timed = yield from self.swap(writes, planner.epoch.seen)
         except StoreUnavailable:
             for plan in plans:
                 plan.task.unread = True
@@ -148,15 +147,16 @@ class Carrier:
             self._absorb(plan, swapped.verdicts[place : place + len(plan.writes)], timed)
             place += len(plan.writes)
 
-    def _plan(self, task: Task, number: int, birth: int, jobs: dict[str, Write], tasks: list[Task]) -> Plan | None:
-        """The plan of a task, unless it is answered already, or what was just learnt has overtaken what it had read."""
-        if task.birth != birth or not self._informed(task):
-            return None
-        plan = self._planner.plan(task, number, jobs, tasks)
-        if plan is not None and not isinstance(plan, Plan):
-            self._conclude(task, plan)
-            return None
-        return plan
+    def _plan(self, planner: Planner, task: Task) -> Plan | None:
+        """The plan of a task, unless it is answered already. A record that cannot be read is its own task's trouble."""
+        try:
+            plan = planner.plan(task)
+        except BadRecord as error:
+            plan = Unsure(str(error))
+        if plan is None or isinstance(plan, Plan):
+            return plan
+        self._conclude(task, plan)
+        return None
 
     def _learn_jobs(self, jobs: dict[str, Write], swapped: Swapped) -> None:
         for (name, write), verdict in zip(jobs.items(), swapped.verdicts, strict=False):

@@ -1,12 +1,13 @@
 """Flows about jobs as a whole: registering and editing them, pausing, passing slots over, purging history."""
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import StoreUnavailable
+from cronce.errors import BadRecord, StoreUnavailable
 from cronce.events import Event, What
-from cronce.model import Cell, Instant, Mark, Write, holder_cell, job_cell
+from cronce.model import EPOCH, Cell, Instant, Mark, Write, holder_cell, job_cell
 from cronce.protocol.lease import FACTS_AGE, PURGE_DELAY, tolerance
 from cronce.protocol.record import Holder, Job, Purging, decode_holder, decode_job, encode_holder, encode_job
 from cronce.protocol.specs import after_forgetting, live_digests, raise_floor, respec
@@ -89,8 +90,12 @@ class Jobs:
         return (yield from self.edit(name, resumed))
 
     def pass_over(self, name: str, upto: Instant, slots: int | None, reason: str) -> Flow[Job | None]:
-        """Slots up to `upto` that have no record shall not run; one record says so."""
-        return (yield from self.edit(name, lambda job, _now: raise_floor(job or Job(floor=upto), upto, slots, reason)))
+        """Slots up to `upto`, which is not in the future, that have no record shall not run; one record says so."""
+        return (
+            yield from self.edit(
+                name, lambda job, now: raise_floor(job or Job(floor=EPOCH), min(upto, now), slots, reason)
+            )
+        )
 
     def purge(self, name: str, upto: Instant) -> Flow[int]:
         """Announce the deletion of closed runs up to `upto`, or carry out one announced long enough ago.
@@ -101,7 +106,8 @@ class Jobs:
         def announce(job: Job | None, now: Instant) -> Job | None:
             if job is None or job.purging is not None:
                 return None
-            return raise_floor(job, upto, None, "purged")._replace(purging=Purging(upto, now + PURGE_DELAY))
+            past = min(upto, now)
+            return raise_floor(job, past, None, "purged")._replace(purging=Purging(past, now + PURGE_DELAY))
 
         job = yield from self.edit(name, announce)
         now = self._carrier.know.now()
@@ -134,13 +140,14 @@ class Jobs:
         after: Position | None = None
         while True:
             page = yield from carrier.scan(Scan("holder/", after=after))
-            watched = carrier.know.even(tolerance(ttl)) >= ttl
+            watched = carrier.know.even(carrier.know.guess(), tolerance(ttl)) >= ttl
             for cell in page.cells:
                 if cell.key == mine.key:
                     mine = cell
                 elif not watched or (cell.until is not None and page.now < cell.until):
-                    holder = decode_holder(cell.value, cell.key)
-                    live[holder.holder] = holder.specs
+                    with suppress(BadRecord):  # of a newer cronce: alive, but it says nothing that we understand
+                        holder = decode_holder(cell.value, cell.key)
+                        live[holder.holder] = holder.specs
             after = page.next
             if after is None:
                 return live, mine

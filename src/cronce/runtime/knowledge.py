@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from cronce.clock import Clock
+from cronce.errors import BadRecord
 from cronce.model import EPOCH, Boot, Cell, Epoch, Instant, Origin
 from cronce.protocol.lease import FACTS_AGE, Sample, even_span
 from cronce.protocol.record import Job, decode_job
@@ -69,22 +70,30 @@ class Knowledge:
 
     def now(self) -> Instant:
         """The store's clock of this moment, as well as we can tell without asking."""
-        latest = self._latest
-        if latest is None:
-            return EPOCH
-        return latest.now + timedelta(seconds=max(self._clock.boot() - latest.ended, 0.0))
+        return self.guess().now
 
-    def even(self, tolerance: timedelta) -> timedelta:
-        """For how long the store's clock was seen to run evenly with ours."""
+    def guess(self) -> Sample:
+        """A sample of this moment, as well as we can tell without asking: good for dates, proof of nothing."""
+        boot, latest = self._clock.boot(), self._latest
+        now = EPOCH if latest is None else latest.now + timedelta(seconds=max(boot - latest.ended, 0.0))
+        return Sample(boot, boot, now)
+
+    def even(self, newest: Sample, tolerance: timedelta) -> timedelta:
+        """For how long, up to that very reading, the store's clock was seen to run evenly with ours."""
         with self._lock:
-            latest, samples = self._latest, list(self._samples)
-        return even_span(chain((latest,) if latest else (), reversed(samples)), tolerance)
+            samples = [sample for sample in reversed(self._samples) if sample.ended <= newest.began]
+        return even_span(chain((newest,), samples), tolerance)
 
-    def learn_job(self, name: str, cell: Cell, reply: Loaded | Swapped) -> None:
-        job = decode_job(cell.value, cell.key) if cell.version else None
+    def learn_job(self, name: str, cell: Cell, reply: Loaded | Swapped) -> bool:
+        """Whether the job could be read; one that a newer cronce wrote cannot."""
+        try:
+            job = decode_job(cell.value, cell.key) if cell.version else None
+        except BadRecord:
+            return False
         fresh = self._clock.boot() + FACTS_AGE.total_seconds()
         with self._lock:
             self._jobs[name] = KnownJob(cell, job, reply.now, reply.epoch.birth, fresh)
+        return True
 
     def job(self, name: str) -> KnownJob | None:
         """What is known of the job, unless it is too old to rest a claim on, or from before the store forgot."""

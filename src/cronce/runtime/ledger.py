@@ -7,10 +7,10 @@ from secrets import token_hex
 from typing import Final, NamedTuple, cast
 
 from cronce.clock import Clock
-from cronce.errors import StoreUnavailable
+from cronce.errors import BadPolicy, StoreError, StoreUnavailable
 from cronce.events import Event
-from cronce.model import Cell, Fence, Mark, Slot, Traits, slot_of_cell, turn_cell
-from cronce.policy import OnLost, Overlap
+from cronce.model import Cell, Fence, Instant, Mark, Slot, Traits, slot_of_cell, turn_cell
+from cronce.policy import OnLost, Overlap, check_choice
 from cronce.protocol.commands import (
     Ask,
     Claim,
@@ -28,13 +28,14 @@ from cronce.protocol.commands import (
     Skip,
     Stale,
 )
-from cronce.protocol.lease import LOCK_LEASE, Trust, trust_end
+from cronce.protocol.lease import LOCK_LEASE, LONGEST_LEASE, Trust, trust_end
 from cronce.protocol.record import Outcome, Record
 from cronce.runtime.carrier import Carrier
 from cronce.runtime.flow import Flow, Scan
 from cronce.runtime.jobs import Jobs
 from cronce.runtime.knowledge import Knowledge
 from cronce.runtime.task import Reply, Task, Unsure
+from cronce.schedule import format_duration
 
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""
@@ -113,12 +114,13 @@ class Ledger:
 
     def claim(self, wanted: Sequence[Wanted]) -> Flow[list[Grant | Refused]]:
         """Each wanted slot: a grant, or why not. Raises only when the store said nothing about any of them."""
-        tasks = [self._claim_task(want) for want in wanted]
+        lowest = {want.slot.job: want.slot.at for want in sorted(wanted, key=lambda want: want.slot.at, reverse=True)}
+        tasks = [self._claim_task(want, lowest[want.slot.job]) for want in wanted]
         asked = list(tasks)
         yield from self.carrier.carry_out(tasks)
         grants = [self._granted(task) for task in asked]
         if asked and all(isinstance(grant, Unsure) for grant in grants):
-            raise StoreUnavailable(cast(Unsure, grants[0]).why)
+            raise _error(cast(Unsure, grants[0]))
         boot = self._clock.boot()
         late = {grant.fence: grant for grant in grants if isinstance(grant, Grant) and not grant.trust.holds(boot)}
         if late:
@@ -176,43 +178,48 @@ class Ledger:
 
     def acquire(self, key: str, lease: timedelta = LOCK_LEASE) -> Flow[Grant | Refused]:
         """A lock or a leadership: a claim on a cell that never closes."""
-        command = Claim(self._nonce(), self.carrier.holder, min(lease, LOCK_LEASE), "rerun")
+        if not timedelta(0) < lease <= LOCK_LEASE:
+            raise BadPolicy(
+                f"a lock's lease is more than nothing and at most {format_duration(LOCK_LEASE)}, not {lease}"
+            )
+        command = Claim(self._nonce(), self.carrier.holder, lease, "rerun")
         task = Task(command, Cell(key), birth=self.know.epoch.birth)
         yield from self.carrier.carry_out([task])
         if isinstance(task.answer, Unsure):
-            raise StoreUnavailable(task.answer.why)
+            raise _error(task.answer)
         return self._granted(task)
 
     # --- tasks ---
 
-    def _claim_task(self, want: Wanted) -> Task:
-        terms = want.terms
+    def _claim_task(self, want: Wanted, lowest: Instant) -> Task:
+        terms = checked(want.terms)
         start_by = want.slot.at + terms.start_within if terms.start_within is not None else None
         command = Claim(
             self._nonce(), self.carrier.holder, terms.lease, terms.on_lost, terms.attempts, start_by=start_by
         )
-        task = self._slot_task(command, want.slot, terms)
+        task = self._slot_task(command, want.slot, terms, lowest)
         task.unread = want.known
         return task
 
-    def _slot_task(self, command: Command, slot: Slot, terms: Terms) -> Task:
+    def _slot_task(self, command: Command, slot: Slot, terms: Terms, lowest: Instant | None = None) -> Task:
         return Task(
             command,
-            Cell(slot.cell, at=slot.at),
+            Cell(slot.cell, at=slot.due),
             slot,
             turns=[Cell(turn_cell(slot.job, number)) for number in range(terms.limit)],
             overlap=terms.overlap,
             digest=terms.digest,
-            register_at=slot.at - timedelta(seconds=1) if terms.outside else None,
+            register_at=(lowest or slot.at) - timedelta(seconds=1) if terms.outside else None,
             birth=self.know.epoch.birth,
-            now=self.know.now(),
+            sample=self.know.guess(),
             guessed=True,
         )
 
     def _grant_task(self, grant: Grant, command: Command) -> Task:
         run, *turns = grant.cells
         decoded = (run.version, grant.record)
-        return Task(command, run, grant.slot, turns=turns, birth=grant.birth, now=self.know.now(), decoded=decoded)
+        sample = self.know.guess()
+        return Task(command, run, grant.slot, turns=turns, birth=grant.birth, sample=sample, decoded=decoded)
 
     def _cell_task(self, command: Command, cell: Cell) -> Task:
         return Task(command, cell, slot_of_cell(cell.key), unread=True)
@@ -246,4 +253,23 @@ class Ledger:
     def _trust(self, task: Task, lease: timedelta) -> Trust:
         """Counted from when the call began that brought the cell, and from what was left of the lease then."""
         assert task.run.until is not None
-        return Trust(trust_end(task.began, task.now, task.run.until, lease, self.carrier.traits))
+        return Trust(trust_end(task.sample.began, task.now, task.run.until, lease, self.carrier.traits))
+
+
+def checked(terms: Terms) -> Terms:
+    """The terms, if they can be meant."""
+    if not timedelta(0) < terms.lease <= LONGEST_LEASE:
+        longest = format_duration(LONGEST_LEASE)
+        raise BadPolicy(
+            f"a lease is more than nothing and at most {longest}, and renewed while the run works: not {terms.lease}"
+        )
+    for name, number in (("turns", terms.turns), ("attempts", terms.attempts)):
+        if number < 1:
+            raise BadPolicy(f"{name} is 1 or more, and this is {number}")
+    check_choice("on_lost", terms.on_lost, OnLost)
+    check_choice("overlap", terms.overlap, Overlap)
+    return terms
+
+
+def _error(unsure: Unsure) -> StoreError:
+    return unsure.error or StoreUnavailable(unsure.why)

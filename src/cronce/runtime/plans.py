@@ -4,6 +4,7 @@ A slot of a job with limited overlap is two cells, the run and one of the job's 
 freed as one group, so that neither is ever held without the other.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 from cronce.model import ABSENT, EPOCH, FREE, Cell, Instant, Mark, Traits, Write, slot_of_cell
@@ -13,6 +14,7 @@ from cronce.protocol.commands import (
     Change,
     Claim,
     Command,
+    Early,
     Queue,
     Settle,
     Skip,
@@ -24,7 +26,7 @@ from cronce.protocol.decide import (
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, forgotten_floor
 from cronce.protocol.record import Job, Record, State, Turn, decode_turn, encode, encode_job, encode_turn
 from cronce.protocol.specs import after_forgetting
-from cronce.runtime.knowledge import Knowledge
+from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.task import Busy, Paused, Reply, Superseded, Task
 
 
@@ -38,13 +40,25 @@ class Plan(NamedTuple):
 
 
 class Planner:
-    def __init__(self, knowledge: Knowledge, traits: Traits) -> None:
+    """One round of plans. What they rest on, the epoch and the facts of each job, is looked up once for all of them:
+    what is known may change at any moment, by another thread or by the clock."""
+
+    def __init__(self, knowledge: Knowledge, traits: Traits, tasks: list[Task]) -> None:
         self._know = knowledge
         self._traits = traits
+        self._tasks = tasks
+        self._facts_of: dict[str, KnownJob | None] = {}
+        self._taken: set[str] = set()
+        self.epoch = knowledge.epoch
+        self.jobs: dict[str, Write] = {}
 
-    def plan(self, task: Task, number: int, jobs: dict[str, Write], tasks: list[Task]) -> Plan | Reply | None:
+    def plan(self, task: Task) -> Plan | Reply | None:
         """What to write; or the answer, if nothing need be written; or None: something has to be read first."""
-        job = self._job(task, jobs)
+        known = self._known(task)
+        if task.birth != self.epoch.birth or (task.rests_on_job and known is None):
+            task.unread = True
+            return None
+        job = self._job(task, known) if known else None
         barred = self._barred(task, job)
         if barred is not None:
             return barred
@@ -52,8 +66,16 @@ class Planner:
         if decision.change is None:
             task.unread = task.guessed  # too old, if it is absent: a slot that has a cell follows its own row
             return None if task.unread else decision.answer
-        change = self._with_turn(task, decision.change, tasks)
-        return task.answer if change is None else self._written(task, decision.answer, change, number)
+        change = self._with_turn(task, decision.change)
+        return task.answer if change is None else self._written(task, decision.answer, change, known)
+
+    def _known(self, task: Task) -> KnownJob | None:
+        if task.slot is None or not task.rests_on_job:
+            return None
+        if task.slot.job not in self._facts_of:
+            known = self._know.job(task.slot.job)
+            self._facts_of[task.slot.job] = known if known and known.birth == self.epoch.birth else None
+        return self._facts_of[task.slot.job]
 
     def _barred(self, task: Task, job: Job | None) -> Reply | None:
         """What keeps a claim from being decided at all."""
@@ -66,12 +88,13 @@ class Planner:
         return None
 
     def _facts(self, task: Task, job: Job | None) -> Facts:
+        even = partial(self._know.even, task.sample)
         if task.slot is None:  # a lock or a leader: no floor, and no earlier life that could matter after LOCK_LEASE
-            return Facts(task.now, even=self._know.even)
-        floor = job.floor if job else forgotten_floor(self._know.epoch, self._traits)
-        return Facts(task.now, None if task.slot.request else floor, self._know.epoch.base, self._know.even)
+            return Facts(task.now, even=even)
+        floor = job.floor if job else forgotten_floor(self.epoch, self._traits)
+        return Facts(task.now, None if task.slot.request else floor, self.epoch.base, even)
 
-    def _with_turn(self, task: Task, change: Change, tasks: list[Task]) -> Change | None:
+    def _with_turn(self, task: Task, change: Change) -> Change | None:
         """The change with the turn that it needs; None when that turn is unread, or no turn is free."""
         held = task.held_turn
         if held and all(turn.key != held for turn in task.turns):
@@ -82,18 +105,20 @@ class Planner:
             return change
         turn = self._free_turn(task)
         if turn is None:
-            self._when_busy(task, tasks)
+            self._when_busy(task)
             return None
+        self._taken.add(turn.key)
         return change._replace(record=change.record._replace(turn=turn.key))
 
-    def _written(self, task: Task, answer: Answer, change: Change, number: int) -> Plan:
+    def _written(self, task: Task, answer: Answer, change: Change, known: KnownJob | None) -> Plan:
         """The write of the run and, where it holds or takes a turn, of the turn."""
         key = task.held_turn or (change.record.turn if change.grant else "")
-        turn_writes = [self._turn_write(task, turn, change, number) for turn in task.turns if turn.key == key]
-        run_write = self._run_write(task, change, number if turn_writes else None)
+        group = id(task)
+        turn_writes = [self._turn_write(task, turn, change, group) for turn in task.turns if turn.key == key]
+        run_write = self._run_write(task, change, known, group if turn_writes else None)
         return Plan(task, answer, change.record, [run_write, *turn_writes])
 
-    def _run_write(self, task: Task, change: Change, group: int | None) -> Write:
+    def _run_write(self, task: Task, change: Change, known: KnownJob | None, group: int | None) -> Write:
         first = task.run.version == ABSENT
         return Write(
             task.run.key,
@@ -104,7 +129,7 @@ class Planner:
             grant=change.grant,
             ttl=change.ttl,
             not_before=self._not_before(task, change) if change.grant else None,
-            not_after=self._not_after(task, change) if first else None,
+            not_after=self._not_after(task, change, known) if first else None,
             group=group,
         )
 
@@ -122,17 +147,17 @@ class Planner:
         )
 
     def _not_before(self, task: Task, change: Change) -> Instant | None:
-        """No slot before its instant. After the store forgot, no lock and no turn before its last holder lost it."""
-        epoch = self._know.epoch
+        """No slot before its instant. After the store forgot, no lock, turn or run by hand before its last holder
+        lost it; for that, all versions of a job are taken to have leases of one length."""
+        epoch = self.epoch
         at = task.slot.at if task.slot else None
-        if not epoch.forgot or (task.slot and not change.record.turn):
+        if not epoch.forgot or (task.slot and not change.record.turn and not task.slot.request):
             return at
         gone = epoch.born + (change.record.lease if task.slot else LOCK_LEASE)
         return gone if at is None else max(at, gone)
 
-    def _not_after(self, task: Task, change: Change) -> Instant | None:
+    def _not_after(self, task: Task, change: Change, known: KnownJob | None) -> Instant | None:
         """A first write rests on the job's facts, and a first start on its deadline."""
-        known = self._know.job(task.slot.job) if task.slot else None
         facts = known.read + FACTS_AGE if known else None
         start_by = task.command.start_by if change.grant and isinstance(task.command, Claim) else None
         return min((limit for limit in (facts, start_by) if limit is not None), default=None)
@@ -144,18 +169,24 @@ class Planner:
         nonce = task.command.nonce if isinstance(task.command, Claim) else "0"
         first = int(nonce[:8], 16) % len(task.turns)
         for turn in (*task.turns[first:], *task.turns[:first]):
-            if turn.version == ABSENT or turn.mark is Mark.FREE:
+            if (turn.version == ABSENT or turn.mark is Mark.FREE) and turn.key not in self._taken:
                 return turn
         return None
 
-    def _when_busy(self, task: Task, tasks: list[Task]) -> None:
+    def _when_busy(self, task: Task) -> None:
         """All turns are taken. One whose run lapsed is settled first; else the overlap policy speaks."""
+        if task.slot is not None and task.now < task.slot.at:
+            task.answer = Early(task.slot.at)
+            return
+        if any(turn.key in self._taken for turn in task.turns):  # by a slot of this very batch: see how that ends
+            task.unread = True
+            return
         blockers = {decode_turn(turn.value, turn.key).run: turn.until for turn in task.turns}
         gone = [run for run, until in blockers.items() if until is not None and until <= task.now]
         for run in gone:
-            settling = next((other for other in tasks if other.run.key == run), None)
+            settling = next((other for other in self._tasks if other.run.key == run), None)
             if settling is None:
-                tasks.append(settling := self._side_task(Settle(), run, task))
+                self._tasks.append(settling := self._side_task(Settle(), run, task))
             task.unread |= settling.answer is None
         if task.unread:
             return
@@ -165,11 +196,11 @@ class Planner:
         elif task.overlap == "skip":
             task.command = Skip(f"{run} still ran")
         else:
-            self._wait(task, run, until, tasks)
+            self._wait(task, run, until)
 
-    def _wait(self, task: Task, run: str, until: Instant | None, tasks: list[Task]) -> None:
-        if task.overlap == "replace" and all(other.run.key != run for other in tasks):
-            tasks.append(self._side_task(Ask(f"replaced by {task.run.key}"), run, task))
+    def _wait(self, task: Task, run: str, until: Instant | None) -> None:
+        if task.overlap == "replace" and all(other.run.key != run for other in self._tasks):
+            self._tasks.append(self._side_task(Ask(f"replaced by {task.run.key}"), run, task))
         if task.record is not None and task.record.state is State.WAITING:
             task.answer = Busy(run, until)
         else:
@@ -178,13 +209,12 @@ class Planner:
     def _side_task(self, command: Command, run: str, task: Task) -> Task:
         return Task(command, Cell(run), slot_of_cell(run), unread=True, birth=task.birth)
 
-    def _job(self, task: Task, jobs: dict[str, Write]) -> Job | None:
+    def _job(self, task: Task, known: KnownJob) -> Job:
         """The job a decision rests on: as it was read, or as the write beside it will make it."""
-        known = self._know.job(task.slot.job) if task.slot and task.rests_on_job else None
-        if known is None or task.slot is None:
-            return None
+        assert task.slot is not None
         job = known.job or Job(floor=task.register_at or known.read)
-        job = after_forgetting(job, self._know.epoch, self._traits)
+        job = after_forgetting(job, self.epoch, self._traits)
         if job is not known.job:
-            jobs.setdefault(task.slot.job, Write(known.cell.key, known.cell.version, encode_job(job), Mark.OPEN))
+            write = Write(known.cell.key, known.cell.version, encode_job(job), Mark.OPEN)
+            self.jobs.setdefault(task.slot.job, write)
         return job

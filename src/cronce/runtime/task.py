@@ -1,8 +1,10 @@
 """One command on its way to an answer, and the answers that are not the protocol's own."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
-from cronce.model import ABSENT, EPOCH, Boot, Cell, Instant, Slot
+from cronce.errors import StoreError
+from cronce.model import ABSENT, EPOCH, Cell, Instant, Slot
 from cronce.policy import Overlap
 from cronce.protocol.commands import (
     Answer,
@@ -11,7 +13,10 @@ from cronce.protocol.commands import (
     Queue,
     Skip,
 )
+from cronce.protocol.lease import Sample
 from cronce.protocol.record import Record, State, decode
+
+NO_SAMPLE: Final = Sample(0.0, 0.0, EPOCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,10 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class Unsure:
-    """The store did not say. Nobody may run on this."""
+    """The store did not say, or said something unreadable. Nobody may run on this."""
 
     why: str
+    error: StoreError | None = field(default=None, compare=False, repr=False)
 
 
 Reply = Answer | Busy | Paused | Superseded | Unsure
@@ -56,12 +62,15 @@ class Task:
     digest: str = ""
     register_at: Instant | None = None  # the floor to register an unknown job with; None: at the store's now
     birth: int = 0
-    now: Instant = EPOCH
-    began: Boot = 0.0
+    sample: Sample = NO_SAMPLE  # of the clocks, by the reply that brought what was read
     unread: bool = False
     guessed: bool = False  # the run was not read yet, but taken to be absent
     answer: Reply | None = None
     decoded: tuple[int, Record | None] = (ABSENT, None)  # the run's record, and of which version
+
+    @property
+    def now(self) -> Instant:
+        return self.sample.now
 
     @property
     def record(self) -> Record | None:
@@ -83,7 +92,7 @@ class Task:
         """Take in a cell as it stands now: the run, or one of the turns."""
         if cell.key == self.run.key:
             self.guessed = False
-            self.run = cell if cell.version else Cell(cell.key, at=self.slot.at if self.slot else None)
+            self.run = cell if cell.version else Cell(cell.key, at=self.slot.due if self.slot else None)
         for place, turn in enumerate(self.turns):
             if turn.key == cell.key:
                 self.turns[place] = cell

@@ -136,7 +136,7 @@ def _() -> Any:
 
     def wrong(self: carrier.Carrier, task: Task, cells: Any, timed: Any) -> None:
         took_in(self, task, cells, timed)
-        task.began = timed.ended
+        task.sample = task.sample._replace(began=timed.ended)
 
     return patch.object(carrier.Carrier, "_took_in", wrong)
 
