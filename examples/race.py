@@ -81,8 +81,8 @@ def verdict(url: str, book: Path, exits: list[int | None]) -> int:
     runs = Counter(slot for slot, _, _ in lines)
     records = {slot_of_cell(cell.key).key: decode(cell.value) for cell in open_store(url).scan("run/").cells}
     for slot, record in records.items():
-        who = " then ".join(name for key, name, _ in lines if key == slot)
-        print(f"{slot}  ran {runs[slot]}×  {record.outcome:<10} {who}")
+        who = ", killed in the middle of it, and taken over by ".join(name for key, name, _ in lines if key == slot)
+        print(f"{slot}  {record.outcome}, run by {who}")
     killed = exits.count(-signal.SIGKILL)
     taken_over = sum(record.grant - 1 for record in records.values())
     extra = sum(runs.values()) - len(SLOTS) - taken_over

@@ -1,6 +1,10 @@
 """The command line: what it says, and with what it exits."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,5 +54,30 @@ def test_what_cannot_be_adopted_is_named(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["store", "adopt", "redis://:secret@host/0"]) == 2
     assert "secret" not in (said := capsys.readouterr().err)
     assert said.startswith("cronce store: redis://:***@host/0: only an SQLite file is adopted")
+    assert main(["store", "adopt", f"sqlite:///{tmp_path}/nothing.db"]) == 2
+    assert capsys.readouterr().err == f"cronce store: there is no file {tmp_path}/nothing.db; nothing was adopted\n"
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "text").write_text("this is no database, and it is longer than a header of a hundred bytes" * 4)
     assert main(["store", "adopt", f"sqlite:///{tmp_path}/text"]) == 78
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    cronce = [sys.executable, "-m", "cronce", "simulate", "--seed", "3"]
+    with subprocess.Popen(cronce, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_an_interrupt_ends_at_once_and_in_one_line() -> None:
+    cronce = [sys.executable, "-m", "cronce", "simulate", "--seeds", "100000", "--no-mutants"]
+    with subprocess.Popen(cronce, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stderr is not None
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while len(children.read_text().split()) < 2:
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=20) == 130
+        assert process.stderr.read().splitlines()[-1] == b"cronce simulate: interrupted"

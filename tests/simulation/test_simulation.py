@@ -74,4 +74,4 @@ def test_a_failing_seed_is_replayed_with_its_history(capsys: pytest.CaptureFixtu
 def test_nonsense_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--seeds", "0"]) == 2
     assert main(["simulate", "--seed", "1", "--mutant", "no such"]) == 2
-    assert "there is no mutant 'no such'; there are: no version check" in capsys.readouterr().err
+    assert "there is no mutant 'no such'; there are:\n  no version check" in capsys.readouterr().err

@@ -5,6 +5,7 @@ cannot be reached, 78 the store needs a person.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -36,7 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"cronce {options.verb}: {error}", file=sys.stderr)
         return _code(error)
     except KeyboardInterrupt:
+        print(f"cronce {options.verb}: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _code(error: CronceError) -> int:

@@ -3,11 +3,12 @@
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from cronce.cli.progress import bar
 from cronce.errors import BadInput
-from cronce.testing.chaos import play_out, stage
+from cronce.testing.chaos import FAULTS, SITUATIONS, play_out, stage
 from cronce.testing.mutants import MUTANTS, mutated
 from cronce.testing.referee import Violation
 from cronce.testing.simulate import Simulation, simulate
@@ -15,7 +16,11 @@ from cronce.testing.simulate import Simulation, simulate
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=400, help="how many histories to play (default 400)")
-    parser.add_argument("--no-mutants", action="store_true", help="leave out the wrong versions that must be caught")
+    parser.add_argument(
+        "--no-mutants",
+        action="store_true",
+        help="leave out the wrong versions that must be caught; they are played until caught, a minute or two",
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
     parser.add_argument("--seed", type=int, help="replay one history and show what happened in it")
     parser.add_argument("--mutant", default="", help="with --seed: replay it with this safeguard missing")
@@ -26,7 +31,11 @@ def run(options: argparse.Namespace) -> int:
     if options.seeds < 1 or options.workers < 1:
         raise BadInput("--seeds and --workers are at least 1")
     if options.mutant and options.mutant not in MUTANTS:
-        raise BadInput(f"there is no mutant {options.mutant!r}; there are: {', '.join(MUTANTS)}")
+        raise BadInput(f"there is no mutant {options.mutant!r}; there are:\n  " + "\n  ".join(MUTANTS))
+    if options.mutant and options.seed is None:
+        raise BadInput("--mutant goes with --seed: which history shall be replayed without that safeguard?")
+    if options.seed is not None and options.json:
+        raise BadInput("--json does not go with --seed: a replay is a text")
     if options.seed is not None:
         return _replay(options.seed, options.mutant)
     result = simulate(options.seeds, mutants=not options.no_mutants, workers=options.workers, progress=bar)
@@ -61,12 +70,19 @@ def _document(result: Simulation) -> dict[str, object]:
     }
 
 
+def _counts(result: Simulation, kinds: Sequence[str]) -> list[str]:
+    seen = [(result.played.faults[kind], kind) for kind in kinds if result.played.faults[kind]]
+    return [f"  {count:>10,}  {kind}" for count, kind in sorted(seen, reverse=True)]
+
+
 def _report(result: Simulation) -> str:
     played = result.played
     lines = [
         f"{played.seeds:,} histories, {played.calls:,} store calls, {played.starts:,} bodies started",
         "what went wrong in them, on purpose:",
-        *(f"  {count:>10,}  {kind}" for kind, count in played.faults.most_common()),
+        *_counts(result, FAULTS),
+        "and what they were about:",
+        *_counts(result, SITUATIONS),
     ]
     if result.unseen:
         lines.append(f"never happened in so few histories: {', '.join(result.unseen)}")

@@ -17,6 +17,8 @@ def run(options: argparse.Namespace) -> int:
     if not options.url.startswith("sqlite:"):
         raise BadInput(f"{mask(options.url)}: only an SQLite file is adopted; write sqlite:///PATH")
     path, _patience = locate(options.url)
+    if not path.exists():
+        raise BadInput(f"there is no file {path}; nothing was adopted")
     epoch = adopt(path)
     print(f"adopted {path}: a new life since {epoch.born:%Y-%m-%d %H:%M:%S} UTC; slots up to then stay closed")
     return 0

@@ -22,6 +22,8 @@ _SECRET: Final = re.compile(r"([?&;][^=&;]*(?:pass|pwd|token|secret|key|auth|cre
 
 def open_store(url: str) -> "Store":
     """The store that a URL names: ``sqlite:///cronce.db``."""
+    if not isinstance(url, str):
+        raise BadInput(f"a store is named by a URL such as sqlite:///cronce.db, not by {url!r:.60}")
     scheme, colon, _ = url.partition(":")
     if not colon:
         raise BadInput(f"{url!r} is not the URL of a store; for a file write sqlite:///{url}")

@@ -19,13 +19,17 @@ BUSY: Final = 70.0
 FORGETFUL: Final = Traits("model, can forget", durable=False, survives_failover=False)
 DURABLE: Final = Traits("model, durable")
 
-KINDS: Final = (
+FAULTS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "crash", "pause", "suspend", "outage",
     "store clock ahead", "store clock back", "store clock nudged", "host clock step", "store emptied",
-    "old dump restored", "lagging replica promoted", "purge", "edit", "roll-back", "two threads", "replaced", "lock",
-    "overlap=skip", "overlap=wait", "overlap=replace", "overlap=allow", "missed=skip", "missed=latest", "missed=all",
-    "on_lost=skip", "on_lost=rerun", "outside trigger", "scheduler",
+    "old dump restored", "lagging replica promoted",
 )  # fmt: skip
+SITUATIONS: Final = (
+    "purge", "edit", "roll-back", "two threads", "replaced", "lock", "outside trigger", "scheduler",
+    "overlap=skip", "overlap=wait", "overlap=replace", "overlap=allow", "missed=skip", "missed=latest", "missed=all",
+    "on_lost=skip", "on_lost=rerun",
+)  # fmt: skip
+KINDS: Final = (*FAULTS, *SITUATIONS)
 
 
 @dataclass(eq=False)

@@ -1,8 +1,8 @@
 """Many seeds, and every mutant: how the simulator is run. Seeds are independent, so they are spread over processes."""
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -12,7 +12,7 @@ from cronce.testing.chaos import KINDS, play
 from cronce.testing.mutants import MUTANTS, mutated
 from cronce.testing.referee import Violation
 
-CHUNK: Final = 25
+CHUNK: Final = 10
 """Seeds that one process plays before it reports."""
 
 MUTANT_SEEDS: Final = 2000
@@ -87,17 +87,22 @@ def simulate(
     seeds: int, *, mutants: bool, workers: int, progress: Callable[[str, int, int], None] = lambda *_: None
 ) -> Simulation:
     """Play the kept seeds, then 0 to `seeds`, then every mutant until it is caught."""
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    progress("seeds", 0, seeds)
+    with get_context("spawn").Pool(workers, _leave_interrupts_to_the_parent) as pool:
         played = Played()
-        for part in pool.map(play_seeds, _chunks(seeds)):
+        for part in pool.imap(play_seeds, _chunks(seeds)):
             played.add(part)
             progress("seeds", played.seeds, seeds)
         caught: dict[str, int | None] = {}
         names = list(MUTANTS) if mutants else []
-        for name, needed in zip(names, pool.map(seeds_to_catch, names), strict=True):
+        for name, needed in zip(names, pool.imap(seeds_to_catch, names), strict=True):
             caught[name] = needed
             progress("mutants", len(caught), len(names))
     return Simulation(played, caught)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _chunks(seeds: int) -> Iterator[list[int]]:
