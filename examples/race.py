@@ -87,9 +87,11 @@ def verdict(url: str, book: Path, exits: list[int | None]) -> int:
     taken_over = sum(record.grant - 1 for record in records.values())
     extra = sum(runs.values()) - len(SLOTS) - taken_over
     missed = sum(slot.key not in runs for slot in SLOTS)
+    once = sum(runs[slot.key] == 1 for slot in SLOTS)
     print(
-        f"\n{len(SLOTS)} slots, 3 processes, {killed} killed: extra {extra}, missed {missed}, taken over {taken_over}"
+        f"\n{len(SLOTS)} slots, 3 processes, {killed} killed: {once} ran once, {taken_over} was taken over (on_lost=rerun)"
     )
+    print(f"extra {extra}, missed {missed}")
     return 1 if extra or missed else 0
 
 
