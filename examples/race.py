@@ -89,7 +89,7 @@ def verdict(url: str, book: Path, exits: list[int | None]) -> int:
     missed = sum(slot.key not in runs for slot in SLOTS)
     once = sum(runs[slot.key] == 1 for slot in SLOTS)
     print(
-        f"\n{len(SLOTS)} slots, 3 processes, {killed} killed: {once} ran once, {taken_over} was taken over (on_lost=rerun)"
+        f"\n{len(SLOTS)} slots, 3 processes, {killed} killed: {once} ran once, {taken_over} was taken over under rerun"
     )
     print(f"extra {extra}, missed {missed}")
     return 1 if extra or missed else 0
