@@ -1,0 +1,302 @@
+"""A claimant: what it does by itself, whatever the others do."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from math import ceil
+from typing import Final, NamedTuple
+
+from cronce.model import Cell, Fence
+from cronce.protocol.commands import (
+    Answer,
+    Change,
+    Claim,
+    Closed,
+    Command,
+    Finish,
+    Finished,
+    Granted,
+    Release,
+    Released,
+    Renew,
+    Renewed,
+    Settle,
+    Stale,
+)
+from cronce.protocol.decide import Facts, decide
+from cronce.protocol.lease import Sample, Trust, even_span, tolerance, trust_end
+from cronce.protocol.record import Job, Outcome
+from cronce.protocol.specs import after_forgetting
+from cronce.testing.explorer.configs import Config, Fault
+from cronce.testing.explorer.parts import (
+    BIRTH,
+    NOW,
+    SLOT,
+    TICK,
+    TRAITS,
+    Call,
+    Claimant,
+    Errand,
+    Gist,
+    Orphan,
+    Plan,
+    Promise,
+    Rank,
+    Reply,
+    Seen,
+    Stage,
+    Watch,
+    bare,
+    epoch_of,
+    ordered,
+)
+
+MINE: Final = "mine"
+THEIRS: Final = "theirs"
+"""The nonces of claims, as a claimant sees them."""
+
+
+class Move(NamedTuple):
+    """A step that a claimant takes by itself."""
+
+    label: str
+    after: Claimant
+    fault: Fault | None = None
+    starts: bool = False
+
+
+class Claimants:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.lease = config.lease * TICK
+        longest = self.lease + (config.skew + max(0, -config.jump)) * TICK  # read back after the clock stepped back
+        self.trusted = ceil(trust_end(0.0, NOW, NOW + longest, self.lease, TRAITS))
+
+    def moves(self, who: Claimant) -> list[Move]:
+        return [*self._own_moves(who), *self._call_moves(who), *self._crash(who)]
+
+    def _own_moves(self, who: Claimant) -> Iterator[Move]:
+        match who.stage:
+            case Stage.IDLE:
+                yield Move("claims", self._claim(who))
+                if self.config.sweeper:
+                    yield Move("looks after it", who._replace(stage=Stage.ASKING, main=Call(Errand.SETTLE)))
+            case Stage.DONE:
+                yield Move("is called again", self._idle(who))
+            case Stage.GRANTED:
+                yield from self._granted_moves(who)
+            case Stage.WORKING:
+                yield from self._working_moves(who)
+        if self.config.keeper and who.keep is None and self._renewable(who):
+            yield Move("renews", who._replace(keep=self._planned(who, Errand.RENEW)))
+
+    def _granted_moves(self, who: Claimant) -> Iterator[Move]:
+        yield Move("gives back what it never started", self._end(who, Errand.RELEASE))
+        if Trust(who.trust).holds(0.0):
+            yield Move("starts its body", who._replace(stage=Stage.WORKING), starts=True)
+
+    def _working_moves(self, who: Claimant) -> Iterator[Move]:
+        yield Move("has succeeded", self._end(who, Errand.SUCCEED))
+        if self.config.attempts > 1:  # else a failure closes it just as a success does
+            yield Move("has failed", self._end(who, Errand.FAIL))
+        if not Trust(who.trust).holds(0.0):
+            yield Move("just stops", self._idle(who))
+
+    def _renewable(self, who: Claimant) -> bool:
+        """While the body works, and while the store hears how it ended."""
+        finishing = who.main is not None and who.main.errand in (Errand.SUCCEED, Errand.FAIL)
+        return who.stage is Stage.WORKING or finishing
+
+    def _claim(self, who: Claimant) -> Claimant:
+        """Optimistic, as the ledger does it: guessed to be nobody's, and not read first, unless that leads nowhere."""
+        gist, change = self._decide(who, Errand.CLAIM, Seen())
+        plan = change and Plan(Rank.NONE, change, gist, who.life)
+        return who._replace(stage=Stage.ASKING, main=Call(Errand.CLAIM, plan, load=plan is None))
+
+    def _end(self, who: Claimant, errand: Errand) -> Claimant:
+        return who._replace(stage=Stage.ENDING, trust=0, main=self._planned(who, errand))
+
+    def _planned(self, who: Claimant, errand: Errand) -> Call:
+        """A command under the own grant rests on what is known of the cell: it is not read first."""
+        assert who.grant is not None
+        gist, change = self._decide(who, errand, who.grant)
+        plan = change and Plan(who.grant.version, change, gist, who.life)
+        return Call(errand, plan, load=plan is None)
+
+    def _crash(self, who: Claimant) -> Iterator[Move]:
+        if who.stage is not Stage.IDLE:
+            yield Move("crashes", Claimant(who.on_lost, orphans=self._left_behind(who)), Fault.CRASH)
+
+    def _idle(self, who: Claimant) -> Claimant:
+        """It has nothing and wants nothing; its next claim draws another nonce."""
+        return Claimant(who.on_lost, life=who.life, watch=who.watch, orphans=self._left_behind(who))
+
+    def _left_behind(self, who: Claimant) -> tuple[Orphan, ...]:
+        """What was sent is on its way, and nobody goes by its nonce any more."""
+        sent = (call.plan for call in who.calls if call.sent and call.plan is not None)
+        known = (orphan.plan for orphan in who.orphans)
+        return ordered(Orphan(plan, mine=False) for plan in (*known, *sent))
+
+    # --- calls ---
+
+    def _call_moves(self, who: Claimant) -> Iterator[Move]:
+        for call in who.calls:
+            if not call.sent:
+                yield Move(f"sends its {call.errand}", who.calling(call._replace(sent=True)))
+                continue
+            if call.reply is not None:
+                yield Move(f"hears of its {call.errand}", self.heard(who, call, call.reply))
+            yield Move(f"waits no longer for its {call.errand}", self._given_up(who, call), Fault.LOST)
+
+    def _given_up(self, who: Claimant, call: Call) -> Claimant:
+        """A swap without an answer may have landed: read back. After a load without one it is none the wiser."""
+        if call.load:
+            return self._concluded(who, call, Gist.UNSURE, None)
+        if call.plan is not None:
+            orphan = Orphan(call.plan, mine=call.errand is Errand.CLAIM and call.plan.change.grant)
+            who = who._replace(orphans=ordered((*who.orphans, orphan)))
+        return who.calling(Call(call.errand))
+
+    def heard(self, who: Claimant, call: Call, reply: Reply) -> Claimant:
+        samples = self._samples(who.watch, call.age, reply.offset)
+        even = even_span(samples, tolerance(self.lease))
+        who = who._replace(watch=self._watched(who.watch, samples, reply.offset), life=max(who.life, reply.life))
+        if reply.life < who.life or (reply.gist is None and reply.seen is None):
+            return who.calling(Call(call.errand))
+        if reply.gist is not None:
+            return self._concluded(who, call, reply.gist, reply.seen)
+        assert reply.seen is not None
+        gist, change = self._decide(who, call.errand, reply.seen, even)
+        if change is None:
+            return self._concluded(who, call, gist, reply.seen)
+        plan = Plan(reply.seen.version, change, gist, who.life)
+        return who.calling(Call(call.errand, plan, load=False, sent=False))
+
+    def _decide(
+        self, who: Claimant, errand: Errand, seen: Seen, even: timedelta = timedelta(0)
+    ) -> tuple[Gist, Change | None]:
+        own, others = Fence(BIRTH, 1), Fence(BIRTH, 2)
+        until = NOW + seen.left * TICK
+        cell = Cell(SLOT.cell, seen.version, at=SLOT.at, fence=own if seen.mine else others, until=until)
+        record = seen.record and seen.record._replace(nonce=MINE if seen.mine else THEIRS)
+        epoch = epoch_of(who.life)
+        job = after_forgetting(Job(floor=SLOT.at - TICK), epoch, TRAITS)
+        facts = Facts(NOW, job.floor, epoch.base, lambda _tolerance: even)
+        answer, change = decide(cell, record, self._command(who, errand, own), facts)
+        return _gist(answer), change and change._replace(record=bare(change.record))
+
+    def _command(self, who: Claimant, errand: Errand, fence: Fence) -> Command:
+        match errand:
+            case Errand.CLAIM:
+                return Claim(MINE, "", self.lease, who.on_lost, self.config.attempts)
+            case Errand.SETTLE:
+                return Settle()
+            case Errand.RENEW:
+                return Renew(fence)
+            case Errand.RELEASE:
+                return Release(fence)
+            case Errand.SUCCEED:
+                return Finish(fence, Outcome.SUCCEEDED)
+            case Errand.FAIL:
+                return Finish(fence, Outcome.FAILED, backoff=TICK)
+
+    # --- answers ---
+
+    def _concluded(self, who: Claimant, call: Call, gist: Gist, seen: Seen | None) -> Claimant:
+        if call.errand is Errand.RENEW:
+            return self._renewed(who._replace(keep=None), call, gist, seen)
+        if gist is Gist.GRANTED:
+            assert seen is not None
+            held = who._replace(stage=Stage.GRANTED, main=None, owns=False, trust=self._trust(call, seen))
+            return self._knowing(held, seen)
+        if gist is Gist.CLOSED:
+            return Claimant(who.on_lost, Stage.DONE, life=who.life, orphans=self._left_behind(who))
+        if gist is Gist.UNSURE and call.errand in (Errand.SUCCEED, Errand.FAIL):
+            return who._replace(main=self._planned(who, call.errand))  # it is said until the store has heard it
+        return self._idle(who)
+
+    def _renewed(self, who: Claimant, call: Call, gist: Gist, seen: Seen | None) -> Claimant:
+        if gist is Gist.STALE:
+            return who._replace(trust=0)
+        if gist is not Gist.RENEWED:
+            return who
+        assert seen is not None
+        trust = ceil(Trust(who.trust).extended(0.0, self._trust(call, seen)).end)
+        broken = Promise.TRUST_ENDS if trust and not who.trust else None
+        return self._knowing(who._replace(trust=trust, broken=broken), seen)
+
+    def _knowing(self, who: Claimant, seen: Seen) -> Claimant:
+        return who._replace(grant=seen._replace(left=0, mine=True))
+
+    def _trust(self, call: Call, seen: Seen) -> int:
+        """Ticks of trust from now on. The own clock reads 0 now, so the call began at minus its age."""
+        return max(0, ceil(trust_end(-call.age, NOW, NOW + seen.left * TICK, self.lease, TRAITS)))
+
+    # --- clocks ---
+
+    def _samples(self, watch: Watch | None, age: int, offset: int) -> tuple[Sample, ...]:
+        """Newest first. A reply that took a tick bounds the clock too loosely, wherever in that tick it was dated."""
+        newest = Sample(-age, 0, NOW + offset * TICK)
+        if watch is None:
+            return (newest,)
+        return newest, Sample(-watch.age, -watch.age, NOW + (watch.offset - watch.age) * TICK)
+
+    def _watched(self, watch: Watch | None, samples: Sequence[Sample], offset: int) -> Watch | None:
+        if samples[0].began < samples[0].ended:
+            return watch
+        return watch if even_span(samples, tolerance(self.lease)) else Watch(0, offset)
+
+    def tick(self, who: Claimant) -> Claimant:
+        watch = who.watch and who.watch._replace(age=min(who.watch.age + 1, self.config.lease))
+        main, keep = (call and call._replace(age=call.age + call.sent) for call in (who.main, who.keep))
+        return who._replace(watch=watch, trust=max(who.trust - 1, 0), main=main, keep=keep)
+
+    # --- without what cannot matter any more ---
+
+    def trimmed(self, who: Claimant) -> Claimant:
+        main, keep = (call and self._trimmed_call(who, call) for call in (who.main, who.keep))
+        return who._replace(main=main, keep=keep)
+
+    def _trimmed_call(self, who: Claimant, call: Call) -> Call:
+        reply = call.reply and self._trimmed_reply(who, call, call.reply)
+        call = call._replace(reply=reply, plan=call.plan if reply is None else None)
+        return call._replace(age=min(call.age, self.trusted if self._may_bring_trust(who, call) else 1))
+
+    def _may_bring_trust(self, who: Claimant, call: Call) -> bool:
+        """If not, all that matters of a call's age is whether it was answered at once."""
+        if call.reply is not None and call.reply.gist not in (Gist.GRANTED, Gist.RENEWED):
+            return False
+        if call.errand is Errand.RENEW:
+            return Trust(who.trust).extended(0.0, self.trusted).holds(0.0)
+        return call.errand is Errand.CLAIM
+
+    def _trimmed_reply(self, who: Claimant, call: Call, reply: Reply) -> Reply:
+        """Only the gist of a reply, if that is the same whatever the claimant has seen of the clock until it hears."""
+        if call.age:
+            reply = reply._replace(offset=0)  # it proves nothing about the clock
+        if reply.seen is None or reply.gist is not None or reply.life < who.life:
+            return reply
+        evens = (timedelta(0),) if call.age else (timedelta(0), self.lease)
+        decisions = {self._decide(who._replace(life=reply.life), call.errand, reply.seen, even) for even in evens}
+        (gist, change), *others = decisions
+        if change is not None or others:
+            timeless = call.errand not in (Errand.CLAIM, Errand.SETTLE)  # a fence is right or wrong at any time
+            return reply._replace(seen=reply.seen._replace(left=0)) if timeless else reply
+        return reply._replace(gist=gist, seen=reply.seen if gist is Gist.GRANTED else None)
+
+
+def _gist(answer: Answer) -> Gist:
+    match answer:
+        case Granted():
+            return Gist.GRANTED
+        case Closed() | Finished(_, False):
+            return Gist.CLOSED
+        case Finished(_, True):
+            return Gist.RETRYING
+        case Renewed():
+            return Gist.RENEWED
+        case Released():
+            return Gist.RELEASED
+        case Stale():
+            return Gist.STALE
+        case _:
+            return Gist.LATER
