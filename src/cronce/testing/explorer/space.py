@@ -86,7 +86,7 @@ class Space:
     # --- worked out once ---
 
     def _work_taken(self, pair: tuple[int, int]) -> list[tuple[str, Fault | None, int, int, News]]:
-        """The steps of a claimant, and of the store with what it sent: shelf and claimant after it, news for the rest."""
+        """The steps of a claimant, and of the store with what it sent: shelf and claimant afterwards, and the news."""
         shelf, who = self._shelves.things[pair[0]], self._people.things[pair[1]]
         found = []
         for label, after, fault, starts in self._claimants.moves(who):
