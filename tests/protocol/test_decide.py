@@ -219,7 +219,7 @@ EXPECTED: dict[Row, dict[type, Decision]] = {
         Resolve: HELD,
     },
     Row.MINE: {
-        Claim: Decision(Granted(1)),
+        Claim: Decision(Granted(1), Change(RAN, Mark.OPEN, LEASE, grant=False)),
         Renew: Decision(Renewed(""), Change(RAN, Mark.OPEN, LEASE, grant=False)),
         Finish: Decision(Finished(Outcome.SUCCEEDED), closed(RAN, Outcome.SUCCEEDED, "all sent", Mark.CLOSED)),
         Release: Decision(Released(), Change(IDLE, Mark.OPEN, SECOND, grant=False)),
@@ -552,13 +552,15 @@ def test_nobody_takes_over_who_has_not_watched_for_a_whole_lease() -> None:
     assert slot.say(Renew(fence), watched=ZERO) == Renewed("")
 
 
-def test_a_read_back_gives_the_same_fence_and_does_not_restart_the_lease() -> None:
+def test_a_read_back_gives_the_same_fence_by_a_write_so_that_no_earlier_look_can_still_take_over() -> None:
     slot = OneCell()
-    slot.granted("n1")
-    landed = slot.cell
+    fence = slot.granted("n1")
+    looked_at = slot.cell.version
     slot.later(10 * SECOND)
     assert slot.say(claim("n1", "web-1")) == Granted(1)
-    assert slot.cell == landed
+    assert slot.fence == fence
+    assert slot.cell.version > looked_at
+    assert slot.cell.until == slot.now + LEASE
 
 
 def test_two_claimants_of_one_process_are_two() -> None:
@@ -945,7 +947,7 @@ def test_whatever_is_said_in_whatever_order_fences_rise_and_closed_is_closed(sai
             slot.forget()
         before = slot.cell
         told = slot.say(_by_the_latest(command, fences), watched=watched)
-        if isinstance(told.answer, Granted) and slot.cell != before:
+        if isinstance(told.answer, Granted) and slot.cell.fence != before.fence:
             fences.append(slot.fence)
         if before.mark in (Mark.CLOSED, Mark.ATTENTION) and not isinstance(command, Resolve):
             assert slot.cell == before

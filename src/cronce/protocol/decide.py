@@ -9,7 +9,7 @@ order of steps is the order of versions: the argument below is about one cell at
 
 *Claimed once.* A cell leaves NOTHING by one write that expects it absent; the store lets one such write win. From
 then on it is granted again only by the rows LAPSED (under rerun), QUEUED, IDLE and, once it has lapsed, MINE, each
-naming the version it read, each drawing a higher fence. (MINE while it is live gives the fence it has: a read-back.)
+naming the version it read, each drawing a higher fence. (MINE, while live, renews under its fence: a read-back.)
 
 *Mine.* A claim draws a nonce; a grant draws a fence. The nonce answers one question, "was it my write that landed?",
 after a lost reply; it belongs to one call of claim, so that two threads, or a forked child, are two claimants. Every
@@ -171,10 +171,11 @@ def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decis
 
 
 def read_back(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
-    """My own write, its reply lost: the same fence, and what is left of its lease. Nothing ran under it, so if it
-    lapsed meanwhile it is granted anew, whatever on_lost says."""
+    """My own write, its reply lost. The same fence, but not without a write: somebody may have looked while it seemed
+    lapsed, and a takeover that is on its way must find another version. Nothing ran under it, so if it has lapsed it is
+    granted anew, whatever on_lost says."""
     if cell.until is not None and facts.now < cell.until:
-        return Decision(Granted(record.grant))
+        return Decision(Granted(record.grant), Change(record, Mark.OPEN, record.lease))
     return grant(cell, _ended(cell, record, NEVER_STARTED[1]), command, facts)
 
 

@@ -5,7 +5,7 @@ not needed, or, more likely, that the simulator does not look.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final
 from unittest.mock import patch
@@ -17,6 +17,7 @@ from cronce.protocol.commands import (
     Claim,
     Decision,
     Finish,
+    Granted,
     Release,
     Renew,
 )
@@ -143,10 +144,16 @@ def _() -> Any:
 
 @_mutant("read-back restarts the lease")
 def _() -> Any:
+    def read_back(_cell: Cell, record: Record, _command: Claim, _facts: Facts) -> Decision:
+        return Decision(Granted(record.grant))
+
     def trust_end(began: float, _now: Instant, _until: Instant, length: timedelta, traits: Any) -> float:
         return began + (length - lease.margin(length, traits)).total_seconds()
 
-    return patch.object(ledger, "trust_end", trust_end)
+    both = ExitStack()
+    both.enter_context(_with_rules(Row.MINE, Claim=read_back))
+    both.enter_context(patch.object(ledger, "trust_end", trust_end))
+    return both
 
 
 @_mutant("trust returns after it ended")

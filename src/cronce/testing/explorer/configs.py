@@ -94,6 +94,7 @@ LARGE: Final = (
     Config("rerun, swept", _RERUN, Faults(lost=1), sweeper=True, keeper=False),
     Config("rerun, clock ahead", _RERUN, Faults(jump=1), jump=4),
     Config("clock back", _SKIP, Faults(jump=1), jump=-2),
+    Config("clock back, lost reply", _RERUN, Faults(lost=1, jump=1), jump=-2, keeper=False),
     Config("uneven clock", _SKIP, skew=1),
     Config("uneven clock, rerun", _RERUN, Faults(lost=1), skew=1, keeper=False),
     Config("emptied", _RERUN, Faults(empty=1)),
