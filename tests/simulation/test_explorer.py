@@ -101,7 +101,7 @@ CAUGHT = {
     "trust from the reply": Mutant(
         _patch(claimant, "trust_end", _trust_from_the_reply), LOST_REPLY, Promise.TRUST_HOLDS
     ),
-    "read-back without a write": Mutant(_rules(Row.MINE, Claim=_unwritten), STEPPED_BACK, Promise.TRUST_HOLDS),
+    "read-back without a write": Mutant(_rules(Row.MINE, Claim=_unwritten), STEPPED_BACK, Promise.ONE_TRUSTS),
     "trust returns after it ended": Mutant(MUTANTS["trust returns after it ended"], LOST_REPLY, Promise.TRUST_ENDS),
     "no watch rule": Mutant(MUTANTS["no watch rule"], JUMP, Promise.TRUST_HOLDS),
     "birth unnoticed by the store": Mutant(MUTANTS["birth unnoticed by the store"], EMPTIED, Promise.FORGOTTEN),
