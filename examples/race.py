@@ -23,6 +23,7 @@ from cronce.protocol.record import Job, Outcome, decode
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
 from cronce.stores import open_store
+from cronce.stores.base import Scan
 
 START = datetime(2026, 3, 29, tzinfo=UTC)
 SLOTS = [Slot("report", START + number * timedelta(minutes=15)) for number in range(30)]
@@ -37,7 +38,7 @@ def racer(url: str, book: Path, name: str, dies_at: int, ready: Barrier) -> None
     before = START - timedelta(seconds=1)
     drive(ledger.jobs.edit("report", lambda job, _now: job or Job(floor=before)), store, clock)
     wanted = [Wanted(slot, TERMS) for slot in SLOTS]
-    while wanted or store.scan("run/", mark=Mark.OPEN, limit=1).cells:
+    while wanted or store.scan(Scan("run/", mark=Mark.OPEN, limit=1)).cells:
         one, wanted = wanted[:1], wanted[1:]
         overdue = drive(ledger.overdue(), store, clock)
         for grant in drive(ledger.claim(one + [again(cell) for cell in overdue]), store, clock):
@@ -79,7 +80,7 @@ def main() -> int:
 def verdict(url: str, book: Path, exits: list[int | None]) -> int:
     lines = [line.split() for line in book.read_text().splitlines()]
     runs = Counter(slot for slot, _, _ in lines)
-    records = {slot_of_cell(cell.key).key: decode(cell.value) for cell in open_store(url).scan("run/").cells}
+    records = {slot_of_cell(cell.key).key: decode(cell.value) for cell in open_store(url).scan(Scan("run/")).cells}
     for slot, record in records.items():
         who = ", killed in the middle of it, and taken over by ".join(name for key, name, _ in lines if key == slot)
         print(f"{slot}  {record.outcome}, run by {who}")

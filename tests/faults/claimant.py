@@ -20,6 +20,7 @@ from cronce.protocol.record import Job, Outcome
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
 from cronce.stores import open_store
+from cronce.stores.base import Scan
 from tests.faults.slots import DEATH, JOB, LEASE, SLOTS, instant
 
 
@@ -63,7 +64,7 @@ class Claimant:
         drive(self.ledger.jobs.edit(JOB, lambda job, _now: job or Job(instant(-1))), self.store, self.clock)
         fresh = [Slot(JOB, instant(number)) for number in range(SLOTS)]
         random.shuffle(fresh)
-        while fresh or self.store.scan("run/", mark=Mark.OPEN, limit=1).cells:
+        while fresh or self.store.scan(Scan("run/", mark=Mark.OPEN, limit=1)).cells:
             batch, fresh = fresh[:4], fresh[4:]
             overdue = drive(self.ledger.overdue(limit=8), self.store, self.clock)
             wanted = [Wanted(slot, self.terms) for slot in batch]

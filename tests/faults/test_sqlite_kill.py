@@ -14,6 +14,7 @@ import pytest
 from cronce.model import Slot, read_fence
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.stores import open_store
+from cronce.stores.base import Scan
 from tests.faults.slots import JOB, SLOTS, instant
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,7 @@ class Gang:
                 self.start()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("overlap", ["allow", "wait"])
 @pytest.mark.parametrize("on_lost", ["rerun", "skip"])
 def test_every_slot_is_closed_once_under_sigkill(on_lost: str, overlap: str, tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def _check_reruns(record: Record, starts: list[str], ends: list[str]) -> None:
 
 def _records(url: str) -> dict[str, Record]:
     store = open_store(url)
-    page = store.scan("run/", limit=2 * SLOTS)
+    page = store.scan(Scan("run/", limit=2 * SLOTS))
     keys = {Slot(JOB, instant(number)).cell: Slot(JOB, instant(number)).key for number in range(SLOTS)}
     return {keys[cell.key]: decode(cell.value) for cell in page.cells}
 

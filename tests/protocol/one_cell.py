@@ -15,7 +15,7 @@ from cronce.protocol.decide import (
     decide,
 )
 from cronce.protocol.record import Record, decode, encode
-from cronce.stores.base import judge
+from cronce.stores.base import judge_groups
 
 AT = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
@@ -76,7 +76,7 @@ class OneCell:
                 change.grant,
                 change.ttl,
             )
-            [verdict], _, tally = judge([write], [self.cell] if self.cell.version else [], self.epoch, self.now)
+            [verdict], _, tally = judge_groups([write], [self.cell] if self.cell.version else [], self.epoch, self.now)
             assert verdict.refused is None
             self.cell, self.epoch = verdict.cell, self.epoch._replace(tally=tally)
         return Told(answer)

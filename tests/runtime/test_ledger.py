@@ -27,7 +27,7 @@ from cronce.runtime.flow import Timed, drive_async
 from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
-from cronce.stores.base import Loaded
+from cronce.stores.base import Loaded, Scan
 from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, terms
 
 SECOND = timedelta(seconds=1)
@@ -253,7 +253,7 @@ def test_a_lapsed_run_under_skip_is_closed_as_lost_and_needs_attention(
     grant = granted(desk)
     watch(clock, other, 11)
     assert claim(other, on_lost="rerun") == Closed(Outcome.LOST, "its holder web-1 was gone")
-    assert [cell.key for cell in store.scan("run/", mark=Mark.ATTENTION).cells] == [SLOT.cell]
+    assert [cell.key for cell in store.scan(Scan("run/", mark=Mark.ATTENTION)).cells] == [SLOT.cell]
     assert desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED)) == Stale("web-1")
 
 

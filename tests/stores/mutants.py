@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cronce.model import FREE, Cell, Epoch, Fence, Instant, Mark, Refusal, Verdict, Write
-from cronce.stores.base import Loaded, Page, Swapped
+from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore
 from cronce.testing import StoreContract
 
@@ -162,15 +162,15 @@ class PurgesByWildcard(MemoryStore):
 
 @caught_by("test_a_prefix_knows_no_wildcards")
 class ScansByWildcard(MemoryStore):
-    def scan(self, prefix: str, **more: Any) -> Page:
-        return super().scan(prefix.rstrip("%_"), **more)
+    def scan(self, scan: Scan) -> Page:
+        return super().scan(scan._replace(prefix=scan.prefix.rstrip("%_")))
 
 
 @caught_by("test_pages_lose_nothing_and_repeat_nothing")
 class LosesTiesBetweenPages(MemoryStore):
-    def scan(self, prefix: str, **more: Any) -> Page:
-        page = super().scan(prefix, **more)
-        return page._replace(next=page.next and ("~", page.next[1]) if more.get("by") == "at" else page.next)
+    def scan(self, scan: Scan) -> Page:
+        page = super().scan(scan)
+        return page._replace(next=page.next._replace(key="~") if page.next and scan.by == "at" else page.next)
 
 
 @caught_by("test_a_writer_of_an_earlier_life_is_refused")

@@ -29,7 +29,7 @@ from cronce.errors import (
 )
 from cronce.model import EPOCH, Mark, Origin, Refusal, to_us
 from cronce.stores import open_store, sql
-from cronce.stores.base import By
+from cronce.stores.base import By, Scan
 from cronce.stores.sqlite import SqliteStore, adopt, locate
 from cronce.stores.sqlite_file import DIALECT, explained, url_of
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
@@ -173,7 +173,9 @@ def test_a_scan_costs_what_it_finds_not_what_is_there(
     assert store._line is not None
     thousands: list[None] = []
     store._line.db.set_progress_handler(lambda: thousands.append(None), 1000)
-    assert len(store.scan("run/", by=by, mark=mark, newest_first=newest_first, limit=2).cells) == (1 if mark else 2)
+    assert len(store.scan(Scan("run/", by=by, mark=mark, newest_first=newest_first, limit=2)).cells) == (
+        1 if mark else 2
+    )
     assert len(thousands) <= 1
 
 
@@ -195,7 +197,7 @@ def test_reading_never_waits_for_a_writer(store: SqliteStore, path: Path) -> Non
     (cell,) = win(store, claim("a"))
     with locked(path):
         assert cell_of(store, "a") == cell
-        assert list(store.scan("").cells) == [cell]
+        assert list(store.scan(Scan("")).cells) == [cell]
 
 
 def test_a_settled_loser_never_waits_for_a_writer(path: Path) -> None:
@@ -318,7 +320,7 @@ def test_a_store_that_is_upgraded_under_a_running_process_is_refused(store: Sqli
     with pytest.raises(StoreNewer):
         swap(store, claim("a"))
     with pytest.raises(StoreNewer):
-        store.scan("")
+        store.scan(Scan(""))
 
 
 # --- damage ---------------------------------------------------------------------------------------------------------
@@ -347,7 +349,7 @@ def test_damaged_pages_are_refused_when_they_are_read(path: Path) -> None:
     filled(path)
     damage(path, 7 * 4096, path.stat().st_size - 7 * 4096)
     store = SqliteStore(path)
-    for work in (lambda: store.scan(""), lambda: swap(store, claim("run/200"))):
+    for work in (lambda: store.scan(Scan("")), lambda: swap(store, claim("run/200"))):
         with pytest.raises(StoreCorrupt, match="is damaged; stop all processes and restore it from a backup"):
             work()
     store.close()
@@ -433,7 +435,7 @@ def test_a_full_disk_is_named_and_nothing_is_half_written(tiny: Path) -> None:
     with pytest.raises(StoreFull, match=r"store\.db has no room on its disk and nothing was written; make room"):
         swap(store, change(small), *(claim(f"run/{number}", "x" * 20_000) for number in range(40)))
     assert (store.load([]).epoch, cell_of(store, "small")) == (epoch, small)
-    assert keys_of(SqliteStore(tiny / "store.db").scan("").cells) == ["small"]
+    assert keys_of(SqliteStore(tiny / "store.db").scan(Scan("")).cells) == ["small"]
     win(store, change(small))
     store.close()
 
@@ -521,7 +523,7 @@ USES: list[Callable[[SqliteStore], object]] = [
     lambda store: swap(store, claim("b")),
     lambda store: store.swap([claim("a")], (1, 1)),
     lambda store: store.load(["a"]),
-    lambda store: store.scan(""),
+    lambda store: store.scan(Scan("")),
     lambda store: store.purge("", EPOCH),
 ]
 

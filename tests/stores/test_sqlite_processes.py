@@ -14,6 +14,7 @@ import pytest
 
 from cronce.errors import StoreUnusable
 from cronce.model import FREE, Mark, Write
+from cronce.stores.base import Scan
 from cronce.stores.sqlite import SqliteStore
 from cronce.testing.contract import cell_of, claim, keys_of, put, refusals, swap, win
 from tests.stores.forks import Child, ask, locked
@@ -82,7 +83,7 @@ def test_random_batches_of_four_processes_never_meet_a_locked_file(path: Path) -
     for child in children:
         child.go()
     raised = [child.end()[-1] for child in children]
-    counters = SqliteStore(path).scan("counter/").cells
+    counters = SqliteStore(path).scan(Scan("counter/")).cells
     assert sum(int(cell.value) for cell in counters) == sum(raised)
     assert SqliteStore(path).load([]).epoch.tally == sum(raised)
     assert all(raised)
@@ -123,7 +124,7 @@ def test_what_a_killed_process_was_told_it_won_is_there(path: Path) -> None:
         time.sleep(dice.random() / 200)  # the moment is the test's dice, nothing is waited for
         child.kill()
         told += child.end()
-        there = keys_of(SqliteStore(path).scan(f"{told[0].split('/')[0]}/", limit=10_000).cells)
+        there = keys_of(SqliteStore(path).scan(Scan(f"{told[0].split('/')[0]}/", limit=10_000)).cells)
         assert there[: len(told)] == told
         assert len(there) - len(told) in (0, 1)
     assert is_sound(path)
@@ -142,7 +143,7 @@ def test_what_a_child_writes_stays_when_its_parent_hangs_up(path: Path) -> None:
         me.say("written")
         me.wait()
         win(store, claim("child 2"))
-        return keys_of(store.scan("").cells)
+        return keys_of(store.scan(Scan("")).cells)
 
     child = Child(work)
     assert child.hear() == "written"
@@ -150,7 +151,7 @@ def test_what_a_child_writes_stays_when_its_parent_hangs_up(path: Path) -> None:
     store.close()
     everything = ["before", "child 1", "child 2", "parent"]
     assert child.end() == [everything]
-    assert keys_of(SqliteStore(path).scan("").cells) == everything
+    assert keys_of(SqliteStore(path).scan(Scan("")).cells) == everything
 
 
 def test_parent_and_child_are_two_claimants(path: Path) -> None:
@@ -195,7 +196,7 @@ def test_a_child_leaves_its_parents_connection_alone_at_its_end(path: Path) -> N
     win(store, claim("a"))
     os.waitpid(child, 0)
     win(store, claim("b"))
-    assert keys_of(SqliteStore(path).scan("").cells) == ["a", "b"]
+    assert keys_of(SqliteStore(path).scan(Scan("")).cells) == ["a", "b"]
 
 
 def test_a_fork_that_python_does_not_see_is_refused(path: Path) -> None:

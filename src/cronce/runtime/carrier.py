@@ -28,11 +28,11 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.lease import Sample
-from cronce.runtime.flow import Flow, Load, Purge, Request, Scan, Swap, Timed
+from cronce.runtime.flow import Flow, Load, Purge, Request, Swap, Timed
 from cronce.runtime.knowledge import Knowledge
 from cronce.runtime.plans import Plan, Planner
 from cronce.runtime.task import Reply, Task, Unsure
-from cronce.stores.base import Loaded, Page, Swapped
+from cronce.stores.base import Loaded, Page, Scan, Swapped
 
 ROUNDS: Final = 12
 """Each round ends in an answer or in news; this many without an answer is a store that cannot be used."""

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar, assert_never
 
 from cronce.clock import Clock
 from cronce.errors import StoreError
-from cronce.model import Boot, Instant, Mark, Write
-from cronce.stores.base import By, Loaded, Page, Position, Store, Swapped
+from cronce.model import Boot, Instant, Write
+from cronce.stores.base import Loaded, Page, Scan, Store, Swapped
 
 T = TypeVar("T")
 
@@ -24,16 +24,6 @@ class Load(NamedTuple):
 class Swap(NamedTuple):
     writes: Sequence[Write]
     seen: tuple[int, int]
-
-
-class Scan(NamedTuple):
-    prefix: str
-    by: By = "key"
-    mark: Mark | None = None
-    upto: Instant | None = None
-    after: Position | None = None
-    limit: int = 1000
-    newest_first: bool = False
 
 
 class Purge(NamedTuple):
@@ -63,8 +53,8 @@ def perform(store: Store, request: Request) -> Reply:
             return store.load(keys)
         case Swap(writes, seen):
             return store.swap(writes, seen)
-        case Scan(prefix):
-            return store.scan(prefix, **{name: getattr(request, name) for name in Scan._fields[1:]})
+        case Scan():
+            return store.scan(request)
         case Purge(prefix, upto):
             return store.purge(prefix, upto)
         case _:

@@ -12,8 +12,8 @@ from cronce.protocol.lease import FACTS_AGE, PURGE_DELAY, tolerance
 from cronce.protocol.record import Holder, Job, Purging, decode_holder, decode_job, encode_holder, encode_job
 from cronce.protocol.specs import after_forgetting, live_digests, raise_floor, respec
 from cronce.runtime.carrier import ROUNDS, Carrier
-from cronce.runtime.flow import Flow, Purge, Scan
-from cronce.stores.base import Loaded, Position
+from cronce.runtime.flow import Flow, Purge
+from cronce.stores.base import Loaded, Position, Scan
 
 HOLDER_TTL: Final = timedelta(seconds=30)
 """A process that has not beaten for this long no longer decides which version of a job fires."""

@@ -31,11 +31,12 @@ from cronce.protocol.commands import (
 from cronce.protocol.lease import LOCK_LEASE, LONGEST_LEASE, Trust, trust_end
 from cronce.protocol.record import Outcome, Record
 from cronce.runtime.carrier import Carrier
-from cronce.runtime.flow import Flow, Scan
+from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Jobs
 from cronce.runtime.knowledge import Knowledge
 from cronce.runtime.task import Reply, Task, Unsure
 from cronce.schedule import format_duration
+from cronce.stores.base import Scan
 
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""

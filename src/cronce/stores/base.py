@@ -18,8 +18,13 @@ from typing import Literal, NamedTuple, Protocol
 from cronce.model import ABSENT, FREE, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Traits, Verdict, Write, to_us
 
 By = Literal["key", "at", "until"]
-Position = tuple[str, int]
-"""Where a page ended: the key, and the instant it was ordered by in µs (0 when ordered by key)."""
+
+
+class Position(NamedTuple):
+    """Where a cell stands in a scan: by the instant it is ordered by in µs (0 when ordered by key), then by its key."""
+
+    us: int
+    key: str
 
 
 class Loaded(NamedTuple):
@@ -47,6 +52,18 @@ class Page(NamedTuple):
     next: Position | None
 
 
+class Scan(NamedTuple):
+    """Cells whose key begins with `prefix`, in order; by at or until: only those that have one, at most `upto`."""
+
+    prefix: str
+    by: By = "key"
+    mark: Mark | None = None
+    upto: Instant | None = None
+    after: Position | None = None
+    limit: int = 1000
+    newest_first: bool = False
+
+
 class Store(Protocol):
     """Compare-and-swap cells with a clock."""
 
@@ -59,25 +76,21 @@ class Store(Protocol):
         """`seen` is the (birth, tally) of the latest epoch the writer knows of."""
         ...
 
-    def scan(
-        self,
-        prefix: str,
-        *,
-        by: By = "key",
-        mark: Mark | None = None,
-        upto: Instant | None = None,
-        after: Position | None = None,
-        limit: int = 1000,
-        newest_first: bool = False,
-    ) -> Page:
-        """Cells whose key begins with `prefix`, in order; by at or until: only those that have one, at most `upto`."""
-        ...
+    def scan(self, scan: Scan) -> Page: ...
 
     def purge(self, prefix: str, upto: Instant) -> int:
         """Delete closed cells (no other mark) whose `at` is at or before `upto`; how many went."""
         ...
 
     def close(self) -> None: ...
+
+
+def position(cell: Cell, by: By) -> Position | None:
+    """Where the cell stands in a scan; None where it does not."""
+    if by == "key":
+        return Position(0, cell.key)
+    instant = cell.at if by == "at" else cell.until
+    return None if instant is None else Position(to_us(instant), cell.key)
 
 
 # --- what the embedded stores share: judging a batch in memory ------------------------------------------------------
@@ -111,7 +124,7 @@ def groups(writes: Sequence[Write]) -> Iterator[Sequence[int]]:
             start = place
 
 
-def settle(
+def judge(
     writes: Sequence[Write],
     seen: tuple[int, int],
     read: Iterable[Cell],
@@ -126,11 +139,11 @@ def settle(
         stored = next_life(to_us(now), seen, stored, last_write)
     if belief != "yes":
         return Swapped(now, stored, refused_epoch(writes)), {}
-    verdicts, changed, tally = judge(writes, read, stored, now)
+    verdicts, changed, tally = judge_groups(writes, read, stored, now)
     return Swapped(now, Epoch(stored.birth, tally, *stored[2:]), verdicts), changed
 
 
-def judge(
+def judge_groups(
     writes: Sequence[Write], read: Iterable[Cell], epoch: Epoch, now: Instant
 ) -> tuple[list[Verdict], dict[str, Cell], int]:
     """Which writes of a batch win: the verdicts, the cells to store, and the tally afterwards."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from cronce.clock import SystemClock
 from cronce.model import Cell, Instant, Mark, Traits, Write, to_us
-from cronce.stores.base import By, Loaded, Page, Position, Swapped, first_life, settle
+from cronce.stores.base import Loaded, Page, Scan, Swapped, first_life, judge, position
 
 TRAITS: Final = Traits("memory", durable=False, survives_failover=False)
 
@@ -32,35 +32,28 @@ class MemoryStore:
         with self._lock:
             now = self._clock()
             read = [self._cells[write.key] for write in writes if write.key in self._cells]
-            swapped, changed = settle(writes, seen, read, self._epoch, last_write=self._last_write, now=now)
+            swapped, changed = judge(writes, seen, read, self._epoch, last_write=self._last_write, now=now)
             self._cells.update(changed)
             self._epoch, self._last_write = swapped.epoch, now if changed else self._last_write
             return swapped
 
-    def scan(
-        self,
-        prefix: str,
-        *,
-        by: By = "key",
-        mark: Mark | None = None,
-        upto: Instant | None = None,
-        after: Position | None = None,
-        limit: int = 1000,
-        newest_first: bool = False,
-    ) -> Page:
+    def scan(self, scan: Scan) -> Page:
         with self._lock:
-            found = [(_position(cell, by), cell) for cell in self._cells.values() if cell.key.startswith(prefix)]
-            now, epoch = self._clock(), self._epoch
-        found = [(place, cell) for place, cell in found if place is not None and (mark is None or cell.mark is mark)]
-        if upto is not None:
-            found = [(place, cell) for place, cell in found if place is not None and place[0] <= to_us(upto)]
-        found.sort(key=lambda pair: pair[0] or (0, ""), reverse=newest_first)
-        if after is not None:
-            place = (after[1], after[0])
-            found = [p for p in found if p[0] is not None and (p[0] < place if newest_first else p[0] > place)]
-        page = found[:limit]
-        last = page[-1][0] if len(found) > limit else None
-        return Page(now, epoch, [cell for _, cell in page], (last[1], last[0]) if last else None)
+            cells, now, epoch = list(self._cells.values()), self._clock(), self._epoch
+        found = {
+            place: cell
+            for cell in cells
+            if cell.key.startswith(scan.prefix)
+            and scan.mark in (None, cell.mark)
+            and (place := position(cell, scan.by))
+        }
+        places = sorted(found, reverse=scan.newest_first)
+        if scan.upto is not None and scan.by != "key":
+            places = [place for place in places if place.us <= to_us(scan.upto)]
+        if scan.after is not None:
+            places = [place for place in places if (place < scan.after) == scan.newest_first and place != scan.after]
+        page = places[: scan.limit]
+        return Page(now, epoch, [found[place] for place in page], page[-1] if len(places) > scan.limit else None)
 
     def purge(self, prefix: str, upto: Instant) -> int:
         with self._lock:
@@ -75,13 +68,6 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to close."""
-
-
-def _position(cell: Cell, by: By) -> tuple[int, str] | None:
-    if by == "key":
-        return (0, cell.key)
-    instant = cell.at if by == "at" else cell.until
-    return None if instant is None else (to_us(instant), cell.key)
 
 
 def open_store(_url: str) -> MemoryStore:

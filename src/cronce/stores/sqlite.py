@@ -35,9 +35,9 @@ from urllib.parse import parse_qsl, unquote
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
-from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
+from cronce.model import Cell, Epoch, Instant, Traits, Write, to_us
 from cronce.stores import sql
-from cronce.stores.base import By, Loaded, Page, Position, Swapped, settle
+from cronce.stores.base import Loaded, Page, Scan, Swapped, judge, position
 from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, names, plain_path, read_meta
 
 TRAITS: Final = Traits("sqlite", survives_failover=False, step=timedelta(milliseconds=1))
@@ -101,24 +101,14 @@ class SqliteStore:
         wanted = select([write.key for write in writes])
         return self._use(lambda line: line.swap(writes, wanted, seen))
 
-    def scan(
-        self,
-        prefix: str,
-        *,
-        by: By = "key",
-        mark: Mark | None = None,
-        upto: Instant | None = None,
-        after: Position | None = None,
-        limit: int = 1000,
-        newest_first: bool = False,
-    ) -> Page:
-        statement = sql.say_scan(DIALECT, by, mark, newest_first=newest_first)
-        bounds = [prefix, _end(prefix), *_start(by, after, newest_first=newest_first)]
-        if by != "key":
-            bounds.append(FOREVER if upto is None else to_us(upto))
-        meta, cells = self._use(lambda line: line.read(statement, [*bounds, limit + 1]))
-        page = cells[:limit]
-        return Page(meta.now, meta.epoch, page, _position(page[-1], by) if len(cells) > limit else None)
+    def scan(self, scan: Scan) -> Page:
+        statement = sql.say_scan(DIALECT, scan.by, scan.mark, newest_first=scan.newest_first)
+        bounds = [scan.prefix, _end(scan.prefix), *_start(scan)]
+        if scan.by != "key":
+            bounds.append(FOREVER if scan.upto is None else to_us(scan.upto))
+        meta, cells = self._use(lambda line: line.read(statement, [*bounds, scan.limit + 1]))
+        page = cells[: scan.limit]
+        return Page(meta.now, meta.epoch, page, position(page[-1], scan.by) if len(cells) > scan.limit else None)
 
     def purge(self, prefix: str, upto: Instant) -> int:
         """In chunks, each a transaction of its own, so that claims come in between."""
@@ -279,7 +269,7 @@ class Line:
         except sqlite3.OperationalError as error:
             return self._refused_already(writes, wanted, seen, error)
         meta, cells = self.meta(), self.cells(*wanted)
-        swapped, changed = settle(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
+        swapped, changed = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if swapped.epoch != meta.epoch:
             self._put(changed.values(), {cell.key for cell in cells})
             self.db.execute(sql.UPDATE_META, sql.meta_row(swapped.epoch, meta.now if changed else meta.last_write))
@@ -303,7 +293,7 @@ class Line:
         if not is_busy(error):
             raise error
         meta, cells = self.read(*wanted)
-        swapped, _ = settle(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
+        swapped, _ = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if swapped.epoch != meta.epoch:
             raise error
         return swapped
@@ -401,12 +391,8 @@ def _end(prefix: str) -> str | bytes:
     return AFTER_ALL_TEXT if end is None else end
 
 
-def _start(by: By, after: Position | None, *, newest_first: bool) -> list[Any]:
-    if by == "key":
-        return [after[0] if after else AFTER_ALL_TEXT if newest_first else ""]
-    return [after[1], after[0]] if after else [FOREVER if newest_first else NEVER, ""]
-
-
-def _position(cell: Cell, by: By) -> Position:
-    instant = {"key": None, "at": cell.at, "until": cell.until}[by]
-    return (cell.key, to_us(instant) if instant else 0)
+def _start(scan: Scan) -> list[Any]:
+    """The position that a page begins past."""
+    if scan.by == "key":
+        return [scan.after.key if scan.after else AFTER_ALL_TEXT if scan.newest_first else ""]
+    return list(scan.after) if scan.after else [FOREVER if scan.newest_first else NEVER, ""]

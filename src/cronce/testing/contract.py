@@ -40,7 +40,7 @@ from cronce.model import (
     to_us,
 )
 from cronce.stores import open_store
-from cronce.stores.base import Position, Store, Swapped
+from cronce.stores.base import Position, Scan, Store, Swapped
 from cronce.stores.memory import MemoryStore
 
 HOUR: Final = timedelta(hours=1)
@@ -101,11 +101,11 @@ def keys_of(cells: Sequence[Cell]) -> list[str]:
 
 def pages(store: Store, prefix: str, *, limit: int, **more: Any) -> list[list[str]]:
     """A whole scan, as the keys of its pages."""
-    page = store.scan(prefix, limit=limit, **more)
+    page = store.scan(Scan(prefix, limit=limit, **more))
     found = [keys_of(page.cells)]
     while page.next is not None:
         assert len(found) < 1000, "a scan that never ends"
-        page = store.scan(prefix, after=page.next, limit=limit, **more)
+        page = store.scan(Scan(prefix, after=page.next, limit=limit, **more))
         found.append(keys_of(page.cells))
     return found
 
@@ -269,7 +269,7 @@ class ClockContract(_Shelf):
         seen, clock = [store.load([]).now], SystemClock()
         deadline = clock.boot() + 2
         while seen[-1] == seen[0] and clock.boot() < deadline:
-            seen += [other.load([]).now, store.scan("").now, swap(store, claim("a")).now]
+            seen += [other.load([]).now, store.scan(Scan("")).now, swap(store, claim("a")).now]
         assert seen[-1] > seen[0]
         slack = store.traits.skew + store.traits.step
         assert all(later >= earlier - slack for earlier, later in pairwise(seen))
@@ -440,12 +440,12 @@ class ScanContract(_Shelf):
         win(store, *runs, put("run/none", Mark.OPEN), put("other/1", Mark.OPEN, at=DAY, ttl=HOUR))
 
     def test_an_empty_store_has_an_empty_page(self, store: Store) -> None:
-        page = store.scan("run/")
+        page = store.scan(Scan("run/"))
         assert (list(page.cells), page.next, page.epoch) == ([], None, store.load([]).epoch)
 
     def test_a_scan_shows_whole_cells(self, store: Store, other: Store) -> None:
         cells = win(store, claim("run/a", at=DAY), put("run/b"))
-        assert list(other.scan("run/").cells) == cells
+        assert list(other.scan(Scan("run/")).cells) == cells
 
     def test_keys_are_ordered_by_their_bytes(self, store: Store) -> None:
         win(store, *(put(f"k{key}") for key in reversed(ORDERED)))
@@ -454,7 +454,7 @@ class ScanContract(_Shelf):
     @pytest.mark.parametrize("prefix", ["", "run", "run/", "run/a", "run/a%", "run/a_", "run\U0010ffff", "x"])
     def test_a_prefix_knows_no_wildcards(self, store: Store, prefix: str) -> None:
         win(store, *(put(key) for key in ODD))
-        assert keys_of(store.scan(prefix).cells) == [key for key in sorted(ODD) if key.startswith(prefix)]
+        assert keys_of(store.scan(Scan(prefix)).cells) == [key for key in sorted(ODD) if key.startswith(prefix)]
 
     @pytest.mark.parametrize("by", ["key", "at", "until"])
     @pytest.mark.parametrize("mark", [None, Mark.OPEN, Mark.FREE, Mark.CLOSED, Mark.ATTENTION])
@@ -477,20 +477,20 @@ class ScanContract(_Shelf):
 
     def test_lapsed_cells_are_found_by_until(self, store: Store) -> None:
         (lapsed, _, _) = win(store, put("a", Mark.OPEN, ttl=timedelta(0)), claim("b"), put("c", Mark.OPEN))
-        assert list(store.scan("", by="until", mark=Mark.OPEN, upto=store.load([]).now).cells) == [lapsed]
+        assert list(store.scan(Scan("", by="until", mark=Mark.OPEN, upto=store.load([]).now)).cells) == [lapsed]
 
     def test_a_page_begins_past_its_position_even_if_that_cell_is_gone(self, store: Store) -> None:
         self.fill(store)
-        first = store.scan("run/", by="at", limit=4)
+        first = store.scan(Scan("run/", by="at", limit=4))
         assert store.purge("run/", DAY + 2 * HOUR) > 0
-        rest = store.scan("run/", by="at", after=first.next)
+        rest = store.scan(Scan("run/", by="at", after=first.next))
         assert keys_of(rest.cells) == [key for key in _expected(store, "at", None) if key > "run/03"]
 
     def test_a_position_is_plain_data(self, store: Store) -> None:
         self.fill(store)
-        position: Position | None = store.scan("run/", by="at", limit=3).next
-        assert position == ("run/02", to_us(DAY + HOUR))
-        assert store.scan("run/", limit=3).next == ("run/02", 0)
+        position: Position | None = store.scan(Scan("run/", by="at", limit=3)).next
+        assert position == Position(to_us(DAY + HOUR), "run/02")
+        assert store.scan(Scan("run/", limit=3)).next == Position(0, "run/02")
 
 
 class PurgeContract(_Shelf):
@@ -501,7 +501,7 @@ class PurgeContract(_Shelf):
         win(store, put("run/timeless"), put("run/earlier", at=DAY - HOUR))
         assert other.purge("run/", DAY) == 2
         left = ["run/ATTENTION", "run/FREE", "run/OPEN", "run/later", "run/timeless"]
-        assert keys_of(store.scan("").cells) == left
+        assert keys_of(store.scan(Scan("")).cells) == left
         assert cell_of(store, "run/CLOSED") == Cell("run/CLOSED")
 
     @pytest.mark.parametrize("prefix", ["", "run", "run/", "run/a", "run/a%", "run/a_", "run\U0010ffff", "x"])
@@ -509,13 +509,13 @@ class PurgeContract(_Shelf):
         win(store, *(put(key, at=DAY) for key in ODD))
         left = [key for key in sorted(ODD) if not key.startswith(prefix)]
         assert store.purge(prefix, DAY) == len(ODD) - len(left)
-        assert keys_of(store.scan("").cells) == left
+        assert keys_of(store.scan(Scan("")).cells) == left
 
     def test_a_purge_of_many_deletes_every_one(self, store: Store) -> None:
         win(store, *(put(f"run/{number:04}", at=DAY) for number in range(2500)), put("run/x", Mark.OPEN, at=DAY))
         assert store.purge("run/", DAY) == 2500
         assert store.purge("run/", DAY) == 0
-        assert keys_of(store.scan("").cells) == ["run/x"]
+        assert keys_of(store.scan(Scan("")).cells) == ["run/x"]
 
     def test_a_purge_is_no_write_that_a_writer_could_miss(self, store: Store) -> None:
         win(store, put("a", at=DAY))
@@ -532,7 +532,7 @@ class EpochContract(_Shelf):
 
     def test_every_answer_carries_the_epoch(self, store: Store, other: Store) -> None:
         swapped = swap(store, claim("a"))
-        assert swapped.epoch == store.load([]).epoch == other.scan("").epoch == swap(other).epoch
+        assert swapped.epoch == store.load([]).epoch == other.scan(Scan("")).epoch == swap(other).epoch
         assert swapped.epoch.tally == swapped.verdicts[0].cell.version
 
     def test_a_life_begins_at_its_birth_by_the_stores_clock(self, store: Store) -> None:
@@ -641,7 +641,7 @@ class RaceContract(_Shelf):
 
         with ThreadPoolExecutor(self.THREADS) as pool:
             held = sum(pool.map(hold, range(self.THREADS)))
-        assert held == len(store.scan("held/").cells) > 0
+        assert held == len(store.scan(Scan("held/")).cells) > 0
         assert cell_of(store, "turn").mark is Mark.FREE
 
 
@@ -713,7 +713,7 @@ def _parts(items: Sequence[str], size: int) -> list[list[str]]:
 
 def _expected(store: Store, by: str, mark: Mark | None, *, newest_first: bool = False) -> list[str]:
     """The keys below run/ as a scan should find them, worked out the long way."""
-    cells = [cell for cell in store.scan("run/", limit=10_000).cells if mark in (None, cell.mark)]
+    cells = [cell for cell in store.scan(Scan("run/", limit=10_000)).cells if mark in (None, cell.mark)]
 
     def place(cell: Cell) -> tuple[Instant | None, str]:
         return ({"key": EPOCH, "at": cell.at, "until": cell.until}[by], cell.key)

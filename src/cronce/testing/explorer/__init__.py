@@ -3,7 +3,7 @@
 THEORY OF OPERATION
 
 The simulator plays long histories and may miss a short one; the explorer plays all short ones. It runs the real
-`decide`, the real `settle` of a store and the real arithmetic of trust and watch. Around them stands a model of what a
+`decide`, the real `judge` of a store and the real arithmetic of trust and watch. Around them stands a model of what a
 process does: send a request, hear the reply, give up waiting and read back, start a body, renew, finish, give back,
 crash. In every state every claimant may take its next step, every message may arrive, and time may tick; a claimant
 that is paused is one that does not move. Breadth first: the first violation found is one with the fewest steps.

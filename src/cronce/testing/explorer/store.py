@@ -1,11 +1,11 @@
-"""The store: one request at a time, judged by the real `settle`. And the referee, who sees every change of the cell."""
+"""The store: one request at a time, judged by the real `judge`. And the referee, who sees every change of the cell."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from cronce.model import Cell, Fence, Mark, Refusal, Write
 from cronce.protocol.record import State, decode, encode
-from cronce.stores.base import settle
+from cronce.stores.base import judge
 from cronce.testing.explorer.configs import Config, Fault
 from cronce.testing.explorer.parts import (
     BIRTH,
@@ -82,7 +82,7 @@ class Shelves:
             SLOT.cell, plan.seen, encode(change.record), change.mark, SLOT.at, grant=change.grant, ttl=change.ttl
         )
         believed = (epoch_of(plan.life).birth, 0)
-        swapped, _ = settle([write], believed, _cells(shelf), stored, last_write=NOW, now=NOW + skew * TICK)
+        swapped, _ = judge([write], believed, _cells(shelf), stored, last_write=NOW, now=NOW + skew * TICK)
         ((refused, cell),) = swapped.verdicts
         if refused is not None:
             return shelf, refused, News.NONE
