@@ -11,7 +11,7 @@ import pytest
 
 from cronce.errors import BadPolicy, StoreUnavailable
 from cronce.events import What
-from cronce.model import Mark, Slot, Write, lock_cell
+from cronce.model import Mark, Slot, Write, lock_cell, to_us
 from cronce.protocol.commands import (
     Closed,
     Early,
@@ -27,7 +27,7 @@ from cronce.runtime.flow import Timed, drive_async
 from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
-from cronce.stores.base import Loaded, Scan
+from cronce.stores.base import Loaded, Scan, next_life
 from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, terms
 
 SECOND = timedelta(seconds=1)
@@ -616,3 +616,21 @@ def test_a_grant_and_an_end_whose_replies_were_lost_are_told(desk: Desk, store: 
     desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED))
     told = [event.what for event in desk.events]
     assert told == [What.GRANTED, What.CLOSED]
+
+
+def test_a_finish_does_not_take_a_cell_of_another_life_for_its_own_by_its_number(clock: HandClock) -> None:
+    """The versions of two lives may coincide; what was decoded in one must not be believed in the other."""
+    store = Wire(clock, FORGETFUL)
+    desk = Desk(store)
+    grant = granted(desk, overlap="allow")
+    kept = (dict(store._cells), store._epoch, store._last_write)
+    (renewed,) = desk.do(desk.ledger.renew([grant]))
+    assert isinstance(renewed, Grant)
+    store._cells, store._epoch, store._last_write = kept
+    store._epoch = next_life(to_us(clock.wall()), store._epoch.seen, store._epoch, store._last_write)
+    other = Desk(store, "web-2")
+    assert claim(other, overlap="allow") == Closed(Outcome.UNKNOWN, "the store forgot what became of it")
+    (cell,) = store.load([SLOT.cell]).cells
+    coincides = renewed._replace(cells=(renewed.cells[0]._replace(version=cell.version),))
+    assert desk.do(desk.ledger.finish(coincides, Outcome.FAILED)) == Stale("web-1")
+    assert store.load([SLOT.cell]).cells[0] == cell

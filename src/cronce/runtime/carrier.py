@@ -172,7 +172,7 @@ class Carrier:
         refusals = {verdict.refused for verdict in verdicts}
         if refusals == {None}:
             self._took_in(task, (verdict.cell for verdict in verdicts), timed)
-            task.decoded = (task.run.version, plan.record)
+            task.decoded = (task.run.value, plan.record)
             self._conclude(task, plan.answer, wrote=True)
             if isinstance(plan.answer, Settled) and not isinstance(task.command, Settle):
                 task.answer = None  # what stood in the way is settled: now to what was asked

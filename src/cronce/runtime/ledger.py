@@ -218,7 +218,7 @@ class Ledger:
 
     def _grant_task(self, grant: Grant, command: Command) -> Task:
         run, *turns = grant.cells
-        decoded = (run.version, grant.record)
+        decoded = (run.value, grant.record)
         sample = self.know.guess()
         return Task(command, run, grant.slot, turns=turns, birth=grant.birth, sample=sample, decoded=decoded)
 

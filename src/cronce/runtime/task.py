@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cronce.errors import StoreError
-from cronce.model import ABSENT, EPOCH, Cell, Instant, Slot
+from cronce.model import EPOCH, Cell, Instant, Slot
 from cronce.policy import Overlap
 from cronce.protocol.commands import (
     Answer,
@@ -34,7 +34,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A newer version of the job is alive elsewhere, and fires it."""
+    """Another version of the job fires it, by facts of up to half a minute ago: ask again, it may be yours by then."""
 
     firing: str
 
@@ -66,7 +66,7 @@ class Task:
     unread: bool = False
     guessed: bool = False  # the run was not read yet, but taken to be absent
     answer: Reply | None = None
-    decoded: tuple[int, Record | None] = (ABSENT, None)  # the run's record, and of which version
+    decoded: tuple[str, Record | None] = ("", None)  # the run's record, by its text: versions of two lives may coincide
 
     @property
     def now(self) -> Instant:
@@ -74,8 +74,8 @@ class Task:
 
     @property
     def record(self) -> Record | None:
-        if self.decoded[0] != self.run.version:
-            self.decoded = (self.run.version, decode(self.run.value, self.run.key) if self.run.version else None)
+        if self.decoded[0] != self.run.value:
+            self.decoded = (self.run.value, decode(self.run.value, self.run.key) if self.run.version else None)
         return self.decoded[1]
 
     @property

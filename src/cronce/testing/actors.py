@@ -19,7 +19,7 @@ from cronce.protocol.lease import Trust, renew_every
 from cronce.protocol.record import Outcome
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Expired, Grant, Ledger, Refused, Terms, Wanted
-from cronce.runtime.task import Unsure
+from cronce.runtime.task import Superseded, Unsure
 from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.referee import Body, Referee
 from cronce.testing.world import Process, Sleep, Thread, World
@@ -137,7 +137,7 @@ class Node:
         """Start what was granted; whether to ask again is the answer."""
         if isinstance(reply, Grant):
             self.world.start(self.process, self._run(plan, reply))
-        return isinstance(reply, Unsure | Early | Expired)
+        return isinstance(reply, Unsure | Early | Expired | Superseded)
 
     def _sweep(self) -> Thread:
         """Look after what is overdue: take over, retry, close as lost."""
