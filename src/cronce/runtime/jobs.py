@@ -90,12 +90,8 @@ class Jobs:
         return (yield from self.edit(name, resumed))
 
     def pass_over(self, name: str, upto: Instant, slots: int | None, reason: str) -> Flow[Job | None]:
-        """Slots up to `upto`, which is not in the future, that have no record shall not run; one record says so."""
-        return (
-            yield from self.edit(
-                name, lambda job, now: raise_floor(job or Job(floor=EPOCH), min(upto, now), slots, reason)
-            )
-        )
+        """Slots up to `upto` that have no record shall not run; one record says so."""
+        return (yield from self.edit(name, lambda job, _now: raise_floor(job or Job(floor=EPOCH), upto, slots, reason)))
 
     def purge(self, name: str, upto: Instant) -> Flow[int]:
         """Announce the deletion of closed runs up to `upto`, or carry out one announced long enough ago.

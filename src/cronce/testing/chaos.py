@@ -16,6 +16,9 @@ from cronce.testing.world import Dump, Machine, Process, World
 BUSY: Final = 70.0
 """Seconds of faults; the length of the quiet while after them depends on the longest lease."""
 
+PATIENCE: Final = 40
+"""How many leases a backlog may take to be worked off in the quiet while."""
+
 FORGETFUL: Final = Traits("model, can forget", durable=False, survives_failover=False)
 DURABLE: Final = Traits("model, durable")
 
@@ -260,4 +263,8 @@ def play_out(scene: Stage) -> None:
     world.last_slot = world.store_now()
     longest = max(plan.terms.lease.total_seconds() for plan in scene.plans.values())
     world.run(world.real + 4 * longest + 60)
+    for _ in range(PATIENCE):
+        if scene.referee.all_closed():
+            break
+        world.run(world.real + longest)
     scene.referee.check_end(world.last_slot)

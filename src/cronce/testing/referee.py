@@ -208,6 +208,9 @@ class Referee:
 
     # --- at the end ---
 
+    def all_closed(self) -> bool:
+        return all(decode(cell.value).state is State.CLOSED for cell in self.world.store.cells("run/"))
+
     def check_end(self, upto: Instant) -> None:
         """After a quiet while: every slot is closed, or its absence is on record."""
         runs = {cell.key: decode(cell.value) for cell in self.world.store.cells("run/")}

@@ -18,7 +18,32 @@ CHUNK: Final = 10
 MUTANT_SEEDS: Final = 2000
 """A mutant that survives this many seeds counts as not caught."""
 
-KEPT: Final = (58, 130, 227, 275, 304, 395, 435, 629, 735, 911, 1451, 1750, 1887)
+KEPT: Final = (
+    58,
+    130,
+    227,
+    275,
+    304,
+    395,
+    435,
+    629,
+    735,
+    911,
+    1451,
+    1750,
+    1887,
+    5067,
+    6203,
+    6231,
+    8928,
+    13113,
+    14812,
+    15069,
+    17566,
+    18171,
+    18268,
+    19915,
+)
 """Seeds that once failed, while the world was as it then was. They are played first, for ever."""
 
 
