@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,13 +72,25 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         assert process.stderr.read() == b""
 
 
+INTERRUPTIBLE = """
+import signal, sys
+from cronce.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background has it ignored
+sys.exit(main(["simulate", "--seeds", "100000", "--no-mutants"]))
+"""
+
+
 def test_an_interrupt_ends_at_once_and_in_one_line() -> None:
-    cronce = [sys.executable, "-m", "cronce", "simulate", "--seeds", "100000", "--no-mutants"]
-    with subprocess.Popen(cronce, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+    command = [sys.executable, "-c", INTERRUPTIBLE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
         assert process.stderr is not None
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        while len(children.read_text().split()) < 2:
-            assert process.poll() is None
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=20) == 130
-        assert process.stderr.read().splitlines()[-1] == b"cronce simulate: interrupted"
+        try:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            while len(children.read_text().split()) < 2:
+                assert process.poll() is None
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(timeout=60) == 130
+            assert process.stderr.read().splitlines()[-1] == b"cronce simulate: interrupted"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
