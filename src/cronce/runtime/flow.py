@@ -79,17 +79,5 @@ def drive(flow: Flow[T], store: Store, clock: Clock) -> T:
 
 
 async def drive_async(flow: Flow[T], store: Store, clock: Clock) -> T:
-    """Run a flow to its end without blocking the event loop; the store's calls go to a thread."""
-    try:
-        request = next(flow)
-        while True:
-            began = clock.boot()
-            try:
-                reply = await asyncio.to_thread(perform, store, request)
-            except StoreError as error:
-                request = flow.throw(error)
-            else:
-                request = flow.send(Timed(reply, began, clock.boot()))
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
+    """Run a flow to its end without blocking the event loop: in a thread, by the same driver."""
+    return await asyncio.to_thread(drive, flow, store, clock)
