@@ -128,6 +128,14 @@ def holder_cell(holder: str) -> str:
     return f"holder/{holder}"
 
 
+def machine_cell(host: str) -> str:
+    return f"machine/{host}"
+
+
+def refusals_cell(job: str, host: str) -> str:
+    return f"refusals/{job}/{host}"
+
+
 # --- what a store keeps -----------------------------------------------------------------------------------------
 
 

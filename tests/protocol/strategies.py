@@ -7,7 +7,22 @@ from hypothesis import strategies as st
 
 from cronce.model import Fence, from_us
 from cronce.policy import OnLost
-from cronce.protocol.record import Holder, Job, Outcome, Past, Purging, Record, Span, Spec, State, Turn
+from cronce.protocol.lease import Sample
+from cronce.protocol.record import (
+    Holder,
+    Job,
+    Machine,
+    Outcome,
+    Past,
+    Purging,
+    Record,
+    Refusals,
+    Refused,
+    Span,
+    Spec,
+    State,
+    Turn,
+)
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 
@@ -22,7 +37,7 @@ counts = st.integers(0, 4)
 nonces = st.sampled_from(["n1", "n2"])
 on_losts = st.sampled_from(get_args(OnLost))
 
-pasts = st.builds(Past, st.none() | fences, any_text, st.none() | instants, any_text)
+pasts = st.builds(Past, st.none() | fences, any_text, st.none() | instants, any_text, st.none() | instants)
 records = st.builds(
     Record,
     st.sampled_from(State),
@@ -40,6 +55,7 @@ records = st.builds(
     outcome=st.none() | st.sampled_from(Outcome),
     reason=any_text,
     past=st.lists(pasts, max_size=3).map(tuple),
+    output=any_text,
 )
 turns = st.builds(Turn, texts)
 jobs = st.builds(
@@ -52,3 +68,6 @@ jobs = st.builds(
     st.none() | st.builds(Purging, instants, instants),
 )
 holders = st.builds(Holder, texts, st.dictionaries(texts, texts, max_size=3))
+boots = st.floats(0, 1e9)
+machines = st.builds(Machine, texts, st.lists(st.builds(Sample, boots, boots, instants), max_size=3).map(tuple))
+refusals = st.builds(Refusals, counts, st.lists(st.builds(Refused, texts, instants, any_text), max_size=3).map(tuple))

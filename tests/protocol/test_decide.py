@@ -66,9 +66,9 @@ OVER = LIVE._replace(until=NOW)
 
 DUE = Record(State.DUE)
 RAN = Record(State.RUNNING, 1, "n1", "web-1", LEASE, "skip", 3, 0, "turn/billing/0", "", AT)
-RAN_1 = Past(F1, "web-1", AT, "released")
+RAN_1 = Past(F1, "web-1", AT, "released", NOW)
 IDLE = RAN._replace(state=State.DUE, turn="", past=(RAN_1,))
-FAILED_1 = Past(F1, "web-1", AT, "failed: boom")
+FAILED_1 = Past(F1, "web-1", AT, "failed: boom", NOW)
 RETRYING = RAN._replace(state=State.RETRYING, failures=1, turn="", past=(FAILED_1,))
 DONE = RAN._replace(state=State.CLOSED, finished=NOW, outcome=Outcome.SUCCEEDED, reason="fine")
 
@@ -261,13 +261,13 @@ EXPECTED: dict[Row, dict[type, Decision]] = {
 
 # The cells whose answer goes by more than the row: the same, with what else was read or said.
 
-TAKEN_OVER = NEW_GRANT._replace(grant=2, turn="turn/billing/0", past=(Past(F1, "web-1", AT, "lapsed"),))
-GIVEN_BACK = RAN._replace(state=State.DUE, on_lost="rerun", turn="", past=(Past(F1, "web-1", AT, "lapsed"),))
-REGRANTED = RAN._replace(grant=2, started=NOW, past=(Past(F1, "web-1", AT, "never started"),))
+TAKEN_OVER = NEW_GRANT._replace(grant=2, turn="turn/billing/0", past=(Past(F1, "web-1", AT, "lapsed", NOW),))
+GIVEN_BACK = RAN._replace(state=State.DUE, on_lost="rerun", turn="", past=(Past(F1, "web-1", AT, "lapsed", NOW),))
+REGRANTED = RAN._replace(grant=2, started=NOW, past=(Past(F1, "web-1", AT, "never started", NOW),))
 LATE = Closed(Outcome.SKIPPED, "too late to start")
 FAILED = DONE._replace(outcome=Outcome.FAILED, reason="boom")
-AGAIN = RAN._replace(state=State.DUE, turn="", past=(Past(F1, "web-1", AT, "failed, retried: fixed"),))
-LOOKED_AT = FAILED._replace(past=(Past(F1, "web-1", AT, "failed"),))
+AGAIN = RAN._replace(state=State.DUE, turn="", past=(Past(F1, "web-1", AT, "failed, retried: fixed", NOW),))
+LOOKED_AT = FAILED._replace(past=(Past(F1, "web-1", AT, "failed", NOW),))
 
 ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
     (
@@ -315,6 +315,35 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
     (
         "failed with attempts left", Row.MINE, SCENES[Row.MINE], Finish(F1, Outcome.FAILED, "boom", 5 * SECOND),
         Decision(Finished(Outcome.FAILED, retrying=True), Change(RETRYING, Mark.OPEN, 5 * SECOND, grant=False)),
+    ),
+    (
+        "cut short under skip, no attempts left", Row.MINE, Scene(LIVE, RAN._replace(failures=2)),
+        Finish(F1, Outcome.FAILED, "boom", cut_short=True),
+        Decision(Finished(Outcome.FAILED), closed(RAN._replace(failures=2), Outcome.FAILED, "boom", Mark.CLOSED)),
+    ),
+    (
+        "cut short under rerun, no attempts left", Row.MINE, Scene(LIVE, RAN._replace(failures=2, on_lost="rerun")),
+        Finish(F1, Outcome.FAILED, "boom", cut_short=True),
+        Decision(
+            Finished(Outcome.FAILED, retrying=True),
+            Change(RETRYING._replace(failures=2, on_lost="rerun"), Mark.OPEN, ZERO, grant=False),
+        ),
+    ),
+    (
+        "succeeded though it was to be cut short", Row.MINE, Scene(LIVE, RAN._replace(on_lost="rerun")),
+        Finish(F1, Outcome.SUCCEEDED, cut_short=True, output="3 rows"),
+        Decision(
+            Finished(Outcome.SUCCEEDED),
+            closed(RAN._replace(on_lost="rerun", output="3 rows"), Outcome.SUCCEEDED, "", Mark.CLOSED),
+        ),
+    ),
+    (
+        "a limit before the lease's end", Row.MINE, SCENES[Row.MINE], Renew(F1, 2 * SECOND),
+        Decision(Renewed(""), Change(RAN, Mark.OPEN, 2 * SECOND, grant=False)),
+    ),
+    (
+        "a limit after the lease's end", Row.MINE, SCENES[Row.MINE], Renew(F1, 10 * LEASE),
+        EXPECTED[Row.MINE][Renew],
     ),
     (
         "failed at the last attempt", Row.MINE, Scene(LIVE, RAN._replace(failures=2)),
@@ -540,7 +569,7 @@ def test_a_takeover_keeps_the_turn_and_remembers_who_had_it() -> None:
     first = slot.granted()
     slot.lapse()
     slot.granted("n2", "web-2")
-    assert slot.record.past == (Past(first, "web-1", AT, "lapsed"),)
+    assert slot.record.past == (Past(first, "web-1", AT, "lapsed", slot.now),)
 
 
 def test_nobody_takes_over_who_has_not_watched_for_a_whole_lease() -> None:
@@ -851,8 +880,10 @@ commands = st.one_of(
         strategies.counts,
         st.none() | strategies.instants,
     ),
-    st.builds(Renew, strategies.fences),
-    st.builds(Finish, strategies.fences, st.sampled_from(Outcome), strategies.any_text, strategies.spans),
+    st.builds(Renew, strategies.fences, st.none() | strategies.spans),
+    st.builds(
+        Finish, strategies.fences, st.sampled_from(Outcome), strategies.any_text, strategies.spans, st.booleans()
+    ),
     st.builds(Release, strategies.fences, strategies.spans),
     st.builds(Queue, st.booleans()),
     st.builds(Skip, strategies.any_text),

@@ -13,7 +13,22 @@ from hypothesis import strategies as st
 from cronce.errors import BadRecord
 from cronce.model import Fence
 from cronce.protocol import record
-from cronce.protocol.record import Holder, Job, Outcome, Past, Purging, Record, Span, Spec, State, Turn
+from cronce.protocol.lease import Sample
+from cronce.protocol.record import (
+    Holder,
+    Job,
+    Machine,
+    Outcome,
+    Past,
+    Purging,
+    Record,
+    Refusals,
+    Refused,
+    Span,
+    Spec,
+    State,
+    Turn,
+)
 from tests.protocol import strategies
 
 ONE = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
@@ -21,7 +36,7 @@ TWO = datetime(2026, 3, 29, 2, 0, 0, 250, tzinfo=UTC)
 
 
 class Kind(NamedTuple):
-    """One kind of value: its codec, random ones, and how version 1 spells one with every field set. For ever."""
+    """One kind of value: its codec, random ones, and how version 2 spells one with every field set. For ever."""
 
     encode: Callable[[Any], str]
     decode: Callable[[str, str], Any]
@@ -49,19 +64,21 @@ RUN = Kind(
         finished=TWO,
         outcome=Outcome.FAILED,
         reason="größer\n\0\udcff",
-        past=(Past(Fence(7, 8), "web-1:70:9", ONE, "lapsed"), Past(None, "", None, "")),
+        past=(Past(Fence(7, 8), "web-1:70:9", ONE, "lapsed", TWO), Past(None, "", None, "")),
+        output="3 rows\n",
     ),
-    r'{"v":1,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
+    r'{"v":2,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
     r'"attempts":3,"failures":1,"turn":"turn/billing/0","ask":"replaced","started":1774746000000000,'
     r'"finished":1774749600000250,"outcome":"failed","reason":"gr\u00f6\u00dfer\n\u0000\udcff",'
-    r'"past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lapsed"],[null,"",null,""]]}',
+    r'"past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lapsed",1774749600000250],[null,"",null,"",null]],'
+    r'"output":"3 rows\n"}',
 )
 TURN = Kind(
     record.encode_turn,
     record.decode_turn,
     strategies.turns,
     Turn("run/billing/2026-03-29T01:00:00Z"),
-    '{"v":1,"run":"run/billing/2026-03-29T01:00:00Z"}',
+    '{"v":2,"run":"run/billing/2026-03-29T01:00:00Z"}',
 )
 JOB = Kind(
     record.encode_job,
@@ -75,7 +92,7 @@ JOB = Kind(
         spans=(Span(ONE, TWO, 3, "paused"), Span(ONE, TWO, None, "edited")),
         purging=Purging(ONE, TWO),
     ),
-    '{"v":1,"floor":1774746000000000,"paused":true,"specs":[["a1",1774746000000000,"0 * * * *"],'
+    '{"v":2,"floor":1774746000000000,"paused":true,"specs":[["a1",1774746000000000,"0 * * * *"],'
     '["b2",1774749600000250,""]],"firing":"b2","spans":[[1774746000000000,1774749600000250,3,"paused"],'
     '[1774746000000000,1774749600000250,null,"edited"]],"purging":[1774746000000000,1774749600000250]}',
 )
@@ -84,9 +101,23 @@ HOLDER = Kind(
     record.decode_holder,
     strategies.holders,
     Holder("web-1:70:9", {"billing": "a1"}),
-    '{"v":1,"holder":"web-1:70:9","specs":{"billing":"a1"}}',
+    '{"v":2,"holder":"web-1:70:9","specs":{"billing":"a1"}}',
 )
-KINDS = {"run": RUN, "turn": TURN, "job": JOB, "holder": HOLDER}
+MACHINE = Kind(
+    record.encode_machine,
+    record.decode_machine,
+    strategies.machines,
+    Machine("0f3a", (Sample(1.5, 1.75, ONE), Sample(31.0, 31.25, TWO))),
+    '{"v":2,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
+)
+REFUSALS = Kind(
+    record.encode_refusals,
+    record.decode_refusals,
+    strategies.refusals,
+    Refusals(7, (Refused("billing@2026-03-29T01:00:00Z", ONE, "held by web-1:70:9"),)),
+    '{"v":2,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
+)
+KINDS = {"run": RUN, "turn": TURN, "job": JOB, "holder": HOLDER, "machine": MACHINE, "refusals": REFUSALS}
 
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -95,18 +126,18 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @every_kind
-def test_version_1_is_spelled_like_this_for_ever(kind: Kind) -> None:
+def test_version_2_is_spelled_like_this_for_ever(kind: Kind) -> None:
     assert kind.encode(kind.value) == kind.golden
 
 
 @every_kind
-def test_version_1_is_readable_for_ever(kind: Kind) -> None:
+def test_version_2_is_readable_for_ever(kind: Kind) -> None:
     assert kind.decode(kind.golden, "k") == kind.value
 
 
 def test_what_is_at_its_default_is_not_written() -> None:
-    assert record.encode(Record(State.DUE)) == '{"v":1,"state":"due"}'
-    assert record.decode('{"v":1,"state":"due"}') == Record(State.DUE)
+    assert record.encode(Record(State.DUE)) == '{"v":2,"state":"due"}'
+    assert record.decode('{"v":2,"state":"due"}') == Record(State.DUE)
 
 
 @given(st.data())
@@ -123,15 +154,15 @@ def test_what_is_written_is_read_back_whole(kind: Kind, data: st.DataObject) -> 
 
 @every_kind
 def test_a_newer_version_is_refused_never_guessed(kind: Kind) -> None:
-    newer = kind.golden.replace('"v":1', '"v":2')
-    with pytest.raises(BadRecord, match=r"the cell 'k' has format 2, this cronce reads up to 1: upgrade cronce"):
+    newer = kind.golden.replace('"v":2', '"v":3')
+    with pytest.raises(BadRecord, match=r"the cell 'k' has format 3, this cronce reads up to 2: upgrade cronce"):
         kind.decode(newer, "k")
 
 
 @every_kind
 @pytest.mark.parametrize("version", ["0", "-1", "true", "1.0", '"1"', "null", "[1]", "1e999"])
 def test_a_version_that_never_was_is_refused(kind: Kind, version: str) -> None:
-    _refused(kind, kind.golden.replace('"v":1', f'"v":{version}'))
+    _refused(kind, kind.golden.replace('"v":2', f'"v":{version}'))
 
 
 def test_an_older_version_is_upgraded_step_by_step_while_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +181,18 @@ def test_an_older_version_is_upgraded_step_by_step_while_reading(monkeypatch: py
     _refused(TURN, '{"v":1,"nobody":"a"}')
 
 
+def test_version_1_is_readable_for_ever() -> None:
+    """It did not say when an earlier grant ended, nor what a run printed."""
+    text = (
+        '{"v":1,"state":"running","grant":2,"nonce":"5f2c","started":1774746000000000,'
+        '"past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lapsed"]]}'
+    )
+    past = (Past(Fence(7, 8), "web-1:70:9", ONE, "lapsed"),)
+    assert record.decode(text) == Record(State.RUNNING, grant=2, nonce="5f2c", started=ONE, past=past)
+    assert record.decode_turn('{"v":1,"run":"run/a"}') == Turn("run/a")
+    _refused(RUN, text.replace('"past":[[', '"past":[7,['))
+
+
 def test_there_is_a_way_from_every_version_ever_written() -> None:
     assert sorted(record._UPGRADES) == list(range(1, record.VERSION))
 
@@ -165,8 +208,8 @@ def _refused(kind: Kind, text: str) -> None:
 @every_kind
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":1}', '["v"]', "\x80\x04N.", '{"v":1,"v":1,"state":"due"}{',
-     "[" * 100_000, '{"v":' * 100_000, '{"v":1,"run":' + "[" * 100_000, "9" * 5000],
+    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":2}', '["v"]', "\x80\x04N.", '{"v":2,"v":2,"state":"due"}{',
+     "[" * 100_000, '{"v":' * 100_000, '{"v":2,"run":' + "[" * 100_000, "9" * 5000],
     ids=lambda text: repr(text[:30]),
 )  # fmt: skip
 def test_garbage_is_refused_and_the_cell_named(kind: Kind, text: str) -> None:
@@ -193,14 +236,25 @@ NOT_TEXT: list[Any] = [7, None, True, [], {}]
 NOT_A_CHOICE: list[Any] = ["x", "", 7, None, [], {}]
 NOT_A_COUNT: list[Any] = [-1, 1.5, True, "7", None, [], float("nan")]
 NOT_AN_INSTANT: list[Any] = [1.5, True, "7", None, [], float("nan"), float("inf"), 10**30, -(10**30)]
-NOT_ROWS: list[Any] = [7, "", None, {}, [7], [[]], ["four"], [["", "", "", ""]], [[7, 7, 7, 7]], [{"a": 7, "b": 7}]]
+NOT_ROWS: list[Any] = [
+    7,
+    "",
+    None,
+    {},
+    [7],
+    [[]],
+    ["fives"],
+    [["", "", "", "", ""]],
+    [[7, 7, 7, 7, 7]],
+    [{"a": 7, "b": 7}],
+]
 WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (RUN, NOT_A_CHOICE, ["state", "on_lost", "outcome"]),
     (RUN, NOT_A_COUNT, ["grant", "attempts", "failures"]),
-    (RUN, NOT_TEXT, ["nonce", "holder", "turn", "ask", "reason"]),
+    (RUN, NOT_TEXT, ["nonce", "holder", "turn", "ask", "reason", "output"]),
     (RUN, [*NOT_AN_INSTANT, -1], ["lease"]),
     (RUN, NOT_AN_INSTANT, ["started", "finished"]),
-    (RUN, [*NOT_ROWS, [["1-1", "", None, ""]], [[7, "", None, ""]], [[None, "", 10**30, ""]]], ["past"]),
+    (RUN, [*NOT_ROWS, [["1-1", "", None, "", 0]], [[7, "", None, "", 0]], [[None, "", 10**30, "", 0]]], ["past"]),
     (TURN, NOT_TEXT, ["run"]),
     (JOB, NOT_AN_INSTANT, ["floor"]),
     (JOB, [0, 1, None, "true", []], ["paused"]),
@@ -209,6 +263,10 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (JOB, [*NOT_ROWS, [[0, 0, -1, ""]]], ["spans"]),
     (JOB, [7, "ab", [], [0], [0, 0, 0], [0, 10**30], [0, None], {}], ["purging"]),
     (HOLDER, NOT_TEXT, ["holder"]),
+    (MACHINE, NOT_TEXT, ["boot_id"]),
+    (MACHINE, [*NOT_ROWS, [["1.0", 2.0, 0]], [[1, 2.0, 0]], [[float("nan"), 2.0, 0]], [[1.0, 2.0, 0.5]]], ["samples"]),
+    (REFUSALS, NOT_A_COUNT, ["times"]),
+    (REFUSALS, [*NOT_ROWS, [["a", 10**30, ""]], [["a", 0, None]]], ["recent"]),
     (HOLDER, [7, None, [], "x", {"billing": 7}, {"billing": None}], ["specs"]),
 ]
 

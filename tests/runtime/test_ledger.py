@@ -527,7 +527,7 @@ def test_the_clock_is_judged_by_the_reading_that_brought_the_cell(desk: Desk, ot
 def test_one_unreadable_cell_does_not_take_the_others_down(desk: Desk, store: Wire, clock: HandClock) -> None:
     granted(desk, overlap="allow")
     clock.turn(5)
-    newer = Write(later(2).cell, 0, '{"v":2,"state":"running"}', Mark.OPEN, at=later(2).at)
+    newer = Write(later(2).cell, 0, '{"v":3,"state":"running"}', Mark.OPEN, at=later(2).at)
     store.swap([newer], store.load([]).epoch.seen)
     wanted = [Wanted(later(number), terms(overlap="allow")) for number in (1, 2, 3)]
     first, second, third = desk.do(desk.ledger.claim(wanted))

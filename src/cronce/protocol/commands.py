@@ -24,18 +24,22 @@ class Claim(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """I am still at it."""
+    """I am still at it. `ttl` is how long the lease may go on at most, where a limit comes before its end."""
 
     fence: Fence
+    ttl: timedelta | None = None
 
 
 class Finish(NamedTuple):
-    """It is over. A failure with attempts left is retried from `backoff` on."""
+    """It is over. A failure with attempts left is retried from `backoff` on. One that was cut short from outside is no
+    failure of the body: under rerun it is retried, and uses up no attempt."""
 
     fence: Fence
     outcome: Outcome
     reason: str = ""
     backoff: timedelta = timedelta(0)
+    cut_short: bool = False
+    output: str = ""  # the end of what it printed, for people
 
 
 class Release(NamedTuple):

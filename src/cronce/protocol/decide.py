@@ -167,7 +167,7 @@ def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decis
     """By the on_lost written with the grant, never the reader's."""
     if record.on_lost == "skip":
         return _close(cell, record, Outcome.LOST, f"its holder {record.holder} was gone", facts)
-    return grant(cell, _ended(cell, record, "lapsed"), command, facts, taken_over=record.holder)
+    return grant(cell, _ended(cell, record, "lapsed", facts), command, facts, taken_over=record.holder)
 
 
 def read_back(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
@@ -176,27 +176,31 @@ def read_back(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decis
     granted anew, whatever on_lost says."""
     if cell.until is not None and facts.now < cell.until:
         return Decision(Granted(record.grant), Change(record, Mark.OPEN, record.lease))
-    return grant(cell, _ended(cell, record, NEVER_STARTED[1]), command, facts)
+    return grant(cell, _ended(cell, record, NEVER_STARTED[1], facts), command, facts)
 
 
 def settle(cell: Cell, record: Record, _command: Command, facts: Facts) -> Decision:
     if record.on_lost == "skip":
         return _close(cell, record, Outcome.LOST, f"its holder {record.holder} was gone", facts)
-    idle = _ended(cell, record, "lapsed")._replace(state=State.DUE, turn="", ask="")
+    idle = _ended(cell, record, "lapsed", facts)._replace(state=State.DUE, turn="", ask="")
     return Decision(Settled(), Change(idle, Mark.OPEN))
 
 
-def renew(_cell: Cell, record: Record, _command: Renew, _facts: Facts) -> Decision:
-    return Decision(Renewed(record.ask), Change(record, Mark.OPEN, record.lease))
+def renew(_cell: Cell, record: Record, command: Renew, _facts: Facts) -> Decision:
+    ttl = record.lease if command.ttl is None else min(record.lease, command.ttl)
+    return Decision(Renewed(record.ask), Change(record, Mark.OPEN, ttl))
 
 
 def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decision:
-    if command.outcome is Outcome.FAILED and record.failures + 1 < record.attempts:
-        retry = _ended(cell, record, f"failed: {command.reason}" if command.reason else "failed")._replace(
-            state=State.RETRYING, failures=record.failures + 1, turn="", ask=""
-        )
-        return Decision(Finished(command.outcome, retrying=True), Change(retry, Mark.OPEN, command.backoff))
-    closed = _close(cell, record, command.outcome, command.reason, facts)
+    said = record._replace(output=command.output)
+    if command.outcome is Outcome.FAILED:
+        again = command.cut_short and record.on_lost == "rerun"
+        failures = record.failures + (0 if again else 1)
+        if again or failures < record.attempts:
+            past = _ended(cell, said, f"failed: {command.reason}" if command.reason else "failed", facts)
+            retry = past._replace(state=State.RETRYING, failures=failures, turn="", ask="")
+            return Decision(Finished(command.outcome, retrying=True), Change(retry, Mark.OPEN, command.backoff))
+    closed = _close(cell, said, command.outcome, command.reason, facts)
     return closed._replace(answer=Finished(command.outcome))
 
 
@@ -208,8 +212,8 @@ def finish_again(cell: Cell, record: Record, command: Finish, _facts: Facts) -> 
     return Decision(Finished(command.outcome, retrying=record.state is State.RETRYING))
 
 
-def release(cell: Cell, record: Record, command: Release, _facts: Facts) -> Decision:
-    idle = _ended(cell, record, NEVER_STARTED[0])._replace(state=State.DUE, turn="", ask="")
+def release(cell: Cell, record: Record, command: Release, facts: Facts) -> Decision:
+    idle = _ended(cell, record, NEVER_STARTED[0], facts)._replace(state=State.DUE, turn="", ask="")
     return Decision(Released(), Change(idle, Mark.OPEN, command.rest))
 
 
@@ -243,9 +247,9 @@ def resolve(cell: Cell, record: Record, command: Resolve, facts: Facts) -> Decis
     if record.outcome not in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):
         return closed(cell, record, command, facts)
     if command.verdict == "done":
-        was = _ended(cell, record, str(record.outcome))
+        was = _ended(cell, record, str(record.outcome), facts)
         return _close(cell, was, Outcome.SUCCEEDED, f"resolved: {command.reason}", facts)
-    again = _ended(cell, record, f"{record.outcome}, retried: {command.reason}")._replace(
+    again = _ended(cell, record, f"{record.outcome}, retried: {command.reason}", facts)._replace(
         state=State.DUE, outcome=None, reason="", finished=None, failures=0, turn="", ask=""
     )
     return Decision(Queued(waiting=False), Change(again, Mark.OPEN))
@@ -281,9 +285,9 @@ def _close(_cell: Cell, record: Record, outcome: Outcome, reason: str, facts: Fa
     return Decision(Closed(outcome, reason), Change(final, mark))
 
 
-def _ended(cell: Cell, record: Record, end: str) -> Record:
+def _ended(cell: Cell, record: Record, end: str, facts: Facts) -> Record:
     """The grant becomes part of the past."""
-    was = Past(cell.fence, record.holder, record.started, end)
+    was = Past(cell.fence, record.holder, record.started, end, facts.now)
     return record._replace(past=(*record.past, was)[-PAST_KEPT:])
 
 

@@ -10,13 +10,15 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
+from math import isfinite
 from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 from cronce.errors import BadRecord
 from cronce.model import Fence, Instant, from_us, read_fence, to_us
 from cronce.policy import OnLost
+from cronce.protocol.lease import Sample
 
-VERSION: Final = 1
+VERSION: Final = 2
 PAST_KEPT: Final = 20
 """How many earlier grants a run, and how many spans a job remembers. Older grants are dropped (the grant number still
 counts them), older spans are joined."""
@@ -40,12 +42,13 @@ class Outcome(StrEnum):
 
 
 class Past(NamedTuple):
-    """An earlier grant of the same slot, and how it ended."""
+    """An earlier grant of the same slot, how it ended, and when that was noticed."""
 
     fence: Fence | None
     holder: str
     started: Instant | None
     end: str
+    ended: Instant | None = None  # version 1 did not write it
 
 
 class Record(NamedTuple):
@@ -66,6 +69,7 @@ class Record(NamedTuple):
     outcome: Outcome | None = None
     reason: str = ""
     past: tuple[Past, ...] = ()
+    output: str = ""  # the end of what it printed, for people
 
 
 class Turn(NamedTuple):
@@ -116,6 +120,28 @@ class Holder(NamedTuple):
     specs: Mapping[str, str]
 
 
+class Machine(NamedTuple):
+    """What a machine has seen of the store's clock since it was booted, for short-lived processes to go on from."""
+
+    boot_id: str
+    samples: tuple[Sample, ...]  # oldest first
+
+
+class Refused(NamedTuple):
+    """A claim that lost: of which slot, when, and why."""
+
+    slot: str
+    at: Instant
+    why: str
+
+
+class Refusals(NamedTuple):
+    """What a machine was refused of a job: how often, and the last of them."""
+
+    times: int
+    recent: tuple[Refused, ...]
+
+
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 _DEFAULT: Final = Record(State.DUE)
@@ -125,9 +151,14 @@ _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     "started": to_us,
     "finished": to_us,
     "past": lambda past: [
-        [str(p.fence) if p.fence else None, p.holder, to_us(p.started) if p.started else None, p.end] for p in past
+        [str(p.fence) if p.fence else None, p.holder, _us(p.started), p.end, _us(p.ended)] for p in past
     ],
 }
+
+
+def _us(instant: Instant | None) -> int | None:
+    return None if instant is None else to_us(instant)
+
 
 _dumps = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII: no store need agree on how text is encoded
 
@@ -164,6 +195,16 @@ def encode_holder(holder: Holder) -> str:
     return _dumps({"v": VERSION, "holder": holder.holder, "specs": dict(holder.specs)})
 
 
+def encode_machine(machine: Machine) -> str:
+    samples = [[s.began, s.ended, to_us(s.now)] for s in machine.samples]
+    return _dumps({"v": VERSION, "boot_id": machine.boot_id, "samples": samples})
+
+
+def encode_refusals(refusals: Refusals) -> str:
+    recent = [[r.slot, to_us(r.at), r.why] for r in refusals.recent]
+    return _dumps({"v": VERSION, "times": refusals.times, "recent": recent})
+
+
 # --- reading: each field has a reader, which takes what was written and nothing else ----------------------------------
 
 T = TypeVar("T")
@@ -188,6 +229,12 @@ def _count(value: Any) -> int:
     if _whole(value) < 0:
         raise ValueError
     return int(value)
+
+
+def _seconds(value: Any) -> float:
+    if not isfinite(_of(float, value)):
+        raise ValueError
+    return float(value)
 
 
 def _instant(value: Any) -> Instant:
@@ -229,7 +276,8 @@ _RUN: Final[dict[str, Reader]] = {
     "finished": _instant,
     "outcome": Outcome,
     "reason": _text,
-    "past": _each(Past, _maybe(read_fence), _text, _maybe(_instant), _text),
+    "past": _each(Past, _maybe(read_fence), _text, _maybe(_instant), _text, _maybe(_instant)),
+    "output": _text,
 }
 _TURN: Final[dict[str, Reader]] = {"run": _text}
 _JOB: Final[dict[str, Reader]] = {
@@ -244,6 +292,11 @@ _HOLDER: Final[dict[str, Reader]] = {
     "holder": _text,
     "specs": lambda specs: {_text(job): _text(digest) for job, digest in _of(dict, specs).items()},
 }
+_MACHINE: Final[dict[str, Reader]] = {
+    "boot_id": _text,
+    "samples": _each(Sample, _seconds, _seconds, _instant),
+}
+_REFUSALS: Final[dict[str, Reader]] = {"times": _count, "recent": _each(Refused, _text, _instant, _text)}
 
 
 def decode(text: str, key: str = "") -> Record:
@@ -262,10 +315,26 @@ def decode_holder(text: str, key: str = "") -> Holder:
     return _read(text, key, Holder, _HOLDER)
 
 
+def decode_machine(text: str, key: str = "") -> Machine:
+    return _read(text, key, Machine, _MACHINE)
+
+
+def decode_refusals(text: str, key: str = "") -> Refusals:
+    return _read(text, key, Refusals, _REFUSALS)
+
+
 _BROKEN: Final = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
 """What reading something strange can raise: of the wrong type, out of range, incomplete, nested without end."""
 
-_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
+
+def _with_ended(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 says when each earlier grant ended."""
+    if "past" in fields:
+        fields["past"] = [[*row, None] for row in fields["past"]]
+    return fields
+
+
+_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _with_ended}
 """From a version to the next: how old values become readable. Entries are added, never removed."""
 
 
