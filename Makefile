@@ -16,8 +16,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## three processes, thirty slots, one SQLite file, one kill
-	$(BIN)/python examples/race.py
+demo: $(STAMP) ## three processes, one killed in mid-run, with and without the guard: 20 seconds
+	$(BIN)/cronce demo
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

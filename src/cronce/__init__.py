@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from cronce.errors import CronceError as CronceError
+    from cronce.errors import LockHeld as LockHeld
+    from cronce.errors import TimedOut as TimedOut
+    from cronce.errors import TrustEnded as TrustEnded
     from cronce.model import Fence as Fence
     from cronce.model import slot as slot
+    from cronce.runtime.app import Cronce as Cronce
+    from cronce.runtime.run import Run as Run
+    from cronce.runtime.run import Skipped as Skipped
     from cronce.schedule import At as At
     from cronce.schedule import Cron as Cron
     from cronce.schedule import Every as Every
@@ -16,13 +22,33 @@ __version__ = "0.1.0"
 _HOMES: Final = {
     "At": "cronce.schedule",
     "Cron": "cronce.schedule",
+    "Cronce": "cronce.runtime.app",
     "CronceError": "cronce.errors",
     "Every": "cronce.schedule",
     "Fence": "cronce.model",
+    "LockHeld": "cronce.errors",
+    "Run": "cronce.runtime.run",
+    "Skipped": "cronce.runtime.run",
+    "TimedOut": "cronce.errors",
+    "TrustEnded": "cronce.errors",
     "slot": "cronce.model",
 }
 
-__all__ = ["At", "Cron", "CronceError", "Every", "Fence", "__version__", "slot"]
+__all__ = [
+    "At",
+    "Cron",
+    "Cronce",
+    "CronceError",
+    "Every",
+    "Fence",
+    "LockHeld",
+    "Run",
+    "Skipped",
+    "TimedOut",
+    "TrustEnded",
+    "__version__",
+    "slot",
+]
 
 
 def __getattr__(name: str) -> object:

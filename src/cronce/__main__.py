@@ -1,8 +1,6 @@
 """python -m cronce"""
 
-import sys
-
-from cronce.cli import main
+from cronce.cli import console
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()

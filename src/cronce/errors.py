@@ -13,13 +13,20 @@
     │   │   ├── StoreCorrupt
     │   │   ├── StoreNewer                    written by a newer cronce
     │   │   ├── StoreCopied                   a copy of another store
-    │   │   └── StoreOnNetwork                an SQLite file on a network file system
+    │   │   ├── StoreOnNetwork                an SQLite file on a network file system
+    │   │   └── StorePrivate                  the default file, where each pod would have its own
     │   └── StoreForgot                       the store lost what it had promised to keep
     ├── BadRecord                             a value in the store that this version cannot read
+    ├── LockHeld                              another has the lock: who, and until when
+    ├── TrustEnded                            a run or a lock that is no longer ours: stop
+    ├── TimedOut (also a TimeoutError)        a run that took longer than its job allows
+    ├── ClockOff                              this machine's clock is minutes off the store's
     └── ClockUnsupported                      no clock here that counts time in suspend
 
-Losing a claim is not in this tree: it is a value (``protocol.decide``).
+Losing a slot is not in this tree: it is a value (``Skipped``).
 """
+
+from datetime import datetime
 
 
 class CronceError(Exception):
@@ -78,12 +85,40 @@ class StoreOnNetwork(StoreUnusable):
     """An SQLite file on a network file system: its locks do not reach the other machines."""
 
 
+class StorePrivate(StoreUnusable):
+    """No store is named, and the default file would be private to this pod or container: each would run everything."""
+
+
 class StoreForgot(StoreError):
     """The store lost what it had promised to keep; what was claimed from it is no longer trusted."""
 
 
 class BadRecord(CronceError):
     """A value in the store that this version cannot read."""
+
+
+class LockHeld(CronceError):
+    """Another has the lock. `by` is the holder, `until` when its lease ends unless it is renewed."""
+
+    def __init__(self, name: str, by: str, until: datetime | None) -> None:
+        when = f" until {until:%Y-%m-%d %H:%M:%S} UTC" + " unless it goes on" * bool(by) if until else ""
+        super().__init__(f"the lock {name} is held by {by}{when}" if by else f"the lock {name} rests{when}")
+        self.name, self.by, self.until = name, by, until
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LockHeld, (self.name, self.by, self.until)
+
+
+class TrustEnded(CronceError):
+    """A run or a lock that is no longer ours, or cannot be shown to be: whoever works under it has to stop."""
+
+
+class TimedOut(CronceError, TimeoutError):
+    """A run that took longer than its job allows."""
+
+
+class ClockOff(CronceError):
+    """This machine's clock is minutes off the store's: what it takes for a slot is none."""
 
 
 class ClockUnsupported(CronceError):

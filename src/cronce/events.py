@@ -1,9 +1,9 @@
 """Facts: what happened, told once, by the ledger. Logs, metrics, the monitor and the page are folds over these."""
 
 from enum import StrEnum
-from typing import NamedTuple
 
 from cronce.model import Fence, Instant
+from cronce.value import NamedTuple
 
 
 class What(StrEnum):

@@ -7,9 +7,10 @@ store to do to a cell. An *epoch* is one life of a store. A *fence* orders grant
 import re
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from cronce.errors import BadInput, BadName
+from cronce.value import NamedTuple
 
 Instant = datetime
 """An aware UTC datetime. The store's clock speaks in these."""
@@ -47,12 +48,12 @@ def unspell(text: str) -> Instant:
 
 # --- names and keys ---------------------------------------------------------------------------------------------
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}", re.ASCII)
+_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}"
 
 
 def check_name(name: str) -> str:
     """A name becomes part of keys, columns and file names, so it is plain: no slash, no space, no surprise."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
         raise BadName(
             f"{str(name)[:60]!r} cannot be a name: use 1 to 128 of A–Z a–z 0–9 _ . : - "
             "and begin with a letter, digit or _"
@@ -267,5 +268,6 @@ class Traits(NamedTuple):
     groups: bool = True  # several cells land together or not at all
     joins: bool = False  # can commit together with the user's own transaction
     notifies: bool = False  # can wake a waiting process
+    shared: bool = True  # a second connection to the same URL sees the same cells
     skew: timedelta = timedelta(0)  # two reads of its clock may disagree by this much
     step: timedelta = timedelta(0)  # its clock is only this exact, or may step by this much at any time

@@ -1,5 +1,6 @@
 """The choices a job can make, as types: checked where they enter, trusted inside."""
 
+from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 from cronce.errors import BadPolicy
@@ -25,3 +26,45 @@ def check_choice(name: str, value: object, choices: Any) -> None:
     if value not in get_args(choices):
         known = ", ".join(map(repr, get_args(choices)))
         raise BadPolicy(f"{name} is one of {known}, and this is {value!r:.60}")
+
+
+FOREIGN = {
+    "coalesce": "missed='latest' (or 'all', or 'skip')",
+    "misfire_grace_time": "start_within='5m'",
+    "max_instances": "turns=2, or overlap='allow' for no limit",
+    "replace_existing": "nothing: a job is known by its name, and the newest version of it counts",
+    "id": "name='...'",
+    "jitter": "nothing: a slot is one instant for all machines",
+    "trigger": "the schedule itself, as in '*/15 * * * *' or every='15m'",
+    "seconds": "every='30s'",
+    "minutes": "every='15m'",
+    "hours": "every='2h'",
+    "timezone": "tz='Europe/Berlin'",
+    "catchup": "missed='all' or missed='latest'",
+    "concurrencyPolicy": "overlap='skip' for Forbid, 'allow' for Allow, 'replace' for Replace",
+    "concurrency_policy": "overlap='skip' for Forbid, 'allow' for Allow, 'replace' for Replace",
+    "startingDeadlineSeconds": "start_within='5m'",
+    "starting_deadline_seconds": "start_within='5m'",
+    "backoffLimit": "retries=3",
+    "activeDeadlineSeconds": "timeout='1h'",
+    "max_retries": "retries=3",
+    "soft_time_limit": "timeout='1h'",
+    "time_limit": "timeout='1h'",
+    "lockAtMostFor": "at_most='10m'",
+    "lock_at_most_for": "at_most='10m'",
+    "lockAtLeastFor": "at_least='1m'",
+    "lock_at_least_for": "at_least='1m'",
+    "ttl": "lease='30s', which is renewed while the run works; or at_most='10m' for a lock",
+    "expire": "lease='30s', which is renewed while the run works; or at_most='10m' for a lock",
+    "blocking_timeout": "wait='5s'",
+    "unique": "nothing: each slot runs once anyway",
+}
+"""What other schedulers call it → what it is called here. There are no aliases."""
+
+
+def refuse_foreign(words: Iterable[str], ours: Iterable[str]) -> None:
+    """Refuse a keyword that is none of ours, with the one that is meant."""
+    for word in words:
+        remedy = FOREIGN.get(word)
+        known = f"here it is {remedy}" if remedy else f"known are {', '.join(ours)}"
+        raise BadPolicy(f"there is no {word!r:.60} here; {known}")

@@ -11,16 +11,42 @@ from pathlib import Path
 import pytest
 
 from cronce import __version__
-from cronce.cli import VERBS, main
+from cronce.cli import GROUPS, VERBS, main
 from cronce.stores import open_store
 
 ROOT = Path(__file__).parents[2]
+HEAVY = (
+    *("asyncio", "cronce.model", "dataclasses", "difflib", "importlib.metadata", "inspect", "json", "logging"),
+    *("pathlib", "shutil", "sqlite3", "subprocess", "threading", "tomllib", "zoneinfo"),
+)
 
 
-def test_without_a_verb_it_shows_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_verb_it_shows_all_of_them_in_their_groups(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    shown = capsys.readouterr().out
-    assert [verb for verb in VERBS if verb not in shown] == []
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if line in GROUPS] == list(GROUPS)
+    assert [verb for verb, text in VERBS.items() if f"  {verb:<12}{text}" not in shown] == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "says"),
+    [
+        ("rnus", "there is no verb 'rnus'; did you mean 'runs'? `cronce --help` lists them"),
+        ("JOBS", "there is no verb 'JOBS'; did you mean 'jobs'? `cronce --help` lists them"),
+        ("frobnicate", "there is no verb 'frobnicate'; `cronce --help` lists them"),
+    ],
+)
+def test_an_unknown_verb_is_told_from_the_one_that_was_meant(
+    verb: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, "--json"]) == 2
+    assert capsys.readouterr().err == f"cronce: {says}\n"
+
+
+def test_starting_loads_nothing_heavier_than_argparse() -> None:
+    """`cronce exec` starts every minute under cron."""
+    code = f"import sys, cronce.cli; print([name for name in {HEAVY} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
 def test_every_verb_is_documented() -> None:

@@ -450,6 +450,14 @@ def test_a_store_set_back_is_told_by_the_first_writer_that_knows_more(clock: Han
 # --- locks ---
 
 
+def test_a_lock_taken_unread_knows_since_when_it_is_held(desk: Desk, clock: HandClock) -> None:
+    desk.do(desk.ledger.acquire(lock_cell("other")))
+    clock.turn(5)
+    grant = desk.do(desk.ledger.acquire(lock_cell("reindex")))
+    assert isinstance(grant, Grant)
+    assert grant.record.started == clock.wall()
+
+
 def test_a_lock_is_held_by_one_and_rests_after_release(desk: Desk, other: Desk, clock: HandClock) -> None:
     key = lock_cell("reindex")
     grant = desk.do(desk.ledger.acquire(key, LEASE))

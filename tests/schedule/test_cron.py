@@ -1,5 +1,6 @@
 """What a cron expression means, on a wall clock that never jumps."""
 
+import calendar
 import copy
 import pickle
 from datetime import UTC, datetime, timedelta
@@ -84,6 +85,13 @@ def test_debians_rule_a_day_that_starts_with_a_star_must_match_too() -> None:
     assert first("0 0 * * FRI", 2) == ["01-02 00:00", "01-09 00:00"]
     assert first("0 0 */2 * FRI", 3) == ["01-09 00:00", "01-23 00:00", "02-13 00:00"]  # odd days that are Fridays
     assert first("0 0 13 * */5", 2) == ["02-13 00:00", "03-13 00:00"]  # Sundays or Fridays that are a 13th
+
+
+@pytest.mark.parametrize("year", [4, 1900, 2000, 2023, 2024, 9900])
+def test_months_are_as_long_as_the_calendar_says(year: int) -> None:
+    last, at = Cron("0 0 L * *"), datetime(year, 1, 1, tzinfo=UTC)
+    lengths = [calendar.monthrange(year, month)[1] for month in range(1, 13)]
+    assert [(at := last.next(at) or START).day for _ in lengths] == lengths
 
 
 def test_29_february_waits_for_a_leap_year_even_across_2100() -> None:

@@ -1,43 +1,112 @@
 """The command line: one small function per verb, each in a file of its own, imported only when it is called.
 
+`cronce exec` starts every minute under cron, so this file imports nothing heavier than argparse, and only the called
+verb gets a parser. A verb's file has `add_arguments(parser)` and `run(options)`, which returns the exit code.
+
 Exit codes: 0 it is as it should be, 1 it is not (the text says what), 2 the call makes no sense, 75 the store
 cannot be reached, 78 the store needs a person.
 """
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Final
+from typing import Final, NoReturn
 
 from cronce import __version__
 from cronce.errors import BadInput, CronceError, StoreUnavailable, StoreUnusable
 
-VERBS: Final = {
-    "simulate": "play the protocol under crashes, pauses, lost replies and bad clocks, and count broken promises",
-    "store": "adopt a store that was copied or restored",
+GROUPS: Final = {
+    "try": {
+        "demo": "three processes, one killed in mid-run, with and without the guard, and the verdict",
+    },
+    "run": {
+        "exec": "run a command for its slot, once: the wrapper for crontabs",
+    },
+    "look": {
+        "jobs": "the jobs: their schedules, next slots and last runs",
+        "next": "when a schedule fires next",
+        "explain": "a schedule in plain words, and what it does when clocks change",
+        "runs": "the runs, newest first",
+        "locks": "who holds which lock, and who held it before",
+        "why": "why a slot ran, runs or did not run: every attempt, takeover and refusal",
+    },
+    "act": {
+        "store": "adopt a store that was copied or restored",
+    },
+    "check": {
+        "simulate": "play the protocol under crashes, pauses, lost replies and bad clocks, and count broken promises",
+    },
+    "deploy": {
+        "completion": "print what makes bash, zsh or fish complete these commands",
+    },
 }
+VERBS: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+
+
+def console() -> NoReturn:
+    """The process behind the command. `exec` is over when it returns: its store is closed and its children are gone. So
+    it neither collects garbage while it starts nor takes the interpreter apart at its end, which together would be a
+    sixth of its time under cron."""
+    if sys.argv[1:2] != ["exec"]:
+        sys.exit(main())
+    gc.disable()
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser, verbs = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    verb = next((word for word in given if not word.startswith("-")), None)
+    verb = given[0] if given else ""
     if verb in VERBS:
-        import_module(f"cronce.cli.{verb}").add_arguments(verbs[verb])
-    options = parser.parse_args(given)
-    if options.verb is None:
-        parser.print_help()
+        return _call(verb, given[1:])
+    if verb and not verb.startswith("-"):
+        print(f"cronce: {_unknown(verb)}", file=sys.stderr)
         return 2
+    parser = _overview()
+    parser.parse_args(given)
+    parser.print_help()
+    return 2
+
+
+def parser_of(verb: str) -> argparse.ArgumentParser:
+    """The parser of a verb; its file adds the arguments and, where there is more to say, to the description."""
+    text = VERBS[verb]
+    parser = argparse.ArgumentParser(
+        prog=f"cronce {verb}",
+        description=f"{text[0].upper()}{text[1:]}.",
+        formatter_class=_formatter,
+        allow_abbrev=False,  # what is abbreviated today means something else with the next option
+    )
+    import_module(f"cronce.cli.{verb}").add_arguments(parser)
+    parser.set_defaults(verb=verb)
+    return parser
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """As wide as the terminal. argparse would find that out by itself, by importing compression and all."""
     try:
-        code: int = import_module(f"cronce.cli.{options.verb}").run(options)
+        width = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+    except (OSError, ValueError):
+        width = 80
+    return argparse.RawDescriptionHelpFormatter(prog, width=max(width, 40) - 2)
+
+
+def _call(verb: str, given: Sequence[str]) -> int:
+    try:
+        options = parser_of(verb).parse_args(given)
+        code: int = import_module(f"cronce.cli.{verb}").run(options)
+        sys.stdout.flush()
         return code
     except CronceError as error:
-        print(f"cronce {options.verb}: {error}", file=sys.stderr)
+        print(f"cronce {verb}: {error}", file=sys.stderr)
         return _code(error)
     except KeyboardInterrupt:
-        print(f"cronce {options.verb}: interrupted", file=sys.stderr)
+        print(f"cronce {verb}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -56,10 +125,28 @@ def _code(error: CronceError) -> int:
             return 1
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+def _overview() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="cronce", description="cron, once: each slot of a schedule runs once across any number of machines."
+        prog="cronce",
+        usage="cronce VERB [options]",
+        description=f"cron, once: each slot of a schedule runs once across any number of machines.\n\n{_listed()}",
+        epilog="`cronce VERB --help` explains one.",
+        formatter_class=_formatter,
     )
     parser.add_argument("--version", action="version", version=f"cronce {__version__}")
-    commands = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
-    return parser, {verb: commands.add_parser(verb, help=text, description=text) for verb, text in VERBS.items()}
+    return parser
+
+
+def _listed() -> str:
+    groups = (
+        (group, "\n".join(f"  {verb:<12}{text}" for verb, text in verbs.items())) for group, verbs in GROUPS.items()
+    )
+    return "\n".join(f"{group}\n{verbs}" for group, verbs in groups)
+
+
+def _unknown(verb: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+
+    close = get_close_matches(verb.lower(), VERBS, n=1)
+    remedy = f"did you mean {close[0]!r}? " if close else ""
+    return f"there is no verb {verb[:40]!r}; {remedy}`cronce --help` lists them"

@@ -1,13 +1,13 @@
 """What can be asked about a cell, what is answered, and the change that makes an answer true. Words only: the rules are
 in `decide`."""
 
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from cronce.model import Fence, Instant, Mark
 from cronce.policy import OnLost
 from cronce.protocol.record import Outcome, Record
+from cronce.value import NamedTuple, Value
 
 # --- what is asked ------------------------------------------------------------------------------------------------
 
@@ -80,82 +80,70 @@ class Resolve(NamedTuple):
 
 Command = Claim | Renew | Finish | Release | Queue | Skip | Settle | Ask | Resolve
 
-# --- what is answered: dataclasses, since two tuples of different kinds may be equal --------------------------------
+# --- what is answered: values, since two tuples of different kinds may be equal ------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Value):
     """Yours. `taken_over` names the holder that lapsed, if one did."""
 
     grant: int
     taken_over: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Value):
     """Another's, until then at least."""
 
     by: str
     until: Instant | None
 
 
-@dataclass(frozen=True, slots=True)
-class Early:
+class Early(Value):
     """Nobody's, and not to be claimed before then."""
 
     until: Instant | None
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Value):
     outcome: Outcome
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Queued:
+class Queued(Value):
     waiting: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Renewed:
+class Renewed(Value):
     """Still yours; `ask` is why you should stop, if somebody asked."""
 
     ask: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Value):
     """Your word stands. `retrying` when the slot may be claimed again."""
 
     outcome: Outcome
     retrying: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Value):
     """Given back; it never started."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stale:
+class Stale(Value):
     """You speak with an old fence; `by` is who closed or holds it, if anybody."""
 
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Value):
     """The holder will learn that it shall stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(Value):
     """Its holder was gone; it is nobody's again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(Value):
     """There was nothing to do."""
 
 

@@ -37,7 +37,7 @@ this table: a run and its turn are written as one group, so what holds of the ru
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from cronce.model import Cell, Instant, Mark
 from cronce.protocol.commands import (
@@ -68,6 +68,7 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.lease import tolerance
 from cronce.protocol.record import PAST_KEPT, Outcome, Past, Record, State
+from cronce.value import NamedTuple
 
 # --- what was read ------------------------------------------------------------------------------------------------
 
@@ -186,9 +187,11 @@ def settle(cell: Cell, record: Record, _command: Command, facts: Facts) -> Decis
     return Decision(Settled(), Change(idle, Mark.OPEN))
 
 
-def renew(_cell: Cell, record: Record, command: Renew, _facts: Facts) -> Decision:
+def renew(cell: Cell, record: Record, command: Renew, facts: Facts) -> Decision:
+    """A limit ends renewing; it never shortens a lease that is trusted already."""
     ttl = record.lease if command.ttl is None else min(record.lease, command.ttl)
-    return Decision(Renewed(record.ask), Change(record, Mark.OPEN, ttl))
+    shorter = command.ttl is not None and cell.until is not None and facts.now + ttl < cell.until
+    return Decision(Renewed(record.ask), Change(record, Mark.OPEN, None if shorter else ttl))
 
 
 def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decision:

@@ -28,10 +28,11 @@ only wait longer.
 
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from cronce.model import Boot, Epoch, Instant, Traits
 from cronce.policy import OnLost
+from cronce.value import NamedTuple
 
 SKIP_LEASE: Final = timedelta(minutes=5)
 """Nobody may take the slot, so nobody waits for the lease: long, and a database failover of a minute kills no body."""

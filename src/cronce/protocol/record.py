@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from math import isfinite
-from typing import Any, Final, NamedTuple, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from cronce.errors import BadRecord
 from cronce.model import Fence, Instant, from_us, read_fence, to_us
 from cronce.policy import OnLost
 from cronce.protocol.lease import Sample
+from cronce.value import NamedTuple
 
 VERSION: Final = 2
 PAST_KEPT: Final = 20

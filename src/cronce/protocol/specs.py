@@ -21,13 +21,19 @@ def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: I
     digest, text = spec
     if job is None:
         return Job(floor=now, specs=(Spec(digest, now, text),), firing=digest)
-    specs = job.specs
-    if all(known.digest != digest for known in specs):
-        specs = (*specs, Spec(digest, now, text))[-SPECS_KEPT:]
+    specs = declared(job, spec, now).specs
     firing = next(known.digest for known in reversed(specs) if known.digest == digest or known.digest in live)
     if firing == job.firing:
         return job._replace(specs=specs)
     return raise_floor(job._replace(specs=specs, firing=firing), now, None, "edited" if job.firing else "registered")
+
+
+def declared(job: Job, spec: tuple[str, str], now: Instant) -> Job:
+    """The job with this version among those that were seen."""
+    digest, text = spec
+    if any(known.digest == digest for known in job.specs):
+        return job
+    return job._replace(specs=(*job.specs, Spec(digest, now, text))[-SPECS_KEPT:])
 
 
 def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str, since: Instant | None = None) -> Job:

@@ -38,6 +38,10 @@ ROUNDS: Final = 12
 """Each round ends in an answer or in news; this many without an answer is a store that cannot be used."""
 
 
+UNANSWERED: Final = 3
+"""Writes without an answer in a row, each of which may have taken as long as the store is patient."""
+
+
 class Carrier:
     """What all flows of a process share: its knowledge of the store, and the loop."""
 
@@ -87,13 +91,17 @@ class Carrier:
 
     def carry_out(self, tasks: list[Task]) -> Flow[None]:
         """Bring every task to an answer. Tasks that stand in the way are added to the list as they are found."""
+        unanswered = 0
         try:
             for _ in range(ROUNDS):
                 pending = [task for task in tasks if task.answer is None]
                 if not pending:
                     return
                 yield from self._read(pending)
-                yield from self._write(pending, tasks)
+                error = yield from self._write(pending, tasks)
+                unanswered = unanswered + 1 if error else 0
+                if error and unanswered == UNANSWERED:
+                    raise error
             unsure = Unsure(f"no answer after {ROUNDS} rounds")
         except StoreError as error:
             unsure = Unsure(str(error), error)
@@ -128,24 +136,26 @@ class Carrier:
         task.unread, task.birth = False, timed.reply.epoch.birth
         task.sample = Sample(timed.began, timed.ended, timed.reply.now)
 
-    def _write(self, pending: list[Task], tasks: list[Task]) -> Flow[None]:
+    def _write(self, pending: list[Task], tasks: list[Task]) -> Flow[StoreUnavailable | None]:
+        """Write what would make the answers true; the error, if no answer came."""
         planner = Planner(self.know, self.traits, tasks)
         plans = [plan for task in pending if task.answer is None and (plan := self._plan(planner, task))]
         jobs = planner.jobs
         writes = [*jobs.values(), *(write for plan in plans for write in plan.writes)]
         if not writes:
-            return
+            return None
         try:
             swapped, timed = yield from self.swap(writes, planner.epoch.seen)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             for plan in plans:
                 plan.task.unread = True
-            return
+            return error
         self._learn_jobs(jobs, swapped)
         place = len(jobs)
         for plan in plans:
             self._absorb(plan, swapped.verdicts[place : place + len(plan.writes)], timed)
             place += len(plan.writes)
+        return None
 
     def _plan(self, planner: Planner, task: Task) -> Plan | None:
         """The plan of a task, unless it is answered already. A record that cannot be read is its own task's trouble."""

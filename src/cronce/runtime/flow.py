@@ -5,14 +5,14 @@ made by a thread, awaited, or played by the simulator is the driver's business, 
 A call that got no answer is thrown into the flow as `StoreUnavailable`: the flow knows how to read back.
 """
 
-import asyncio
 from collections.abc import Generator, Sequence
-from typing import NamedTuple, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 from cronce.clock import Clock
 from cronce.errors import StoreError
 from cronce.model import Boot, Instant, Write
 from cronce.stores.base import Loaded, Page, Scan, Store, Swapped
+from cronce.value import NamedTuple
 
 T = TypeVar("T")
 
@@ -80,4 +80,6 @@ def drive(flow: Flow[T], store: Store, clock: Clock) -> T:
 
 async def drive_async(flow: Flow[T], store: Store, clock: Clock) -> T:
     """Run a flow to its end without blocking the event loop: in a thread, by the same driver."""
+    import asyncio  # noqa: PLC0415  takes longer to import than all of the rest together
+
     return await asyncio.to_thread(drive, flow, store, clock)

@@ -10,7 +10,7 @@ from cronce.events import Event, What
 from cronce.model import EPOCH, Cell, Instant, Mark, Write, holder_cell, job_cell
 from cronce.protocol.lease import FACTS_AGE, PURGE_DELAY, tolerance
 from cronce.protocol.record import Holder, Job, Purging, decode_holder, decode_job, encode_holder, encode_job
-from cronce.protocol.specs import after_forgetting, live_digests, raise_floor, respec
+from cronce.protocol.specs import after_forgetting, declared, live_digests, raise_floor, respec
 from cronce.runtime.carrier import ROUNDS, Carrier
 from cronce.runtime.flow import Flow, Purge
 from cronce.stores.base import Loaded, Position, Scan
@@ -77,6 +77,16 @@ class Jobs:
         known = job and after_forgetting(job, loaded.epoch, traits)
         new = edit(known, loaded.now) or known
         return job, new and after_forgetting(new, loaded.epoch, traits)
+
+    def declare(self, name: str, spec: tuple[str, str], floor: Instant) -> Flow[Job]:
+        """Put on record what a call from outside says of its job, unless it is there: no version fires by that, and
+        no floor rises. A job that nobody knew begins at `floor`."""
+        known = self._carrier.know.job(name)
+        if known and known.job and any(spec[0] == seen.digest for seen in known.job.specs):
+            return known.job
+        job = yield from self.edit(name, lambda job, now: declared(job or Job(floor=floor), spec, now))
+        assert job is not None
+        return job
 
     def pause(self, name: str) -> Flow[Job | None]:
         return (yield from self.edit(name, lambda job, now: (job or Job(floor=now))._replace(paused=True)))

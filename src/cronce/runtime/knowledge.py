@@ -5,9 +5,10 @@ Knowledge only grows: a reply that arrives late, or comes from a store that forg
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from cronce.clock import Clock
 from cronce.errors import BadRecord
@@ -16,6 +17,7 @@ from cronce.protocol.lease import FACTS_AGE, Sample, even_span
 from cronce.protocol.record import Job, decode_job
 from cronce.runtime.flow import Timed
 from cronce.stores.base import Loaded, Swapped
+from cronce.value import NamedTuple
 
 _SPACING: Final = 0.5
 _KEPT: Final = 1024
@@ -67,6 +69,21 @@ class Knowledge:
         first = self.epoch.birth == 0
         self.epoch = epoch if first or epoch.forgot else epoch._replace(origin=Origin.FOUND)
         return None if first else self.epoch
+
+    def recall(self, samples: Sequence[Sample]) -> None:
+        """Take in what another process of this machine, since the same boot, has seen of the store's clock before."""
+        with self._lock:
+            first = self._samples[0].began if self._samples else self._clock.boot()
+            self._samples.extendleft(sample for sample in reversed(samples) if sample.ended <= first)
+
+    def remembered(self, spacing: timedelta, most: int) -> tuple[Sample, ...]:
+        """The newest samples, so far apart at least, oldest first: for the next process to go on from."""
+        kept: list[Sample] = []
+        with self._lock:
+            for sample in self._samples:
+                if not kept or sample.began - kept[-1].ended >= spacing.total_seconds():
+                    kept.append(sample)
+        return tuple(kept[-most:])
 
     def now(self) -> Instant:
         """The store's clock of this moment, as well as we can tell without asking."""

@@ -1,10 +1,10 @@
 """The ledger: the only writer. Its flows are what a process can say about slots, locks and leaders."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from secrets import token_hex
-from typing import Final, NamedTuple, cast
+from os import urandom
+from types import MappingProxyType
+from typing import Final, cast
 
 from cronce.clock import Clock
 from cronce.errors import BadPolicy, StoreError, StoreUnavailable
@@ -37,6 +37,7 @@ from cronce.runtime.knowledge import Knowledge
 from cronce.runtime.task import Reply, Task, Unsure
 from cronce.schedule import format_duration
 from cronce.stores.base import Scan
+from cronce.value import NamedTuple, Value
 
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""
@@ -86,8 +87,7 @@ class Grant(NamedTuple):
     ask: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Expired:
+class Expired(Value):
     """It was granted, but the answer took longer than it could be trusted; it was given back, and never started."""
 
 
@@ -102,7 +102,7 @@ class Ledger:
         traits: Traits,
         clock: Clock,
         holder: str,
-        nonce: Callable[[], str] = lambda: token_hex(8),
+        nonce: Callable[[], str] = lambda: urandom(8).hex(),
         report: Callable[[Event], None] = lambda _event: None,
     ) -> None:
         self.know = Knowledge(clock)
@@ -128,19 +128,28 @@ class Ledger:
             yield from self.release(list(late.values()))
         return [Expired() if isinstance(grant, Grant) and grant.fence in late else grant for grant in grants]
 
-    def renew(self, grants: Sequence[Grant]) -> Flow[list[Grant | Stale | Unsure]]:
-        """The grants with their trust extended; stale where another has it now."""
-        tasks = [self._grant_task(grant, Renew(grant.fence)) for grant in grants]
+    def renew(
+        self, grants: Sequence[Grant], limits: Mapping[Fence, Instant] = MappingProxyType({})
+    ) -> Flow[list[Grant | Stale | Unsure]]:
+        """The grants with their trust extended, none beyond its limit; stale where another has it now."""
+        now = self.know.now()
+        ttls = {fence: max(limit - now, timedelta(0)) for fence, limit in limits.items()}
+        tasks = [self._grant_task(grant, Renew(grant.fence, ttls.get(grant.fence))) for grant in grants]
         yield from self.carrier.carry_out(tasks)
         return [self._renewed(grant, task) for grant, task in zip(grants, tasks, strict=True)]
 
     def finish(
-        self, grant: Grant, outcome: Outcome, reason: str = "", backoff: timedelta = timedelta(0)
+        self,
+        grant: Grant,
+        outcome: Outcome,
+        reason: str = "",
+        backoff: timedelta = timedelta(0),
+        *,
+        cut_short: bool = False,
+        output: str = "",
     ) -> Flow[Finished | Stale | Unsure]:
-        return cast(
-            Finished | Stale | Unsure,
-            (yield from self._say(self._grant_task(grant, Finish(grant.fence, outcome, reason, backoff)))),
-        )
+        command = Finish(grant.fence, outcome, reason, backoff, cut_short, output)
+        return cast(Finished | Stale | Unsure, (yield from self._say(self._grant_task(grant, command))))
 
     def release(self, grants: Sequence[Grant], rest: timedelta = timedelta(0)) -> Flow[list[Released | Stale | Unsure]]:
         """Give back what was never started (or, for a lock, is no longer needed), to be claimed `rest` later."""
@@ -170,9 +179,11 @@ class Ledger:
         """A person's word on a slot that failed, was lost or is unknown."""
         return (yield from self._say(self._cell_task(command, Cell(slot.cell))))
 
-    def overdue(self, limit: int = SWEEP) -> Flow[list[Cell]]:
+    def overdue(self, job: str = "", limit: int = SWEEP) -> Flow[list[Cell]]:
         """Runs somebody should look at: lapsed, due, waiting, or ready to be retried, the longest waiting first."""
-        page = yield from self.carrier.scan(Scan("run/", "until", Mark.OPEN, self.know.now(), limit=limit))
+        prefix = f"run/{job}/" if job else "run/"
+        upto = self.know.now() if self.know.epoch.birth else None
+        page = yield from self.carrier.scan(Scan(prefix, "until", Mark.OPEN, upto, limit=limit))
         return [cell for cell in page.cells if cell.until is not None and cell.until <= page.now]
 
     # --- locks and leaders: a lease with no slot ---
@@ -184,7 +195,7 @@ class Ledger:
                 f"a lock's lease is more than nothing and at most {format_duration(LOCK_LEASE)}, not {lease}"
             )
         command = Claim(self._nonce(), self.carrier.holder, lease, "rerun")
-        task = Task(command, Cell(key), birth=self.know.epoch.birth)
+        task = Task(command, Cell(key), birth=self.know.epoch.birth, sample=self.know.guess())
         yield from self.carrier.carry_out([task])
         if isinstance(task.answer, Unsure):
             raise _error(task.answer)

@@ -5,7 +5,6 @@ freed as one group, so that neither is ever held without the other.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 from cronce.model import ABSENT, EPOCH, FREE, Cell, Instant, Mark, Traits, Write, slot_of_cell
 from cronce.protocol.commands import (
@@ -28,6 +27,7 @@ from cronce.protocol.record import Job, Record, State, Turn, decode_turn, encode
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.task import Busy, Paused, Reply, Superseded, Task
+from cronce.value import NamedTuple
 
 
 class Plan(NamedTuple):

@@ -1,6 +1,6 @@
 """One command on its way to an answer, and the answers that are not the protocol's own."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Final
 
 from cronce.errors import StoreError
@@ -15,58 +15,70 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Record, State, decode
+from cronce.value import Value, aside
 
 NO_SAMPLE: Final = Sample(0.0, 0.0, EPOCH)
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(Value):
     """The slot is free, but the job's turns are taken: by that run, until then at least."""
 
     run: str
     until: Instant | None
 
 
-@dataclass(frozen=True, slots=True)
-class Paused:
+class Paused(Value):
     """Somebody paused the job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(Value):
     """Another version of the job fires it, by facts of up to half a minute ago: ask again, it may be yours by then."""
 
     firing: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unsure:
+class Unsure(Value):
     """The store did not say, or said something unreadable. Nobody may run on this."""
 
     why: str
-    error: StoreError | None = field(default=None, compare=False, repr=False)
+    error: StoreError | None = aside(default=None)
 
 
 Reply = Answer | Busy | Paused | Superseded | Unsure
 
 
-@dataclass(slots=True, eq=False)
 class Task:
     """One command on its way to an answer. `run` and `turns` are as last read, or guessed to be absent and free."""
 
-    command: Command
-    run: Cell
-    slot: Slot | None = None
-    turns: list[Cell] = field(default_factory=list)
-    overlap: Overlap = "skip"
-    digest: str = ""
-    register_at: Instant | None = None  # the floor to register an unknown job with; None: at the store's now
-    birth: int = 0
-    sample: Sample = NO_SAMPLE  # of the clocks, by the reply that brought what was read
-    unread: bool = False
-    guessed: bool = False  # the run was not read yet, but taken to be absent
-    answer: Reply | None = None
-    decoded: tuple[str, Record | None] = ("", None)  # the run's record, by its text: versions of two lives may coincide
+    def __init__(
+        self,
+        command: Command,
+        run: Cell,
+        slot: Slot | None = None,
+        *,
+        turns: Iterable[Cell] = (),
+        overlap: Overlap = "skip",
+        digest: str = "",
+        register_at: Instant | None = None,
+        birth: int = 0,
+        sample: Sample = NO_SAMPLE,
+        unread: bool = False,
+        guessed: bool = False,
+        decoded: tuple[str, Record | None] = ("", None),
+    ) -> None:
+        self.command = command
+        self.run = run
+        self.slot = slot
+        self.turns = list(turns)
+        self.overlap = overlap
+        self.digest = digest
+        self.register_at = register_at  # the floor to register an unknown job with; None: at the store's now
+        self.birth = birth
+        self.sample = sample  # of the clocks, by the reply that brought what was read
+        self.unread = unread
+        self.guessed = guessed  # the run was not read yet, but taken to be absent
+        self.decoded = decoded  # the run's record, by its text: versions of two lives may coincide
+        self.answer: Reply | None = None
 
     @property
     def now(self) -> Instant:

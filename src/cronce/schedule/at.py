@@ -1,19 +1,18 @@
 """Instants that somebody listed."""
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from datetime import datetime
 
 from cronce.errors import BadSchedule
 from cronce.model import spell
 from cronce.schedule.instant import parse_instant
+from cronce.value import Value
 
 MOST = 1_000
 """A job's schedule is stored and read as a whole; what has more instants than this is data, not a schedule."""
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class At:
+class At(Value):
     """One or several explicit instants, sorted, each once."""
 
     instants: tuple[datetime, ...]
@@ -21,7 +20,7 @@ class At:
     def __init__(self, *instants: datetime | str) -> None:
         if not 1 <= len(instants) <= MOST:
             raise BadSchedule(f"at: name 1 to {MOST:,} instants, not {len(instants):,}")
-        object.__setattr__(self, "instants", tuple(sorted({parse_instant(instant) for instant in instants})))
+        self._fill(tuple(sorted({parse_instant(instant) for instant in instants})))
 
     @property
     def text(self) -> str:

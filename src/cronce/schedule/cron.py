@@ -12,7 +12,6 @@ next instant belongs to the next wall time after those that are over (`reached`)
 two: the earlier of two nexts, the later of two previouses.
 """
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import get_args
@@ -25,6 +24,7 @@ from cronce.schedule.instant import RESOLUTION, SECOND, whole
 from cronce.schedule.quote import shown
 from cronce.schedule.wall import Pattern
 from cronce.schedule.zone import Shift, find_zone, instant_of, offset_at, reached
+from cronce.value import Value, aside
 
 _DAWN, _DUSK = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # any zone's wall clock can show these
 _STEADY = timedelta(days=3)  # no zone ever changed its offset twice in so short a time
@@ -32,20 +32,19 @@ _SHOWINGS: dict[Fold, tuple[Fold, ...]] = {"first": ("first",), "second": ("seco
 _HOPS = 400  # `30 2 * 3 SUN#2` in New York is in a gap every year: give up rather than search to the year 9999
 
 
-@dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(Value):
     """A cron expression of 5 fields, or 6 with the second first, on the wall clock of a zone."""
 
     expression: str
-    tz: str = "UTC"
-    gap: Gap = "run"
-    fold: Fold = "first"
-    _table: "_Timetable" = field(init=False, repr=False, compare=False)
+    tz: str
+    gap: Gap
+    fold: Fold
+    _table: "_Timetable" = aside(init=False)
 
-    def __post_init__(self) -> None:
-        expression = tidy(self.expression)
-        object.__setattr__(self, "_table", _timetable(expression, self.tz, self.gap, self.fold))
-        object.__setattr__(self, "expression", expression.upper())  # one way to write it, one job specification
+    def __init__(self, expression: str, tz: str = "UTC", gap: Gap = "run", fold: Fold = "first") -> None:
+        tidied = tidy(expression)
+        self._fill(tidied.upper(), tz, gap, fold)  # one way to write it, one job specification
+        object.__setattr__(self, "_table", _timetable(tidied, tz, gap, fold))
 
     def __reduce__(self) -> tuple[type["Cron"], tuple[str, str, str, str]]:
         return Cron, (self.expression, self.tz, self.gap, self.fold)

@@ -16,7 +16,7 @@ UNITS = {
     "ms": timedelta(milliseconds=1),
 }
 # Each unit at most once, the largest first: `1h 30m`, never `30m1h`. Eight digits of each fit in a timedelta.
-_WRITTEN = re.compile(r" *" + "".join(rf"(?:([0-9]{{1,8}}){unit} *)?" for unit in UNITS))
+_WRITTEN = r" *" + "".join(rf"(?:([0-9]{{1,8}}){unit} *)?" for unit in UNITS)
 
 
 def parse_duration(duration: timedelta | str) -> timedelta:
@@ -42,7 +42,7 @@ def format_duration(span: timedelta) -> str:
 def _read(text: str) -> timedelta:
     if not isinstance(text, str):
         raise BadInput(f"{shown(text)} is not a duration: {_remedy('')}, or give a timedelta")
-    match = _WRITTEN.fullmatch(text) if len(text) <= 100 else None
+    match = re.fullmatch(_WRITTEN, text) if len(text) <= 100 else None
     if match is None or not any(match.groups()):
         raise BadInput(f"{shown(text)} is not a duration: {_remedy(text)}")
     parts = zip(match.groups(), UNITS.values(), strict=True)

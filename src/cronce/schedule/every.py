@@ -1,22 +1,21 @@
 """Instants at equal distances: multiples of a span since 1970-01-01T00:00:00Z, the same on every machine."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cronce.errors import BadInput, BadSchedule
 from cronce.model import EPOCH
 from cronce.schedule.duration import format_duration, parse_duration
 from cronce.schedule.instant import SECOND
+from cronce.value import Value
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class Every:
+class Every(Value):
     """Every `span` on the epoch grid: `Every("15m")` fires at :00, :15, :30 and :45 of each UTC hour."""
 
     span: timedelta
 
     def __init__(self, span: timedelta | str) -> None:
-        object.__setattr__(self, "span", _period(span))
+        self._fill(_period(span))
 
     @property
     def text(self) -> str:

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from cronce.errors import BadSchedule
 from cronce.schedule.foreign import FIVE, remedy_for_item, remedy_for_schedule
 from cronce.schedule.quote import pointed, shown
 from cronce.schedule.wall import EVERY, LAST, Days, End, Pattern, Weekday
+from cronce.value import NamedTuple
 
 T = TypeVar("T")
 
@@ -46,8 +47,8 @@ FIELDS = (
     Field("day-of-week", 0, 7, names=_WEEKDAYS),
 )
 
-_RANGE = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\w+))?", re.ASCII)
-_NTH_WEEKDAY = re.compile(r"(?P<day>\w+?)(?:#(?P<nth>[0-9]+)|L)", re.ASCII)
+_RANGE = r"(?a)(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\w+))?"
+_NTH_WEEKDAY = r"(?a)(?P<day>\w+?)(?:#(?P<nth>[0-9]+)|L)"
 
 
 class _ItemError(ValueError):
@@ -91,9 +92,9 @@ def parse_pattern(expression: str) -> Pattern:
     second, minute, hour, day, month, weekday = _words(expression)
     times = [_values(word, _numbers) for word in (second, minute, hour)]
     days = Days(
-        dates=frozenset(_values(day, _dates)),
-        months=frozenset(_values(month, _numbers)),
-        weekdays=frozenset(_values(weekday, _weekdays)),
+        dates=_values(day, _dates),
+        months=_values(month, _numbers),
+        weekdays=_values(weekday, _weekdays),
         both=day.text.startswith("*") or weekday.text.startswith("*"),
     )
     if not days.ever():
@@ -146,7 +147,7 @@ def _dates(field: Field, item: str) -> Iterable[int | End]:
 
 def _weekdays(field: Field, item: str) -> Iterable[Weekday]:
     """`MON` is every Monday, `MON#2` the second of the month, `MONL` the last; Sunday is 0 and 7."""
-    match = _NTH_WEEKDAY.fullmatch(item)
+    match = re.fullmatch(_NTH_WEEKDAY, item)
     if match is None:
         return [(day % 7, EVERY) for day in _numbers(field, item)]
     nth = int(match["nth"]) if match["nth"] else LAST
@@ -157,7 +158,7 @@ def _weekdays(field: Field, item: str) -> Iterable[Weekday]:
 
 def _numbers(field: Field, item: str) -> range:
     """`*`, `5`, `5-20`, each perhaps with a step; `5/20` steps from 5 to the end of the field."""
-    match = _RANGE.fullmatch(item)
+    match = re.fullmatch(_RANGE, item)
     if match is None:
         raise _ItemError(f"{item!r} is not like 5, 1-5 or */15, or a list of these")
     first, last, step = match.groups()

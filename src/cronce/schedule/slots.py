@@ -1,6 +1,5 @@
 """Which slots are due, and which slot a call from outside is for. Time is an argument everywhere."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
@@ -10,6 +9,7 @@ from cronce.policy import Missed
 from cronce.schedule.instant import RESOLUTION, SECOND, whole
 from cronce.schedule.quote import shown
 from cronce.schedule.text import Schedule
+from cronce.value import Value
 
 GRACE = timedelta(minutes=1)
 """Up to here a slot is late, not missed."""
@@ -21,8 +21,7 @@ Reason = Literal["missed", "superseded", "capped"]
 """Why slots were skipped: too long ago, a newer one is due, or more than the cap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Value):
     """Slots that a policy skips, as one record: all of the schedule's from `first` to `last`."""
 
     first: datetime
@@ -31,8 +30,7 @@ class Span:
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Value):
     """The slots to claim, oldest first, and the older ones that are skipped instead."""
 
     slots: tuple[datetime, ...] = ()

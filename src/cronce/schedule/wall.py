@@ -9,10 +9,8 @@ thing: take the rank, add to it, and look up what stands there.
 """
 
 from bisect import bisect_left
-from calendar import monthrange
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import MAXYEAR, MINYEAR, datetime
+from datetime import MAXYEAR, MINYEAR, date, datetime
 from functools import lru_cache
 from itertools import product
 from typing import Literal
@@ -28,17 +26,19 @@ _FIRST_MONTH, _LAST_MONTH = MINYEAR * 12, MAXYEAR * 12 + 11
 _LENGTHS = {2: (28, 29), 4: (30,), 6: (30,), 9: (30,), 11: (30,)}
 
 
-@dataclass(frozen=True, slots=True)
 class Days:
-    """The days that match, month by month."""
+    """The days that match, month by month. Debian's rule: a day must match `both` fields when one of them starts with
+    `*`, else either."""
 
-    dates: frozenset[int | End]
-    months: frozenset[int]
-    weekdays: frozenset[Weekday]
-    both: bool
-    """Debian's rule: a day must match both fields when one of them starts with `*`, else either."""
-    # Months differ by the weekday they begin with and by their length: 7 × 4 kinds, each worked out once.
-    _known: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    __slots__ = ("_known", "both", "dates", "months", "weekdays")
+
+    def __init__(
+        self, dates: Iterable[int | End], months: Iterable[int], weekdays: Iterable[Weekday], *, both: bool
+    ) -> None:
+        self.dates, self.months, self.weekdays = frozenset(dates), frozenset(months), frozenset(weekdays)
+        self.both = both
+        # Months differ by the weekday they begin with and by their length: 7 × 4 kinds, each worked out once.
+        self._known: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def of(self, month: int) -> tuple[int, ...]:
         """The matching days of a month, counted from year 0: 12 × year + month − 1."""
@@ -130,7 +130,10 @@ def _month(wall: datetime) -> int:
 @lru_cache(maxsize=1024)
 def _kind(month: int) -> tuple[int, int]:
     """The weekday of its first day (0 = Monday, as in Python) and its length."""
-    return monthrange(month // 12, month % 12 + 1)
+    year, number = month // 12, month % 12 + 1
+    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    lengths = _LENGTHS.get(number, (31,))
+    return date(year, number, 1).weekday(), lengths[-1] if is_leap else lengths[0]
 
 
 def _end(end: End, first: int, length: int) -> int:

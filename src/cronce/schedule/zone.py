@@ -17,14 +17,14 @@ one. So a wall time is disputed by one change at most.
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import NamedTuple, cast
-from zoneinfo import ZoneInfo, available_timezones
+from typing import cast
 
 from cronce.errors import BadSchedule
 from cronce.model import EPOCH
 from cronce.policy import Fold
 from cronce.schedule.instant import DAY, SECOND
 from cronce.schedule.quote import shown
+from cronce.value import NamedTuple
 
 MIDNIGHT = EPOCH.replace(tzinfo=None)
 """The epoch on a wall in UTC. Wall times are naive; sums with it are five times faster than `datetime.replace`."""
@@ -52,6 +52,8 @@ def find_zone(name: str) -> tzinfo:
     """The zone of an IANA name; `UTC` needs no database."""
     if name == "UTC":
         return UTC
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 (most servers run on UTC, and need not pay for it)
+
     try:
         if not _is_portable(name):
             raise ValueError(name)
@@ -141,4 +143,6 @@ def _closest(name: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def _names() -> frozenset[str]:
+    from zoneinfo import available_timezones  # noqa: PLC0415 (as above)
+
     return frozenset(filter(_is_portable, available_timezones()))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 GROUP: Final = "cronce.stores"
 OURS: Final = {"memory": "cronce.stores.memory", "sqlite": "cronce.stores.sqlite"}
 
-_USER: Final = re.compile(r"(?<=://)([^:@/]*):.*@", re.DOTALL)
-_SECRET: Final = re.compile(r"([?&;][^=&;]*(?:pass|pwd|token|secret|key|auth|cred|sig)[^=&;]*=)[^&;]*", re.IGNORECASE)
+_USER: Final = r"(?s)(?<=://)([^:@/]*):.*@"
+_HIDDEN: Final = r"(?i)([?&;][^=&;]*(?:pass|pwd|token|secret|key|auth|cred|sig)[^=&;]*=)[^&;]*"
 
 
 def open_store(url: str) -> "Store":
@@ -44,4 +44,4 @@ def _opener(scheme: str, url: str) -> "Opener":
 
 def mask(url: str) -> str:
     """A URL fit for people and logs: without its password, tokens and keys."""
-    return _SECRET.sub(r"\1***", _USER.sub(r"\1:***@", url))
+    return re.sub(_HIDDEN, r"\1***", re.sub(_USER, r"\1:***@", url))

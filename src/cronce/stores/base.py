@@ -13,9 +13,10 @@ What a backend has to get right, and `cronce.testing.StoreContract` checks:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from cronce.model import ABSENT, FREE, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Traits, Verdict, Write, to_us
+from cronce.value import NamedTuple
 
 By = Literal["key", "at", "until"]
 

@@ -8,7 +8,7 @@ from cronce.clock import SystemClock
 from cronce.model import Cell, Instant, Mark, Traits, Write, to_us
 from cronce.stores.base import Loaded, Page, Scan, Swapped, first_life, judge, position
 
-TRAITS: Final = Traits("memory", durable=False, survives_failover=False)
+TRAITS: Final = Traits("memory", durable=False, survives_failover=False, shared=False)
 
 
 class MemoryStore:

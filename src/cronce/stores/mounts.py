@@ -4,12 +4,14 @@ A lock on a network file system may not reach the other machines, and SQLite's s
 each believe that they hold the only lock. Where there is no table to read (macOS) nobody can tell, and None says so.
 """
 
+import os
 import re
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final
 
-TABLE: Final = Path("/proc/self/mountinfo")
+from cronce.value import NamedTuple
+
+TABLE: Final = "/proc/self/mountinfo"
 
 NETWORK: Final = frozenset(
     (
@@ -31,7 +33,7 @@ NETWORK: Final = frozenset(
 )
 """Kinds that other machines may write as well, a virtual machine's host among them."""
 
-_ESCAPED: Final = re.compile(r"\\([0-7]{3})")
+_ESCAPED: Final = r"\\([0-7]{3})"
 
 
 class Mount(NamedTuple):
@@ -45,18 +47,19 @@ class Mount(NamedTuple):
 
 def current_table() -> str:
     try:
-        return TABLE.read_text(encoding="utf-8", errors="surrogateescape")
+        with open(TABLE, encoding="utf-8", errors="surrogateescape") as table:
+            return table.read()
     except OSError:
         return ""
 
 
-def network_kind(path: Path, table: str) -> str | None:
+def network_kind(path: str | os.PathLike[str], table: str) -> str | None:
     """The kind of network file system that a path rests on, or None: a local one, or nobody can tell."""
     mount = mount_of(path, table)
     return mount.kind if mount and mount.kind in NETWORK else None
 
 
-def mount_of(path: Path, table: str) -> Mount | None:
+def mount_of(path: str | os.PathLike[str], table: str) -> Mount | None:
     """Walk down as the kernel does: from mount to mount, each entered at the first point on the way.
 
     So a file system mounted over a directory hides what was mounted below that directory before.
@@ -64,10 +67,14 @@ def mount_of(path: Path, table: str) -> Mount | None:
     mounts = list(_read(table))
     known = {mount.number for mount in mounts}
     here, below = None, [mount for mount in mounts if mount.parent not in known or mount.parent == mount.number]
-    while ahead := [mount for mount in reversed(below) if PurePosixPath(path).is_relative_to(mount.point)]:
+    while ahead := [mount for mount in reversed(below) if _is_below(os.fspath(path), mount.point)]:
         here = min(ahead, key=lambda mount: len(mount.point))
         below = [mount for mount in mounts if mount.parent == here.number != mount.number]
     return here
+
+
+def _is_below(path: str, point: str) -> bool:
+    return path == point or path.startswith(point if point == "/" else f"{point}/")
 
 
 def _read(table: str) -> Iterator[Mount]:
@@ -81,4 +88,4 @@ def _read(table: str) -> Iterator[Mount]:
 
 def _plain(field: str) -> str:
     """Blanks and backslashes of a path stand in the table as octal, `\\040`."""
-    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), field)
+    return re.sub(_ESCAPED, lambda match: chr(int(match[1], 8)), field) if "\\" in field else field

@@ -13,6 +13,7 @@ PROMISES: Final = (
     ("groups", "several cells land together or not at all"),
     ("joins", "can commit together with your own transaction"),
     ("notifies", "can wake a waiting process"),
+    ("shared", "a second connection to the same URL sees the same cells"),
     ("skew", "two reads of its clock disagree by at most"),
     ("step", "its clock is exact to"),
 )

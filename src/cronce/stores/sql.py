@@ -7,10 +7,11 @@ bytewise. `value` stands last in a row, so that a filter on the other columns ne
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, from_us, to_us
 from cronce.stores.base import By
+from cronce.value import NamedTuple
 
 SCHEMA: Final = 1
 """The version of the tables. A newer one is refused, never guessed."""

@@ -29,9 +29,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl, unquote
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
@@ -39,6 +37,9 @@ from cronce.model import Cell, Epoch, Instant, Traits, Write, to_us
 from cronce.stores import sql
 from cronce.stores.base import Loaded, Page, Scan, Swapped, judge, position
 from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, names, plain_path, read_meta
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TRAITS: Final = Traits("sqlite", survives_failover=False, step=timedelta(milliseconds=1))
 
@@ -202,7 +203,7 @@ class SqliteStore:
             self._line = None
 
 
-def _refuse(path: Path) -> "Line":
+def _refuse(path: str) -> "Line":
     raise StoreUnavailable(f"{path} was closed by this process; open the store again")
 
 
@@ -237,7 +238,7 @@ atexit.register(_before_exit)
 class Line:
     """An open connection of one process, and what is said over it."""
 
-    def __init__(self, path: Path, mount_table: str | None, *, make: bool = False, adopt: bool = False) -> None:
+    def __init__(self, path: str, mount_table: str | None, *, make: bool = False, adopt: bool = False) -> None:
         self.db: Final = connect(path, TRAITS, mount_table, make=make, adopt=adopt)
         self.path: Final = path
         self.names: Final = names(path)
@@ -322,21 +323,39 @@ def _leak(db: sqlite3.Connection) -> None:
 
 
 def open_store(url: str) -> SqliteStore:
-    path, timeout = locate(url)
+    path, timeout = _named(url)
     return SqliteStore(path, timeout=timeout)
 
 
-def locate(url: str) -> tuple[Path, timedelta]:
+def locate(url: str) -> tuple["Path", timedelta]:
     """The file and the timeout that a URL names: ``sqlite:///relative.db``, ``sqlite:////absolute.db?timeout=5``."""
+    from pathlib import Path  # noqa: PLC0415  slow to import, and a store is opened without it
+
+    path, timeout = _named(url)
+    return Path(path), timeout
+
+
+def _named(url: str) -> tuple[str, timedelta]:
     scheme, _, rest = url.partition(":///")
     if scheme != "sqlite":
         raise BadInput(f"{url!r}: write sqlite:///relative.db, or sqlite:////absolute/path.db with four slashes")
     path, _, query = rest.partition("?")
+    timeout = _patience(url, query) if query else PATIENCE
+    if "%" in path:
+        from urllib.parse import unquote  # noqa: PLC0415  as below
+
+        path = unquote(path, errors="surrogateescape")
+    return plain_path(path), timeout
+
+
+def _patience(url: str, query: str) -> timedelta:
+    from urllib.parse import parse_qsl  # noqa: PLC0415  slow to import, and few have options
+
     options = dict(parse_qsl(query, keep_blank_values=True))
     timeout = options.pop("timeout", None)
     if options:
         raise BadInput(f"{url!r}: sqlite knows no {', '.join(sorted(options))}; it knows timeout, in seconds")
-    return plain_path(unquote(path, errors="surrogateescape")), PATIENCE if timeout is None else _seconds(timeout)
+    return PATIENCE if timeout is None else _seconds(timeout)
 
 
 def _seconds(text: str) -> timedelta:

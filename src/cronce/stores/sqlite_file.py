@@ -7,9 +7,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 from cronce.errors import (
     BadInput,
@@ -40,26 +38,30 @@ SELECT_META: Final = sql.say(sql.SELECT_META, DIALECT)
 OLDEST: Final = (3, 38)
 """The first SQLite that always has JSON; Python brings its own or the system's."""
 
-# --- names ----------------------------------------------------------------------------------------------------------
+# --- names, in plain text: pathlib is slow to import, and each `cronce exec` opens a store --------------------------
+
+AnyPath = str | os.PathLike[str]
 
 
-def plain_path(path: str | os.PathLike[str]) -> Path:
+def plain_path(path: AnyPath) -> str:
     text = os.fspath(path)
     if text == ":memory:":
         raise BadInput("an SQLite store in memory cannot be seen by another process; name a file, or use memory:")
     if not text or "\0" in text or text.startswith("file:"):
         raise BadInput(f"{text!r} cannot be the path of a store; name a plain file")
-    return Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100  resolve() would follow links
+    return os.path.abspath(os.path.expanduser(text))  # realpath would follow links
 
 
-def url_of(path: Path) -> str:
+def url_of(path: AnyPath) -> str:
+    from urllib.parse import quote  # noqa: PLC0415  only messages need it
+
     return f"sqlite:///{quote(os.fsencode(path))}"
 
 
-def names(path: Path) -> tuple[str, ...]:
+def names(path: str) -> tuple[str, ...]:
     """The file by the name it was given, then its log and shared memory, which SQLite keeps where a link leads."""
     real = os.path.realpath(path)
-    return str(path), f"{real}-wal", f"{real}-shm"
+    return path, f"{real}-wal", f"{real}-shm"
 
 
 def inodes(names: Iterable[str]) -> tuple[int | None, ...]:
@@ -67,17 +69,17 @@ def inodes(names: Iterable[str]) -> tuple[int | None, ...]:
     return tuple(map(inode, names))
 
 
-def inode(name: str | Path) -> int | None:
+def inode(name: str) -> int | None:
     try:
-        return os.stat(name).st_ino  # noqa: PTH116  for the names above, which are text
+        return os.stat(name).st_ino
     except OSError:
         return None
 
 
-def _mode(path: Path) -> int:
+def _mode(path: AnyPath) -> int:
     """What kind of thing stands behind a name; 0 if nothing does, or this user may not look."""
     try:
-        return path.stat().st_mode
+        return os.stat(path).st_mode
     except OSError:
         return 0
 
@@ -85,11 +87,11 @@ def _mode(path: Path) -> int:
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def connect(path: Path, traits: Traits, mount_table: str | None, *, make: bool, adopt: bool) -> sqlite3.Connection:
+def connect(path: str, traits: Traits, mount_table: str | None, *, make: bool, adopt: bool) -> sqlite3.Connection:
     """A connection to a store that may be used: made if there is none, adopted if that is meant, refused otherwise."""
     network = _network(path, mount_table)
     _look(path, network, make=make, adopt=adopt)
-    uri = f"file:{quote(os.fsencode(path))}?mode={'rwc' if make else 'rw'}"
+    uri = f"file:{_escaped(path)}?mode={'rwc' if make else 'rw'}"
     db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         if _is_empty(db, path):
@@ -104,38 +106,51 @@ def connect(path: Path, traits: Traits, mount_table: str | None, *, make: bool, 
     return db
 
 
-def _network(path: Path, mount_table: str | None) -> str | None:
+def _escaped(path: str) -> str:
+    """A path as SQLite reads it in a URI."""
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _network(path: str, mount_table: str | None) -> str | None:
     table = mounts.current_table() if mount_table is None else mount_table
-    return mounts.network_kind(Path(os.path.realpath(path)), table)
+    return mounts.network_kind(os.path.realpath(path), table)
 
 
-def _look(path: Path, network: str | None, *, make: bool, adopt: bool) -> None:
+def _look(path: str, network: str | None, *, make: bool, adopt: bool) -> None:
     """What can be said before opening, and had better be: to open a file is to make it."""
     mode = _mode(path)  # asked once: another process may be making it just now
     if mode and not stat.S_ISREG(mode):
-        raise StoreUnusable(f"{path} is not a plain file; name one, for instance {path / 'cronce.db'}")
+        raise StoreUnusable(f"{path} is not a plain file; name one, for instance {path}/cronce.db")
     if mode:
         return
     if not make:
         raise StoreForgot(f"{path} does not exist any more; put it back, or begin anew with another process")
     if network and not adopt:
         raise _on_network(path, network)
-    _make_directory(path.parent)
+    _make_directory(os.path.dirname(path))
 
 
-def _make_directory(directory: Path) -> None:
+def _make_directory(directory: str) -> None:
     """The last directory of the way is made, private; a longer missing way looks like a slip of the pen."""
     try:
-        directory.mkdir(mode=0o700, exist_ok=True)
-    except FileNotFoundError:
-        raise StoreUnusable(f"{directory} does not exist, nor does {directory.parent}; make it first") from None
-    except PermissionError:
-        raise StoreReadOnly(f"{directory} cannot be made by this user; make it first, writable by this user") from None
+        os.mkdir(directory, mode=0o700)
     except OSError as error:
-        raise StoreUnusable(f"{directory} cannot be made ({error.strerror}); name another place") from None
+        if not os.path.isdir(directory):
+            raise _not_made(directory, error) from None
 
 
-def _is_empty(db: sqlite3.Connection, path: Path) -> bool:
+def _not_made(directory: str, error: OSError) -> StoreUnusable:
+    match error:
+        case FileNotFoundError():
+            above = os.path.dirname(directory)
+            return StoreUnusable(f"{directory} does not exist, nor does {above}; make it first")
+        case PermissionError():
+            return StoreReadOnly(f"{directory} cannot be made by this user; make it first, writable by this user")
+        case _:
+            return StoreUnusable(f"{directory} cannot be made ({error.strerror}); name another place")
+
+
+def _is_empty(db: sqlite3.Connection, path: str) -> bool:
     if sqlite3.sqlite_version_info < OLDEST:
         raise StoreUnusable(f"cronce needs SQLite 3.38 or newer; this Python brings {sqlite3.sqlite_version}")
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
@@ -144,7 +159,7 @@ def _is_empty(db: sqlite3.Connection, path: Path) -> bool:
     return not tables
 
 
-def _fill(db: sqlite3.Connection, path: Path, traits: Traits, network: str | None, *, make: bool, adopt: bool) -> None:
+def _fill(db: sqlite3.Connection, path: str, traits: Traits, network: str | None, *, make: bool, adopt: bool) -> None:
     """The tables and the store's first life, unless another process is faster.
 
     Still without a log: a copy of the file alone holds its identity from the start.
@@ -162,7 +177,7 @@ def _fill(db: sqlite3.Connection, path: Path, traits: Traits, network: str | Non
     db.execute("COMMIT")
 
 
-def _adopt(db: sqlite3.Connection, path: Path, network: str | None) -> None:
+def _adopt(db: sqlite3.Connection, path: str, network: str | None) -> None:
     """A new identity, and a new life, since a copy may be behind its original."""
     _check_schema(db, path)
     db.execute("BEGIN IMMEDIATE")
@@ -173,7 +188,7 @@ def _adopt(db: sqlite3.Connection, path: Path, network: str | None) -> None:
     db.execute("COMMIT")
 
 
-def _write_ahead(db: sqlite3.Connection, path: Path) -> None:
+def _write_ahead(db: sqlite3.Connection, path: str) -> None:
     """Readers never wait for a writer, and a commit is one flush of one file: durable when it returns."""
     (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
@@ -182,7 +197,7 @@ def _write_ahead(db: sqlite3.Connection, path: Path) -> None:
     db.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
 
 
-def _check(db: sqlite3.Connection, path: Path, network: str | None) -> None:
+def _check(db: sqlite3.Connection, path: str, network: str | None) -> None:
     _check_schema(db, path)
     meta = read_meta(db, path)
     if meta.identity != str(inode(path)):
@@ -190,7 +205,7 @@ def _check(db: sqlite3.Connection, path: Path, network: str | None) -> None:
             f"{path} is a copy: with its original in use, both would run everything. If this one shall be the store"
             f" from now on, see that the other is used no more, then run `cronce store adopt {url_of(path)}`"
         )
-    if path.stat().st_nlink > 1:
+    if os.stat(path).st_nlink > 1:
         raise StoreCopied(
             f"{path} has a second name (a hard link), and SQLite keeps a log for each: processes that use both would"
             f" destroy it. Find the other with `find -samefile {path}` and remove it"
@@ -199,14 +214,14 @@ def _check(db: sqlite3.Connection, path: Path, network: str | None) -> None:
         raise _on_network(path, network)
 
 
-def _check_schema(db: sqlite3.Connection, path: Path) -> None:
+def _check_schema(db: sqlite3.Connection, path: str) -> None:
     """First of all: the other columns of a newer store may be others."""
     for (schema,) in db.execute("SELECT schema FROM cronce_meta"):
         if schema != sql.SCHEMA:
             raise _newer(path, schema)
 
 
-def read_meta(db: sqlite3.Connection, path: Path) -> sql.Meta:
+def read_meta(db: sqlite3.Connection, path: str) -> sql.Meta:
     row = db.execute(SELECT_META).fetchone()
     if row is None:
         raise StoreCorrupt(f"{path} has lost the row that says what it is; restore it from a backup")
@@ -216,14 +231,14 @@ def read_meta(db: sqlite3.Connection, path: Path) -> sql.Meta:
     return meta
 
 
-def _newer(path: Path, schema: int) -> StoreNewer:
+def _newer(path: str, schema: int) -> StoreNewer:
     return StoreNewer(
         f"{path} was written by a newer cronce: its tables are version {schema}, this one knows {sql.SCHEMA};"
         " upgrade this one"
     )
 
 
-def _on_network(path: Path, kind: str) -> StoreOnNetwork:
+def _on_network(path: str, kind: str) -> StoreOnNetwork:
     return StoreOnNetwork(
         f"{path} is on a network file system ({kind}): other machines do not see its locks, and each would run"
         " everything. Use a local disk or a database server; if no other machine ever uses this file, run"
@@ -251,7 +266,7 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _code(error) & 0xFF in BUSY
 
 
-def explained(error: sqlite3.Error, path: Path) -> StoreError:
+def explained(error: sqlite3.Error, path: AnyPath) -> StoreError:
     code = _code(error)
     if code & 0xFF == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(path)
@@ -263,7 +278,7 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
 
 
-def _cannot_open(path: Path) -> StoreError:
-    if not os.access(path.parent, os.W_OK) or (_mode(path) and not os.access(path, os.R_OK | os.W_OK)):
+def _cannot_open(path: AnyPath) -> StoreError:
+    if not os.access(os.path.dirname(path), os.W_OK) or (_mode(path) and not os.access(path, os.R_OK | os.W_OK)):
         return StoreReadOnly(f"{path} cannot be opened; let this user write the file and its directory")
     return StoreUnavailable(f"{path} cannot be opened; is its name too long, or the limit of open files reached?")

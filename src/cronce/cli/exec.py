@@ -1,0 +1,115 @@
+"""cronce exec: run a command for its slot, once, however many machines start it."""
+
+import argparse
+import sys
+from typing import Final, get_args
+
+from cronce.errors import BadInput
+from cronce.policy import Fold, Gap, OnLost, Overlap
+
+TEXT: Final = """\
+Put it before the command of a crontab line, on as many machines as you like:
+
+  */15 * * * *  cronce exec order-sync --schedule '*/15 * * * *' -- ./sync.sh
+
+The command runs once for each slot of the schedule. Who comes second exits with 0 and says nothing. The command finds
+its slot in CRONCE_SLOT, a key for idempotent effects in CRONCE_KEY and the fence of its grant in CRONCE_FENCE.
+
+exit codes: the command's own; 0 it succeeded, or another runs it; 75 the store cannot be reached, nothing was run;
+76 the slot is closed as failed, lost or unknown, or this run lost it; 78 the store needs a person; 124 --timeout;
+126 and 127 the command cannot be started; 2 the call makes no sense."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cronce exec NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
+    parser.description = TEXT
+    parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
+    add = parser.add_argument
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="what to run, after two dashes")
+    add("--schedule", metavar="SCHEDULE", help="as in the crontab: '*/15 * * * *'; also 'every 15m', 'at 2026-…'")
+    add("--tz", default="UTC", metavar="ZONE", help="the zone the schedule is meant in (default: UTC)")
+    add(
+        "--gap",
+        choices=get_args(Gap),
+        default="run",
+        help="a time that clocks jump over: run (right after it; the default) or skip",
+    )
+    add(
+        "--fold",
+        choices=get_args(Fold),
+        default="first",
+        help="a time that comes twice: first (the default), second or both",
+    )
+    add("--slot", metavar="INSTANT", help="the slot outright, instead of the latest one of the schedule")
+    add(
+        "--on-lost",
+        choices=get_args(OnLost),
+        default="skip",
+        help="a run whose machine died: skip (the default; closed as lost) or rerun",
+    )
+    add(
+        "--overlap",
+        choices=get_args(Overlap),
+        default="skip",
+        help="while an earlier slot still runs: skip (the default), wait, replace, allow",
+    )
+    add("--start-within", metavar="SPAN", help="too late to start after this (default: until the next slot)")
+    add("--retries", type=int, default=0, metavar="N", help="try again after a failure, up to N times (default: 0)")
+    add("--timeout", metavar="SPAN", help="stop the command after this long: TERM, then KILL")
+    add("--grace", default="10s", metavar="SPAN", help="from TERM to KILL (default: 10s)")
+    add("--lease", metavar="SPAN", help="how long a dead run blocks its slot (default: 30s under rerun, else 5m)")
+    add("--wait", action="store_true", help="while another runs it, wait for its outcome (default under rerun)")
+    add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, a config file, one local file)")
+    add("-v", "--verbose", action="store_true", help="say why the command was not run")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.schedule is None and options.slot is None:
+        raise BadInput("which slot? Give --schedule '*/15 * * * *' as in the crontab, or --slot 2026-03-29T01:00:00Z")
+    from cronce.integrations.process import CannotStart  # noqa: PLC0415  the help needs none of this
+
+    try:
+        return _run(options)
+    except CannotStart as error:
+        print(f"cronce exec: {error}", file=sys.stderr)
+        return error.code
+
+
+def _run(options: argparse.Namespace) -> int:
+    import gc  # noqa: PLC0415
+    import os  # noqa: PLC0415
+
+    from cronce.clock import SystemClock  # noqa: PLC0415
+    from cronce.integrations.command import Command  # noqa: PLC0415
+    from cronce.integrations.process import Supervisor, find_command  # noqa: PLC0415
+    from cronce.runtime.declare import declare  # noqa: PLC0415
+    from cronce.schedule import parse_duration  # noqa: PLC0415
+    from cronce.stores import mask  # noqa: PLC0415
+    from cronce.stores.default import choose, open_chosen  # noqa: PLC0415
+
+    job = declare(
+        options.name, options.schedule, tz=options.tz, gap=options.gap, fold=options.fold, on_lost=options.on_lost,
+        overlap=options.overlap, start_within=options.start_within, retries=options.retries, timeout=options.timeout,
+        lease=options.lease,
+    )  # fmt: skip
+    find_command(options.command[0], os.environ)  # before a slot is claimed for it
+    chosen, clock = choose(options.store), SystemClock()
+
+    def say(text: str) -> None:
+        if options.verbose:
+            print(f"cronce exec: {text}", file=sys.stderr)
+
+    with Supervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
+        stand_by = options.wait or "KUBERNETES_SERVICE_HOST" in os.environ
+        command = Command(job, options.command, supervisor, stand_by=stand_by, say=say)
+        gc.freeze()  # from here on it may live for days: what was loaded is for ever, the rest is collected
+        gc.enable()
+        store = open_chosen(chosen)
+        if not store.traits.shared:
+            raise BadInput(
+                f"{mask(chosen.url)} ends with this process, so every start would run everything; name a file"
+            )
+        try:
+            return command.run(store, clock, options.slot)
+        finally:
+            store.close()

@@ -1,0 +1,76 @@
+"""Looking at a store from the command line. Looking never makes one."""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cronce.cli.table import Tone
+from cronce.errors import CronceError
+from cronce.stores import open_store
+from cronce.stores.default import Chosen, choose
+
+if TYPE_CHECKING:
+    from cronce.stores.base import Store
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store", metavar="URL", help="where the cells are kept (default: $CRONCE_URL, then the config)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+@contextmanager
+def looking(options: argparse.Namespace) -> Iterator["Store"]:
+    """The store that is meant, if there is one."""
+    chosen = choose(options.store)
+    _refuse_nothing(chosen)
+    store = open_store(chosen.url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _refuse_nothing(chosen: Chosen) -> None:
+    """To open an SQLite file is to make it, so it has to be there before."""
+    if chosen.url.partition(":")[0].lower() != "sqlite":
+        return
+    from cronce.stores.sqlite import locate  # noqa: PLC0415  who has another store need not load SQLite
+
+    path, _timeout = locate(chosen.url)
+    if path.exists() and path.stat().st_size:
+        return
+    if chosen.is_default:
+        raise CronceError(f"nothing has run yet on this machine; it would be kept in {path}")
+    raise CronceError(f"nothing has run yet: there is no file {path}")
+
+
+def refuse_unknown(job: str, names: Iterable[str]) -> None:
+    """Say which job was meant, if there is none of that name."""
+    known = sorted(names)
+    if job in known:
+        return
+    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+
+    close = get_close_matches(job, known, n=1)
+    listed = "`cronce jobs` lists them" if known else "there are none yet"
+    raise CronceError(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
+
+
+def tone(word: str) -> Tone | None:
+    """What a state or an outcome means for whoever looks."""
+    match word:
+        case "succeeded":
+            return "good"
+        case "failed" | "lost" | "unknown" | "lapsed" | "unreadable":
+            return "bad"
+        case "running" | "held":
+            return "busy"
+        case "due" | "waiting" | "retrying" | "resting" | "paused":
+            return "odd"
+        case "skipped" | "free":
+            return "dim"
+        case _:
+            return None

@@ -1,0 +1,72 @@
+"""cronce runs: the runs that the store knows, newest first."""
+
+import argparse
+import json
+
+from cronce.cli.looking import add_store, looking, refuse_unknown, tone
+from cronce.cli.table import Text, Toned, screen, table
+from cronce.cli.words import iso, moment, short
+from cronce.clock import SystemClock
+from cronce.errors import BadInput
+from cronce.runtime.flow import drive
+from cronce.runtime.look import WANTED, Run, job_names, runs
+
+MOST = 10_000
+EXAMPLES = """
+examples:
+  cronce runs
+  cronce runs order-sync -n 50
+  cronce runs --state lost --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", nargs="?", metavar="JOB", help="of this job only")
+    parser.add_argument("--state", choices=WANTED, metavar="STATE", help=f"only these: {', '.join(WANTED)}")
+    parser.add_argument("-n", type=int, default=20, metavar="N", help="how many (default 20)")
+    add_store(parser)
+    parser.epilog = EXAMPLES
+
+
+def run(options: argparse.Namespace) -> int:
+    if not 1 <= options.n <= MOST:
+        raise BadInput(f"-n is 1 to {MOST:,}, and this is {options.n}")
+    clock = SystemClock()
+    with looking(options) as store:
+        if options.job is not None:
+            refuse_unknown(options.job, drive(job_names(), store, clock))
+        found = drive(runs(options.job, options.state, options.n), store, clock)
+    if options.json:
+        print(json.dumps({"runs": [document(one) for one in found]}))
+    else:
+        headers = ["slot", "state", "holder", "started", "took", "reason"]
+        print(table(headers, [_row(one) for one in found], screen()) if found else "no such run is on record")
+    return 0
+
+
+def document(one: Run) -> dict[str, object]:
+    """A run as JSON has it. What is missing is null."""
+    record = one.record
+    return {
+        "job": one.slot.job,
+        "slot": one.slot.key,
+        "state": record.state if record else "unreadable",
+        "outcome": record.outcome if record else None,
+        "holder": record.holder or None if record else None,
+        "fence": str(one.cell.fence) if one.cell.fence else None,
+        "grant": record.grant if record else None,
+        "started": iso(record.started) if record else None,
+        "finished": iso(record.finished) if record else None,
+        "reason": record.reason or None if record else one.trouble,
+        "lapsed": one.lapsed,
+    }
+
+
+def _row(one: Run) -> list[Text]:
+    record = one.record
+    state = Toned(one.shown, tone(one.shown))
+    if record is None:
+        return [one.slot.key, state, "", "", "", one.trouble]
+    took = short(record.finished - record.started) if record.started and record.finished else ""
+    started = moment(record.started, one.slot.at) if record.started else ""
+    return [one.slot.key, state, record.holder, started, took, record.reason]

@@ -1,0 +1,273 @@
+"""Why a slot ran, runs or did not run, in sentences: all of them stand here. The facts are `runtime.why`'s."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cronce.cli.jobs import schedules
+from cronce.cli.table import safe
+from cronce.cli.words import away, moment, short
+from cronce.errors import BadInput
+from cronce.model import Fence, Instant, slot_of_cell, spell
+from cronce.protocol.record import Record, Span
+from cronce.runtime.look import JobSeen
+from cronce.runtime.why import STILL_RAN, Case, Story, Why
+from cronce.schedule.describe import describe
+
+# --- a job ----------------------------------------------------------------------------------------------------------
+
+
+def about(found: Why) -> str:
+    """What is to be said of the job itself, before its slots."""
+    return "\n".join(_about(found))
+
+
+def _about(found: Why) -> Iterator[str]:
+    seen, now = found.job, found.now
+    if seen.job is None:
+        yield f"{seen.name} cannot be read: {seen.trouble}."
+        return
+    upcoming = seen.next(now)
+    if seen.schedule is None:
+        yield f"{seen.name} has no schedule on record: whoever calls it names the slot."
+    elif len(seen.schedules) > 1:
+        listed = "; ".join(schedules((rule,)) for rule in seen.schedules)
+        yield f"{seen.name} is called with {len(seen.schedules)} schedules: {listed}."
+    else:
+        yield f"{seen.name} runs {describe(seen.schedule)} ({schedules(seen.schedules)})."
+    if seen.job.paused:
+        yield "It is paused: none of its slots is granted until it is resumed."
+    elif upcoming is not None:
+        yield f"Its next slot is {spell(upcoming)} ({away(upcoming, now)})."
+    if found.refusals:
+        counts = (f"{host} {'once' if times == 1 else f'{times:,} times'}" for host, times in found.refusals.items())
+        yield f"Refused so far: {', '.join(sorted(counts))}."
+    if not found.stories:
+        yield "None of its slots is on record."
+
+
+# --- a slot ---------------------------------------------------------------------------------------------------------
+
+
+def tell(story: Story, found: Why) -> str:
+    """The answer, then everything that happened to the slot in its order, then the end of what it printed."""
+    lines = [headline(story, found), *(f"  {line}" for line in _timeline(story))]
+    record = story.run.record if story.run else None
+    if record and record.output:
+        lines += ["  the end of its output:", *(f"    | {safe(line)}" for line in record.output.splitlines())]
+    return "\n".join(lines)
+
+
+def headline(story: Story, found: Why) -> str:
+    key, run = story.slot.key, story.run
+    if run is None:
+        return f"{key} {_never(story, found)}"
+    if run.record is None:
+        return f"{key} cannot be read: {safe(run.trouble)}."
+    return safe(f"{key} {_recorded(story, run.record, found)}")
+
+
+def _recorded(story: Story, record: Record, found: Why) -> str:
+    """The sentence about a slot that is on record, after its key."""
+    say = _Clock(story.slot.at)
+    finished = say(record.finished)
+    match story.case:
+        case Case.SUCCEEDED if record.reason.startswith("resolved: "):
+            return f"counts as succeeded since {finished}, {record.reason}."
+        case Case.SUCCEEDED:
+            return f"succeeded: {record.holder} ran it from {say(record.started)} to {finished}{_took(record)}."
+        case Case.FAILED:
+            return (
+                f"failed at {finished} on {record.holder}{_attempt(record)}: {record.reason or 'no reason was given'}."
+            )
+        case Case.LOST:
+            return (
+                f"is lost: {record.holder} was granted it at {say(record.started)} and was gone by {finished}."
+                ' Nobody can tell how much of its work it did; on_lost="skip" does not run it again.'
+            )
+        case Case.UNKNOWN:
+            return f"is unknown since {finished}: {record.reason}. Nobody can tell whether it ran."
+        case Case.TOO_LATE:
+            return f"was skipped at {finished}: by then it was too late to start{_within(found.job)}."
+        case Case.OVERLAP:
+            return f'was skipped at {finished}: {_reason(record)}, and overlap="skip" lets it pass.'
+        case Case.SKIPPED:
+            return f"was skipped at {finished}: {record.reason}."
+        case _:
+            return _open(story, record, found, say)
+
+
+def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
+    """The sentence about a slot that is not closed."""
+    assert story.run is not None
+    until, now = story.run.cell.until, found.now
+    match story.case:
+        case Case.RUNNING:
+            since = f"{say(record.started)}{_took(record, now)}"
+            asked = f" It was asked to stop: {record.ask}." if record.ask else ""
+            return f"is running: {record.holder} has had it since {since}, its lease lasts until {say(until)}.{asked}"
+        case Case.LAPSED:
+            then = "takes it over" if record.on_lost == "rerun" else "closes it as lost"
+            return (
+                f"was granted to {record.holder} at {say(record.started)}, whose lease passed at {say(until)};"
+                f" nobody has acted on that yet. Who claims it next {then}."
+            )
+        case Case.RETRYING:
+            return f"is retrying: {_failed_so_far(record)}; {_again(until, now, say)}."
+        case Case.WAITING:
+            return f"is waiting for the job's turn{_blocked(found, say)}."
+        case Case.FORGOTTEN:
+            return (
+                f"was open when the store forgot, at {say(found.epoch.born)}: nobody can tell whether it ran. Who looks"
+                " next closes it as unknown."
+            )
+        case _:
+            had = f", {record.past[-1].holder} had it last ({_end(record.past[-1].end)})" if record.past else ""
+            return f"is due, and nobody has it{had}; {_again(until, now, say)}."
+
+
+def _never(story: Story, found: Why) -> str:
+    """The sentence about a slot that has no record, after its key."""
+    say = _Clock(story.slot.at)
+    job, at = found.job, story.slot.at
+    match story.case:
+        case Case.NO_REQUEST:
+            return "is on record nowhere: nobody asked for this run by hand."
+        case Case.NO_SLOT:
+            rules = "; or ".join(f"{describe(rule)} ({schedules((rule,))})" for rule in job.schedules)
+            return f"is no slot: {job.name} runs {rules or 'by no schedule any more'}.{_nearest(job, at)}"
+        case Case.FUTURE:
+            return f"is not due yet: it is {away(at, found.now)}."
+        case Case.PAUSED:
+            return f"has not run: {job.name} is paused, and what falls due until it is resumed does not run."
+        case Case.TOO_OLD:
+            assert job.job is not None
+            return f"has no record and will not run: {_passed_over(story.span, job.name, say)}."
+        case Case.UNREADABLE:
+            return f"has no record, and the job cannot be read: {safe(job.trouble)}."
+        case _:
+            return f"fell due {away(at, found.now)}, and nobody has claimed it."
+
+
+class _Clock(NamedTuple):
+    """Says instants in a text about one slot: without the date on its day."""
+
+    day: Instant
+
+    def __call__(self, instant: Instant | None) -> str:
+        return moment(instant, self.day) if instant else "a time not on record"
+
+
+def _took(record: Record, now: Instant | None = None) -> str:
+    end = now or record.finished
+    return f" ({short(end - record.started)})" if end and record.started else ""
+
+
+def _attempt(record: Record) -> str:
+    return f", attempt {record.failures + 1} of {record.attempts}" if record.attempts > 1 else ""
+
+
+def _failed_so_far(record: Record) -> str:
+    why = record.past[-1].end.removeprefix("failed").removeprefix(": ") if record.past else ""
+    if not record.failures:
+        return f"it was cut short ({why or 'nobody said why'}), which uses up no attempt"
+    return f"attempt {record.failures} of {record.attempts} failed{': ' if why else ''}{why}"
+
+
+def _again(until: Instant | None, now: Instant, say: _Clock) -> str:
+    if until is not None and now < until:
+        return f"it may be claimed from {say(until)} on ({away(until, now)})"
+    return "it may be claimed now"
+
+
+def _blocked(found: Why, say: _Clock) -> str:
+    if not found.blockers:
+        return ", and no other run has it: the next claim gets it"
+    return ": " + ", ".join(f"{_key(run)} has it until {say(until)} at least" for run, until in found.blockers)
+
+
+def _reason(record: Record) -> str:
+    """Why it closed so, with slots for cells."""
+    run = record.reason.removesuffix(STILL_RAN)
+    return f"{_key(run)}{STILL_RAN}" if run != record.reason else record.reason
+
+
+def _key(cell: str) -> str:
+    """A run's cell as the key that people know."""
+    try:
+        return slot_of_cell(cell).key
+    except BadInput:
+        return cell
+
+
+def _within(job: JobSeen) -> str:
+    within = job.policies.get("start_within")
+    return f" (start_within is {within})" if within else ""
+
+
+def _nearest(job: JobSeen, at: Instant) -> str:
+    near = [spell(one) for one in (job.latest(at), job.next(at)) if one is not None]
+    return f" The nearest {'are' if len(near) > 1 else 'is'} {' and '.join(near)}." if near else ""
+
+
+def _passed_over(span: Span | None, job: str, say: _Clock) -> str:
+    if span is None:
+        return f"it is older than {job}, which nobody knew before"
+    when = say(span.end)
+    match span.reason:
+        case "edited":
+            return f"the schedule was edited at {when}, and an edit never fires for the past"
+        case "paused":
+            return f"{job} was paused until {when}, and what fell due meanwhile does not run"
+        case "purged":
+            return f"what closed up to {when} was purged, so nobody can tell whether it ran"
+        case "registered":
+            return f"{job} was registered at {when}, and slots before that do not run"
+        case "unknown: the store forgot":
+            return f"the store forgot what was before {when}, so nobody can tell whether it ran"
+        case reason:
+            return f"slots from {say(span.start)} to {when} were passed over ({safe(reason)})"
+
+
+# --- what happened, in its order ---
+
+
+def _timeline(story: Story) -> list[str]:
+    """Each grant, how it ended, and each refusal; one line each, the earliest first."""
+    say = _Clock(story.slot.at)
+    record = story.run.record if story.run else None
+    events = [(one.at, f"refused to {_whom(host, one.why)}") for host, one in story.refused]
+    if record is not None and story.run is not None:
+        events = [*_grants(record, story.run.cell.fence), *events]
+    events.sort(key=lambda event: event[0])
+    width = max((len(say(at)) for at, _ in events), default=0)
+    return [f"{say(at):<{width}}  {safe(text)}" for at, text in events]
+
+
+def _whom(host: str, why: str) -> str:
+    """Whom and why: most say themselves which process of the host it was."""
+    return why if why.startswith(f"{host}:") else f"{host}: {why}"
+
+
+def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]]:
+    lapsed = False
+    for past in record.past:
+        if past.started:
+            yield past.started, f"{'taken over by' if lapsed else 'granted to'} {past.holder}"
+        if past.ended:
+            yield past.ended, _end(past.end)
+        lapsed = past.end == "lapsed"
+    in_past = any(past.fence == fence for past in record.past)
+    if fence is not None and record.started and not in_past:
+        yield record.started, f"{'taken over by' if lapsed else 'granted to'} {record.holder}"
+    if record.finished:
+        yield record.finished, f"{record.outcome}{': ' if record.reason else ''}{_reason(record)}"
+
+
+def _end(end: str) -> str:
+    match end:
+        case "lapsed":
+            return "lapsed: its lease passed unrenewed"
+        case "released":
+            return "given back, never started"
+        case _:
+            return end

@@ -1,0 +1,106 @@
+"""cronce why: why a slot ran, runs or did not run. The facts are `runtime.why`'s, the words `story`'s."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Final
+
+from cronce.cli.looking import add_store, looking, refuse_unknown
+from cronce.cli.runs import document
+from cronce.cli.story import about, headline, tell
+from cronce.cli.words import iso
+from cronce.clock import SystemClock
+from cronce.errors import BadInput
+from cronce.model import Slot, check_name, slot
+from cronce.protocol.record import Past
+from cronce.runtime.flow import drive
+from cronce.runtime.look import job_names
+from cronce.runtime.why import Case, Story, Why, why
+from cronce.schedule import parse_instant
+
+if TYPE_CHECKING:
+    from cronce.stores.base import Store
+
+EXAMPLES = """
+examples:
+  cronce why order-sync
+  cronce why order-sync@2026-03-29T01:00:00Z
+  cronce why order-sync@2026-03-29T01:00:00Z#again
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="JOB|SLOT", help="a job, or a slot such as order-sync@2026-03-29T01:00:00Z")
+    add_store(parser)
+    parser.epilog = EXAMPLES
+
+
+def run(options: argparse.Namespace) -> int:
+    job, wanted = _asked(options.what)
+    with looking(options) as store:
+        found = _found(job, wanted, store)
+    if options.json:
+        print(json.dumps(_document(found)))
+    else:
+        print("\n\n".join([*([] if wanted else [about(found)]), *(tell(story, found) for story in found.stories)]))
+    return 1 if any(story.case in _NOTHING for story in found.stories) else 0
+
+
+_NOTHING: Final = (Case.NO_SLOT, Case.NO_REQUEST)
+
+
+def _asked(what: str) -> tuple[str, Slot | None]:
+    """The job, and which of its slots if one was named."""
+    job, at, rest = what.partition("@")
+    if not at:
+        return check_name(job), None
+    when, _, request = rest.partition("#")
+    try:
+        return job, slot(job, parse_instant(when), request)
+    except BadInput as error:
+        raise BadInput(
+            f"{what[:80]!r} is not a slot, which is written like {job}@2026-03-29T01:00:00Z: {error}"
+        ) from None
+
+
+def _found(job: str, wanted: Slot | None, store: "Store") -> Why:
+    clock = SystemClock()
+    found = drive(why(job, wanted, store.traits), store, clock)
+    if found is None:
+        refuse_unknown(job, drive(job_names(), store, clock))
+    assert found is not None
+    return found
+
+
+def _document(found: Why) -> dict[str, object]:
+    job = found.job
+    return {
+        "job": job.name,
+        "next": iso(job.next(found.now)),
+        "paused": job.job.paused if job.job else None,
+        "floor": iso(job.job.floor) if job.job else None,
+        "refusals": dict(found.refusals),
+        "slots": [_story_document(story, found) for story in found.stories],
+    }
+
+
+def _story_document(story: Story, found: Why) -> dict[str, object]:
+    record = story.run.record if story.run else None
+    return {
+        "slot": story.slot.key,
+        "case": story.case,
+        "sentence": headline(story, found),
+        "run": document(story.run) if story.run else None,
+        "past": [_past_document(past) for past in record.past] if record else [],
+        "refused": [{"host": host, "at": iso(one.at), "why": one.why} for host, one in story.refused],
+        "output": record.output if record else "",
+    }
+
+
+def _past_document(past: Past) -> dict[str, object]:
+    return {
+        "holder": past.holder,
+        "fence": str(past.fence) if past.fence else None,
+        "started": iso(past.started),
+        "ended": iso(past.ended),
+        "end": past.end,
+    }

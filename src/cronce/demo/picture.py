@@ -1,0 +1,95 @@
+"""What a table of slots and processes shows: one word for each, from what was written and done so far. Pure."""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from cronce.demo.book import Line
+
+
+class Mark(StrEnum):
+    """What a process did about a slot."""
+
+    NOTHING = ""
+    RUNNING = "running"
+    RAN = "ran"
+    RAN_AGAIN = "ran again"
+    RAN_LATE = "ran late"
+    TOOK_OVER = "took over"
+    KILLED = "killed"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    REFUSED = "·"
+
+
+class Account:
+    """What is known of three processes: the lines they wrote, and in the middle of which slot one was killed or
+    paused. Slots are keys, which sort as they are due."""
+
+    def __init__(self) -> None:
+        self.killed: dict[str, str] = {}
+        self.paused: dict[str, str] = {}
+        self._lines: dict[str, list[Line]] = {}
+
+    def add(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self._lines.setdefault(line.slot, []).append(line)
+
+    def of(self, slot: str, who: str = "") -> Sequence[Line]:
+        """The lines about a slot, of one process or of all."""
+        return [line for line in self._lines.get(slot, ()) if who in ("", line.who)]
+
+    def starts(self, slot: str) -> Sequence[Line]:
+        return [line for line in self.of(slot) if line.what == "start"]
+
+    def before(self, start: Line) -> Line | None:
+        """The start of the same slot that this one took over from."""
+        older = [line for line in self.starts(start.slot) if line.fence < start.fence]
+        return max(older, key=lambda line: line.fence, default=None)
+
+    def closed(self, slot: str) -> bool:
+        return any(line.what == "done" for line in self.of(slot))
+
+    def runs(self, slot: str, who: str) -> bool:
+        """Whether a process is in the middle of a slot."""
+        return any(line.who == who for line in self.starts(slot)) and not self.answered(slot, who)
+
+    def answered(self, slot: str, who: str) -> bool:
+        """Whether there is nothing more to come from a process about a slot; the dead say nothing."""
+        dead = self.killed.get(who)
+        final = any(line.what in ("done", "refused", "stopped") for line in self.of(slot, who))
+        return final or (dead is not None and dead <= slot)
+
+
+def time_of(slot: str) -> str:
+    """The time of day of a slot's key."""
+    return slot[-9:-1]
+
+
+def mark(account: Account, slot: str, who: str) -> Mark:
+    said = {line.what: line for line in account.of(slot, who)}
+    if done := said.get("done"):
+        return _done(account, done)
+    if account.killed.get(who) == slot:
+        return Mark.KILLED
+    if account.paused.get(who) == slot:
+        return Mark.PAUSED
+    if "stopped" in said:
+        return Mark.STOPPED
+    if "start" in said:
+        return Mark.RUNNING
+    return Mark.REFUSED if "refused" in said else Mark.NOTHING
+
+
+def _done(account: Account, done: Line) -> Mark:
+    if account.before(done):
+        return Mark.TOOK_OVER
+    if account.paused.get(done.who) == done.slot:
+        return Mark.RAN_LATE
+    first = next(line.who for line in account.starts(done.slot) if line.fence == done.fence)
+    return Mark.RAN if first == done.who else Mark.RAN_AGAIN
+
+
+def settled(guarded: Account, unguarded: Account, slot: str, names: Sequence[str]) -> bool:
+    """Whether a slot's row will not change any more."""
+    both = (guarded, unguarded)
+    return guarded.closed(slot) and all(account.answered(slot, who) for account in both for who in names)

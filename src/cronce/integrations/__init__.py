@@ -1,0 +1,1 @@
+"""Where other programs meet cronce: one file each, deletable."""

@@ -1,0 +1,263 @@
+"""One call of a guarded job: find its slot, claim it, run the body under the lease, say how it ended.
+
+Everything a trigger from outside sets off is here, as steps (`steps`), for functions and for commands alike.
+
+*Older slots first.* Before its own slot, a call looks for slots of its job that nobody looks after any more: their
+holder is gone, or they failed and have attempts left. Under rerun, and where the call needs no arguments, it runs them;
+else it puts on record that they are lost. So a crontab, or any trigger, is enough to take over.
+
+*A refusal is an answer.* Who lost the slot gets `Skipped`, with the reason. Only a store that does not answer is an
+exception, and then the body does not run.
+
+*What cannot be recorded.* A body that ended while the store is away is said to have ended again and again until trust
+ends; then it is an error, for by the record the run is still going on.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from cronce.errors import ClockOff, StoreError, StoreUnavailable, TimedOut, TrustEnded
+from cronce.model import Instant, Slot, slot_of_cell, spell
+from cronce.protocol.commands import Closed, Early, Finished, Held, Queued, Stale
+from cronce.protocol.record import Outcome
+from cronce.runtime.declare import CLOCK_OFF, Declaration, When
+from cronce.runtime.interrupt import Interrupt
+from cronce.runtime.keeper import Keeper, Lease
+from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
+from cronce.runtime.run import Run, Skipped
+from cronce.runtime.steps import Body, Do, Nap, Steps
+from cronce.runtime.task import Busy, Paused, Superseded, Unsure
+from cronce.schedule import format_duration
+from cronce.value import NamedTuple
+
+T = TypeVar("T")
+
+LOOK: Final = 1.0
+"""Seconds between two looks at a slot that another has, at most."""
+
+OLDER: Final = 20
+"""How many older slots a call looks after at most, before its own."""
+
+REASON_KEPT: Final = 500
+"""Characters of an exception that a record keeps."""
+
+
+class Ending(NamedTuple):
+    """How a body ended, for the record."""
+
+    outcome: Outcome
+    reason: str = ""
+    cut_short: bool = False
+    output: str = ""
+    backoff: timedelta = timedelta(0)
+
+
+Work = Callable[[Run], Any]
+Judge = Callable[[Any], Ending | None]
+"""What a body's result says about how it ended: a function that returns has succeeded, a command has an exit code.
+None: it never began, and the slot is given back."""
+
+
+class Call:
+    """`stand_by`: when another has the slot, wait until it is closed, and take it over if its holder goes away. `older`
+    runs older slots; `stop` ends a body that an exception cannot."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        job: Declaration,
+        work: Work,
+        *,
+        older: Work | None = None,
+        judge: Judge = lambda _result: Ending(Outcome.SUCCEEDED),
+        stand_by: bool = False,
+        refused: Callable[[Slot, str, Keeper], None] = lambda _slot, _why, _keeper: None,
+        stop: Callable[[str], None] | None = None,
+        renewed: Callable[[Grant], None] = lambda _grant: None,
+    ) -> None:
+        self.desk, self.keeper, self.job = keeper.desk, keeper, job
+        self._work, self._older, self._judge = work, older, judge
+        self._stand_by = stand_by
+        self._refused, self._stop, self._renewed = refused, stop, renewed
+
+    def steps(self, when: When | None = None) -> Steps[Any]:
+        """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
+        fired = self.desk.clock.wall()
+        self.slot = slot = self.job.slot_at(fired) if when is None else self.job.slot_named(when)
+        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at - timedelta(seconds=1)))
+        if when is None:
+            self._check_clock()
+        yield from self._look_after_older(slot)
+        answer = yield from self._claim(slot, self.job.terms(slot, inferred=when is None))
+        if isinstance(answer, Grant):
+            return (yield from self._run(answer, self._work))
+        skipped = why_not(slot, answer)
+        self._refused(slot, skipped.reason, self.keeper)
+        return skipped
+
+    def _check_clock(self) -> None:
+        """The slot was inferred from this host's clock; one that is minutes off means another slot."""
+        off = self.desk.clock.wall() - self.desk.ledger.know.now()
+        if abs(off) > CLOCK_OFF:
+            way = "ahead of" if off > timedelta(0) else "behind"
+            raise ClockOff(
+                f"this machine's clock is {format_duration(abs(off))} {way} the store's, so it does not know which slot"
+                f" of {self.job.name} is due; nothing was run. Set the clock (is NTP running?), or name the slot"
+            )
+
+    # --- claiming ---
+
+    def _claim(self, slot: Slot, terms: Terms, *, known: bool = False) -> Steps[Grant | Refused]:
+        while True:
+            (answer,) = yield Do(self.desk.ledger.claim([Wanted(slot, terms, known)]))
+            pause = self._pause(answer)
+            if pause is None:
+                return answer  # type: ignore[no-any-return]
+            yield Nap(pause)
+            known = not isinstance(answer, Early)
+
+    def _pause(self, answer: Grant | Refused) -> float | None:
+        """For how long to wait before asking again; None: this is the answer."""
+        match answer:
+            case Early(until):
+                return self._until(until)
+            case Queued() | Busy():
+                return LOOK / 4
+            case Held(_, until) if self._stand_by:
+                return max(self._until(until), LOOK / 10)
+            case Expired():
+                return 0.0
+            case _:
+                return None
+
+    def _until(self, until: Instant | None) -> float:
+        left = (until - self.desk.ledger.know.now()).total_seconds() if until else LOOK
+        return min(max(left, 0.001), LOOK)
+
+    def _look_after_older(self, own: Slot) -> Steps[None]:
+        cells = yield Do(self.desk.ledger.overdue(self.job.name, OLDER))
+        older = [cell for cell in cells if cell.key != own.cell]
+        if not older:
+            return
+        if self._older is None:
+            yield Do(self.desk.ledger.settle(older))
+            return
+        for slot in (slot_of_cell(cell.key) for cell in older):
+            terms = self.job.terms(slot, inferred=False)._replace(start_within=None)  # it was started, or late already
+            (answer,) = yield Do(self.desk.ledger.claim([Wanted(slot, terms, known=True)]))
+            if isinstance(answer, Grant):
+                yield from self._run_older(answer, self._older)
+
+    def _run_older(self, grant: Grant, work: Work) -> Steps[None]:
+        """How an older slot ends is on record; the caller asked for another."""
+        try:
+            yield from self._run(grant, work)
+        except StoreError:
+            raise
+        except Exception:  # noqa: S110
+            pass
+
+    # --- running ---
+
+    def _run(self, grant: Grant, work: Work) -> Steps[Any]:
+        body = Body(lambda: work(Run(lease, self.job.name)))
+        told = self._stop or body.stop
+        lease = Lease(grant, self.desk.clock, told, timeout=self.job.timeout, renewed=self._renewed)
+        self.keeper.keep(lease)
+        try:
+            result = yield body
+        except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
+            self.keeper.drop(lease)
+            raise
+        except BaseException as error:
+            yield from self._failed(lease, body, error)
+            raise
+        if lease.mine:
+            self.keeper.drop(lease)
+            ending = self._judge(result)
+            yield from self._finish(lease, ending) if ending else self._give_back(lease)
+        return result
+
+    def _failed(self, lease: Lease, body: Body, error: BaseException) -> Steps[None]:
+        """Put the end on record, and raise what the caller shall see if it is not the body's own exception."""
+        if not lease.mine:  # a child that the body forked comes this way too, and has nothing to say
+            return
+        self.keeper.drop(lease)
+        if not body.started:
+            yield from self._give_back(lease)
+            return
+        ours = body.interrupted and bool(lease.over)
+        ending = self._ending(lease, error, ours=ours)
+        try:
+            yield from self._finish(lease, ending, once=not isinstance(error, Exception))
+        except (StoreError, TrustEnded) as trouble:
+            if not ours:
+                error.add_note(f"and how it ended could not be recorded: {trouble}")
+        if ours and lease.timed_out:
+            raise TimedOut(f"{lease.name} {ending.reason}") from error
+        if ours:
+            raise TrustEnded(f"{lease.name} was stopped: {lease.over}") from error
+
+    def _ending(self, lease: Lease, error: BaseException, *, ours: bool) -> Ending:
+        if ours and lease.timed_out:
+            return Ending(Outcome.FAILED, lease.over)
+        if ours:
+            return Ending(Outcome.FAILED, f"stopped: {lease.over}", cut_short=not lease.grant.ask)
+        cut_short = not isinstance(error, Exception) and not isinstance(error, Interrupt)
+        return Ending(Outcome.FAILED, describe(error), cut_short=cut_short)
+
+    def _give_back(self, lease: Lease) -> Steps[None]:
+        yield Do(self.desk.ledger.release([lease.grant]))
+
+    def _finish(self, lease: Lease, ending: Ending, *, once: bool = False) -> Steps[None]:
+        pause = 0.1
+        while True:
+            answer = yield Do(
+                self.desk.ledger.finish(
+                    lease.grant,
+                    ending.outcome,
+                    ending.reason,
+                    ending.backoff,
+                    cut_short=ending.cut_short,
+                    output=ending.output,
+                )
+            )
+            match answer:
+                case Finished():
+                    return
+                case Stale(by):
+                    whose = _whose(by, self.desk.holder)
+                    raise TrustEnded(f"{lease.name} {ending.outcome}, but {whose}: only fenced effects were refused")
+                case Unsure(why) if once or not lease.trusted:
+                    raise StoreUnavailable(f"{lease.name} {ending.outcome}, but that could not be recorded: {why}")
+            yield Nap(pause, in_hand=True)
+            pause = min(2 * pause, 5.0)
+
+
+def _whose(by: str, me: str) -> str:
+    return "it was closed while this process was out of touch" if by in ("", me) else f"{by} has it now"
+
+
+def describe(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}"[:REASON_KEPT] if text else type(error).__name__
+
+
+def why_not(slot: Slot, answer: Refused) -> Skipped:
+    """A refusal, in words."""
+    match answer:
+        case Held(by, until):
+            return Skipped("held", f"{by} runs it" + (f", until {spell(until)} at least" if until else ""), slot.key)
+        case Closed(Outcome.TOO_OLD, reason):
+            return Skipped("too old", f"it is {reason}", slot.key)
+        case Closed(outcome, reason):
+            return Skipped("closed", f"it is closed: {outcome}" + (f", {reason}" if reason else ""), slot.key, outcome)
+        case Paused():
+            return Skipped("paused", "the job is paused", slot.key)
+        case Superseded(firing):
+            return Skipped("superseded", f"version {firing} of the job fires it", slot.key)
+        case Unsure(why):
+            raise StoreUnavailable(f"{slot.key} was not run: {why}")
+        case _:
+            raise AssertionError(f"{answer} is no reason not to run {slot.key}")

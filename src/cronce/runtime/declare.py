@@ -1,0 +1,197 @@
+"""A job as this process declares it: its name, its schedule and its policies, checked once."""
+
+import json
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+from zlib import adler32, crc32
+
+from cronce.errors import BadInput, BadPolicy
+from cronce.model import Instant, Slot, check_name, slot
+from cronce.policy import Fold, Gap, Missed, OnLost, Overlap, check_choice, refuse_foreign
+from cronce.protocol.lease import lease_for
+from cronce.runtime.ledger import Terms, checked
+from cronce.schedule import (
+    At,
+    Cron,
+    Every,
+    Schedule,
+    format_duration,
+    parse_duration,
+    parse_instant,
+    parse_schedule,
+    slot_of,
+    spec_of,
+    start_by,
+)
+from cronce.value import NamedTuple
+
+Duration = timedelta | str
+"""A length of time: `"90s"`, `"15m"`, or a timedelta."""
+
+When = Slot | datetime | date | str
+"""How a caller names a slot: an instant, a day (its midnight in the job's zone), or either as text."""
+
+CLOCK_OFF: Final = timedelta(minutes=1)
+"""How far a host's clock may be off the store's. Beyond it, what the host takes for a slot is an error."""
+
+
+class Declaration(NamedTuple):
+    name: str
+    schedule: Schedule | None
+    tz: str
+    on_lost: OnLost
+    overlap: Overlap
+    turns: int
+    missed: Missed
+    start_within: timedelta | None
+    retries: int
+    timeout: timedelta | None
+    lease: timedelta | None
+
+    @property
+    def spec(self) -> tuple[str, str]:
+        """What a job's record keeps of it: a digest that tells versions apart, and the text."""
+        schedule = spec_of(self.schedule) if self.schedule else None
+        policies = {
+            "on_lost": self.on_lost,
+            "overlap": self.overlap,
+            "turns": self.turns,
+            "missed": self.missed,
+            "start_within": _spelled(self.start_within),
+            "retries": self.retries,
+            "timeout": _spelled(self.timeout),
+            "lease": _spelled(self.lease),
+        }
+        text = json.dumps({"schedule": schedule, **policies}, separators=(",", ":"), sort_keys=True)
+        return f"{crc32(text.encode()):08x}{adler32(text.encode()):08x}", text
+
+    def slot_at(self, fired: Instant) -> Slot:
+        """The slot that a trigger means which fired at that moment of its host's clock."""
+        if self.schedule is None:
+            raise BadInput(
+                f"the job {self.name} has no schedule, so each call has to say its slot: {self.name}(slot=…)"
+            )
+        return Slot(self.name, slot_of(self.schedule, fired))
+
+    def slot_named(self, when: When) -> Slot:
+        """The slot that a caller names."""
+        if isinstance(when, Slot):
+            if when.job != self.name:
+                raise BadInput(f"{when.key} is a slot of another job than {self.name}")
+            return when
+        return slot(self.name, parse_instant(self._midnight(when)))
+
+    def _midnight(self, when: datetime | date | str) -> datetime | str:
+        """A day begins at midnight where the job lives, or as soon after it as the clocks allow."""
+        if isinstance(when, str) and len(when) == len("2026-03-29"):
+            with suppress(ValueError):
+                return self._midnight(date.fromisoformat(when))
+        if isinstance(when, datetime | str):
+            return when
+        from zoneinfo import ZoneInfo  # noqa: PLC0415  rarely needed, and not free
+
+        zone = UTC if self.tz == "UTC" else ZoneInfo(self.tz)
+        return datetime.combine(when, time(), zone).astimezone(UTC)
+
+    def terms(self, wanted: Slot, *, inferred: bool) -> Terms:
+        """On what terms one of its slots is claimed from outside."""
+        gap = self._gap(wanted)
+        return Terms(
+            self.lease or lease_for(self.on_lost, gap),
+            self.on_lost,
+            self.overlap,
+            self.turns,
+            self.retries + 1,
+            self._start_within(gap, inferred=inferred),
+            outside=True,
+        )
+
+    def _gap(self, wanted: Slot) -> timedelta | None:
+        later = start_by(self.schedule, wanted.at) if self.schedule else None
+        return later - wanted.at if later else None
+
+    def _start_within(self, gap: timedelta | None, *, inferred: bool) -> timedelta | None:
+        """By default until the next slot. A slot that was inferred from the host's clock is as far off as that clock
+        may be, and still the host's latest."""
+        if self.start_within is not None or self.missed == "all" or gap is None:
+            return self.start_within
+        return gap + CLOCK_OFF if inferred else gap
+
+
+def declare(
+    name: str,
+    schedule: str | Schedule | None = None,
+    *,
+    every: Duration | None = None,
+    at: str | datetime | None = None,
+    tz: str = "UTC",
+    gap: Gap = "run",
+    fold: Fold = "first",
+    on_lost: OnLost = "skip",
+    overlap: Overlap = "skip",
+    turns: int = 1,
+    missed: Missed = "latest",
+    start_within: Duration | None = None,
+    retries: int = 0,
+    timeout: Duration | None = None,
+    lease: Duration | None = None,
+    **foreign: object,
+) -> Declaration:
+    """A job, checked: whatever cannot be meant is refused here, with its remedy."""
+    refuse_foreign(foreign, OURS)
+    check_choice("missed", missed, Missed)
+    if type(retries) is not int or retries < 0:
+        raise BadPolicy(f"retries is 0 or more, and this is {retries!r:.60}")
+    rule = _scheduled(schedule, every, at, (tz, gap, fold))
+    declared = Declaration(
+        check_name(name),
+        rule,
+        rule.tz if isinstance(rule, Cron) else tz,
+        on_lost,
+        overlap,
+        turns,
+        missed,
+        _length("start_within", start_within),
+        retries,
+        _length("timeout", timeout),
+        _length("lease", lease),
+    )
+    checked(declared.terms(Slot(name, datetime(2026, 1, 1, tzinfo=UTC)), inferred=False))
+    return declared
+
+
+OURS: Final = (
+    "every", "at", "tz", "gap", "fold", "on_lost", "overlap", "turns", "missed", "start_within", "retries", "timeout",
+    "lease", "name", "slot",
+)  # fmt: skip
+
+
+def _scheduled(
+    schedule: str | Schedule | None, every: Duration | None, at: str | datetime | None, zone: tuple[str, Gap, Fold]
+) -> Schedule | None:
+    given = [rule for rule in (schedule, every, at) if rule is not None]
+    if len(given) > 1:
+        raise BadPolicy("a job has one schedule: a cron expression, every=… or at=…")
+    if isinstance(schedule, str):
+        return parse_schedule(schedule, *zone)
+    rule = Every(every) if every is not None else At(at) if at is not None else schedule
+    if rule is not None and zone != ("UTC", "run", "first"):
+        raise BadPolicy("tz, gap and fold go with a cron expression given as text")
+    return rule
+
+
+def _length(name: str, span: Duration | None) -> timedelta | None:
+    if span is None:
+        return None
+    try:
+        length = parse_duration(span)
+    except BadInput as error:
+        raise BadPolicy(f"{name}: {error}") from None
+    if not length:
+        raise BadPolicy(f"{name} is more than nothing; leave it out for the default")
+    return length
+
+
+def _spelled(span: timedelta | None) -> str | None:
+    return None if span is None else format_duration(span)

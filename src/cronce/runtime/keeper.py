@@ -1,0 +1,264 @@
+"""The keeper: renews all leases of a process in one batch, on a thread and a connection of its own, and tells whoever
+works under a lease that it must stop.
+
+Two threads, because a store that does not answer must not keep anybody from being told in time: one renews, and may
+hang in a call for as long as the store lets it; the other only looks at the clock. Both are there only while something
+is held, so that a process that forks in between forks without threads.
+
+Whether a lease may be believed is computed where it is asked (`Lease.trusted`), by a clock that goes on in suspend. The
+threads only bring the news. A body that holds the GIL, a starved machine or a suspended one may delay the news, never
+the truth.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from cronce.clock import Clock
+from cronce.errors import StoreError, TrustEnded
+from cronce.model import Boot, Instant
+from cronce.protocol.commands import Stale
+from cronce.protocol.lease import renew_every
+from cronce.runtime.desk import Desk
+from cronce.runtime.flow import drive
+from cronce.runtime.ledger import Grant
+from cronce.schedule import format_duration
+from cronce.stores.base import Store
+
+LOOK: Final = 1.0
+"""Seconds. A thread that sleeps does not count suspend, so nobody sleeps for longer than this."""
+
+TOOK_TOO_LONG: Final = "timed out after"
+
+LAZY: Final = 5.0
+"""Seconds that a chore may wait, so that many become one write."""
+
+Look = Callable[[], Boot | None]
+"""One look: what is due is done. Returns when to look again; None: there is nothing left to look after."""
+
+
+class Lease:
+    """A grant that is kept, and whoever works under it: `told` is called once, from another thread, with the reason."""
+
+    def __init__(
+        self,
+        grant: Grant,
+        clock: Clock,
+        told: Callable[[str], None],
+        *,
+        at_most: Instant | None = None,
+        timeout: timedelta | None = None,
+        renewed: Callable[[Grant], None] = lambda _grant: None,
+    ) -> None:
+        self.grant = grant
+        self.over = ""
+        self.timed_out = False
+        self.at_most = at_most
+        self.renewed = renewed
+        self.started = clock.boot()
+        self.timeout = timeout
+        self.ends = None if timeout is None else self.started + timeout.total_seconds()
+        self.renew_at = 0.0
+        self._clock = clock
+        self._told = told
+        self._process = os.getpid()
+
+    @property
+    def mine(self) -> bool:
+        """A forked child has a copy of this, and none of the right."""
+        return os.getpid() == self._process
+
+    @property
+    def trusted(self) -> bool:
+        return self.mine and not self.over and self.grant.trust.holds(self._clock.boot())
+
+    def check(self) -> None:
+        """Raise unless whoever works under it may go on."""
+        if self.trusted:
+            return
+        if not self.mine:
+            raise TrustEnded(f"{self.name} was granted to the process that forked this one, which may not act on it")
+        raise TrustEnded(f"{self.name} is no longer ours: {self.over or 'it could not be renewed in time'}")
+
+    @property
+    def next_end(self) -> Boot:
+        """When trust ends as things stand, or its time is up."""
+        return self.grant.trust.end if self.ends is None else min(self.grant.trust.end, self.ends)
+
+    @property
+    def at_limit(self) -> bool:
+        """It may not go on for longer than it does already."""
+        until = self.grant.cells[0].until
+        return self.at_most is not None and until is not None and until >= self.at_most
+
+    @property
+    def name(self) -> str:
+        return self.grant.slot.key if self.grant.slot else self.grant.key
+
+    def end(self, why: str) -> None:
+        if not self.over:
+            self.over = why
+            self._told(why)
+
+
+class Beat:
+    """Looks again and again on a thread of its own, until a look says that nothing is left."""
+
+    def __init__(self, name: str, look: Look, clock: Clock) -> None:
+        self._name, self._look, self._clock = name, look, clock
+        self._turn = threading.Condition()
+        self._awake = self._running = False
+
+    def wake(self) -> None:
+        """Something changed: look now, on a new thread if there is none."""
+        with self._turn:
+            self._awake = True
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._beat, name=self._name, daemon=True).start()
+            self._turn.notify()
+
+    def _beat(self) -> None:
+        while True:
+            with self._turn:
+                self._awake = False
+            again = self._look()
+            with self._turn:
+                if again is None and not self._awake:
+                    self._running = False
+                    return
+                if not self._awake:
+                    self._turn.wait(min(max((again or 0.0) - self._clock.boot(), 0.0), LOOK))
+
+
+class Keeper:
+    def __init__(self, desk: Desk, beat: Callable[[str, Look, Clock], Beat] = Beat) -> None:
+        self.desk = desk
+        self._clock = desk.clock
+        self._lock = threading.Lock()
+        self._leases: set[Lease] = set()
+        self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
+        self._store: Store | None = None
+        self._renewing = beat("cronce-keeper", self.renew, desk.clock)
+        self._watching = beat("cronce-watch", self.watch, desk.clock)
+
+    # --- from the threads that hold something ---
+
+    def keep(self, lease: Lease) -> None:
+        lease.renew_at = self._clock.boot() + self._every(lease)
+        with self._lock:
+            self._leases.add(lease)
+        self._watching.wake()
+        self._renewing.wake()
+
+    def drop(self, lease: Lease) -> None:
+        """No more renewals, no more news. Whoever ends a lease says so to the store after this."""
+        with self._lock:
+            self._leases.discard(lease)
+        self._watching.wake()
+        self._renewing.wake()
+
+    def later(self, name: str, chore: Callable[[Store], None]) -> None:
+        """Something for the store that can wait for a few seconds; one of each name."""
+        with self._lock:
+            self._chores.setdefault(name, (self._clock.boot() + LAZY, chore))
+        self._renewing.wake()
+
+    def close(self) -> None:
+        """Do what was put off. Leases are ended by whoever holds them."""
+        self._do_chores(at_once=True)
+        with self._lock:
+            store, self._store = self._store, None
+        if store is not None and store is not self.desk.store:
+            store.close()
+
+    # --- on the thread that watches ---
+
+    def watch(self) -> Boot | None:
+        """Tell everybody whose time is over; when is the next?"""
+        boot = self._clock.boot()
+        for lease in self._kept():
+            if not lease.grant.trust.holds(boot):
+                self._end(lease, "it was held for at_most" if lease.at_limit else "it could not be renewed in time")
+            elif lease.ends is not None and lease.ends <= boot:
+                lease.timed_out = True
+                self._end(lease, f"{TOOK_TOO_LONG} {format_duration(lease.timeout or timedelta(0))}")
+        return min((lease.next_end for lease in self._kept()), default=None)
+
+    # --- on the thread that renews ---
+
+    def renew(self) -> Boot | None:
+        """Renew what is due, all in one batch; when is the next?"""
+        boot = self._clock.boot()
+        due = [lease for lease in self._kept() if lease.renew_at <= boot and not lease.at_limit]
+        if due:
+            self._renew(due)
+        self._do_chores()
+        with self._lock:
+            waiting = [lease.renew_at for lease in self._leases if not lease.at_limit] + [
+                when for when, _ in self._chores.values()
+            ]
+        return min(waiting, default=None)
+
+    def _renew(self, due: list[Lease]) -> None:
+        limits = {lease.grant.fence: lease.at_most for lease in due if lease.at_most is not None}
+        try:
+            answers = drive(
+                self.desk.ledger.renew([lease.grant for lease in due], limits), self._connected(), self._clock
+            )
+        except StoreError:
+            answers = []
+        kept = self._kept()
+        for lease, answer in zip(due, answers, strict=False):
+            if lease in kept:
+                self._answered(lease, answer)
+        boot = self._clock.boot()
+        for lease in due:  # also those that got no answer: soon again, and sooner the less trust is left
+            lease.renew_at = boot + self._every(lease)
+
+    def _answered(self, lease: Lease, answer: object) -> None:
+        match answer:
+            case Grant():
+                lease.grant = answer
+                lease.renewed(answer)
+                if answer.ask:
+                    self._end(lease, f"asked to stop: {answer.ask}")
+            case Stale(by):
+                ours = by in ("", self.desk.holder)
+                self._end(lease, "it was closed while this process was out of touch" if ours else f"{by} has it now")
+            case _:  # unsure: it may be renewed or not; what was trusted before still is
+                pass
+
+    def _every(self, lease: Lease) -> float:
+        """A third of the trust that is left, so that two renewals may fail."""
+        left = max(lease.grant.trust.end - self._clock.boot(), 0.0) / 3
+        return min(renew_every(lease.grant.lease, self.desk.store.traits).total_seconds(), max(left, 0.02))
+
+    def _do_chores(self, *, at_once: bool = False) -> None:
+        boot = self._clock.boot()
+        with self._lock:
+            due = [name for name, (when, _) in self._chores.items() if at_once or when <= boot]
+            chores = [self._chores.pop(name)[1] for name in due]
+        for chore in chores:
+            chore(self._connected())
+
+    # --- on either ---
+
+    def _kept(self) -> set[Lease]:
+        with self._lock:
+            return set(self._leases)
+
+    def _end(self, lease: Lease, why: str) -> None:
+        """Once; and never after the lease was dropped."""
+        with self._lock:
+            kept = lease in self._leases
+            self._leases.discard(lease)
+        if kept:
+            lease.end(why)
+
+    def _connected(self) -> Store:
+        if self._store is None:
+            self._store = self.desk.connect()
+        return self._store

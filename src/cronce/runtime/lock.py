@@ -1,0 +1,190 @@
+"""Locks: mutual exclusion by a lease with no slot, for as long as the block runs and never longer than `at_most`.
+
+Not reentrant: whoever holds a lock and asks for it again is refused like anybody else, with its own name as the holder.
+A block that goes on after its lock ended is stopped as a job's body is (`interrupt`), and leaving it is an error.
+"""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final
+
+from cronce.errors import BadPolicy, LockHeld, TrustEnded
+from cronce.model import Fence, Instant, check_name, lock_cell
+from cronce.protocol.commands import Early, Held
+from cronce.protocol.lease import LOCK_LEASE
+from cronce.runtime.declare import Duration
+from cronce.runtime.desk import Desk
+from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate
+from cronce.runtime.keeper import Keeper, Lease
+from cronce.runtime.ledger import Expired, Grant
+from cronce.runtime.steps import Do, Nap, Steps, take, take_async
+from cronce.schedule import parse_duration
+from cronce.value import NamedTuple
+
+LOOK: Final = 0.25
+"""Seconds between two tries of whoever waits, at most."""
+
+Gate = ThreadGate | TaskGate
+
+
+class Limits(NamedTuple):
+    """`at_most` is a hard limit on holding, never renewed past; `at_least` keeps the lock after release; `wait` is how
+    long to try."""
+
+    at_most: timedelta | None
+    at_least: timedelta
+    wait: timedelta
+
+    @property
+    def lease(self) -> timedelta:
+        return LOCK_LEASE if self.at_most is None else min(LOCK_LEASE, self.at_most)
+
+
+def limits(at_most: Duration | None, at_least: Duration, wait: Duration) -> Limits:
+    checked = Limits(
+        None if at_most is None else parse_duration(at_most), parse_duration(at_least), parse_duration(wait)
+    )
+    if checked.at_most is not None and not checked.at_most:
+        raise BadPolicy("at_most is more than nothing; leave it out to hold the lock for as long as the block runs")
+    if checked.at_most is not None and checked.at_least > checked.at_most:
+        raise BadPolicy(f"at_least ({at_least}) is more than at_most ({at_most}): a lock is not kept beyond its limit")
+    return checked
+
+
+class Holding:
+    """A lock that is held: what `with cron.lock(...) as lock` gives."""
+
+    def __init__(self, lease: Lease, gate: Gate) -> None:
+        self._lease, self._gate = lease, gate
+
+    @property
+    def fence(self) -> Fence:
+        """Higher each time the lock is granted: a receiver that remembers the highest refuses who lost it."""
+        return self._lease.grant.fence
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the lock is surely still ours."""
+        return self._lease.trusted
+
+    def check(self) -> None:
+        """Raise `TrustEnded` unless the lock is surely still ours."""
+        self._lease.check()
+
+
+class Lock:
+    """`with` or `async with`. One object may be used by many threads and tasks; each is a claimant of its own."""
+
+    def __init__(self, name: str, limits: Limits, office: Callable[[], Keeper]) -> None:
+        self.name = check_name(name)
+        self._limits = limits
+        self._office = office
+        self._holdings: dict[object, tuple[Lease, Gate, Keeper]] = {}
+
+    def __enter__(self) -> Holding:
+        gate = ThreadGate()
+        keeper = self._office()
+        lease = take(self._acquire(keeper.desk, gate), keeper.desk)
+        return self._enter(threading.get_ident(), lease, gate, keeper)
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        lease, gate, keeper = self._holdings.pop(threading.get_ident())
+        gate.leave()
+        if lease.mine:
+            keeper.drop(lease)
+            take(self._release(lease, keeper.desk), keeper.desk)
+            self._judge(lease, error, ours=isinstance(error, Interrupt))
+
+    async def __aenter__(self) -> Holding:
+        import asyncio  # noqa: PLC0415  45 ms, and not everybody needs it
+
+        task = asyncio.current_task()
+        assert task is not None
+        gate = TaskGate(task)
+        keeper = self._office()
+        lease = await take_async(self._acquire(keeper.desk, gate), keeper.desk)
+        return self._enter(task, lease, gate, keeper)
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        import asyncio  # noqa: PLC0415
+
+        task = asyncio.current_task()
+        assert task is not None
+        lease, gate, keeper = self._holdings.pop(task)
+        gate.leave()
+        ours = gate.thrown and isinstance(error, asyncio.CancelledError)
+        if ours:
+            task.uncancel()
+        if lease.mine:
+            keeper.drop(lease)
+            await take_async(self._release(lease, keeper.desk), keeper.desk)
+            self._judge(lease, error, ours=ours)
+
+    def _enter(self, who: object, lease: Lease, gate: Gate, keeper: Keeper) -> Holding:
+        self._holdings[who] = (lease, gate, keeper)
+        if isinstance(gate, ThreadGate):
+            gate.__enter__()
+        keeper.keep(lease)
+        return Holding(lease, gate)
+
+    def _judge(self, lease: Lease, error: BaseException | None, *, ours: bool) -> None:
+        """A lock that ended before its block did is an error, unless the block has one of its own."""
+        if lease.over and (error is None or ours):
+            raise TrustEnded(f"the lock {self.name} ended before its block did: {lease.over}") from error
+
+    # --- one logic, for threads and tasks ---
+
+    def _acquire(self, desk: Desk, gate: Gate) -> Steps[Lease]:
+        give_up = desk.clock.boot() + self._limits.wait.total_seconds()
+        while True:
+            answer = yield Do(desk.ledger.acquire(lock_cell(self.name), self._limits.lease))
+            if isinstance(answer, Grant):
+                yield from self._arrive(answer, desk)
+                return self._lease(answer, desk, gate)
+            left = give_up - desk.clock.boot()
+            if not isinstance(answer, Expired) and left <= 0:
+                raise self._held(answer)
+            yield Nap(min(left, self._pause(answer, desk)))
+
+    def _arrive(self, grant: Grant, desk: Desk) -> Steps[None]:
+        """A task that was cancelled while it asked learns so here, and has to give back what it got."""
+        try:
+            yield Nap(0.0)
+        except BaseException:
+            yield Do(desk.ledger.release([grant]))
+            raise
+
+    def _lease(self, grant: Grant, desk: Desk, gate: Gate) -> Lease:
+        started = grant.record.started
+        assert started is not None
+        at_most = self._limits.at_most
+        return Lease(
+            grant, desk.clock, lambda _why: gate.stop(), at_most=None if at_most is None else started + at_most
+        )
+
+    def _held(self, answer: Any) -> LockHeld:
+        match answer:
+            case Held(by, until):
+                return LockHeld(self.name, by, until)
+            case Early(until):
+                return LockHeld(self.name, "", until)
+            case _:
+                raise AssertionError(f"{answer} is no reason not to have a lock")
+
+    def _pause(self, answer: Any, desk: Desk) -> float:
+        """Until it may be free, and no longer than a moment: its holder may give it back at any time."""
+        until: Instant | None = answer.until if isinstance(answer, Held | Early) else None
+        left = (until - desk.ledger.know.now()).total_seconds() if until else 0.0
+        return min(max(left, 0.01), LOOK)
+
+    def _release(self, lease: Lease, desk: Desk) -> Steps[None]:
+        started = lease.grant.record.started
+        assert started is not None
+        rest = max(started + self._limits.at_least - desk.ledger.know.now(), timedelta(0))
+        yield Do(desk.ledger.release([lease.grant], rest))

@@ -1,0 +1,236 @@
+"""Looking: what the store says about jobs, runs and locks. Flows that only read.
+
+Facts, no words: whoever shows them to a person says them in theirs.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from cronce.errors import BadInput, BadRecord
+from cronce.model import Cell, Instant, Mark, Slot, slot_of_cell
+from cronce.protocol.record import (
+    Job,
+    Record,
+    State,
+    decode,
+    decode_job,
+)
+from cronce.runtime.flow import Flow
+from cronce.schedule import Schedule, parse_schedule
+from cronce.schedule.instant import RESOLUTION
+from cronce.stores.base import Page, Scan
+from cronce.value import NamedTuple
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def read_page(scan: Scan) -> Flow[Page]:
+    timed = yield scan
+    assert isinstance(timed.reply, Page)
+    return timed.reply
+
+
+def read_all(scan: Scan) -> Flow[tuple[Instant, list[Cell]]]:
+    """Every cell of a scan, and the store's now of its last page."""
+    cells: list[Cell] = []
+    while True:
+        page = yield from read_page(scan)
+        cells += page.cells
+        if page.next is None:
+            return page.now, cells
+        scan = scan._replace(after=page.next)
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+class JobSeen(NamedTuple):
+    """A job as the store has it; without a `job` the cell is unreadable, and `trouble` says why."""
+
+    name: str
+    job: Job | None
+    schedules: tuple[Schedule, ...] = ()
+    """Those that fire it, the newest first: one, unless calls from outside each bring their own."""
+    former: tuple[Schedule, ...] = ()
+    policies: Mapping[str, Any] = MappingProxyType({})
+    trouble: str = ""
+
+    @property
+    def schedule(self) -> Schedule | None:
+        return self.schedules[0] if self.schedules else None
+
+    def next(self, now: Instant) -> Instant | None:
+        """The next slot of any of its schedules."""
+        return min((slot for rule in self.schedules if (slot := rule.next(now)) is not None), default=None)
+
+    def latest(self, now: Instant) -> Instant | None:
+        """The latest slot that is due."""
+        slots = (rule.previous(now + RESOLUTION) for rule in self.schedules)
+        return max((slot for slot in slots if slot is not None), default=None)
+
+    def fires_at(self, instant: Instant) -> bool:
+        """Whether it is an instant of a schedule that the job has or had; of one without a schedule any instant is."""
+        rules = (*self.schedules, *self.former)
+        return not rules or any(rule.next(instant - RESOLUTION) == instant for rule in rules)
+
+
+class JobLine(NamedTuple):
+    """A job, its next slot and the latest slot on record."""
+
+    seen: JobSeen
+    next: Instant | None
+    last: "Run | None"
+
+
+def job_names() -> Flow[list[str]]:
+    _, cells = yield from read_all(Scan("job/"))
+    return [cell.key.removeprefix("job/") for cell in cells]
+
+
+def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
+    now, cells = yield from read_all(Scan("job/"))
+    lines = []
+    for cell in cells:
+        seen = seen_job(cell)
+        page = yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=1))
+        last = seen_run(page.cells[0], page.now) if page.cells else None
+        lines.append(JobLine(seen, seen.next(now), last))
+    return now, lines
+
+
+def seen_job(cell: Cell) -> JobSeen:
+    name = cell.key.removeprefix("job/")
+    try:
+        job = decode_job(cell.value, cell.key)
+    except BadRecord as error:
+        return JobSeen(name, None, trouble=str(error))
+    texts = [(spec.digest == job.firing, _spec(spec.text)) for spec in reversed(job.specs)]
+    firing = [spec for fires, spec in texts if fires or not job.firing]
+    schedules = _distinct(map(_schedule, firing))
+    former = _distinct(_schedule(spec) for _, spec in texts)
+    policies = {key: value for key, value in firing[0].items() if key != "schedule"} if firing else {}
+    return JobSeen(name, job, schedules, tuple(rule for rule in former if rule not in schedules), policies)
+
+
+def _spec(text: str) -> dict[str, Any]:
+    """A version of a job as its deploy wrote it; nothing if it is not written as ours are."""
+    try:
+        spec = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return spec if isinstance(spec, dict) else {}
+
+
+def _schedule(spec: Mapping[str, Any]) -> Schedule | None:
+    try:
+        return parse_schedule(**spec["schedule"])
+    except (KeyError, TypeError, BadInput):
+        return None
+
+
+def _distinct(rules: Iterable[Schedule | None]) -> tuple[Schedule, ...]:
+    return tuple(dict.fromkeys(rule for rule in rules if rule is not None))
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+_MARKS: Final[dict[str, Mark]] = {
+    **dict.fromkeys(("due", "waiting", "running", "retrying", "lapsed"), Mark.OPEN),
+    **dict.fromkeys(("succeeded", "failed", "skipped"), Mark.CLOSED),
+    **dict.fromkeys(("lost", "unknown"), Mark.ATTENTION),
+}
+WANTED: Final = (*_MARKS, "closed")
+"""A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
+
+
+class Run(NamedTuple):
+    """A run as the store has it; without a `record` the cell is unreadable, and `trouble` says why."""
+
+    slot: Slot
+    cell: Cell
+    record: Record | None
+    lapsed: bool = False
+    trouble: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What there is to say of it in one word: its outcome, or its state."""
+        if self.record is None:
+            return "unreadable"
+        return "lapsed" if self.lapsed else str(self.record.outcome or self.record.state)
+
+
+def runs(job: str | None, wanted: str | None, limit: int) -> Flow[list[Run]]:
+    """The newest runs of a job, or of all. By key, since a run by hand has no instant to be filed by: its slot is part
+    of its key, as it is of every other, so that within a job the order of keys is the order of slots."""
+    names = [job] if job is not None else (yield from job_names())
+    found: list[Run] = []
+    for name in names:
+        found += yield from _runs_of(name, wanted, limit)
+    found.sort(key=lambda run: (run.slot.at, run.cell.key), reverse=True)
+    return found[:limit]
+
+
+def _runs_of(job: str, wanted: str | None, limit: int) -> Flow[list[Run]]:
+    scan = Scan(f"run/{job}/", mark=_MARKS.get(wanted or ""), newest_first=True, limit=min(limit, 1000))
+    found: list[Run] = []
+    while True:
+        page = yield from read_page(scan)
+        read = (seen_run(cell, page.now) for cell in page.cells)
+        found += [run for run in read if wanted is None or _matches(run, wanted)]
+        if page.next is None or len(found) >= limit:
+            return found[:limit]
+        scan = scan._replace(after=page.next)
+
+
+def _matches(run: Run, wanted: str) -> bool:
+    return run.record is not None and wanted in (run.record.state, run.record.outcome, run.shown)
+
+
+def seen_run(cell: Cell, now: Instant) -> Run:
+    slot = slot_of_cell(cell.key)
+    try:
+        record = decode(cell.value, cell.key)
+    except BadRecord as error:
+        return Run(slot, cell, None, trouble=str(error))
+    return Run(slot, cell, record, lapsed=_passed(cell, record, now))
+
+
+def _passed(cell: Cell, record: Record, now: Instant) -> bool:
+    return record.state is State.RUNNING and cell.until is not None and cell.until <= now
+
+
+# --- locks ----------------------------------------------------------------------------------------------------------
+
+LockState = Literal["held", "lapsed", "resting", "free", "unreadable"]
+
+
+class Lock(NamedTuple):
+    """A lock: held until then at least, lapsed and not yet taken, resting (`at_least`), or free."""
+
+    name: str
+    state: LockState
+    cell: Cell
+    record: Record | None
+
+
+def locks() -> Flow[list[Lock]]:
+    now, cells = yield from read_all(Scan("lock/"))
+    return [_lock(cell, now) for cell in cells]
+
+
+def _lock(cell: Cell, now: Instant) -> Lock:
+    name = cell.key.removeprefix("lock/")
+    try:
+        record = decode(cell.value, cell.key)
+    except BadRecord:
+        return Lock(name, "unreadable", cell, None)
+    return Lock(name, _lock_state(cell, record, now), cell, record)
+
+
+def _lock_state(cell: Cell, record: Record, now: Instant) -> LockState:
+    if record.state is State.RUNNING:
+        return "lapsed" if _passed(cell, record, now) else "held"
+    return "resting" if cell.until is not None and now < cell.until else "free"

@@ -1,0 +1,71 @@
+"""What a body is given, and what a caller gets when there was none."""
+
+from datetime import datetime
+from typing import Literal
+
+from cronce.model import Fence, Slot
+from cronce.runtime.keeper import Lease
+from cronce.runtime.ledger import Grant
+from cronce.value import Value
+
+Kind = Literal["held", "closed", "too old", "paused", "superseded"]
+
+
+class Run:
+    """One execution of a slot, handed to a body that has a parameter named `run`."""
+
+    def __init__(self, lease: Lease, job: str) -> None:
+        self._lease = lease
+        self.job = job
+        self.attempt = lease.grant.number
+        """1 for the first, more after a takeover or a retry."""
+
+    @property
+    def grant(self) -> Grant:
+        """The right to run, as it was last renewed."""
+        return self._lease.grant
+
+    @property
+    def slot(self) -> Slot:
+        assert self.grant.slot is not None
+        return self.grant.slot
+
+    @property
+    def at(self) -> datetime:
+        """The slot's instant, in UTC: what the run is about, however late it is."""
+        return self.slot.at
+
+    @property
+    def key(self) -> str:
+        """The idempotency key for effects: the same in every attempt of the slot."""
+        return self.slot.key
+
+    @property
+    def fence(self) -> Fence:
+        """Higher in every later grant: a receiver that remembers the highest refuses a run that was taken over."""
+        return self.grant.fence
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the body may still act. Asked of the clock each time: it costs a microsecond."""
+        return self._lease.trusted
+
+    def check(self) -> None:
+        """Raise `TrustEnded` unless the body may still act."""
+        self._lease.check()
+
+    def __repr__(self) -> str:
+        return f"<run {self.attempt} of {self.key}, fence {self.fence}>"
+
+
+class Skipped(Value):
+    """What a guarded call returns when its body did not run here. It is false; `reason` says why, for people."""
+
+    kind: Kind
+    reason: str
+    slot: str = ""
+    outcome: str | None = None
+    """How the slot was closed, if it was: succeeded, failed, skipped, lost, unknown."""
+
+    def __bool__(self) -> bool:
+        return False

@@ -1,0 +1,175 @@
+"""A call, written once as a generator of steps; a thread or an event loop takes them.
+
+A step is a flow for the store, a nap, or the body. Whether the body is a function or a coroutine, and whether a nap
+blocks, is the driver's business, so that guards and locks have no sync and async twins.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from cronce.runtime.desk import Desk
+from cronce.runtime.flow import Flow
+from cronce.runtime.interrupt import TaskGate, ThreadGate
+from cronce.value import NamedTuple
+
+if TYPE_CHECKING:
+    import asyncio
+
+T = TypeVar("T")
+
+
+class Do(NamedTuple):
+    """Ask the store."""
+
+    flow: Flow[Any]
+
+
+class Nap(NamedTuple):
+    """Wait. With something in hand the driver does not cut it short, whoever wants it to stop."""
+
+    seconds: float
+    in_hand: bool = False
+
+
+class Body:
+    """What the call is for. It may be stopped from another thread while it runs, by `stop`."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+        self.started = False
+        self.gate: ThreadGate | TaskGate | None = None
+        self._wanted = threading.Event()
+
+    def enter(self, gate: ThreadGate | TaskGate) -> None:
+        """It begins, unless it was stopped before it could."""
+        self.started, self.gate = True, gate
+        if self._wanted.is_set():
+            gate.stop()
+
+    def stop(self, _why: str = "") -> None:
+        self._wanted.set()
+        if self.gate is not None:
+            self.gate.stop()
+
+    @property
+    def interrupted(self) -> bool:
+        return self.gate is not None and self.gate.thrown
+
+
+Steps = Generator[Do | Nap | Body, Any, T]
+
+
+def sleep(nap: Nap) -> None:
+    threading.Event().wait(nap.seconds)
+
+
+def take(steps: Steps[T], desk: Desk, sleep: Callable[[Nap], None] = sleep) -> T:
+    """Take the steps in this thread."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = taken(step, desk, sleep)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def taken(step: Do | Nap | Body, desk: Desk, sleep: Callable[[Nap], None]) -> Any:
+    """One step."""
+    match step:
+        case Do(flow):
+            return desk.do(flow)
+        case Nap():
+            return sleep(step)
+        case Body():
+            return _worked(step)
+
+
+def _worked(body: Body) -> Any:
+    gate = ThreadGate()
+    try:
+        with gate:
+            body.enter(gate)
+            return body.work()
+    finally:
+        gate.leave()  # again: what was thrown may have arrived in the middle of leaving
+
+
+async def take_async(steps: Steps[T], desk: Desk) -> T:
+    """Take the steps on the event loop; the store is asked in a thread."""
+    return await _Walk(steps, desk).walk()
+
+
+class _Walk(Generic[T]):
+    """A cancellation does not cut a question to the store in two: it arrives with the next nap or body, when the steps
+    know what they hold, or at the end."""
+
+    def __init__(self, steps: Steps[T], desk: Desk) -> None:
+        self._steps, self._desk = steps, desk
+        self._cancelled: BaseException | None = None
+
+    async def walk(self) -> T:
+        try:
+            step = next(self._steps)
+            while True:
+                try:
+                    answer = await self._taken(step)
+                except BaseException as error:
+                    step = self._steps.throw(error)
+                else:
+                    step = self._steps.send(answer)
+        except StopIteration as stop:
+            self._deliver()
+            result: T = stop.value
+            return result
+
+    async def _taken(self, step: Do | Nap | Body) -> Any:
+        import asyncio  # noqa: PLC0415  45 ms, and not everybody needs it
+
+        match step:
+            case Do(flow):
+                return await self._whole(asyncio.ensure_future(asyncio.to_thread(self._desk.do, flow)))
+            case Nap(seconds):
+                self._deliver()
+                return await asyncio.sleep(seconds)
+            case Body():
+                self._deliver()
+                return await _awaited(step)
+
+    async def _whole(self, asked: "asyncio.Future[Any]") -> Any:
+        import asyncio  # noqa: PLC0415
+
+        while not asked.done():
+            try:
+                await asyncio.wait([asked])
+            except asyncio.CancelledError as error:
+                self._cancelled = error
+        return asked.result()
+
+    def _deliver(self) -> None:
+        if self._cancelled is not None:
+            error, self._cancelled = self._cancelled, None
+            raise error
+
+
+async def _awaited(body: Body) -> Any:
+    import asyncio  # noqa: PLC0415
+
+    task = asyncio.current_task()
+    assert task is not None
+    gate = TaskGate(task)
+    body.enter(gate)
+    try:
+        return await body.work()
+    except asyncio.CancelledError:
+        if gate.thrown:
+            task.uncancel()
+        raise
+    finally:
+        gate.leave()

@@ -1,0 +1,196 @@
+"""Why a slot ran, runs or did not run: all that the store knows of it. A flow that only reads.
+
+Facts, no words: whoever shows them to a person says them in theirs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from cronce.errors import BadRecord
+from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slot_of_cell
+from cronce.protocol.record import Outcome, Refusals, Refused, Span, State, decode_refusals, decode_turn
+from cronce.protocol.specs import after_forgetting
+from cronce.runtime.flow import Flow, Load
+from cronce.runtime.look import JobSeen, Run, read_all, read_page, seen_job, seen_run
+from cronce.stores.base import Loaded, Scan
+from cronce.value import NamedTuple
+
+T = TypeVar("T")
+
+OPEN_SHOWN: Final = 5
+"""Of the open slots of a job, so many are told of: the newest."""
+
+TOO_LATE: Final = "too late to start"
+STILL_RAN: Final = " still ran"
+"""How the ledger words why it skipped a slot."""
+
+
+class Case(StrEnum):
+    """What there is to say about a slot, above all else."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    LOST = "lost"
+    UNKNOWN = "unknown"
+    TOO_LATE = "too late"  # skipped: too late to start
+    OVERLAP = "overlap"  # skipped: another still ran
+    SKIPPED = "skipped"  # for another reason
+    RUNNING = "running"
+    LAPSED = "lapsed"
+    RETRYING = "retrying"
+    WAITING = "waiting"
+    DUE = "due"
+    FORGOTTEN = "forgotten"  # open since before the store forgot
+    UNREADABLE = "unreadable"
+    # and what has no record:
+    NO_SLOT = "no slot"  # not an instant of its schedule
+    NO_REQUEST = "no request"  # nobody asked for this run by hand
+    FUTURE = "not due yet"
+    TOO_OLD = "too old"  # at or below the floor
+    PAUSED = "paused"
+    UNCLAIMED = "unclaimed"
+
+
+class Turned(NamedTuple):
+    """A claim that a host lost."""
+
+    host: str
+    refused: Refused
+
+
+class Blocker(NamedTuple):
+    """Which run has a turn of the job, until then at least."""
+
+    run: str
+    until: Instant | None
+
+
+class Story(NamedTuple):
+    """All that is known of one slot."""
+
+    slot: Slot
+    case: Case
+    run: Run | None
+    refused: tuple[Turned, ...]
+    span: Span | None
+    """Of a slot that is too old: why its job's floor rose past it; None: it is older than the job."""
+
+
+class Why(NamedTuple):
+    """A job and the stories of some of its slots, newest first, as of the store's now."""
+
+    now: Instant
+    job: JobSeen
+    epoch: Epoch
+    stories: tuple[Story, ...]
+    blockers: tuple[Blocker, ...]
+    refusals: Mapping[str, int]
+    """How often each host was refused a slot of the job, ever."""
+
+
+def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
+    """One slot of a job, or those that matter: what is due, what is open, what was last. None: there is no such job."""
+    loaded = yield from _load([job_cell(name)])
+    if not loaded.cells[0].version:
+        return None
+    seen = seen_job(loaded.cells[0])
+    if seen.job is not None:
+        seen = seen._replace(job=after_forgetting(seen.job, loaded.epoch, traits))
+    slots = [slot] if slot else (yield from _that_matter(seen, loaded.now))
+    blockers = yield from _blockers(name)
+    refusals = yield from _refusals(name)
+    read = yield from _load([one.cell for one in slots])
+    stories = (_story(one, cell, seen, read, refusals) for one, cell in zip(slots, read.cells, strict=True))
+    return Why(read.now, seen, read.epoch, tuple(stories), blockers, {host: told.times for host, told in refusals})
+
+
+def _that_matter(seen: JobSeen, now: Instant) -> Flow[list[Slot]]:
+    prefix = f"run/{seen.name}/"
+    last = yield from read_page(Scan(prefix, newest_first=True, limit=1))
+    still_open = yield from read_page(Scan(prefix, mark=Mark.OPEN, newest_first=True, limit=OPEN_SHOWN))
+    slots = {slot_of_cell(cell.key) for cell in (*last.cells, *still_open.cells)}
+    due = seen.latest(now)
+    if due is not None:
+        slots.add(Slot(seen.name, due))
+    return sorted(slots, key=lambda slot: (slot.at, slot.request), reverse=True)
+
+
+def _blockers(job: str) -> Flow[tuple[Blocker, ...]]:
+    _, cells = yield from read_all(Scan(f"turn/{job}/", mark=Mark.OPEN))
+    turns = ((_readable(decode_turn, cell), cell.until) for cell in cells)
+    return tuple(Blocker(turn.run, until) for turn, until in turns if turn is not None and turn.run)
+
+
+def _refusals(job: str) -> Flow[list[tuple[str, Refusals]]]:
+    """What each host was refused of the job."""
+    prefix = f"refusals/{job}/"
+    _, cells = yield from read_all(Scan(prefix))
+    told = ((cell.key.removeprefix(prefix), _readable(decode_refusals, cell)) for cell in cells)
+    return [(host, refusals) for host, refusals in told if refusals is not None]
+
+
+def _readable(read: Callable[[str, str], T], cell: Cell) -> T | None:
+    """What a newer cronce wrote beside the matter says nothing that we understand, and is left out."""
+    try:
+        return read(cell.value, cell.key)
+    except BadRecord:
+        return None
+
+
+def _story(slot: Slot, cell: Cell, seen: JobSeen, read: Loaded, refusals: Iterable[tuple[str, Refusals]]) -> Story:
+    turned = tuple(
+        Turned(host, refused) for host, told in refusals for refused in told.recent if refused.slot == slot.key
+    )
+    if cell.version:
+        run = seen_run(cell, read.now)
+        return Story(slot, _case(run, seen, read.epoch), run, turned, None)
+    case = _absent(slot, seen, read.now)
+    return Story(slot, case, None, turned, _span(slot, seen) if case is Case.TOO_OLD else None)
+
+
+def _case(run: Run, seen: JobSeen, epoch: Epoch) -> Case:
+    """Of a slot that is on record."""
+    record = run.record
+    if record is None:
+        return Case.UNREADABLE
+    if record.outcome is Outcome.SKIPPED:
+        return _skipped(record.reason)
+    if record.state is State.CLOSED:
+        return Case(record.outcome or Outcome.UNKNOWN)
+    if run.cell.version <= epoch.base and run.cell.at is not None and seen.job and run.cell.at <= seen.job.floor:
+        return Case.FORGOTTEN
+    return Case.LAPSED if run.lapsed else Case(record.state)
+
+
+def _skipped(reason: str) -> Case:
+    if reason == TOO_LATE:
+        return Case.TOO_LATE
+    return Case.OVERLAP if reason.endswith(STILL_RAN) else Case.SKIPPED
+
+
+def _absent(slot: Slot, seen: JobSeen, now: Instant) -> Case:
+    """Of a slot that has no record."""
+    if slot.request:
+        return Case.NO_REQUEST
+    if not seen.fires_at(slot.at):
+        return Case.NO_SLOT
+    if slot.at > now:
+        return Case.FUTURE
+    if seen.job is None:
+        return Case.UNREADABLE
+    if slot.at <= seen.job.floor:
+        return Case.TOO_OLD
+    return Case.PAUSED if seen.job.paused else Case.UNCLAIMED
+
+
+def _span(slot: Slot, seen: JobSeen) -> Span | None:
+    """What passed the slot over: a span begins after its start, where the floor was before."""
+    spans = seen.job.spans if seen.job else ()
+    return next((span for span in reversed(spans) if span.start < slot.at <= span.end), None)
+
+
+def _load(keys: Sequence[str]) -> Flow[Loaded]:
+    timed = yield Load(keys)
+    assert isinstance(timed.reply, Loaded)
+    return timed.reply

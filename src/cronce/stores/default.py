@@ -1,0 +1,231 @@
+"""Which store is used when none is named.
+
+The argument, `$CRONCE_URL`, the user's config, `/etc/cronce.toml` (cron gives its jobs no environment), and else one
+SQLite file in the user's state directory: enough for all processes of one machine, with nothing to set up.
+
+That default is a trap where every process has a file system of its own: three pods with three private files would each
+run everything. So it is refused there, rather than used and regretted. A machine's real disk is no such place, even if
+something once left a `/.dockerenv` on it: what counts is the mount that the file would rest on.
+"""
+
+# Paths are plain text here: pathlib is slow to import, and every start of `cronce exec` comes by.
+# ruff: noqa: PTH102, PTH110, PTH112, PTH118, PTH120, PTH123
+
+import os
+import stat
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from cronce.errors import StorePrivate, StoreReadOnly, StoreUnusable
+from cronce.stores import mounts, open_store
+from cronce.value import NamedTuple
+
+if TYPE_CHECKING:
+    from cronce.stores.base import Store
+
+VARIABLE: Final = "CRONCE_URL"
+GIVEN: Final = "given"
+DEFAULT: Final = "default"
+LINE: Final = f"{VARIABLE}=postgresql://USER:PASSWORD@HOST/DATABASE"
+
+_REMEDY: Final = f"name another store: {VARIABLE}=sqlite:////PATH/cronce.db"
+
+_LAYERS: Final = frozenset(("overlay", "aufs", "fuse-overlayfs", "fuse.fuse-overlayfs", "btrfs", "zfs"))
+"""What container engines build a container's own root of. Mounted elsewhere than at / they are somebody's volume."""
+
+_FLEETING: Final = frozenset(("tmpfs", "ramfs"))
+
+
+class Chosen(NamedTuple):
+    """A store, and who named it: GIVEN, `$CRONCE_URL`, the path of a config file, or DEFAULT."""
+
+    url: str
+    source: str
+    file: str = ""
+    """Of the default: where it is, or will be made."""
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == DEFAULT
+
+
+def choose(
+    url: str | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    root: str | os.PathLike[str] = "/",
+    mount_table: str | None = None,
+) -> Chosen:
+    """The store to use; nothing is made or opened. `root` and `mount_table` stand in for this machine's, for tests."""
+    if url is not None:
+        return Chosen(url, GIVEN)
+    if VARIABLE in environ:
+        return Chosen(_set(environ[VARIABLE]), f"${VARIABLE}")
+    home = _home(environ)
+    for path in _configs(environ, home, os.fspath(root)):
+        named = _read(path)
+        if named is not None:
+            return Chosen(named, path)
+    path = _default(environ, home)
+    _refuse_private(path, environ, os.fspath(root), mount_table)
+    return Chosen(_url_of(path), DEFAULT, path)
+
+
+def open_chosen(chosen: Chosen) -> "Store":
+    """Open the store. The whole way to the default file is made; on a way that a user spelled, a slip is refused."""
+    if chosen.is_default:
+        make_way(os.path.dirname(chosen.file))
+    return open_store(chosen.url)
+
+
+def make_way(directory: str | os.PathLike[str]) -> None:
+    """Make a directory and all that are missing above it, each private to this user."""
+    try:
+        _make(os.fspath(directory))
+    except PermissionError as error:
+        raise StoreReadOnly(f"{error.filename} cannot be made by this user; let them, or {_REMEDY}") from None
+    except OSError as error:
+        raise StoreUnusable(
+            f"{error.filename} cannot be made ({error.strerror}); make it first, or {_REMEDY}"
+        ) from None
+
+
+def _make(directory: str) -> None:
+    if os.path.isdir(directory):
+        return
+    _make(os.path.dirname(directory))
+    try:
+        os.mkdir(directory, mode=0o700)
+    except FileExistsError:
+        if not os.path.isdir(directory):  # else another process was faster
+            raise
+
+
+# --- where it may stand ---------------------------------------------------------------------------------------------
+
+
+def _set(url: str) -> str:
+    """Set to nothing is no choice: a variable of another name was left out somewhere, and all would run everything."""
+    if not url:
+        raise StoreUnusable(f"${VARIABLE} is set, and empty; give it the URL of a store, or unset it")
+    return url
+
+
+def _home(environ: Mapping[str, str]) -> str | None:
+    """The user's home, by the environment or the password database; None if nobody knows it."""
+    home = _absolute(environ.get("HOME"))
+    if home is not None:
+        return home
+    import pwd  # noqa: PLC0415  there is a HOME, nearly always
+
+    try:
+        return _absolute(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # a user without a name, as container platforms like to assign
+        return None
+
+
+def _absolute(path: str | None) -> str | None:
+    """As the XDG specification wants it: what is empty or relative is as good as unset."""
+    return path if path and path.startswith("/") else None
+
+
+def _below_home(environ: Mapping[str, str], variable: str, home: str | None, path: str) -> str | None:
+    """A directory that a variable names, or that stands below the home."""
+    return _absolute(environ.get(variable)) or (os.path.join(home, path) if home else None)
+
+
+def _configs(environ: Mapping[str, str], home: str | None, root: str) -> list[str]:
+    user = _below_home(environ, "XDG_CONFIG_HOME", home, ".config")
+    return [os.path.join(directory, "cronce.toml") for directory in (user, os.path.join(root, "etc")) if directory]
+
+
+def _default(environ: Mapping[str, str], home: str | None) -> str:
+    state = _below_home(environ, "XDG_STATE_HOME", home, ".local/state")
+    if state is None:
+        raise StoreUnusable(f"this user has no home to keep a store in; {_REMEDY}")
+    return os.path.join(state, "cronce/cronce.db")
+
+
+def _url_of(path: str) -> str:
+    if path.isascii() and path.translate(_PLAIN).isalnum():
+        return f"sqlite:///{path}"
+    from cronce.stores.sqlite_file import url_of  # noqa: PLC0415  whoever named another store need not load SQLite
+
+    return url_of(path)
+
+
+_PLAIN: Final = {ord(letter): "x" for letter in "/._-"}
+"""What stands in a URL for itself, besides letters and digits."""
+
+
+# --- config files ---------------------------------------------------------------------------------------------------
+
+
+def _read(path: str) -> str | None:
+    """The URL that a config file names; None if there is no such file. One that cannot be used is never passed over:
+    whoever wrote it meant another store than the next in line."""
+    try:
+        with open(path, "rb") as file:
+            _refuse_public(path, os.fstat(file.fileno()).st_mode)
+            return _url_in(path, _parse(path, file))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreUnusable(
+            f"{path} names the store, and this user cannot read it ({error.strerror}); let them, or {_REMEDY}"
+        ) from None
+
+
+def _refuse_public(path: str, mode: int) -> None:
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise StoreUnusable(
+            f"{path} is open to every user of this machine, and a store's URL often holds a password;"
+            f" run `chmod o-rwx {path}`"
+        )
+
+
+def _parse(path: str, file: BinaryIO) -> dict[str, object]:
+    import tomllib  # noqa: PLC0415  most have no config
+
+    try:
+        return tomllib.load(file)
+    except ValueError as error:
+        raise StoreUnusable(f'{path} is not TOML: {error}; write it like url = "postgresql://…"') from None
+
+
+def _url_in(path: str, config: dict[str, object]) -> str:
+    unknown = sorted(config.keys() - {"url"})
+    if unknown:
+        raise StoreUnusable(f"{path} has {', '.join(map(repr, unknown))}, and cronce knows only url; take it out")
+    url = config.get("url")
+    if not isinstance(url, str) or not url:
+        raise StoreUnusable(f'{path} names no store; write url = "postgresql://…" into it, or remove it')
+    return url
+
+
+# --- where the default would be private -----------------------------------------------------------------------------
+
+
+def _refuse_private(path: str, environ: Mapping[str, str], root: str, mount_table: str | None) -> None:
+    if "KUBERNETES_SERVICE_HOST" in environ or os.path.exists(os.path.join(root, "var/run/secrets/kubernetes.io")):
+        raise StorePrivate(
+            f"inside Kubernetes no store is the default: {path} would be this pod's own, and three pods with three"
+            f" private files would each run everything. Name one that all of them reach: {LINE}. A file on a volume"
+            " that all share is not enough: its locks do not reach other machines"
+        )
+    if not _in_container(environ, root):
+        return
+    table = mounts.current_table() if mount_table is None else mount_table
+    mount = mounts.mount_of(os.path.realpath(path), table)
+    if mount is None or mount.kind in _FLEETING or (mount.point == "/" and mount.kind in _LAYERS):
+        raise StorePrivate(
+            f"in this container the default store, {path}, would be on no volume"
+            f" ({mount.kind if mount else 'no mount is known'}) and go with it; and three containers with three private"
+            f" files would each run everything. Name one that all of them reach: {LINE}. A file on a volume that all"
+            f" share, {VARIABLE}=sqlite:////VOLUME/cronce.db, is enough for one machine, and not for several"
+        )
+
+
+def _in_container(environ: Mapping[str, str], root: str) -> bool:
+    marks = (".dockerenv", "run/.containerenv")
+    return bool(environ.get("container")) or any(os.path.exists(os.path.join(root, mark)) for mark in marks)

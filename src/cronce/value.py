@@ -1,0 +1,191 @@
+"""Frozen records that cost little to define: under cron every run of a job starts an interpreter.
+
+A `Value` is what `@dataclass(frozen=True, slots=True)` makes: it has slots, and is equal only to its own kind. But to
+import `dataclasses`, and to let it write the source of each class, takes longer than the interpreter's own start.
+
+A `NamedTuple` is `typing.NamedTuple`, and to a type checker just that. But its constructor is compiled when it is first
+called, not with the class: there are fifty of them, and compiling all took a tenth of a start.
+"""
+
+import collections
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, NoReturn, Self, dataclass_transform
+
+__all__ = ["NamedTuple", "Value", "aside"]
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+_REQUIRED: Final = object()
+
+
+class _Aside:
+    """Stands where a field's default would, until its class is made."""
+
+    __slots__ = ("default", "init")
+
+    def __init__(self, default: Any, *, init: bool) -> None:
+        self.default, self.init = default, init
+
+
+def aside(*, default: Any = _REQUIRED, init: bool = True) -> Any:
+    """A field that is kept with a value and is no part of it: neither compared nor shown. Without `init` it is not an
+    argument either: its class has an `__init__` of its own, and sets it there."""
+    return _Aside(default, init=init)
+
+
+class _Kind(type):
+    """What makes the classes of values: annotations become slots, and slots must be known before there is a class."""
+
+    _puts: tuple[Any, ...]
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> "_Kind":
+        if not bases:
+            return super().__new__(cls, name, bases, namespace)
+        body = _body(bases[0], namespace)
+        kind = super().__new__(cls, name, bases, body)
+        kind._puts = tuple([getattr(kind, field).__set__ for field in body["__match_args__"]])
+        return kind
+
+
+def _body(base: Any, namespace: dict[str, Any]) -> dict[str, Any]:
+    """The namespace of a kind to be: what its annotations say, beside what its base has."""
+    fields = _annotated(namespace)
+    asides = {field: namespace.pop(field) for field in fields if isinstance(namespace.get(field), _Aside)}
+    defaults = {field: namespace.pop(field) for field in fields if field in namespace}
+    defaults |= {field: mark.default for field, mark in asides.items() if mark.default is not _REQUIRED}
+    arguments = [field for field in fields if field not in asides or asides[field].init]
+    return {
+        **namespace,
+        "__slots__": fields,
+        "__match_args__": (*base.__match_args__, *arguments),
+        "_parts": (*base._parts, *(field for field in fields if field not in asides)),
+        "_defaults": {**base._defaults, **defaults},
+    }
+
+
+def _annotated(namespace: dict[str, Any]) -> tuple[str, ...]:
+    """The names annotated in the body of a class. From Python 3.14 on it has a function that gives the annotations."""
+    annotate = namespace.get("__annotate_func__")
+    return tuple(annotate(1) if annotate else namespace.get("__annotations__", ()))
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(aside,))
+class Value(metaclass=_Kind):
+    """The base of all kinds. Each annotation of a kind is a field; what stands behind it is the default."""
+
+    __slots__ = ()
+    __match_args__ = ()
+    _parts: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}
+    _puts: ClassVar[tuple[Any, ...]] = ()
+
+    def _fill(self, *given: Any, **named: Any) -> None:
+        if named or len(given) != len(self._puts):
+            given = self._completed(given, named)
+        for put, value in zip(self._puts, given):  # noqa: B905  as many as there are; strict=True is half of the cost
+            put(self, value)
+
+    if not TYPE_CHECKING:  # where types are checked, each kind has the arguments that its annotations say
+        __init__ = _fill
+
+    def _completed(self, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments in the order of the fields, with the default of each that was left out."""
+        fields: tuple[str, ...] = self.__match_args__
+        missing = fields[len(given) :]
+        known = {**self._defaults, **named} if named else self._defaults
+        found = (*given, *[known[field] for field in missing if field in known])
+        if len(found) != len(fields) or (named and not named.keys() <= {*missing}):
+            raise TypeError(
+                f"{type(self).__qualname__} takes ({', '.join(fields)}), and was given {len(given)} and {[*named]}"
+            )
+        return found
+
+    def _key(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, part) for part in self._parts])
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, Value) and type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        shown = [f"{part}={getattr(self, part)!r}" for part in self._parts]
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+    def __setattr__(self, name: str, value: Never) -> NoReturn:
+        raise AttributeError(f"a {type(self).__qualname__} does not change: make another with the {name} you want")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a {type(self).__qualname__} does not change: its {name} stays")
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        """How pickle and copy fill the slots of another."""
+        for field, value in state[1].items():
+            object.__setattr__(self, field, value)
+
+
+# --- named tuples ---------------------------------------------------------------------------------------------------
+
+
+_part: Final = getattr(collections, "_tuplegetter", lambda place, _doc: property(itemgetter(place)))
+"""How a part is read: as `namedtuple` does it, a third faster than a property."""
+
+
+class _Named(type):
+    """What makes the classes of named tuples."""
+
+    _fields: tuple[str, ...]
+    _field_defaults: dict[str, Any]
+
+    def __new__(cls, name: str, bases: tuple[Any, ...], namespace: dict[str, Any]) -> "_Named":
+        if getattr(bases[0], "_fields", ()):  # what inherits from a named tuple is an ordinary class
+            return super().__new__(cls, name, bases, namespace)
+        fields = _annotated(namespace)
+        defaults = {field: namespace.pop(field) for field in fields if field in namespace}
+        parts = {field: _part(place, None) for place, field in enumerate(fields)}
+        kind = super().__new__(cls, name, bases, {**namespace, **parts, "__slots__": (), "__match_args__": fields})
+        kind._fields, kind._field_defaults = fields, defaults
+        return kind
+
+
+class _Tuple(tuple[Any, ...], metaclass=_Named):
+    """The base of all named tuples."""
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """The first call of a class: from then on it has a constructor of its own, as fast as they come."""
+        fields = ", ".join(cls._fields)
+        source = f"lambda _cls, {fields}: _new(_cls, ({fields}{',' if fields else ''}))"
+        constructor = eval(source, {"_new": tuple.__new__})  # noqa: S307  the fields of our own classes
+        constructor.__qualname__ = f"{cls.__qualname__}.__new__"
+        constructor.__defaults__ = tuple(cls._field_defaults.values())
+        cls.__new__ = constructor  # type: ignore[method-assign]
+        made: Self = constructor(cls, *given, **named)
+        return made
+
+    @classmethod
+    def _make(cls, values: Iterable[Any]) -> Self:
+        return cls(*values)
+
+    def _replace(self, **changes: Any) -> Self:
+        made: Self = tuple.__new__(type(self), map(changes.pop, type(self)._fields, self))
+        if changes:
+            raise ValueError(f"{type(self).__name__} has no {', '.join(changes)}")
+        return made
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(type(self)._fields, self, strict=True))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{field}={value!r}' for field, value in self._asdict().items())})"
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """How pickle and copy make another."""
+        return tuple(self)
+
+
+if TYPE_CHECKING:
+    from typing import NamedTuple
+else:
+    NamedTuple = _Tuple

@@ -1,0 +1,104 @@
+"""Tables, colours and words for people."""
+
+import os
+import pty
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+
+from cronce.cli.table import Screen, Text, Toned, paint, safe, screen, table
+from cronce.cli.words import away, iso, moment, short
+
+NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+ROWS: list[list[Text]] = [
+    ["billing", Toned("succeeded", "good"), ""],
+    ["a", Toned("lost", "bad"), "its holder web-1 was gone"],
+]
+
+
+def test_columns_are_aligned_and_no_line_ends_in_blanks() -> None:
+    assert (
+        table(["job", "state", "reason"], ROWS, Screen())
+        == """\
+job      state      reason
+billing  succeeded
+a        lost       its holder web-1 was gone"""
+    )
+
+
+def test_on_a_terminal_the_widest_column_is_cut() -> None:
+    shown = table(["job", "state", "reason"], ROWS, Screen(width=32))
+    assert shown.splitlines()[2] == "a        lost       its holder …"
+    assert max(map(len, shown.splitlines())) == 32
+
+
+def test_the_first_column_is_cut_last() -> None:
+    rows: list[list[Text]] = [["order-sync@2026-03-29T01:00:00Z", "succeeded", "a reason"]]
+    assert table(["slot", "state", "reason"], rows, Screen(width=50)).splitlines()[1] == (
+        "order-sync@2026-03-29T01:00:0…  succeed…  a reason"
+    )
+
+
+def test_no_column_is_cut_to_nothing() -> None:
+    shown = table(["job", "state", "reason"], ROWS, Screen(width=5))
+    assert shown.splitlines()[2] == "a        lost      its hol…"
+
+
+def test_colours_do_not_disturb_the_columns() -> None:
+    shown = table(["job", "state", "reason"], ROWS, Screen(colours=True)).splitlines()
+    assert shown[2] == "a        \x1b[31mlost\x1b[0m       its holder web-1 was gone"
+
+
+def test_a_text_is_painted_where_colours_are_welcome() -> None:
+    assert paint(Toned("fine\x1b", "good"), Screen(colours=True)) == "\x1b[32mfine\\x1b\x1b[0m"
+    assert paint(Toned("fine", "good"), Screen()) == paint("fine", Screen(colours=True)) == "fine"
+
+
+def test_nothing_that_a_job_wrote_moves_the_cursor() -> None:
+    assert safe("a\x1b[2Jb\nc\u202ed\x9b") == "a\\x1b[2Jb\\nc\\u202ed\\x9b"
+    assert "\x1b" not in table(["reason"], [["\x1b]0;title\x07"]], Screen(colours=False))
+
+
+def test_without_a_terminal_there_is_no_colour_and_no_cutting() -> None:
+    assert screen(StringIO(), {}) == Screen()
+
+
+@pytest.mark.parametrize(
+    ("environ", "colours"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_a_terminal_has_colours_unless_somebody_minds(environ: dict[str, str], colours: bool) -> None:
+    master, slave = pty.openpty()
+    try:
+        with os.fdopen(slave, "w") as out:
+            assert screen(out, environ).colours is colours
+    finally:
+        os.close(master)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0s"),
+        (0.0042, "4ms"),
+        (0.44, "440ms"),
+        (1.46, "1.5s"),
+        (9.96, "10s"),
+        (59.6, "1m"),
+        (61, "1m 1s"),
+        (3600, "1h"),
+        (90_061, "1d 1h"),
+        (-5, "5s"),
+    ],
+)
+def test_a_span_is_said_in_two_units_at_most(seconds: float, shown: str) -> None:
+    assert short(timedelta(seconds=seconds)) == shown
+
+
+def test_instants_are_said_as_they_are_needed() -> None:
+    later = NOW + timedelta(hours=2, microseconds=5)
+    assert (iso(NOW), iso(later), iso(None)) == ("2026-03-29T12:00:00Z", "2026-03-29T14:00:00.000005Z", None)
+    assert (away(later, NOW), away(NOW, later), away(NOW, NOW)) == ("in 2h", "2h ago", "now")
+    assert moment(later, NOW) == "14:00:00Z"
+    assert moment(later, NOW - timedelta(days=1)) == "2026-03-29T14:00:00Z"

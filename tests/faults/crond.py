@@ -1,0 +1,27 @@
+"""A crond in a few lines: starts a command at every second of its own wall clock, as wrong as that may be.
+
+python crond.py FIRST COUNT COMMAND...
+"""
+
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from threading import Event
+
+from cronce.clock import SystemClock
+
+
+def main() -> int:
+    first, seconds, command = datetime.fromisoformat(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    clock = SystemClock()
+    started = []
+    for number in range(seconds):
+        due = first + timedelta(seconds=number)
+        while (left := (due - clock.wall()).total_seconds()) > 0:
+            Event().wait(min(left, 0.2))
+        started.append(subprocess.Popen(command))
+    return max(process.wait() for process in started)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,287 @@
+"""`cronce exec`, as real processes killed, paused and raced: exact counts of bodies, exact exit codes."""
+
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from cronce.protocol.record import Outcome
+from tests.integrations.execs import SLOT, Desk, ended, gone, until
+
+AT = ("--slot", SLOT)
+RERUN = (*AT, "--on-lost", "rerun", "--lease", "2s")
+SKIP = (*AT, "--lease", "2s")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.clean_up()
+
+
+def sh(text: str) -> tuple[str, ...]:
+    return ("sh", "-c", text)
+
+
+# --- once -----------------------------------------------------------------------------------------------------------
+
+
+def test_twelve_at_once_are_one_body_and_eleven_quiet_exits(desk: Desk) -> None:
+    desk.let_go()
+    codes = [ended(process) for process in [desk.exec(*AT) for _ in range(12)]]
+    assert codes == [(0, "", "")] * 12
+    assert [line.what for line in desk.lines()] == ["start", "done"]
+
+
+def test_a_slot_stays_closed(desk: Desk) -> None:
+    desk.let_go()
+    for _ in range(3):
+        assert ended(desk.exec(*AT)) == (0, "", "")
+    assert len(desk.lines("done")) == 1
+
+
+def test_the_command_knows_its_slot_its_key_and_its_fence(desk: Desk) -> None:
+    text = 'echo "$CRONCE_JOB $CRONCE_SLOT $CRONCE_KEY $CRONCE_ATTEMPT $CRONCE_FENCE"'
+    code, out, err = ended(desk.exec(*AT, command=sh(text)))
+    job, slot, key, attempt, fence = out.split()
+    assert (code, err, job, slot, key, attempt) == (0, "", "sync", SLOT, f"sync@{SLOT}", "1")
+    assert len(fence) == 27
+
+
+def test_the_schedule_gives_the_slot(desk: Desk) -> None:
+    code, out, _ = ended(desk.exec("--schedule", "@yearly", command=sh("echo $CRONCE_SLOT")))
+    assert code == 0
+    assert out.endswith("-01-01T00:00:00Z\n")
+
+
+# --- exit codes -----------------------------------------------------------------------------------------------------
+
+
+def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed(desk: Desk) -> None:
+    assert ended(desk.exec(*AT, command=sh("echo trouble >&2; exit 3"))) == (3, "", "trouble\n")
+    record = desk.record()
+    assert (record.outcome, record.reason, record.output) == (Outcome.FAILED, "exit code 3", "trouble\n")
+    assert ended(desk.exec(*AT)) == (76, "", "")
+
+
+def test_a_loser_says_why_only_when_it_is_asked(desk: Desk) -> None:
+    ended(desk.exec(*AT, command=("true",)))
+    code, out, err = ended(desk.exec(*AT, "-v"))
+    assert (code, out) == (0, "")
+    assert err == f"cronce exec: sync@{SLOT} was not run here: it is closed: succeeded\n"
+
+
+def test_an_unreachable_store_is_75_and_nothing_runs(desk: Desk) -> None:
+    ended(desk.exec("--slot", "2026-03-29T00:00:00Z", command=("true",)))
+    with sqlite3.connect(desk.folder / "cronce.db", isolation_level=None) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        desk.url += "?timeout=0.2"
+        code, out, err = ended(desk.exec(*AT))
+    other.close()
+    assert (code, out) == (75, "")
+    assert "cronce.db" in err
+    assert desk.lines() == []
+
+
+def test_a_store_that_needs_a_person_is_78(desk: Desk) -> None:
+    (desk.folder / "cronce.db").write_text("this is not a database, and long enough to be taken for one" * 9)
+    code, _, err = ended(desk.exec(*AT))
+    assert code == 78
+    assert "is not an SQLite database" in err
+    assert desk.lines() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((), "which slot? Give --schedule"),
+        (("--schedule", "61 * * * *"), "minute"),
+        (("--slot", "noon"), "'noon' is not an instant"),
+        ((*AT, "--on-lost", "retry"), "argument --on-lost: invalid choice: 'retry'"),
+        ((*AT, "--timeout", "soon"), "timeout: 'soon' is not a duration"),
+        ((*AT, "--retries", "-1"), "retries is 0 or more"),
+        ((*AT, "--store", "memory:"), "every start would run everything"),
+        ((*AT, "--store", "nosuch://user:secret@host"), "no store is called 'nosuch'"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_2_and_nothing_runs(desk: Desk, options: tuple[str, ...], words: str) -> None:
+    code, out, err = ended(desk.exec(*options))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert "secret" not in err
+    assert desk.lines() == []
+
+
+@pytest.mark.parametrize(("command", "code"), [("nosuch", 127), ("./nosuch", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_be_started_takes_no_slot(desk: Desk, command: str, code: int) -> None:
+    assert ended(desk.exec(*AT, command=(command,)))[0] == code
+    desk.let_go()
+    assert ended(desk.exec(*AT)) == (0, "", "")
+    assert len(desk.lines("done")) == 1
+
+
+def test_a_timeout_stops_the_whole_group_and_is_124(desk: Desk) -> None:
+    command = sh('sh -c "trap : TERM; while :; do sleep 0.05; done" & echo $!; wait')
+    code, out, _ = ended(desk.exec(*AT, "--timeout", "500ms", "--grace", "300ms", command=command))
+    assert code == 124
+    assert desk.record().reason == "timed out after 500ms"
+    until(lambda: gone(int(out)))
+
+
+def test_retries_run_it_again_and_count_exactly(desk: Desk) -> None:
+    command = sh('echo "try $CRONCE_ATTEMPT"; test $CRONCE_ATTEMPT = 3')
+    assert ended(desk.exec(*AT, "--retries", "5", command=command)) == (0, "try 1\ntry 2\ntry 3\n", "")
+    assert desk.record().outcome is Outcome.SUCCEEDED
+
+
+def test_retries_end_with_the_commands_own_code(desk: Desk) -> None:
+    command = sh('echo "try $CRONCE_ATTEMPT"; exit 7')
+    assert ended(desk.exec(*AT, "--retries", "1", command=command)) == (7, "try 1\ntry 2\n", "")
+    assert desk.record().outcome is Outcome.FAILED
+
+
+def test_a_run_longer_than_its_lease_is_renewed(desk: Desk) -> None:
+    process = desk.exec(*SKIP)
+    until(lambda: desk.lines("start"))
+    assert ended(desk.exec(*SKIP, command=("sleep", "5"))) == (0, "", "")  # held: it does not run
+    Event().wait(5)  # two leases and a half
+    desk.let_go()
+    assert ended(process) == (0, "", "")
+    assert len(desk.lines("done")) == 1
+
+
+# --- killed, stopped, told to end -----------------------------------------------------------------------------------
+
+
+def test_sigkill_under_skip_no_orphan_and_the_slot_is_lost_never_run_again(desk: Desk) -> None:
+    process = desk.exec(*SKIP)
+    until(lambda: desk.lines("start"))
+    process.kill()
+    until(lambda: gone(desk.lines("start")[0].pid))
+    codes = set()
+    while 76 not in codes:  # it reads as held until its lease has passed on a clock that was watched as long
+        codes.add(ended(desk.exec(*SKIP))[0])
+    assert codes <= {0, 76}
+    assert desk.record().outcome is Outcome.LOST
+    desk.let_go()
+    assert ended(desk.exec(*SKIP))[0] == 76
+    assert [line.what for line in desk.lines()] == ["start"]
+
+
+def test_sigkill_under_rerun_who_stands_by_takes_over(desk: Desk) -> None:
+    first = desk.exec(*RERUN)
+    until(lambda: desk.lines("start"))
+    others = [desk.exec(*RERUN) for _ in range(2)]
+    first.kill()
+    until(lambda: len(desk.lines("start")) == 2)
+    one, two = desk.lines("start")
+    assert gone(one.pid)
+    assert two.fence > one.fence
+    desk.let_go()
+    assert [ended(other) for other in others] == [(0, "", "")] * 2
+    assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("start", 2), ("done", 2)]
+
+
+def test_sigkill_under_rerun_the_next_slots_exec_takes_over_first(desk: Desk) -> None:
+    """A crontab alone: nobody stands by, and the next minute's exec runs the older slot before its own."""
+    first = desk.exec(*RERUN)
+    until(lambda: desk.lines("start"))
+    first.kill()
+    until(lambda: gone(desk.lines("start")[0].pid))
+    desk.let_go()
+    later = "2026-03-29T01:01:00Z"
+    options = ("--slot", later, "--on-lost", "rerun", "--lease", "2s")
+    ended(desk.exec("--slot", "2026-03-29T00:59:00Z"))  # below the floor: it runs nothing, but it looks at the clock
+    Event().wait(2.5)  # its lease
+    assert ended(desk.exec(*options)) == (0, "", "")
+    done = [line.slot for line in desk.lines("done")]
+    assert done == [SLOT, later]
+    assert desk.record().outcome is Outcome.SUCCEEDED
+
+
+def test_sigstop_past_the_lease_under_rerun_the_group_ends_before_another_begins(desk: Desk) -> None:
+    first = desk.exec(*RERUN)
+    until(lambda: desk.lines("start"))
+    other = desk.exec(*RERUN)
+    first.send_signal(signal.SIGSTOP)
+    until(lambda: len(desk.lines("start")) == 2)
+    assert gone(desk.lines("start")[0].pid)
+    desk.let_go()
+    assert ended(other) == (0, "", "")
+    first.send_signal(signal.SIGCONT)
+    assert ended(first)[0] == 76
+    assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("start", 2), ("done", 2)]
+
+
+def test_sigstop_past_the_lease_under_skip_the_one_body_goes_on(desk: Desk) -> None:
+    first = desk.exec(*SKIP)
+    until(lambda: desk.lines("start"))
+    first.send_signal(signal.SIGSTOP)
+    codes = set()
+    while 76 not in codes:
+        codes.add(ended(desk.exec(*SKIP))[0])
+    desk.let_go()
+    until(lambda: desk.lines("done"))
+    first.send_signal(signal.SIGCONT)
+    assert ended(first)[0] == 76  # it ran to its end, but by the record it was lost: somebody has to look
+    assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("done", 1)]
+    assert desk.record().outcome is Outcome.LOST
+
+
+def test_sigterm_under_skip_ends_the_command_and_closes_the_slot(desk: Desk) -> None:
+    first = desk.exec(*SKIP)
+    until(lambda: desk.lines("start"))
+    first.terminate()
+    assert ended(first)[0] == 128 + signal.SIGTERM
+    assert gone(desk.lines("start")[0].pid)
+    record = desk.record()
+    assert (record.outcome, record.reason) == (Outcome.FAILED, "stopped by SIGTERM")
+    desk.let_go()
+    assert ended(desk.exec(*SKIP))[0] == 76
+    assert len(desk.lines()) == 1
+
+
+def test_sigterm_under_rerun_hands_over_at_once(desk: Desk) -> None:
+    first = desk.exec(*RERUN)
+    until(lambda: desk.lines("start"))
+    other = desk.exec(*RERUN)
+    first.terminate()
+    assert ended(first)[0] == 128 + signal.SIGTERM
+    until(lambda: len(desk.lines("start")) == 2)
+    desk.let_go()
+    assert ended(other) == (0, "", "")
+    assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("start", 2), ("done", 2)]
+
+
+def test_a_command_that_ends_well_after_sigterm_has_succeeded(desk: Desk) -> None:
+    command = sh('trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.05; done')
+    process = desk.exec(*AT, command=command)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.terminate()
+    assert ended(process)[:2] == (0, "bye\n")
+    assert desk.record().outcome is Outcome.SUCCEEDED
+
+
+def test_sigterm_while_standing_by_leaves_the_slot_alone(desk: Desk) -> None:
+    first = desk.exec(*RERUN)
+    until(lambda: desk.lines("start"))
+    other = desk.exec(*RERUN)
+    until(lambda: (Path(f"/proc/{other.pid}/task/{other.pid}/children")).read_text())  # its watchdog: signals are taken
+    other.terminate()
+    assert ended(other)[0] == 128 + signal.SIGTERM
+    desk.let_go()
+    assert ended(first) == (0, "", "")
+    assert len(desk.lines()) == 2
+
+
+def test_the_output_is_kept_and_passed_on(desk: Desk) -> None:
+    code, out, err = ended(desk.exec(*AT, command=sh("echo out; echo err >&2; seq 2000")))
+    assert (code, err) == (0, "err\n")
+    assert out.startswith("out\n1\n2\n")
+    assert "1999\n2000\n" in desk.record().output
+    assert len(desk.record().output) == 2000

@@ -1,0 +1,78 @@
+"""A process at work on a store and clocks that a test turns by hand: calls are taken step by step, naps turn the clock,
+and the keeper looks only when it is told to."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any, TypeVar
+
+from cronce.events import Event
+from cronce.model import Slot
+from cronce.protocol.record import Record, decode
+from cronce.runtime.call import Call, Work
+from cronce.runtime.declare import Declaration, When, declare
+from cronce.runtime.desk import Desk
+from cronce.runtime.keeper import Beat, Keeper
+from cronce.runtime.steps import Nap, Steps, take
+from tests.runtime.shelf import HandClock, Wire
+
+T = TypeVar("T")
+
+
+class HostClock:
+    """The clock of a host that is off by some seconds; its boot clock is not."""
+
+    def __init__(self, hand: HandClock, off: float = 0.0) -> None:
+        self._hand, self.off = hand, off
+
+    def boot(self) -> float:
+        return self._hand.boot()
+
+    def wall(self) -> datetime:
+        return self._hand.wall() + timedelta(seconds=self.off)
+
+
+class StillBeat(Beat):
+    """Looks when the test says so, never by itself."""
+
+    def wake(self) -> None:
+        pass
+
+
+class Office:
+    _numbers = count(1)
+
+    def __init__(self, store: Wire, off: float = 0.0) -> None:
+        self.store, self.hand = store, store.clock
+        self.events: list[Event] = []
+        host = HostClock(store.clock, off)
+        self.desk = Desk(store, host, lambda: store, self.events.append, f"web-{next(self._numbers)}")
+        self.keeper = Keeper(self.desk, StillBeat)
+        self.refused: list[tuple[str, str]] = []
+        self.naps: list[float] = []
+
+    def call(
+        self, job: Declaration, work: Work, *, when: When | None = None, older: Work | None = None, **more: Any
+    ) -> Any:
+        def refused(slot: Slot, why: str, _keeper: Keeper) -> None:
+            self.refused.append((slot.key, why))
+
+        return self.play(Call(self.keeper, job, work, older=older, refused=refused, **more).steps(when))
+
+    def play(self, steps: Steps[T], meanwhile: Callable[[], object] = lambda: None) -> T:
+        """Take the steps; a nap turns the clock, and `meanwhile` is what the others do in it."""
+
+        def nap(step: Nap) -> None:
+            self.naps.append(step.seconds)
+            self.hand.turn(step.seconds)
+            meanwhile()
+
+        return take(steps, self.desk, nap)
+
+    def record(self, slot: Slot) -> Record:
+        (cell,) = self.store.load([slot.cell]).cells
+        return decode(cell.value, cell.key)
+
+
+def job(name: str = "billing", schedule: str = "*/15 * * * *", **policies: Any) -> Declaration:
+    return declare(name, schedule, **policies)

@@ -1,0 +1,276 @@
+"""The keeper: renewals in one batch, trust that ends in time, threads only while something is held."""
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from cronce.clock import SystemClock
+from cronce.errors import StoreUnavailable, TrustEnded
+from cronce.model import Slot, lock_cell
+from cronce.protocol.lease import LOCK_LEASE
+from cronce.runtime.desk import Desk
+from cronce.runtime.keeper import Keeper, Lease
+from cronce.runtime.ledger import Grant, Terms, Wanted
+from cronce.stores.memory import MemoryStore
+from tests.runtime.office import Office
+from tests.runtime.shelf import START, HandClock, Wire
+
+LEASE = timedelta(seconds=30)  # trust ends 6 s before it, and a renewal is due every 8 s
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def store(clock: HandClock) -> Wire:
+    return Wire(clock)
+
+
+@pytest.fixture
+def office(store: Wire) -> Office:
+    return Office(store)
+
+
+def held(
+    office: Office, job: str = "billing", told: Callable[[str], None] = lambda _why: None, **more: object
+) -> Lease:
+    terms = Terms(LEASE, "rerun", "allow", outside=True)
+    (grant,) = office.desk.do(office.desk.ledger.claim([Wanted(Slot(job, START), terms)]))
+    assert isinstance(grant, Grant)
+    lease = Lease(grant, office.desk.clock, told, **more)  # type: ignore[arg-type]
+    office.keeper.keep(lease)
+    return lease
+
+
+def test_all_leases_are_renewed_in_one_call(office: Office, store: Wire, clock: HandClock) -> None:
+    leases = [held(office, f"job-{number}") for number in range(50)]
+    clock.turn(8)
+    store.calls.clear()
+    office.keeper.renew()
+    assert store.calls == ["swap"]
+    clock.turn(20)
+    assert all(lease.trusted for lease in leases)
+
+
+def test_nothing_is_renewed_before_it_is_due(office: Office, store: Wire, clock: HandClock) -> None:
+    held(office)
+    clock.turn(7.9)
+    store.calls.clear()
+    assert office.keeper.renew() == pytest.approx(clock.boot() + 0.1, abs=0.01)
+    assert store.calls == []
+
+
+def test_two_renewals_may_fail(office: Office, store: Wire, clock: HandClock) -> None:
+    lease = held(office)
+    for _ in range(2):
+        clock.turn(8)
+        store.lose_next("swap", "before", 99)
+        office.keeper.renew()
+    store.lose = lambda _call: ""
+    clock.turn(2.7)
+    office.keeper.renew()
+    clock.turn(20)
+    assert lease.trusted
+
+
+def test_trust_ends_before_the_lease_and_its_holder_is_told_once(office: Office, store: Wire, clock: HandClock) -> None:
+    told: list[str] = []
+    lease = held(office, told=told.append)
+    store.lose = lambda _call: "before"
+    clock.turn(23.99)
+    office.keeper.renew()
+    office.keeper.watch()
+    assert [lease.trusted, told] == [True, []]
+    clock.turn(0.02)
+    assert [lease.trusted, told] == [False, []]  # by the clock, before anybody has looked
+    assert office.keeper.watch() is None
+    assert office.keeper.watch() is None
+    assert told == ["it could not be renewed in time"]
+    with pytest.raises(TrustEnded, match="billing@2026-03-29T12:00:00Z is no longer ours: it could not be renewed in"):
+        lease.check()
+
+
+def test_a_renewal_that_comes_too_late_does_not_bring_trust_back(office: Office, clock: HandClock) -> None:
+    lease = held(office)
+    clock.turn(25)
+    office.keeper.renew()
+    assert not lease.trusted
+
+
+def test_a_machine_that_was_suspended_trusts_nothing_when_it_wakes(office: Office, clock: HandClock) -> None:
+    """The boot clock goes on in suspend; the first look after it, by whomever, says so."""
+    told: list[str] = []
+    lease = held(office, told=told.append)
+    clock.turn(3600)
+    assert not lease.trusted
+    office.keeper.renew()
+    assert not lease.trusted
+    office.keeper.watch()
+    assert told == ["it could not be renewed in time"]
+
+
+def test_a_starved_keeper_delays_the_news_and_never_the_truth(office: Office, clock: HandClock) -> None:
+    lease = held(office)
+    clock.turn(24.01)  # no thread of ours ran in between
+    with pytest.raises(TrustEnded):
+        lease.check()
+
+
+def test_who_was_taken_over_is_told_by_whom(store: Wire, clock: HandClock) -> None:
+    here, there = Office(store), Office(store)
+    told: list[str] = []
+    held(here, told=told.append)
+    for _ in range(31):
+        there.desk.do(there.desk.ledger.overdue())
+        clock.turn(1)
+    terms = Terms(LEASE, "rerun", "allow")
+    (grant,) = there.desk.do(there.desk.ledger.claim([Wanted(Slot("billing", START), terms, known=True)]))
+    assert isinstance(grant, Grant)
+    here.keeper.renew()
+    assert told == [f"{there.desk.holder} has it now"]
+
+
+def test_who_is_asked_to_stop_is_told_with_the_next_renewal(office: Office, clock: HandClock) -> None:
+    told: list[str] = []
+    held(office, told=told.append)
+    office.desk.do(office.desk.ledger.ask(Slot("billing", START), "a newer one came"))
+    clock.turn(8)
+    office.keeper.renew()
+    assert told == ["asked to stop: a newer one came"]
+
+
+def test_a_lease_that_was_dropped_gets_no_news(office: Office, store: Wire, clock: HandClock) -> None:
+    told: list[str] = []
+    lease = held(office, told=told.append)
+    office.keeper.drop(lease)
+    clock.turn(60)
+    store.calls.clear()
+    assert office.keeper.watch() is None
+    assert office.keeper.renew() is None
+    assert (told, store.calls) == ([], [])
+
+
+def test_a_timeout_ends_it_though_it_could_be_renewed(office: Office, clock: HandClock) -> None:
+    told: list[str] = []
+    held(office, told=told.append, timeout=timedelta(seconds=40))
+    for _ in range(8):
+        clock.turn(5)
+        office.keeper.renew()
+        office.keeper.watch()
+    assert told == ["timed out after 40s"]
+
+
+@pytest.mark.parametrize("at_most", [timedelta(seconds=70), timedelta(seconds=31), LOCK_LEASE])
+def test_a_lock_is_never_renewed_past_its_limit(
+    office: Office, store: Wire, clock: HandClock, at_most: timedelta
+) -> None:
+    told: list[str] = []
+    grant = office.desk.do(office.desk.ledger.acquire(lock_cell("reindex")))
+    assert isinstance(grant, Grant)
+    lease = Lease(grant, office.desk.clock, told.append, at_most=START + at_most)
+    office.keeper.keep(lease)
+    while lease.trusted:
+        clock.turn(1)
+        office.keeper.renew()
+        office.keeper.watch()
+        (cell,) = store.load([lock_cell("reindex")]).cells
+        assert cell.until is not None
+        assert cell.until <= START + at_most
+    assert told == ["it was held for at_most"]
+    assert at_most.total_seconds() - 7 <= clock.seconds <= at_most.total_seconds()
+
+
+def test_what_can_wait_is_written_in_one_go_after_a_while(office: Office, store: Wire, clock: HandClock) -> None:
+    done: list[object] = []
+    for _ in range(3):
+        office.keeper.later("chore", done.append)
+    assert office.keeper.renew() == clock.boot() + 5
+    assert done == []
+    clock.turn(5)
+    assert office.keeper.renew() is None
+    assert done == [store]
+    office.keeper.later("chore", done.append)
+    office.keeper.close()
+    assert done == [store, store]
+
+
+# --- real threads -----------------------------------------------------------------------------------------------------
+
+
+class Hanging(MemoryStore):
+    """A store whose renewals hang until they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hang = False
+        self.hung, self.let_go = threading.Event(), threading.Event()
+
+    def swap(self, writes, seen):  # type: ignore[no-untyped-def]
+        if self.hang:
+            self.hung.set()
+            self.let_go.wait(60)
+            raise StoreUnavailable("no answer")
+        return super().swap(writes, seen)
+
+
+def real(store: MemoryStore) -> tuple[Desk, Keeper]:
+    desk = Desk(store, SystemClock(), lambda: store, lambda _event: None)
+    return desk, Keeper(desk)
+
+
+def claimed(desk: Desk, lease: timedelta) -> Grant:
+    (grant,) = desk.do(
+        desk.ledger.claim([Wanted(Slot("billing", START), Terms(lease, "rerun", "allow", outside=True))])
+    )
+    assert isinstance(grant, Grant)
+    return grant
+
+
+def test_a_store_that_hangs_does_not_keep_the_holder_from_being_told_in_time() -> None:
+    store = Hanging()
+    desk, keeper = real(store)
+    grant = claimed(desk, timedelta(seconds=2))
+    store.hang = True
+    told = threading.Event()
+    keeper.keep(Lease(grant, desk.clock, lambda _why: told.set()))
+    assert store.hung.wait(10)
+    assert told.wait(10)
+    late = desk.clock.boot() - grant.trust.end
+    store.let_go.set()
+    assert late < 1.0
+
+
+def test_threads_are_there_only_while_something_is_held() -> None:
+    desk, keeper = real(MemoryStore())
+    lease = Lease(claimed(desk, timedelta(seconds=30)), desk.clock, lambda _why: None)
+    before = set(threading.enumerate())
+    keeper.keep(lease)
+    ours = set(threading.enumerate()) - before
+    assert {thread.name for thread in ours} == {"cronce-keeper", "cronce-watch"}
+    keeper.drop(lease)
+    for thread in ours:
+        thread.join(10)
+        assert not thread.is_alive()
+    again = Lease(lease.grant, desk.clock, lambda _why: None)
+    keeper.keep(again)
+    assert {thread.name for thread in set(threading.enumerate()) - before} == {"cronce-keeper", "cronce-watch"}
+    keeper.drop(again)
+
+
+def test_a_lease_is_kept_for_longer_than_its_length() -> None:
+    desk, keeper = real(MemoryStore())
+    told = threading.Event()
+    lease = Lease(claimed(desk, timedelta(seconds=2)), desk.clock, lambda _why: told.set())
+    renewals = [threading.Event() for _ in range(5)]  # one comes every 530 ms
+    waiting = iter(renewals)
+    lease.renewed = lambda _grant: next(waiting, threading.Event()).set()
+    keeper.keep(lease)
+    for renewal in renewals:
+        assert renewal.wait(10)
+    assert lease.trusted
+    assert not told.is_set()
+    keeper.drop(lease)

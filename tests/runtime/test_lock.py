@@ -1,0 +1,288 @@
+"""Locks as users write them: `with`, `async with`, `@cron.single`."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import assert_type
+
+import pytest
+
+from cronce import Cronce, LockHeld, Skipped, TrustEnded
+from cronce.errors import BadInput, BadPolicy, StoreUnavailable
+from cronce.model import lock_cell
+from cronce.protocol.record import Record, State, decode
+from cronce.runtime.keeper import Keeper
+from cronce.runtime.lock import Lock, limits
+from tests.runtime.office import Office
+from tests.runtime.shelf import HandClock, Wire
+
+
+@pytest.fixture
+def cron(tmp_path: Path) -> Cronce:
+    return Cronce(f"sqlite:///{tmp_path}/cronce.db")
+
+
+def record(cron: Cronce, name: str) -> Record:
+    (cell,) = cron._at_work().desk.store.load([lock_cell(name)]).cells
+    return decode(cell.value, cell.key)
+
+
+def test_a_lock_is_held_by_one_and_says_by_whom_and_until_when(cron: Cronce, tmp_path: Path) -> None:
+    other = Cronce(f"sqlite:///{tmp_path}/cronce.db")
+    with cron.lock("reindex") as lock:
+        assert lock.trusted
+        with pytest.raises(LockHeld, match=r"the lock reindex is held by \S+ until [-0-9]+ [:0-9]+ UTC") as held:
+            other.lock("reindex").__enter__()
+        assert held.value.by == record(cron, "reindex").holder
+        assert held.value.until is not None
+    with other.lock("reindex") as again:
+        assert again.fence > lock.fence
+
+
+def test_a_lock_is_not_reentrant(cron: Cronce) -> None:
+    lock = cron.lock("reindex")
+    with lock:
+        for again in (lock, cron.lock("reindex")):
+            with pytest.raises(LockHeld):
+                again.__enter__()
+    with lock:
+        pass
+
+
+def test_a_lock_remembers_who_held_it(cron: Cronce) -> None:
+    for _ in range(3):
+        with cron.lock("reindex"):
+            pass
+    history = record(cron, "reindex")
+    assert history.state is State.DUE
+    assert [past.end for past in history.past] == ["released"] * 3
+    assert all(past.started and past.ended and past.started <= past.ended for past in history.past)
+    assert len({past.fence for past in history.past}) == 3
+
+
+def test_an_exception_in_the_block_releases_the_lock_and_goes_on(cron: Cronce) -> None:
+    with pytest.raises(ValueError, match="boom"), cron.lock("reindex"):
+        raise ValueError("boom")
+    with cron.lock("reindex"):
+        pass
+
+
+def test_a_lock_can_be_waited_for(cron: Cronce) -> None:
+    inside, order = threading.Event(), []
+
+    def first() -> None:
+        with cron.lock("reindex"):
+            inside.set()
+            waiting.wait(60)
+            order.append("first")
+
+    waiting = threading.Event()
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert inside.wait(60)
+    threading.Timer(0.2, waiting.set).start()
+    with cron.lock("reindex", wait="1m"):
+        order.append("second")
+    thread.join(60)
+    assert order == ["first", "second"]
+
+
+def test_many_threads_that_wait_are_never_in_the_block_together(cron: Cronce) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    def work() -> None:
+        for _ in range(5):
+            with cron.lock("reindex", wait="2m"):
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(110)
+    assert most == [1] * 20
+
+
+def test_a_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) -> None:
+    def endless() -> None:
+        with cron.lock("reindex", at_most="1s"):
+            while True:
+                pass
+
+    with pytest.raises(TrustEnded, match=r"the lock reindex ended before its block did: it was held for at_most"):
+        endless()
+    with cron.lock("reindex", wait="5s"):
+        pass
+
+
+def test_an_async_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) -> None:
+    async def main() -> str:
+        with pytest.raises(TrustEnded, match="it was held for at_most"):
+            async with cron.lock("reindex", at_most="1s"):
+                await asyncio.Event().wait()
+        await asyncio.sleep(0)
+        return "still here"
+
+    assert asyncio.run(main()) == "still here"
+
+
+def test_tasks_share_a_lock_object_and_not_the_lock(cron: Cronce) -> None:
+    lock = cron.lock("reindex", wait="1m")
+    inside: list[int] = []
+    most: list[int] = []
+
+    async def work() -> None:
+        async with lock:
+            inside.append(1)
+            await asyncio.sleep(0.01)
+            most.append(len(inside))
+            inside.pop()
+
+    async def main() -> None:
+        await asyncio.gather(*(work() for _ in range(4)))
+
+    asyncio.run(main())
+    assert most == [1] * 4
+
+
+def test_a_task_cancelled_while_it_acquires_leaves_no_lock_behind(cron: Cronce) -> None:
+    async def hold() -> None:
+        async with cron.lock("reindex"):
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        for delay in range(8):
+            task = asyncio.ensure_future(hold())
+            await asyncio.sleep(delay / 1000)
+            task.cancel()
+            await asyncio.wait([task])
+            async with cron.lock("reindex"):
+                pass
+
+    asyncio.run(main())
+
+
+def test_at_least_keeps_the_lock_after_release(cron: Cronce) -> None:
+    with cron.lock("reindex", at_least="1m"):
+        pass
+    with pytest.raises(LockHeld, match=r"the lock reindex rests until [-0-9]+ [:0-9]+ UTC") as rests:
+        cron.lock("reindex").__enter__()
+    assert (rests.value.by, rests.value.name) == ("", "reindex")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"at_most": "0s"}, "at_most is more than nothing"),
+        ({"at_most": "1s", "at_least": "1m"}, "at_least .1m. is more than at_most .1s."),
+        ({"at_most": "soon"}, "'soon' is not a duration"),
+        ({"ttl": 30}, "there is no 'ttl' here; here it is lease"),
+        ({"blocking_timeout": 3}, "wait='5s'"),
+    ],
+)
+def test_limits_that_cannot_be_meant_are_refused(cron: Cronce, options: dict[str, str], words: str) -> None:
+    with pytest.raises((BadPolicy, BadInput), match=words):
+        cron.lock("reindex", **options)  # type: ignore[arg-type]
+
+
+# --- single ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_single_function_is_skipped_while_it_runs_elsewhere(cron: Cronce) -> None:
+    @cron.single("reindex")
+    def reindex(part: int) -> int:
+        return part
+
+    @cron.single("reindex")
+    def meanwhile() -> int | Skipped:
+        return reindex(1)
+
+    result = reindex(3)
+    assert_type(result, int | Skipped)
+    assert result == 3
+    skipped = meanwhile()
+    assert not skipped
+    assert isinstance(skipped, Skipped)
+    assert skipped.kind == "held"
+
+
+def test_a_single_coroutine_is_skipped_while_it_runs_elsewhere(cron: Cronce) -> None:
+    @cron.single("reindex")
+    async def reindex() -> int:
+        await asyncio.sleep(0.2)
+        return 1
+
+    async def main() -> list[int | Skipped]:
+        return list(await asyncio.gather(reindex(), reindex(), reindex()))
+
+    answers = asyncio.run(main())
+    assert [answer for answer in answers if answer] == [1]
+    assert [type(answer) for answer in answers].count(Skipped) == 2
+
+
+def test_a_lock_held_error_of_the_body_is_its_own(cron: Cronce) -> None:
+    @cron.single("outer")
+    def body() -> None:
+        with cron.lock("inner"):
+            cron.lock("inner").__enter__()
+
+    with pytest.raises(LockHeld, match="inner"):
+        body()
+
+
+def test_a_single_without_a_name_is_refused(cron: Cronce) -> None:
+    with pytest.raises(BadInput, match="with the name of the lock in brackets"):
+        cron.single(lambda: None)  # type: ignore[arg-type]
+
+
+# --- on a clock that is turned by hand ------------------------------------------------------------------------------
+
+
+class Rented:
+    """A lock of a process at work on hand-turned clocks."""
+
+    def __init__(self, store: Wire, **spans: str) -> None:
+        self.office = Office(store)
+        self._lock = Lock("reindex", limits(spans.get("at_most"), "0s", spans.get("wait", "0s")), self.keeper)
+
+    def keeper(self) -> Keeper:
+        return self.office.keeper
+
+    def acquire(self) -> object:
+        return self.office.play(self._lock._acquire(self.office.desk, None))  # type: ignore[arg-type]
+
+
+def test_the_lock_of_a_dead_holder_comes_free_after_its_lease() -> None:
+    clock = HandClock()
+    store = Wire(clock)
+    Rented(store).acquire()
+    waiting = Rented(store, wait="1m")
+    waiting.acquire()
+    assert 30 <= clock.seconds <= 31
+
+
+def test_the_lock_of_a_dead_holder_with_a_short_limit_comes_free_then() -> None:
+    clock = HandClock()
+    store = Wire(clock)
+    Rented(store, at_most="5s").acquire()
+    Rented(store, wait="1m").acquire()
+    assert 5 <= clock.seconds <= 6
+
+
+def test_waiting_ends_with_who_has_it() -> None:
+    store = Wire(HandClock())
+    Rented(store).acquire()
+    with pytest.raises(LockHeld):
+        Rented(store, wait="10s").acquire()
+    assert timedelta(seconds=store.clock.seconds) == pytest.approx(timedelta(seconds=10), abs=timedelta(seconds=0.3))
+
+
+def test_a_store_that_does_not_answer_gives_no_lock() -> None:
+    store = Wire(HandClock())
+    store.lose = lambda _call: "before"
+    with pytest.raises(StoreUnavailable):
+        Rented(store).acquire()
