@@ -1,14 +1,19 @@
 """`cronce exec`, as real processes killed, paused and raced: exact counts of bodies, exact exit codes."""
 
+import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 
 import pytest
 
+from cronce.errors import StorePrivate
 from cronce.protocol.record import Outcome
+from cronce.stores.default import choose
 from tests.integrations.execs import SLOT, Desk, ended, gone, until
 
 AT = ("--slot", SLOT)
@@ -152,6 +157,24 @@ def test_a_run_longer_than_its_lease_is_renewed(desk: Desk) -> None:
     desk.let_go()
     assert ended(process) == (0, "", "")
     assert len(desk.lines("done")) == 1
+
+
+def test_the_default_store_is_said_once_when_it_is_made_and_refused_where_it_would_be_private(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    words = [sys.executable, "-m", "cronce", "exec", "sync", "--slot", SLOT, "--", "echo", "ran"]
+    done = [subprocess.run(words, env=env, capture_output=True, text=True, check=False) for _ in range(2)]
+    answers = [(one.returncode, one.stdout, one.stderr) for one in done]
+    assert answers == expected(env)
+
+
+def expected(env: dict[str, str]) -> list[tuple[int, str, str]]:
+    """In a container whose disk is its own, that is what the answer has to be about."""
+    try:
+        path = choose(None, env).file
+    except StorePrivate as refused:
+        return [(78, "", f"cronce exec: {refused}\n")] * 2
+    told = f"cronce exec: slots are kept in {path}; set CRONCE_URL to choose another store\n"
+    return [(0, "ran\n", told), (0, "", "")]
 
 
 # --- killed, stopped, told to end -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from cronce.errors import StoreUnavailable, TrustEnded
 from cronce.model import Slot, lock_cell
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.desk import Desk
-from cronce.runtime.keeper import Keeper, Lease
+from cronce.runtime.keeper import Beat, Keeper, Lease
 from cronce.runtime.ledger import Grant, Terms, Wanted
 from cronce.stores.memory import MemoryStore
 from tests.runtime.office import Office
@@ -198,6 +198,15 @@ def test_what_can_wait_is_written_in_one_go_after_a_while(office: Office, store:
     assert done == [store, store]
 
 
+def test_a_chore_that_finds_no_store_is_dropped(office: Office, clock: HandClock) -> None:
+    def fails(_store: object) -> None:
+        raise StoreUnavailable("no answer")
+
+    office.keeper.later("chore", fails)
+    clock.turn(5)
+    assert office.keeper.renew() is None
+
+
 # --- real threads -----------------------------------------------------------------------------------------------------
 
 
@@ -259,6 +268,29 @@ def test_threads_are_there_only_while_something_is_held() -> None:
     keeper.keep(again)
     assert {thread.name for thread in set(threading.enumerate()) - before} == {"cronce-keeper", "cronce-watch"}
     keeper.drop(again)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_dies_of_a_bug_is_loud_and_the_next_one_goes_on() -> None:
+    looks: list[int] = []
+    again = threading.Event()
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 1:
+            raise ZeroDivisionError
+        again.set()
+
+    beat = Beat("beat", look, SystemClock())
+    died = threading.Event()
+    before, threading.excepthook = threading.excepthook, lambda _args: died.set()
+    try:
+        beat.wake()
+        assert died.wait(10)
+    finally:
+        threading.excepthook = before
+    beat.wake()
+    assert again.wait(10)
 
 
 def test_a_lease_is_kept_for_longer_than_its_length() -> None:

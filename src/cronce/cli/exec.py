@@ -99,6 +99,8 @@ def _run(options: argparse.Namespace) -> int:
         if options.verbose:
             print(f"cronce exec: {text}", file=sys.stderr)
 
+    if chosen.is_default and not os.path.exists(chosen.file):  # noqa: PTH110  pathlib is slow to import
+        print(f"cronce exec: slots are kept in {chosen.file}; set CRONCE_URL to choose another store", file=sys.stderr)
     with Supervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
         stand_by = options.wait or "KUBERNETES_SERVICE_HOST" in os.environ
         command = Command(job, options.command, supervisor, stand_by=stand_by, say=say)

@@ -13,6 +13,7 @@ the truth.
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -121,16 +122,28 @@ class Beat:
             self._turn.notify()
 
     def _beat(self) -> None:
-        while True:
+        try:
+            while self._once_more(self._look_now()):
+                pass
+        except BaseException:  # a bug, and loud: the next to wake this begins anew, and trust ends by the clock anyway
             with self._turn:
-                self._awake = False
-            again = self._look()
-            with self._turn:
-                if again is None and not self._awake:
-                    self._running = False
-                    return
-                if not self._awake:
-                    self._turn.wait(min(max((again or 0.0) - self._clock.boot(), 0.0), LOOK))
+                self._running = False
+            raise
+
+    def _look_now(self) -> Boot | None:
+        with self._turn:
+            self._awake = False
+        return self._look()
+
+    def _once_more(self, again: Boot | None) -> bool:
+        """Wait until it is time to look again; False: nothing is left to look after."""
+        with self._turn:
+            if again is None and not self._awake:
+                self._running = False
+                return False
+            if not self._awake:
+                self._turn.wait(min(max((again or 0.0) - self._clock.boot(), 0.0), LOOK))
+            return True
 
 
 class Keeper:
@@ -241,8 +254,9 @@ class Keeper:
         with self._lock:
             due = [name for name, (when, _) in self._chores.items() if at_once or when <= boot]
             chores = [self._chores.pop(name)[1] for name in due]
-        for chore in chores:
-            chore(self._connected())
+        with suppress(StoreError):  # what can wait can be lost
+            for chore in chores:
+                chore(self._connected())
 
     # --- on either ---
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.clock import boot_id
-from cronce.errors import BadRecord, StoreError
+from cronce.errors import BadRecord
 from cronce.model import Cell, Mark, Slot, Write, machine_cell, refusals_cell
 from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.record import (
@@ -50,8 +50,7 @@ class Notebook:
     def write(self, store: Store, keeper: Keeper) -> None:
         with self._lock:
             refused, self._refused = self._refused, {}
-        with suppress(StoreError):
-            drive(note_refusals(keeper.desk.ledger, refused), store, keeper.desk.clock)
+        drive(note_refusals(keeper.desk.ledger, refused), store, keeper.desk.clock)
 
 
 def note_refusals(ledger: Ledger, refused: dict[str, list[Refused]]) -> Flow[None]:
