@@ -20,6 +20,7 @@
     ├── LockHeld                              another has the lock: who, and until when
     ├── TrustEnded                            a run or a lock that is no longer ours: stop
     ├── TimedOut (also a TimeoutError)        a run that took longer than its job allows
+    ├── CannotStart                           a command that cannot be started: missing, or not executable
     ├── ClockOff                              this machine's clock is minutes off the store's
     └── ClockUnsupported                      no clock here that counts time in suspend
 
@@ -115,6 +116,14 @@ class TrustEnded(CronceError):
 
 class TimedOut(CronceError, TimeoutError):
     """A run that took longer than its job allows."""
+
+
+class CannotStart(CronceError):
+    """A command could not be started, and nothing was; `code` is what a shell would exit with."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ClockOff(CronceError):

@@ -14,7 +14,8 @@ import threading
 from typing import Any
 
 from cronce.clock import SystemClock
-from cronce.integrations.process import FORWARDED, CannotStart, Child, Ended, NotStarted, Supervisor
+from cronce.errors import CannotStart
+from cronce.integrations.process import FORWARDED, Child, Ended, NotStarted, Supervisor
 
 HANDLED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTOU)
 

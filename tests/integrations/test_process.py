@@ -14,7 +14,8 @@ from typing import IO, Any
 
 import pytest
 
-from cronce.integrations.process import CannotStart, find_command
+from cronce.errors import CannotStart
+from cronce.integrations.process import find_command
 from tests.house import needs
 
 ROOT = Path(__file__).parents[2]

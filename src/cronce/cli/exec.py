@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Final, get_args
 
-from cronce.errors import BadInput
+from cronce.errors import BadInput, CannotStart
 from cronce.policy import Fold, Gap, OnLost, Overlap
 
 TEXT: Final = """\
@@ -66,8 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.schedule is None and options.slot is None:
         raise BadInput("which slot? Give --schedule '*/15 * * * *' as in the crontab, or --slot 2026-03-29T01:00:00Z")
-    from cronce.integrations.process import CannotStart  # noqa: PLC0415  the help needs none of this
-
     try:
         return _run(options)
     except CannotStart as error:

@@ -24,41 +24,28 @@ all that `cronce exec` may take); the watchdog takes 1 ms to fork and stand whil
 """
 
 import errno
-import gc
 import math
 import os
 import select
 import signal
 import stat
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from cronce.clock import Clock
-from cronce.errors import CronceError
+from cronce.errors import CannotStart
+from cronce.integrations.output import Stream, Tail
+from cronce.integrations.watchdog import PROBE, Watchdog, alive, ready, send, terminate
 from cronce.value import NamedTuple
 
 STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 FORWARDED: Final = STOPPING | {signal.SIGUSR1, signal.SIGUSR2}
-TAIL: Final = 2_000
-"""Characters of a command's output that are kept: the end says what went wrong."""
 
 # Python ignores the first two and we ignore the third: a command must not inherit that. What our own caller ignores
 # stays ignored, for us and for the command: that is what `nohup` means.
 _DEFAULTED: Final = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)
-_LOOK: Final = 1.0  # poll's timeout stands still in suspend, the boot clock does not: look again at least this often
-_PROBE: Final = 0.02  # how often to look whether the rest of a group is gone: nobody tells us
-_PIPE_MOST: Final = 1 << 20  # what the largest pipe holds that an ordinary user can make
-
-
-class CannotStart(CronceError):
-    """The command could not be started, and nothing was; `code` is what a shell would exit with."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Ended(NamedTuple):
@@ -81,31 +68,6 @@ class NotStarted(NamedTuple):
     signalled: int
 
 
-# --- process groups -------------------------------------------------------------------------------------------------
-
-
-def _send(group: int, *numbers: int) -> None:
-    """Signals to a whole group. None left in it, or none that we may signal: both leave nothing to do."""
-    with suppress(ProcessLookupError, PermissionError):
-        for number in numbers:
-            os.killpg(group, number)
-
-
-def _terminate(group: int) -> None:
-    _send(group, signal.SIGTERM, signal.SIGCONT)  # a stopped process heeds TERM only once it is continued
-
-
-def _alive(group: int) -> bool:
-    """Whether the group has a member, be it a zombie: where process 1 reaps nobody, a stop takes its whole grace."""
-    try:
-        os.killpg(group, 0)
-    except PermissionError:
-        return True
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def _bury_orphans(spare: int) -> None:
     """As process 1 of a container we are left the children of others; unreaped they would pile up.
 
@@ -119,133 +81,6 @@ def _bury_orphans(spare: int) -> None:
             if gone.si_pid == spare:
                 return
             os.waitpid(gone.si_pid, 0)
-
-
-def _ready(interest: Mapping[int, int], seconds: float) -> set[int]:
-    """Which of these descriptors are ready; after at most `seconds`, and no later than the next look at the clock."""
-    poller = select.poll()
-    for fd, events in interest.items():
-        poller.register(fd, events)
-    limit = None if seconds == math.inf else max(0, math.ceil(min(seconds, _LOOK) * 1_000))
-    return {fd for fd, _ in poller.poll(limit)}
-
-
-# --- the watchdog ---------------------------------------------------------------------------------------------------
-
-# What we tell it: a word, the group it is about, and for GUARD and MOVE the deadline. A record is far below PIPE_BUF,
-# so writes from two threads never mix.
-_RECORD: Final = struct.Struct("=cqd")
-_GUARD: Final = b"g"
-_MOVE: Final = b"m"
-_DONE: Final = b"d"
-
-
-class Watchdog:
-    """Our side of the process that outlives us; see the top of this module.
-
-    Every word names its group, so that a late `move` for a command that has ended moves nobody's deadline. A word that
-    cannot be sent (somebody killed the watchdog) is not an error of the run that goes on without it.
-    """
-
-    def __init__(self, pid: int, pipe: int) -> None:
-        self.pid = pid
-        self._pipe = pipe
-
-    @classmethod
-    def start(cls, clock: Clock, grace: float) -> Self:
-        """Fork it: while this process has one thread and no store is open."""
-        theirs, ours = os.pipe()
-        told, ready = os.pipe()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            pid = os.fork()
-            if pid == 0:
-                os.close(ours)  # or it would never see the end of what it holds itself
-                _be_watchdog(theirs, ready, clock, grace)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(theirs)
-        os.close(ready)
-        os.read(told, 1)  # until it has left our group, or whoever kills that would kill the watchdog too
-        os.close(told)
-        os.set_blocking(ours, False)  # a watchdog that somebody stopped must not block the keeper of a lease
-        return cls(pid, ours)
-
-    def guard(self, group: int, deadline: float = math.inf) -> None:
-        """From now on this group ends with us, or when this instant of the boot clock passes."""
-        self._tell(_GUARD, group, deadline)
-
-    def move(self, group: int, deadline: float) -> None:
-        """A new deadline for the guarded group; from any thread."""
-        self._tell(_MOVE, group, deadline)
-
-    def done(self, group: int) -> None:
-        """Nothing to guard any more."""
-        self._tell(_DONE, group, math.inf)
-
-    def close(self) -> None:
-        """The end, as if we had died: what is still guarded is ended, which may take the grace."""
-        pipe, self._pipe = self._pipe, -1
-        os.close(pipe)
-        with suppress(ChildProcessError):  # a caller that ignores SIGCHLD has it reaped by the kernel
-            os.waitpid(self.pid, 0)
-
-    def _tell(self, word: bytes, group: int, deadline: float) -> None:
-        with suppress(OSError):
-            os.write(self._pipe, _RECORD.pack(word, group, deadline))
-
-
-def _be_watchdog(pipe: int, ready: int, clock: Clock, grace: float) -> None:
-    """The forked process's whole life. No way leads back into the caller's code, whose cleanup is not ours to run."""
-    try:
-        gc.disable()  # nor finalizers of its objects
-        os.setsid()
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        os.dup2(pipe, 0)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        os.closerange(3, ready)
-        os.closerange(ready + 1, 4_096)
-        os.close(ready)
-        _watch(0, clock, grace)
-    finally:
-        os._exit(0)
-
-
-def _watch(pipe: int, clock: Clock, grace: float) -> None:
-    group, deadline = 0, math.inf
-    while True:
-        if _ready({pipe: select.POLLIN}, _next_look(group, deadline, clock)):  # all that was said, then judge
-            if not (record := os.read(pipe, _RECORD.size)):
-                break
-            group, deadline = _heed(_RECORD.unpack(record), group, deadline)
-        elif clock.boot() >= deadline:
-            _send(group, signal.SIGKILL)
-            group, deadline = 0, math.inf
-        elif not _alive(group):  # a zombie counts, so this group is gone for ever and its number may be given away
-            group, deadline = 0, math.inf
-    if group:
-        _end(group, min(clock.boot() + grace, deadline), clock)
-
-
-def _next_look(group: int, deadline: float, clock: Clock) -> float:
-    return min(deadline - clock.boot(), _LOOK) if group else math.inf
-
-
-def _heed(record: tuple[Any, ...], group: int, deadline: float) -> tuple[int, float]:
-    word, about, new_deadline = record
-    if word == _GUARD:
-        return about, new_deadline
-    if about != group:
-        return group, deadline
-    return (group, new_deadline) if word == _MOVE else (0, math.inf)
-
-
-def _end(group: int, kill_at: float, clock: Clock) -> None:
-    _terminate(group)
-    while _alive(group) and (left := kill_at - clock.boot()) > 0:
-        _ready({}, min(left, _PROBE))
-    _send(group, signal.SIGKILL)
 
 
 # --- signals --------------------------------------------------------------------------------------------------------
@@ -291,10 +126,10 @@ class _Bell:
             os.write(self._rope, b"\0")
 
     def wait(self, interest: Mapping[int, int], seconds: float) -> set[int]:
-        ready = _ready({self._listen: select.POLLIN, **interest}, seconds)
-        if self._listen in ready:
+        found = ready({self._listen: select.POLLIN, **interest}, seconds)
+        if self._listen in found:
             os.read(self._listen, 4_096)
-        return ready
+        return found
 
     def _handle(self, number: signal.Signals, handler: Callable[[int, FrameType | None], None] | int) -> None:
         before = signal.signal(number, handler)
@@ -333,75 +168,6 @@ class _Terminal:
             self.lent = False
             with suppress(OSError):  # it hung up
                 os.tcsetpgrp(0, os.getpgrp())
-
-
-# --- output ---------------------------------------------------------------------------------------------------------
-
-
-class _Tail:
-    """The end of all that was printed, in constant memory."""
-
-    def __init__(self) -> None:
-        self._bytes = b""
-
-    def add(self, chunk: bytes) -> None:
-        self._bytes = (self._bytes + chunk)[-4 * TAIL :]  # no character has more than four bytes
-
-    def text(self) -> str:
-        return self._bytes.decode(errors="replace")[-TAIL:]
-
-
-class _Stream:
-    """One output of the command on its way to ours: read, kept in the tail, written on, one chunk at a time.
-
-    A slow reader of ours slows the command, as it would without us; it must not slow *us*, who have a lease to lose.
-    So nothing is written before poll says that PIPE_BUF bytes have room, and never more than that. (A terminal makes
-    no such promise. There the watchdog's deadline is what remains.) A reader that went away costs the command nothing.
-    """
-
-    def __init__(self, target: int, tail: _Tail) -> None:
-        self.source, self.inlet = os.pipe()
-        os.set_blocking(self.source, False)
-        self._target = target
-        self._tail = tail
-        self.pending = memoryview(b"")
-
-    def interest(self) -> dict[int, int]:
-        if self.pending:
-            return {self._target: select.POLLOUT}
-        return {self.source: select.POLLIN} if self.source >= 0 else {}
-
-    def read(self) -> int:
-        """How many bytes came; at the end of the output the source is closed."""
-        with suppress(BlockingIOError):
-            chunk = os.read(self.source, 1 << 16)
-            self._tail.add(chunk)
-            if self._target >= 0:
-                self.pending = memoryview(bytes(self.pending) + chunk)
-            if not chunk:
-                self.close()
-            return len(chunk)
-        return 0
-
-    def write(self) -> None:
-        try:
-            self.pending = self.pending[os.write(self._target, self.pending[: select.PIPE_BUF]) :]
-        except BlockingIOError:  # others write there too, and were faster
-            pass
-        except OSError:
-            self._target, self.pending = -1, memoryview(b"")
-
-    def finish(self) -> None:
-        """Take what is there, and no more: a process that was left behind may hold the other end for ever."""
-        taken = 0
-        while self.source >= 0 and taken < _PIPE_MOST and (size := self.read()):
-            taken += size
-        self.close()
-
-    def close(self) -> None:
-        if self.source >= 0:
-            os.close(self.source)
-            self.source = -1
 
 
 # --- starting -------------------------------------------------------------------------------------------------------
@@ -475,8 +241,8 @@ class Child:
         self._orders: list[tuple[str, float]] = []  # why to stop, and until when at most
         self._deadline = math.inf
         self._terminal = _Terminal()
-        self._tail = _Tail()
-        self._streams: list[_Stream] = []
+        self._tail = Tail()
+        self._streams: list[Stream] = []
         self._group = 0  # its process id and its group's
         self._code: int | None = None
         self._stopped = ""
@@ -509,7 +275,7 @@ class Child:
                 stream.close()
 
     def _start(self) -> None:
-        self._streams = streams = [_Stream(1, self._tail), _Stream(2, self._tail)]
+        self._streams = streams = [Stream(1, self._tail), Stream(2, self._tail)]
         try:
             self._group = _spawn(self._command, self._env, *(stream.inlet for stream in streams))
             self._watchdog.guard(self._group, self._deadline)
@@ -523,7 +289,7 @@ class Child:
             self._time_out_at = self._clock.boot() + self._timeout
         # With output to a pager the terminal is the pager's, until the command turns out to want it (`_on_pause`).
         if os.isatty(1) and self._terminal.lend(self._group):
-            _send(self._group, signal.SIGCONT)  # it may have wanted to read before it was allowed to
+            send(self._group, signal.SIGCONT)  # it may have wanted to read before it was allowed to
 
     def _see_through(self) -> int:
         while True:
@@ -565,7 +331,7 @@ class Child:
         os.waitpid(self._group, 0)
         self._code = 128 + seen.si_status if by_signal else seen.si_status
         if self._terminal.lent and by_signal and seen.si_status in (signal.SIGINT, signal.SIGQUIT):
-            _send(os.getpgrp(), seen.si_status)  # Ctrl-C is meant for us too; the terminal told only who it was lent to
+            send(os.getpgrp(), seen.si_status)  # Ctrl-C is meant for us too; the terminal told only who it was lent to
         self._terminal.take_back()
 
     def _on_pause(self, number: int) -> None:
@@ -574,15 +340,15 @@ class Child:
             self._terminal.take_back()
             os.kill(os.getpid(), signal.SIGTSTP)  # until the shell's `fg` or `bg`; no pause where there is no shell
             self._terminal.lend(self._group)
-            _send(self._group, signal.SIGCONT)
+            send(self._group, signal.SIGCONT)
         elif number in (signal.SIGTTIN, signal.SIGTTOU) and self._terminal.lend(self._group):
-            _send(self._group, signal.SIGCONT)
+            send(self._group, signal.SIGCONT)
 
     def _lingers(self) -> bool:
-        return self._kill_at < math.inf and _alive(self._group)
+        return self._kill_at < math.inf and alive(self._group)
 
     def _next_look(self) -> float:
-        probe = math.inf if self._code is None else self._clock.boot() + _PROBE
+        probe = math.inf if self._code is None else self._clock.boot() + PROBE
         return min(self._time_out_at, self._kill_at, probe)
 
     # --- acting ---
@@ -595,27 +361,27 @@ class Child:
             self._begin_to_stop(*self._orders.pop(0))
         if self._clock.boot() >= self._kill_at:
             self._kill_at = math.inf
-            _send(self._group, signal.SIGKILL)
+            send(self._group, signal.SIGKILL)
         while self._bell.came:
             self._forward(self._bell.came.pop(0))
 
     def _begin_to_stop(self, why: str, kill_at: float) -> None:
         if not self._stopped:
             self._stopped = why
-            _terminate(self._group)
+            terminate(self._group)
         self._kill_at = min(self._kill_at, kill_at)
 
     def _forward(self, number: int) -> None:
-        _send(self._group, number)
+        send(self._group, number)
         if number in STOPPING:
-            _send(self._group, signal.SIGCONT)
+            send(self._group, signal.SIGCONT)
             self._signalled = number
 
     def _turn(self, until: float) -> None:
         """Wait for something to happen, and move output on."""
         interest = {fd: event for stream in self._streams for fd, event in stream.interest().items()}
-        ready = self._bell.wait(interest, until - self._clock.boot())
-        moving = [stream for stream in self._streams if not ready.isdisjoint(stream.interest())]
+        found = self._bell.wait(interest, until - self._clock.boot())
+        moving = [stream for stream in self._streams if not found.isdisjoint(stream.interest())]
         reading = [stream for stream in moving if not stream.pending]
         writing = [stream for stream in moving if stream.pending]
         for stream in reading:
