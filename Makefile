@@ -28,7 +28,8 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 test: lint ## lint and all tests
 	$(BIN)/python -m pytest -n 2
 
-proof: $(STAMP) ## the full-size figures: 20,000 seeds, every mutant, the explorer
+proof: $(STAMP) ## the full-size figures: 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts
+	CRONCE_SKEWED_SLOTS=100 $(BIN)/python -m pytest tests/faults/test_skewed_hosts.py
 	$(BIN)/cronce simulate --seeds 20000
 	$(BIN)/python -m cronce.testing.explorer --check-docs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-VERDICTS = {"race.py": "extra 0, missed 0"}
+VERDICTS = {"guard.py": "each slot ran once, and nobody was in the lock with another"}
 
 
 def test_no_example_is_left_out() -> None:
@@ -20,5 +20,3 @@ def test_the_example_ends_with_its_verdict(name: str, tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == VERDICTS[name]
-    if name == "race.py":
-        assert "3 processes, 1 killed: 29 ran once, 1 was taken over" in done.stdout

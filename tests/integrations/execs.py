@@ -39,9 +39,12 @@ class Desk:
         self.url = f"sqlite:///{folder}/cronce.db"
         self.started: list[subprocess.Popen[str]] = []
 
-    def exec(self, *options: str, command: tuple[str, ...] = ("sh", "-c", WORKS), **env: str) -> subprocess.Popen[str]:
-        words = [sys.executable, "-m", "cronce", "exec", "sync", "--store", self.url, *options, "--", *command]
-        all_env = {**os.environ, "BOOK": str(self.book), "RELEASE": str(self.release), **env}
+    def exec(
+        self, *options: str, command: tuple[str, ...] = ("sh", "-c", WORKS), before: tuple[str, ...] = ()
+    ) -> subprocess.Popen[str]:
+        call = [sys.executable, "-m", "cronce", "exec", "sync", "--store", self.url, *options, "--", *command]
+        words = [*before, *call]
+        all_env = {**os.environ, "BOOK": str(self.book), "RELEASE": str(self.release)}
         process = subprocess.Popen(
             words, env=all_env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -14,6 +14,7 @@ import pytest
 from cronce.errors import StorePrivate
 from cronce.protocol.record import Outcome
 from cronce.stores.default import choose
+from tests.house.needs import needs, tool
 from tests.integrations.execs import SLOT, Desk, ended, gone, until
 
 AT = ("--slot", SLOT)
@@ -308,3 +309,23 @@ def test_the_output_is_kept_and_passed_on(desk: Desk) -> None:
     assert out.startswith("out\n1\n2\n")
     assert "1999\n2000\n" in desk.record().output
     assert len(desk.record().output) == 2000
+
+
+# --- process 1 ------------------------------------------------------------------------------------------------------
+
+NAMESPACE = ("unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc")
+
+
+def test_as_process_1_of_a_container_a_sigterm_reaches_the_command(desk: Desk) -> None:
+    """The kernel ignores signals for process 1 that it has no handler for; and nobody else forwards them."""
+    tool("unshare", "apt-get install util-linux")
+    if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
+        needs("user namespaces", "sysctl kernel.unprivileged_userns_clone=1")
+    command = sh('trap "echo bye; exit 4" TERM; echo "up $PPID"; while :; do sleep 0.05; done')
+    process = desk.exec(*AT, command=command, before=NAMESPACE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up 1\n"
+    inside = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    os.kill(int(inside[0]), signal.SIGTERM)
+    assert ended(process)[:2] == (4, "bye\n")
+    assert desk.record().reason == "stopped by SIGTERM"

@@ -50,8 +50,9 @@ class Account:
         return any(line.what == "done" for line in self.of(slot))
 
     def runs(self, slot: str, who: str) -> bool:
-        """Whether a process is in the middle of a slot."""
-        return any(line.who == who for line in self.starts(slot)) and not self.answered(slot, who)
+        """Whether a process is in the middle of a slot. It may have been refused before, and stopped, and took over."""
+        said = [line.what for line in self.of(slot, who)]
+        return said.count("start") > said.count("done") + said.count("stopped")
 
     def answered(self, slot: str, who: str) -> bool:
         """Whether there is nothing more to come from a process about a slot; the dead say nothing."""

@@ -48,6 +48,7 @@ class Stage:
         self.guarded, self.unguarded = Side("guarded", folder), Side("unguarded", folder)
         self.slots: Sequence[Slot] = ()
         self.notes: list[str] = []
+        self._shown = 0
         self._count, self._clock, self._show = slots, clock, show
         self._path = folder / "cronce.db"
         self._store = open_store(url_of(self._path))
@@ -132,14 +133,15 @@ class Stage:
         return None
 
     def _look(self) -> None:
-        for line in self.guarded.look():
+        guarded, unguarded = self.guarded.look(), self.unguarded.look()
+        for line in guarded:
             self._tell_of(line)
-        for line in self.unguarded.look():
+        for line in unguarded:
             if line.what == "done" and self.unguarded.account.paused.get(line.who) == line.slot:
-                self._note(
-                    f"without the guard, {line.who} goes on with {time_of(line.slot)} as if nothing had happened"
-                )
-        self._show(self)
+                self._note(f"without the guard, {line.who} goes on with {time_of(line.slot)} as if nothing happened")
+        if guarded or unguarded or len(self.notes) > self._shown:
+            self._shown = len(self.notes)
+            self._show(self)
 
     def _tell_of(self, line: Line) -> None:
         match line.what:

@@ -109,11 +109,12 @@ class Worker:
         return self._cues.over.is_set()
 
     def _fire(self, at: Instant) -> What | None:
-        while True:
+        while not self._cues.over.is_set():
             try:
                 return self._call(at)
             except StoreUnavailable:  # then nothing was run, or it is not on record: the next call finds out
                 self._cues.over.wait(0.1)
+        return None
 
     # --- the job ---
 

@@ -1,0 +1,223 @@
+"""cronce demo: the real processes, the real signals, and the exact numbers."""
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from cronce.cli import audience, demo, main
+from cronce.cli.table import Screen
+from cronce.clock import SystemClock
+from cronce.demo.book import Line, parse
+from cronce.demo.stage import Stage
+from cronce.demo.verdict import Verdict
+from cronce.model import Slot, unspell
+
+GOOD, BAD = Verdict(14, 14, 0, 0, 0, 2), Verdict(14, 14, 18, 0, 0, 0)
+
+
+def test_with_the_guard_every_slot_runs_once_and_without_it_they_do_not(tmp_path: Path) -> None:
+    """Eight slots of three processes, the third slot's winner killed, the fifth's paused. Without the guard three
+    processes start three slots each, and two of them all the others."""
+    command = [sys.executable, "-m", "cronce", "demo", "--json", "--seconds", "8", "--keep", str(tmp_path / "kept")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    taken_over = told["guarded"].pop("taken_over")
+    assert told == {
+        "guarded": {"slots": 8, "runs": 8, "extra": 0, "missed": 0, "lost": 0, "killed": 1, "paused": 1},
+        "unguarded": {
+            "slots": 8, "runs": 8, "extra": 11, "missed": 0, "lost": 0, "taken_over": 0, "killed": 1, "paused": 1,
+        },
+    }  # fmt: skip
+    assert taken_over >= 2  # a starved machine may lose more leases than those two
+    assert {"cronce.db", "guarded.ledger", "unguarded.ledger"} <= {path.name for path in (tmp_path / "kept").iterdir()}
+
+
+INTERRUPTIBLE = """
+import signal, sys
+from cronce.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background has it ignored
+sys.exit(main(["demo"]))
+"""
+
+
+def _living(folder: Path) -> list[str]:
+    """Processes that have the folder's name among their words."""
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = command.read_bytes().decode(errors="replace")
+            found += [words] if str(folder) in words else []
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_process_and_no_file_behind(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTIBLE]
+    environ = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            lines = iter(process.stdout.readline, "")
+            assert any("is killed in the middle of" in line for line in lines)
+            assert len(_living(tmp_path)) == 4
+            if number is signal.SIGINT:
+                os.killpg(process.pid, number)  # as a terminal does: everybody gets it
+            else:
+                process.send_signal(number)
+            assert process.wait(timeout=60) == 130
+            assert process.stderr.read() == "cronce demo: interrupted\n"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert (_living(tmp_path), list(tmp_path.iterdir())) == ([], [])
+
+
+@pytest.mark.parametrize("words", [["--seconds", "7"], ["--seconds", "301"]])
+def test_too_few_slots_and_too_many_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", *words]) == 2
+    assert capsys.readouterr().err == f"cronce demo: --seconds is 8 to 300, and this is {words[1]}\n"
+
+
+def test_files_are_not_kept_among_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").touch()
+    assert main(["demo", "--keep", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"cronce demo: --keep {tmp_path}: there are files in it; name a new directory\n"
+    assert main(["demo", "--keep", str(tmp_path / "mine")]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+# --- the verdict ---
+
+
+@pytest.mark.parametrize(
+    ("guarded", "unguarded", "passed"),
+    [
+        (GOOD, BAD, True),
+        (GOOD._replace(extra=1), BAD, False),
+        (GOOD._replace(runs=13, missed=1), BAD, False),
+        (GOOD._replace(runs=13, lost=1), BAD, False),
+        (GOOD._replace(runs=13), BAD, False),
+        (GOOD, BAD._replace(extra=0), False),
+    ],
+)
+def test_it_passes_only_if_the_guard_made_the_difference(guarded: Verdict, unguarded: Verdict, passed: bool) -> None:
+    assert demo._passed(guarded, unguarded) is passed
+    text = "\n".join(demo._words(guarded, unguarded, Screen()))
+    assert ("Every slot ran once" in text, "not as it should be" in text) == (passed, not passed)
+
+
+def test_the_verdict_in_words() -> None:
+    assert demo._words(GOOD, BAD, Screen())[1:3] == [
+        "guarded: 14 slots, 14 runs, extra 0, missed 0, lost 0, 2 taken over",
+        "without: 14 slots, 14 runs, extra 18, missed 0, lost 0",
+    ]
+
+
+# --- what is shown ---
+
+
+class Tty(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+KEYS = [f"report@2026-03-29T08:17:0{second}Z" for second in (5, 6)]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """Two slots on a stage without processes: the first settled, with a takeover, the second under way."""
+    made = Stage(tmp_path, 8, SystemClock(), lambda _stage: None)
+    made.slots = [Slot("report", unspell(key[7:])) for key in KEYS]
+    guarded = ["start web-1 f1", "refused web-2 -", "refused web-3 -", "start web-3 f2", "done web-3 f2"]
+    unguarded = [f"{what} {who} -" for who in ("web-2", "web-1") for what in ("start", "done")]
+    made.guarded.account.add(_lines(guarded, KEYS[0]))
+    made.guarded.account.add(_lines(["start web-2 f3"], KEYS[1]))
+    made.unguarded.account.add(_lines([*unguarded, "start web-3 -", "done web-3 -"], KEYS[0]))
+    made.guarded.account.killed["web-1"] = KEYS[0]
+    made.notes.append("web-1 is killed in the middle of 08:17:05")
+    return made
+
+
+def _lines(texts: list[str], slot: str) -> list[Line]:
+    return parse(f"{what} {who} {slot} {fence} 1 -" for what, who, fence in map(str.split, texts))
+
+
+SETTLED = "08:17:05  killed     ·          took over    ran again  ran        ran again"
+OPEN = "08:17:06             running"
+
+
+def test_a_file_gets_one_line_for_each_slot_when_it_is_settled(stage: Stage) -> None:
+    out = io.StringIO()
+    file = audience.File(out)
+    file.show(stage)
+    file.show(stage)
+    assert out.getvalue().splitlines() == ["  web-1 is killed in the middle of 08:17:05", SETTLED]
+    file.close(stage)
+    assert out.getvalue().splitlines()[2:] == [OPEN]
+
+
+def test_a_terminal_draws_the_table_in_place(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Tty()
+    terminal = audience.Terminal(out)
+    terminal.show(stage)
+    drawn = out.getvalue()
+    assert drawn.splitlines()[1:] == [
+        "slot      web-1      web-2      web-3        web-1      web-2      web-3",
+        SETTLED, OPEN, "", "web-1 is killed in the middle of 08:17:05",
+    ]  # fmt: skip
+    terminal.show(stage)
+    assert out.getvalue() == drawn  # nothing new, nothing drawn
+    stage.guarded.account.add(_lines(["done web-2 f3"], KEYS[1]))
+    terminal.show(stage)
+    assert out.getvalue().startswith(f"{drawn}\x1b[6A\x1b[J")
+    assert "08:17:06             ran\n" in out.getvalue()
+
+
+def test_colours_are_for_terminals_that_welcome_them(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    out = Tty()
+    audience.Terminal(out).close(stage)
+    assert "\x1b[32mtook over\x1b[0m" in out.getvalue()
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Tty()
+    audience.Terminal(out).close(stage)
+    assert "\x1b" not in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [200, 80, 60, 40])
+def test_no_line_is_wider_than_the_terminal(width: int, stage: Stage) -> None:
+    on = Screen(width)
+    lines = [*audience.filled(audience.INTRO, on), *audience._header(on), *audience._notes(stage, on)]
+    lines += [audience._row(stage.sides, key, on) for key in KEYS]
+    assert max(map(len, lines)) <= width
+
+
+def test_who_reads_from_a_dumb_terminal_or_a_pipe_gets_no_escape_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    assert isinstance(audience.audience_at(Tty(), quiet=False), audience.Terminal)
+    assert isinstance(audience.audience_at(io.StringIO(), quiet=False), audience.File)
+    assert isinstance(audience.audience_at(Tty(), quiet=True), audience.Nobody)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(audience.audience_at(Tty(), quiet=False), audience.File)
+
+
+def test_the_python_it_ends_with_runs(tmp_path: Path) -> None:
+    code = "\n".join(re.findall(r"^  (.*)$", demo.NEXT.partition("or in Python")[2], re.MULTILINE))
+    environ = os.environ | {"CRONCE_URL": f"sqlite:///{tmp_path}/cronce.db"}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "once for each slot\n", "")
