@@ -104,7 +104,7 @@ def test_two_renewals_may_fail_before_trust_ends() -> None:
         ("skip", None, SKIP_LEASE),
         ("skip", timedelta(days=1), SKIP_LEASE),
         ("skip", seconds(60), seconds(60)),
-        ("skip", seconds(0.1), seconds(1)),
+        ("skip", seconds(1), seconds(10)),
     ],
 )
 def test_a_lease_is_short_where_somebody_waits_for_it(

@@ -310,6 +310,16 @@ def test_a_store_that_does_not_answer_means_that_nothing_runs(office: Office, st
     assert bodies.ran == []
 
 
+def test_a_store_that_answers_too_slowly_means_that_nothing_runs(office: Office, store: Wire, bodies: Bodies) -> None:
+    office.call(job(), bodies, when=START - QUARTER)
+    bodies.ran.clear()
+    store.slow = 25
+    with pytest.raises(StoreUnavailable, match=r"Z was not run: the store answers too slowly for a lease of 30s"):
+        office.call(job(lease="30s"), bodies, when=START)
+    assert bodies.ran == []
+    assert office.record(NOON).state is State.DUE
+
+
 def test_a_claim_whose_reply_is_lost_runs_once(office: Office, store: Wire, bodies: Bodies) -> None:
     office.desk.do(office.desk.ledger.jobs.declare("billing", job().spec, START - QUARTER))
     store.lose_next("swap", "after")

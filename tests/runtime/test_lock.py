@@ -177,7 +177,8 @@ def test_at_least_keeps_the_lock_after_release(cron: Cronce) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"at_most": "0s"}, "at_most is more than nothing"),
+        ({"at_most": "0s"}, "at_most is 1s or more"),
+        ({"at_most": "999ms"}, "at_most is 1s or more"),
         ({"at_most": "1s", "at_least": "1m"}, "at_least .1m. is more than at_most .1s."),
         ({"at_most": "soon"}, "'soon' is not a duration"),
         ({"ttl": 30}, "there is no 'ttl' here; here it is lease"),
@@ -279,6 +280,13 @@ def test_waiting_ends_with_who_has_it() -> None:
     with pytest.raises(LockHeld):
         Rented(store, wait="10s").acquire()
     assert timedelta(seconds=store.clock.seconds) == pytest.approx(timedelta(seconds=10), abs=timedelta(seconds=0.3))
+
+
+def test_a_store_that_answers_too_slowly_gives_no_lock() -> None:
+    store = Wire(HandClock())
+    store.slow = 31
+    with pytest.raises(StoreUnavailable, match="answers too slowly for the lock reindex"):
+        Rented(store, wait="1m").acquire()
 
 
 def test_a_store_that_does_not_answer_gives_no_lock() -> None:

@@ -115,10 +115,12 @@ class Command:
     def _work(self, run: Run) -> Ended | NotStarted:
         slot = {"CRONCE_JOB": run.job, "CRONCE_SLOT": spell(run.at), "CRONCE_KEY": run.key}
         env = {**self._env, **slot, "CRONCE_FENCE": str(run.fence), "CRONCE_ATTEMPT": str(run.attempt)}
-        self._child = self._supervisor.child(self._words, env)
+        self._child = child = self._supervisor.child(self._words, env)
         self._attempt = run.attempt
         self._renewed(run.grant)
-        return self._child.run()
+        if not run.trusted:  # it ended before there was a child to stop
+            child.stop("it could not be renewed in time")
+        return child.run()
 
     def _renewed(self, grant: Grant) -> None:
         """The group is to be gone half a margin before the lease lapses: time for a TERM, and for the KILL after it."""
@@ -129,8 +131,8 @@ class Command:
 
     def _stop(self, why: str) -> None:
         timed_out = why.startswith(TOOK_TOO_LONG)
-        assert self._child is not None
-        self._child.stop(why, None if timed_out else min(self._grace, self._supervisor.grace))
+        if self._child is not None:
+            self._child.stop(why, None if timed_out else min(self._grace, self._supervisor.grace))
 
     def _judge(self, result: Ended | NotStarted) -> Ending | None:
         if isinstance(result, NotStarted):

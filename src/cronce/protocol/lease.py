@@ -37,6 +37,9 @@ from cronce.value import NamedTuple
 SKIP_LEASE: Final = timedelta(minutes=5)
 """Nobody may take the slot, so nobody waits for the lease: long, and a database failover of a minute kills no body."""
 
+SHORT_LEASE: Final = timedelta(seconds=10)
+"""No default is shorter."""
+
 RERUN_LEASE: Final = timedelta(seconds=30)
 """Somebody waits to take over: short."""
 
@@ -54,10 +57,11 @@ PURGE_DELAY: Final = timedelta(seconds=60)
 
 
 def lease_for(on_lost: OnLost, gap: timedelta | None = None) -> timedelta:
-    """The default length; under skip at most until the next slot, so that a dead run is noticed by then."""
+    """The default length; under skip at most until the next slot, so that a dead run is noticed by then, but never so
+    short that a busy machine cannot renew it: a living run that is stopped is worse than a dead one noticed late."""
     if on_lost == "rerun":
         return RERUN_LEASE
-    return SKIP_LEASE if gap is None else max(min(SKIP_LEASE, gap), timedelta(seconds=1))
+    return SKIP_LEASE if gap is None else max(min(SKIP_LEASE, gap), SHORT_LEASE)
 
 
 def margin(lease: timedelta, traits: Traits) -> timedelta:

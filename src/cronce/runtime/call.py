@@ -39,6 +39,9 @@ LOOK: Final = 1.0
 OLDER: Final = 20
 """How many older slots a call looks after at most, before its own."""
 
+TOO_SLOW: Final = 5
+"""How often a grant may come too late to be used."""
+
 REASON_KEPT: Final = 500
 """Characters of an exception that a record keeps."""
 
@@ -109,11 +112,16 @@ class Call:
     # --- claiming ---
 
     def _claim(self, slot: Slot, terms: Terms, *, known: bool = False) -> Steps[Grant | Refused]:
+        too_slow = 0
         while True:
             (answer,) = yield Do(self.desk.ledger.claim([Wanted(slot, terms, known)]))
             pause = self._pause(answer)
+            too_slow += isinstance(answer, Expired)
             if pause is None:
                 return answer  # type: ignore[no-any-return]
+            if too_slow == TOO_SLOW:
+                lease = format_duration(terms.lease)
+                raise StoreUnavailable(f"{slot.key} was not run: the store answers too slowly for a lease of {lease}")
             yield Nap(pause)
             known = not isinstance(answer, Early)
 
@@ -127,7 +135,7 @@ class Call:
             case Held(_, until) if self._stand_by:
                 return max(self._until(until), LOOK / 10)
             case Expired():
-                return 0.0
+                return LOOK / 4
             case _:
                 return None
 

@@ -32,6 +32,9 @@ Duration = timedelta | str
 When = Slot | datetime | date | str
 """How a caller names a slot: an instant, a day (its midnight in the job's zone), or either as text."""
 
+SHORTEST: Final = timedelta(seconds=1)
+"""A shorter lease could be over before the answer is there that grants it."""
+
 CLOCK_OFF: Final = timedelta(minutes=1)
 """How far a host's clock may be off the store's. Beyond it, what the host takes for a slot is an error."""
 
@@ -155,7 +158,7 @@ def declare(
         _length("start_within", start_within),
         retries,
         _length("timeout", timeout),
-        _length("lease", lease),
+        _length("lease", lease, SHORTEST),
     )
     checked(declared.terms(Slot(name, datetime(2026, 1, 1, tzinfo=UTC)), inferred=False))
     return declared
@@ -181,15 +184,15 @@ def _scheduled(
     return rule
 
 
-def _length(name: str, span: Duration | None) -> timedelta | None:
+def _length(name: str, span: Duration | None, least: timedelta = timedelta(milliseconds=1)) -> timedelta | None:
     if span is None:
         return None
     try:
         length = parse_duration(span)
     except BadInput as error:
         raise BadPolicy(f"{name}: {error}") from None
-    if not length:
-        raise BadPolicy(f"{name} is more than nothing; leave it out for the default")
+    if length < least:
+        raise BadPolicy(f"{name} is {format_duration(least)} or more, not {span}; leave it out for the default")
     return length
 
 

@@ -122,6 +122,10 @@ class Ledger:
         grants = [self._granted(task) for task in asked]
         if asked and all(isinstance(grant, Unsure) for grant in grants):
             raise _error(cast(Unsure, grants[0]))
+        return (yield from self._in_time(grants))
+
+    def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
+        """What came too late to be trusted is given back."""
         boot = self._clock.boot()
         late = {grant.fence: grant for grant in grants if isinstance(grant, Grant) and not grant.trust.holds(boot)}
         if late:
@@ -199,7 +203,8 @@ class Ledger:
         yield from self.carrier.carry_out([task])
         if isinstance(task.answer, Unsure):
             raise _error(task.answer)
-        return self._granted(task)
+        (granted,) = yield from self._in_time([self._granted(task)])
+        return granted
 
     # --- tasks ---
 

@@ -10,11 +10,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final
 
-from cronce.errors import BadPolicy, LockHeld, TrustEnded
+from cronce.errors import BadPolicy, CronceError, LockHeld, StoreUnavailable, TrustEnded
 from cronce.model import Fence, Instant, check_name, lock_cell
 from cronce.protocol.commands import Early, Held
 from cronce.protocol.lease import LOCK_LEASE
-from cronce.runtime.declare import Duration
+from cronce.runtime.declare import SHORTEST, Duration
 from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate
 from cronce.runtime.keeper import Keeper, Lease
@@ -46,8 +46,8 @@ def limits(at_most: Duration | None, at_least: Duration, wait: Duration) -> Limi
     checked = Limits(
         None if at_most is None else parse_duration(at_most), parse_duration(at_least), parse_duration(wait)
     )
-    if checked.at_most is not None and not checked.at_most:
-        raise BadPolicy("at_most is more than nothing; leave it out to hold the lock for as long as the block runs")
+    if checked.at_most is not None and checked.at_most < SHORTEST:
+        raise BadPolicy("at_most is 1s or more; leave it out to hold the lock for as long as the block runs")
     if checked.at_most is not None and checked.at_least > checked.at_most:
         raise BadPolicy(f"at_least ({at_least}) is more than at_most ({at_most}): a lock is not kept beyond its limit")
     return checked
@@ -148,8 +148,8 @@ class Lock:
                 yield from self._arrive(answer, desk)
                 return self._lease(answer, desk, gate)
             left = give_up - desk.clock.boot()
-            if not isinstance(answer, Expired) and left <= 0:
-                raise self._held(answer)
+            if left <= 0:
+                raise self._refused(answer)
             yield Nap(min(left, self._pause(answer, desk)))
 
     def _arrive(self, grant: Grant, desk: Desk) -> Steps[None]:
@@ -168,12 +168,14 @@ class Lock:
             grant, desk.clock, lambda _why: gate.stop(), at_most=None if at_most is None else started + at_most
         )
 
-    def _held(self, answer: Any) -> LockHeld:
+    def _refused(self, answer: Any) -> CronceError:
         match answer:
             case Held(by, until):
                 return LockHeld(self.name, by, until)
             case Early(until):
                 return LockHeld(self.name, "", until)
+            case Expired():
+                return StoreUnavailable(f"the store answers too slowly for the lock {self.name}, so it was given back")
             case _:
                 raise AssertionError(f"{answer} is no reason not to have a lock")
 
