@@ -6,17 +6,20 @@ from html import escape
 
 WIDTH, HEIGHT, MARGIN = 8.4, 19, 18  # of a character, of a line, around all
 WORDS = {
-    r"\btook over\b|\bran\b(?! again| late)|\bextra 0, missed 0\b": "#7ee787",
-    r"\bkilled\b|\bran again\b|\bran late\b|\bextra [1-9]\d*": "#ff7b72",
+    r"\btook\sover\b|\bran\b(?!\sagain|\slate)|\bextra\s0,\smissed\s0\b": "#7ee787",
+    r"\bkilled\b|\bran\sagain\b|\bran\slate\b|\bextra\s[1-9]\d*": "#ff7b72",
     r"\bpaused\b": "#f2cc60",
     r"·": "#6e7681",
-    r"^\$ .*": "#ffffff",
+    r"^\$.*": "#ffffff",
 }
 
 
 def coloured(line: str) -> str:
-    """A line with its words in their colours; a line that tells what happens is yellow as a whole."""
-    if re.match(r"  \w", line):
+    """A line with its words in their colours; a line that tells what happens is yellow as a whole. Spaces that do not
+    break are the only ones that every viewer keeps."""
+    told = re.match(r"  \w", line)
+    line = line.strip().replace(" ", "\N{NO-BREAK SPACE}")
+    if told:
         return f'<tspan fill="#f2cc60">{escape(line)}</tspan>'
     pattern = "|".join(f"({word})" for word in WORDS)
     colours = list(WORDS.values())
@@ -32,15 +35,14 @@ def picture(lines: list[str]) -> str:
     width = max(map(len, lines)) * WIDTH + 2 * MARGIN
     height = len(lines) * HEIGHT + 2 * MARGIN
     rows = "\n".join(
-        f'<text x="{MARGIN}" y="{MARGIN + (number + 0.75) * HEIGHT:g}">{coloured(line)}</text>'
+        f'<text x="{MARGIN + (len(line) - len(line.lstrip())) * WIDTH:g}" y="{MARGIN + (number + 0.75) * HEIGHT:g}">{coloured(line)}</text>'
         for number, line in enumerate(lines)
         if line.strip()
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">\n'
         f'<rect width="100%" height="100%" rx="10" fill="#161b22"/>\n'
-        '<g font-family="ui-monospace, Menlo, Consolas, monospace" font-size="14" fill="#c9d1d9"'
-        ' style="white-space: pre">\n'
+        '<g font-family="ui-monospace, Menlo, Consolas, monospace" font-size="14" fill="#c9d1d9">\n'
         f"{rows}\n</g>\n</svg>\n"
     )
 
