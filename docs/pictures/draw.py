@@ -31,14 +31,15 @@ def coloured(line: str) -> str:
     return re.sub(pattern, paint, escape(line))
 
 
+def row(number: int, line: str) -> str:
+    left = MARGIN + (len(line) - len(line.lstrip())) * WIDTH
+    return f'<text x="{left:g}" y="{MARGIN + (number + 0.75) * HEIGHT:g}">{coloured(line)}</text>'
+
+
 def picture(lines: list[str]) -> str:
     width = max(map(len, lines)) * WIDTH + 2 * MARGIN
     height = len(lines) * HEIGHT + 2 * MARGIN
-    rows = "\n".join(
-        f'<text x="{MARGIN + (len(line) - len(line.lstrip())) * WIDTH:g}" y="{MARGIN + (number + 0.75) * HEIGHT:g}">{coloured(line)}</text>'
-        for number, line in enumerate(lines)
-        if line.strip()
-    )
+    rows = "\n".join(row(number, line) for number, line in enumerate(lines) if line.strip())
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}">\n'
         f'<rect width="100%" height="100%" rx="10" fill="#161b22"/>\n'
