@@ -57,7 +57,7 @@ class Script:
 
     def run(self, command: list[str], step: dict[str, Any], supervisor: Supervisor) -> None:
         env = {**os.environ, **step.get("env", {})}
-        self.children.append(child := supervisor.child(command, env, step.get("timeout")))
+        self.children.append(child := supervisor.child(command, env))
         if "deadline" in step:
             child.move_deadline(self.clock.boot() + step["deadline"])
         if "stop" in step:

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from cronce.clock import SystemClock
-from cronce.integrations.command import Command
+from cronce.integrations.command import Exec
 from cronce.integrations.process import Supervisor
 from cronce.model import slot
 from cronce.protocol.record import State, decode
 from cronce.runtime.declare import declare
-from cronce.runtime.keeper import Lease
+from cronce.runtime.keeper import NOT_RENEWED, Lease
 from cronce.stores.sqlite import SqliteStore
 
 SLOT = slot("sync", SystemClock().wall().replace(microsecond=0))
@@ -25,7 +25,7 @@ def test_a_lease_that_ends_before_there_is_a_child_starts_none_and_gives_the_slo
 
     def late(self: Supervisor, *words: Any) -> Any:
         for lease in leases:
-            lease.end("it could not be renewed in time")
+            lease.end(NOT_RENEWED)
         return before(self, *words)
 
     leases: list[Lease] = []
@@ -38,7 +38,7 @@ def test_a_lease_that_ends_before_there_is_a_child_starts_none_and_gives_the_slo
     monkeypatch.setattr(Lease, "__init__", noted)
     monkeypatch.setattr(Supervisor, "child", late)
     with Supervisor(SystemClock()) as supervisor:
-        code = Command(declare("sync"), ["touch", str(ran)], supervisor).run(store, SystemClock(), SLOT)
+        code = Exec(declare("sync"), ["touch", str(ran)], supervisor).run(store, SystemClock(), SLOT)
     assert code == 76
     assert not ran.exists()
     (cell,) = store.load([SLOT.cell]).cells

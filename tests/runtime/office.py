@@ -13,6 +13,7 @@ from cronce.runtime.call import Call, Work
 from cronce.runtime.declare import Declaration, When, declare
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Keeper
+from cronce.runtime.run import Run
 from cronce.runtime.steps import Nap, Steps, take
 from tests.runtime.shelf import HandClock, Wire
 
@@ -51,13 +52,11 @@ class Office:
         self.refused: list[tuple[str, str]] = []
         self.naps: list[float] = []
 
-    def call(
-        self, job: Declaration, work: Work, *, when: When | None = None, older: Work | None = None, **more: Any
-    ) -> Any:
+    def call(self, job: Declaration, body: Callable[[Run], Any], *, when: When | None = None, **more: Any) -> Any:
         def refused(slot: Slot, why: str, _keeper: Keeper) -> None:
             self.refused.append((slot.key, why))
 
-        return self.play(Call(self.keeper, job, work, older=older, refused=refused, **more).steps(when))
+        return self.play(Call(self.keeper, job, Work(body), refused=refused, **more).steps(when))
 
     def play(self, steps: Steps[T], meanwhile: Callable[[], object] = lambda: None) -> T:
         """Take the steps; a nap turns the clock, and `meanwhile` is what the others do in it."""

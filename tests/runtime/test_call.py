@@ -8,7 +8,7 @@ import pytest
 from cronce.errors import BadInput, ClockOff, StoreUnavailable, TimedOut, TrustEnded
 from cronce.model import Slot
 from cronce.protocol.record import Outcome, State
-from cronce.runtime.call import Call
+from cronce.runtime.call import Call, Work
 from cronce.runtime.declare import When, declare
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Body, Do
@@ -190,7 +190,7 @@ def test_a_run_that_goes_on_keeps_the_next_slot_from_running(store: Wire, clock:
 def test_overlap_wait_waits_for_its_turn(store: Wire, clock: HandClock, bodies: Bodies) -> None:
     here, there = Office(store), Office(store)
     patient = job(schedule="every 1m", overlap="wait", lease="5m")
-    first = Call(here.keeper, patient, bodies).steps()
+    first = Call(here.keeper, patient, Work(bodies)).steps()
     step = next(first)
     while not isinstance(step, Body):
         assert isinstance(step, Do)
@@ -205,7 +205,7 @@ def test_overlap_wait_waits_for_its_turn(store: Wire, clock: HandClock, bodies: 
             with pytest.raises(StopIteration):
                 first.send(answer)
 
-    there.play(Call(there.keeper, patient, bodies).steps(), first_ends)
+    there.play(Call(there.keeper, patient, Work(bodies)).steps(), first_ends)
     assert bodies.ran == ["billing@2026-03-29T12:01:00Z"]
     assert there.naps == [0.25]
 
@@ -261,7 +261,7 @@ def test_a_body_that_is_cut_short_fails_under_skip_and_is_tried_again_under_reru
 
 def test_a_call_that_ends_before_its_body_began_gives_the_slot_back(office: Office, bodies: Bodies) -> None:
     """As a task does that is cancelled right after its claim was granted."""
-    steps = Call(office.keeper, job(), bodies).steps()
+    steps = Call(office.keeper, job(), Work(bodies)).steps()
     step = next(steps)
     while not isinstance(step, Body):
         assert isinstance(step, Do)
@@ -425,7 +425,7 @@ def test_a_body_that_was_out_of_reach_and_taken_over_is_told_so(store: Wire, clo
 
 def abandon(office: Office, declaration: Any, bodies: Bodies) -> None:
     """A holder that dies in its body: nothing is said about its end."""
-    steps = Call(office.keeper, declaration, bodies).steps()
+    steps = Call(office.keeper, declaration, Work(bodies)).steps()
     step = next(steps)
     while not isinstance(step, Body):
         assert isinstance(step, Do)
@@ -446,7 +446,7 @@ def test_the_next_call_takes_over_an_older_slot_before_its_own(store: Wire, bodi
     dead, alive = Office(store), Office(store)
     abandon(dead, job(on_lost="rerun"), bodies)
     watch(alive, 900)
-    alive.call(job(on_lost="rerun"), bodies, older=bodies)
+    alive.call(job(on_lost="rerun"), bodies, take_over=True)
     assert bodies.ran == [NOON.key, NOON.key, "billing@2026-03-29T12:15:00Z"]
     assert alive.record(NOON).outcome is Outcome.SUCCEEDED
 
@@ -455,7 +455,7 @@ def test_under_skip_the_next_call_closes_an_older_slot_as_lost(store: Wire, bodi
     dead, alive = Office(store), Office(store)
     abandon(dead, job(), bodies)
     watch(alive, 900)
-    alive.call(job(), bodies, older=bodies)
+    alive.call(job(), bodies, take_over=True)
     assert bodies.ran == [NOON.key, "billing@2026-03-29T12:15:00Z"]
     assert alive.record(NOON).outcome is Outcome.LOST
 
@@ -478,7 +478,7 @@ def test_an_older_slot_that_fails_again_does_not_keep_the_own_one_from_running(o
         office.call(job(retries=2), bodies)
     office.hand.turn(QUARTER.total_seconds())
     with pytest.raises(Boom):
-        office.call(job(retries=2), bodies, older=bodies)
+        office.call(job(retries=2), bodies, take_over=True)
     assert bodies.ran == [NOON.key, NOON.key, "billing@2026-03-29T12:15:00Z"]
     assert office.record(NOON).failures == 2
 
@@ -502,7 +502,7 @@ def test_who_stands_by_ends_with_the_slot(store: Wire, bodies: Bodies) -> None:
     answers = []
 
     def meanwhile(_run: Run) -> None:
-        steps = Call(there.keeper, rerun, bodies, stand_by=True).steps()
+        steps = Call(there.keeper, rerun, Work(bodies), stand_by=True).steps()
         answers.append(steps)
         step = next(steps)
         while isinstance(step, Do):

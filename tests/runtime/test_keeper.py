@@ -11,7 +11,7 @@ from cronce.errors import StoreUnavailable, TrustEnded
 from cronce.model import Slot, lock_cell
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.desk import Desk
-from cronce.runtime.keeper import Beat, Keeper, Lease
+from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Over
 from cronce.runtime.ledger import Grant, Terms, Wanted
 from cronce.stores.memory import MemoryStore
 from tests.runtime.office import Office
@@ -36,7 +36,7 @@ def office(store: Wire) -> Office:
 
 
 def held(
-    office: Office, job: str = "billing", told: Callable[[str], None] = lambda _why: None, **more: object
+    office: Office, job: str = "billing", told: Callable[[Over], None] = lambda _over: None, **more: object
 ) -> Lease:
     terms = Terms(LEASE, "rerun", "allow", outside=True)
     (grant,) = office.desk.do(office.desk.ledger.claim([Wanted(Slot(job, START), terms)]))
@@ -78,7 +78,7 @@ def test_two_renewals_may_fail(office: Office, store: Wire, clock: HandClock) ->
 
 
 def test_trust_ends_before_the_lease_and_its_holder_is_told_once(office: Office, store: Wire, clock: HandClock) -> None:
-    told: list[str] = []
+    told: list[Over] = []
     lease = held(office, told=told.append)
     store.lose = lambda _call: "before"
     clock.turn(23.99)
@@ -89,7 +89,7 @@ def test_trust_ends_before_the_lease_and_its_holder_is_told_once(office: Office,
     assert [lease.trusted, told] == [False, []]  # by the clock, before anybody has looked
     assert office.keeper.watch() is None
     assert office.keeper.watch() is None
-    assert told == ["it could not be renewed in time"]
+    assert told == [NOT_RENEWED]
     with pytest.raises(TrustEnded, match="billing@2026-03-29T12:00:00Z is no longer ours: it could not be renewed in"):
         lease.check()
 
@@ -103,14 +103,14 @@ def test_a_renewal_that_comes_too_late_does_not_bring_trust_back(office: Office,
 
 def test_a_machine_that_was_suspended_trusts_nothing_when_it_wakes(office: Office, clock: HandClock) -> None:
     """The boot clock goes on in suspend; the first look after it, by whomever, says so."""
-    told: list[str] = []
+    told: list[Over] = []
     lease = held(office, told=told.append)
     clock.turn(3600)
     assert not lease.trusted
     office.keeper.renew()
     assert not lease.trusted
     office.keeper.watch()
-    assert told == ["it could not be renewed in time"]
+    assert told == [NOT_RENEWED]
 
 
 def test_a_starved_keeper_delays_the_news_and_never_the_truth(office: Office, clock: HandClock) -> None:
@@ -122,7 +122,7 @@ def test_a_starved_keeper_delays_the_news_and_never_the_truth(office: Office, cl
 
 def test_who_was_taken_over_is_told_by_whom(store: Wire, clock: HandClock) -> None:
     here, there = Office(store), Office(store)
-    told: list[str] = []
+    told: list[Over] = []
     held(here, told=told.append)
     for _ in range(31):
         there.desk.do(there.desk.ledger.overdue())
@@ -131,20 +131,20 @@ def test_who_was_taken_over_is_told_by_whom(store: Wire, clock: HandClock) -> No
     (grant,) = there.desk.do(there.desk.ledger.claim([Wanted(Slot("billing", START), terms, known=True)]))
     assert isinstance(grant, Grant)
     here.keeper.renew()
-    assert told == [f"{there.desk.holder} has it now"]
+    assert told == [Over("lost", f"{there.desk.holder} has it now")]
 
 
 def test_who_is_asked_to_stop_is_told_with_the_next_renewal(office: Office, clock: HandClock) -> None:
-    told: list[str] = []
+    told: list[Over] = []
     held(office, told=told.append)
     office.desk.do(office.desk.ledger.ask(Slot("billing", START), "a newer one came"))
     clock.turn(8)
     office.keeper.renew()
-    assert told == ["asked to stop: a newer one came"]
+    assert told == [Over("asked", "asked to stop: a newer one came")]
 
 
 def test_a_lease_that_was_dropped_gets_no_news(office: Office, store: Wire, clock: HandClock) -> None:
-    told: list[str] = []
+    told: list[Over] = []
     lease = held(office, told=told.append)
     office.keeper.drop(lease)
     clock.turn(60)
@@ -155,20 +155,20 @@ def test_a_lease_that_was_dropped_gets_no_news(office: Office, store: Wire, cloc
 
 
 def test_a_timeout_ends_it_though_it_could_be_renewed(office: Office, clock: HandClock) -> None:
-    told: list[str] = []
+    told: list[Over] = []
     held(office, told=told.append, timeout=timedelta(seconds=40))
     for _ in range(8):
         clock.turn(5)
         office.keeper.renew()
         office.keeper.watch()
-    assert told == ["timed out after 40s"]
+    assert told == [Over("timed out", "timed out after 40s")]
 
 
 @pytest.mark.parametrize("at_most", [timedelta(seconds=70), timedelta(seconds=31), LOCK_LEASE])
 def test_a_lock_is_never_renewed_past_its_limit(
     office: Office, store: Wire, clock: HandClock, at_most: timedelta
 ) -> None:
-    told: list[str] = []
+    told: list[Over] = []
     grant = office.desk.do(office.desk.ledger.acquire(lock_cell("reindex")))
     assert isinstance(grant, Grant)
     lease = Lease(grant, office.desk.clock, told.append, at_most=START + at_most)
@@ -180,7 +180,7 @@ def test_a_lock_is_never_renewed_past_its_limit(
         (cell,) = store.load([lock_cell("reindex")]).cells
         assert cell.until is not None
         assert cell.until <= START + at_most
-    assert told == ["it was held for at_most"]
+    assert told == [Over("lost", "it was held for at_most")]
     assert at_most.total_seconds() - 7 <= clock.seconds <= at_most.total_seconds()
 
 

@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
     import os  # noqa: PLC0415
 
     from cronce.clock import SystemClock  # noqa: PLC0415
-    from cronce.integrations.command import Command  # noqa: PLC0415
+    from cronce.integrations.command import Exec  # noqa: PLC0415
     from cronce.integrations.process import Supervisor, find_command  # noqa: PLC0415
     from cronce.runtime.declare import declare  # noqa: PLC0415
     from cronce.schedule import parse_duration  # noqa: PLC0415
@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"cronce exec: slots are kept in {chosen.file}; set CRONCE_URL to choose another store", file=sys.stderr)
     with Supervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
         stand_by = options.wait or "KUBERNETES_SERVICE_HOST" in os.environ
-        command = Command(job, options.command, supervisor, stand_by=stand_by, say=say)
+        command = Exec(job, options.command, supervisor, stand_by=stand_by, say=say)
         gc.freeze()  # from here on it may live for days: what was loaded is for ever, the rest is collected
         gc.enable()
         store = open_chosen(chosen)

@@ -232,12 +232,10 @@ class Child:
     started) and after the end (nothing happens), so that the keeper of a lease need not know how far the command got.
     """
 
-    def __init__(
-        self, supervisor: "Supervisor", command: Sequence[str], env: Mapping[str, str], timeout: float | None
-    ) -> None:
+    def __init__(self, supervisor: "Supervisor", command: Sequence[str], env: Mapping[str, str]) -> None:
         self._bell, self._watchdog = supervisor.bell, supervisor.watchdog
         self._clock, self._grace = supervisor.clock, supervisor.grace
-        self._command, self._env, self._timeout = command, env, timeout
+        self._command, self._env = command, env
         self._orders: list[tuple[str, float]] = []  # why to stop, and until when at most
         self._deadline = math.inf
         self._terminal = _Terminal()
@@ -247,7 +245,7 @@ class Child:
         self._code: int | None = None
         self._stopped = ""
         self._signalled = 0
-        self._time_out_at = self._kill_at = math.inf
+        self._kill_at = math.inf
 
     def stop(self, why: str, grace: float | None = None) -> None:
         """TERM for the whole group, and KILL if it is not gone after the grace. The first reason is the one reported;
@@ -285,8 +283,6 @@ class Child:
                 os.close(stream.inlet)
                 if not self._group:
                     stream.close()
-        if self._timeout is not None:
-            self._time_out_at = self._clock.boot() + self._timeout
         # With output to a pager the terminal is the pager's, until the command turns out to want it (`_on_pause`).
         if os.isatty(1) and self._terminal.lend(self._group):
             send(self._group, signal.SIGCONT)  # it may have wanted to read before it was allowed to
@@ -349,14 +345,11 @@ class Child:
 
     def _next_look(self) -> float:
         probe = math.inf if self._code is None else self._clock.boot() + PROBE
-        return min(self._time_out_at, self._kill_at, probe)
+        return min(self._kill_at, probe)
 
     # --- acting ---
 
     def _obey(self) -> None:
-        if self._clock.boot() >= self._time_out_at:
-            self._time_out_at = math.inf
-            self.stop(f"timed out after {_in_words(self._timeout or 0)}")
         while self._orders:
             self._begin_to_stop(*self._orders.pop(0))
         if self._clock.boot() >= self._kill_at:
@@ -391,25 +384,17 @@ class Child:
 
     def _flush(self) -> None:
         """Hand on the last output. A reader that takes its time is waited for as the command itself would have waited,
-        but not for ever: up to the timeout, a stop or a signal, and after a stop only for the grace."""
+        but not for ever: up to a stop or a signal, and after a stop only for the grace."""
         for stream in self._streams:
             stream.finish()
         patience = self._grace if self._stopped or self._orders else math.inf
-        until = min(self._clock.boot() + patience, self._time_out_at)
+        until = self._clock.boot() + patience
         self._orders.clear()
         self._bell.came.clear()
         while any(stream.pending for stream in self._streams):
             if self._orders or self._bell.came or self._clock.boot() >= until:
                 return
             self._turn(until)
-
-
-def _in_words(seconds: float) -> str:
-    from datetime import timedelta  # noqa: PLC0415
-
-    from cronce.schedule.duration import format_duration  # noqa: PLC0415  all schedules come with it, and few time out
-
-    return format_duration(timedelta(seconds=seconds))
 
 
 class Supervisor:
@@ -439,9 +424,9 @@ class Supervisor:
         """The last stop signal (TERM, INT, HUP, QUIT) that came, whether or not a command ran; 0 if none."""
         return self.bell.interrupted
 
-    def child(self, command: Sequence[str], env: Mapping[str, str], timeout: float | None = None) -> Child:
+    def child(self, command: Sequence[str], env: Mapping[str, str]) -> Child:
         """A command to run; nothing is started yet."""
-        return Child(self, command, env, timeout)
+        return Child(self, command, env)
 
     def wait(self, seconds: float) -> bool:
         """Sleep, also through suspend; False, at once, when a stop signal came."""

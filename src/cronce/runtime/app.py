@@ -5,72 +5,26 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable
 from datetime import datetime
-from functools import partial, wraps
-from inspect import Parameter, Signature, iscoroutinefunction, signature
-from typing import Any, Concatenate, Final, Never, ParamSpec, Protocol, TypeVar, cast, overload
+from functools import partial
+from typing import Any, Final, Never, cast
 
 from cronce.clock import Clock, SystemClock
-from cronce.errors import BadInput, LockHeld
+from cronce.errors import BadInput
 from cronce.policy import Fold, Gap, Missed, OnLost, Overlap, refuse_foreign
-from cronce.runtime.call import Call
+from cronce.runtime.call import Call, Work
 from cronce.runtime.declare import Declaration, Duration, When, declare
 from cronce.runtime.desk import Desk
+from cronce.runtime.guard import Decorator, SingleDecorator, guarded, name_of, single
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.lock import Lock, limits
 from cronce.runtime.log import log
 from cronce.runtime.notes import Notebook
-from cronce.runtime.run import Run, Skipped
-from cronce.runtime.steps import take, take_async
 from cronce.schedule import Schedule
 from cronce.stores import mask
 from cronce.stores.base import Store
 from cronce.stores.default import choose, open_chosen
-
-P = ParamSpec("P")
-R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-
-
-class Guard(Protocol[P, R_co]):
-    """A guarded function. Call it as before: it finds its slot, claims it, runs the body or returns `Skipped`."""
-
-    fn: Callable[..., Any]
-    """The plain function, without the guard."""
-
-    name: str
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
-
-    def at(self, slot: When) -> Callable[P, R_co]:
-        """The guard for a slot that the caller knows; the same as calling it with `slot=`."""
-        ...
-
-
-class Decorator(Protocol):
-    """Keeps the signature, less a first parameter `run`; the result may be `Skipped`."""
-
-    @overload
-    def __call__(
-        self, fn: Callable[Concatenate[Run, P], Coroutine[Any, Any, R]]
-    ) -> Guard[P, Coroutine[Any, Any, R | Skipped]]: ...
-    @overload
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]]) -> Guard[P, Coroutine[Any, Any, R | Skipped]]: ...
-    @overload
-    def __call__(self, fn: Callable[Concatenate[Run, P], R]) -> Guard[P, R | Skipped]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R]) -> Guard[P, R | Skipped]: ...
-
-
-class SingleDecorator(Protocol):
-    """Keeps the signature; the result may be `Skipped`."""
-
-    @overload
-    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R | Skipped]]: ...
-    @overload
-    def __call__(self, fn: Callable[P, R]) -> Callable[P, R | Skipped]: ...
 
 
 class Cronce:
@@ -123,18 +77,21 @@ class Cronce:
         """
         if callable(schedule):
             raise BadInput("write @cron.job('*/15 * * * *'), with the schedule in brackets")
-        policies: dict[str, Any] = {
-            "every": every, "at": at, "tz": tz, "gap": gap, "fold": fold, "on_lost": on_lost, "overlap": overlap,
-            "turns": turns, "missed": missed, "start_within": start_within, "retries": retries, "timeout": timeout,
-            "lease": lease, **foreign,
-        }  # fmt: skip
+        define = partial(
+            declare, schedule=schedule, every=every, at=at, tz=tz, gap=gap, fold=fold, on_lost=on_lost, overlap=overlap,
+            turns=turns, missed=missed, start_within=start_within, retries=retries, timeout=timeout, lease=lease,
+            **foreign,
+        )  # fmt: skip
 
         def guard(fn: Callable[..., Any]) -> Any:
-            declared = declare(name or _name_of(fn), schedule, **policies)
-            self._declare(declared)
-            return _guarded(self, declared, fn, slot)
+            job = define(name=name or name_of(fn))
+            self._declare(job)
+            return guarded(job.name, fn, slot, partial(self._call, job))
 
         return guard
+
+    def _call(self, job: Declaration, work: Work, take_over: bool) -> Call:
+        return Call(self._at_work(), job, work, take_over=take_over, refused=self._notebook.refused)
 
     def _declare(self, job: Declaration) -> None:
         if self.jobs.setdefault(job.name, job) != job:
@@ -170,7 +127,7 @@ class Cronce:
         if not isinstance(name, str):
             raise BadInput("write @cron.single('reindex'), with the name of the lock in brackets")
         lock = self.lock(name, at_most=at_most, at_least=at_least, wait=wait, **foreign)
-        return cast(SingleDecorator, partial(_single, lock))
+        return cast(SingleDecorator, partial(single, lock))
 
     # --- this process at the store ---
 
@@ -220,94 +177,3 @@ def _for_all(action: Callable[[Cronce], None]) -> None:
 
 os.register_at_fork(after_in_child=partial(_for_all, Cronce._forked))
 atexit.register(_for_all, Cronce.close)
-
-
-# --- functions and their guards -------------------------------------------------------------------------------------
-
-
-def _name_of(fn: Callable[..., Any]) -> str:
-    return getattr(fn, "__qualname__", type(fn).__qualname__).replace(".<locals>", "")
-
-
-def _guarded(cronce: Cronce, job: Declaration, fn: Callable[..., Any], slot: Callable[..., When] | None) -> Any:
-    """A real function, so that it can be a method, be pickled by name, and be seen to be a coroutine function."""
-    given_run, plain = _giving_run(fn)
-    takes_slot = "slot" in plain.parameters
-    alone = all(p.default is not Parameter.empty or p.kind in _ANY for p in plain.parameters.values())
-
-    def body(args: tuple[Any, ...], named: dict[str, Any]) -> Callable[[Run], Any]:
-        return lambda run: given_run(run, args, named)
-
-    def steps(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Desk]:
-        when = named.pop("slot", None) if not takes_slot else None
-        plain.bind(*args, **named)  # a call that cannot be made is refused before it takes a slot
-        if when is None and slot is not None:
-            when = slot(*args, **named)
-        keeper = cronce._at_work()
-        older = body((), {}) if alone and not args and not named else None
-        call = Call(keeper, job, body(args, named), older=older, refused=cronce._notebook.refused)
-        return call.steps(when), keeper.desk
-
-    if iscoroutinefunction(fn):
-
-        async def guarded_async(*args: Any, **named: Any) -> Any:
-            return await take_async(*steps(args, named))
-
-        guarded: Any = guarded_async
-    else:
-
-        def guarded_sync(*args: Any, **named: Any) -> Any:
-            return take(*steps(args, named))
-
-        guarded = guarded_sync
-    guarded = wraps(fn)(guarded)
-    guarded.__signature__ = plain
-    guarded.fn, guarded.name = fn, job.name
-    guarded.at = lambda when: partial(guarded, slot=when)
-    return guarded
-
-
-_ANY: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-
-
-def _giving_run(fn: Callable[..., Any]) -> tuple[Callable[[Run, tuple[Any, ...], dict[str, Any]], Any], Signature]:
-    """How to call it with its run, and its signature as callers see it: they do not give a parameter named `run`."""
-    full = signature(fn)
-    names = list(full.parameters)
-    if "run" not in names:
-        return lambda _run, args, named: fn(*args, **named), full
-    place = names.index("run")
-    by_place = full.parameters["run"].kind is not Parameter.KEYWORD_ONLY
-
-    def given(run: Run, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        if by_place and len(args) >= place:
-            return fn(*args[:place], run, *args[place:], **named)
-        return fn(*args, **named, run=run)
-
-    return given, full.replace(parameters=[one for name, one in full.parameters.items() if name != "run"])
-
-
-def _single(lock: Lock, fn: Callable[..., Any]) -> Any:
-    if iscoroutinefunction(fn):
-
-        @wraps(fn)
-        async def single_async(*args: Any, **named: Any) -> Any:
-            async with AsyncExitStack() as stack:
-                try:
-                    await stack.enter_async_context(lock)
-                except LockHeld as held:
-                    return Skipped("held", str(held))
-                return await fn(*args, **named)
-
-        return single_async
-
-    @wraps(fn)
-    def single(*args: Any, **named: Any) -> Any:
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(lock)
-            except LockHeld as held:
-                return Skipped("held", str(held))
-            return fn(*args, **named)
-
-    return single

@@ -22,8 +22,7 @@ from cronce.model import Instant, Slot, slot_of_cell, spell
 from cronce.protocol.commands import Closed, Early, Finished, Held, Queued, Stale
 from cronce.protocol.record import Outcome
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
-from cronce.runtime.interrupt import Interrupt
-from cronce.runtime.keeper import Keeper, Lease
+from cronce.runtime.keeper import Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Body, Do, Nap, Steps
@@ -56,15 +55,27 @@ class Ending(NamedTuple):
     backoff: timedelta = timedelta(0)
 
 
-Work = Callable[[Run], Any]
-Judge = Callable[[Any], Ending | None]
-"""What a body's result says about how it ended: a function that returns has succeeded, a command has an exit code.
-None: it never began, and the slot is given back."""
+class Work:
+    """What a call is for: a function, unless a kind of work says otherwise (`integrations.command`)."""
+
+    def __init__(self, body: Callable[[Run], Any]) -> None:
+        self.run = body
+
+    def ending(self, _run: Run, _result: Any) -> Ending | None:
+        """How a body ended that returned; None: it never began, and the slot is given back."""
+        return Ending(Outcome.SUCCEEDED)
+
+    def renewed(self, _grant: Grant) -> None:
+        """Its lease goes on."""
+
+    def stop(self, body: Body, _run: Run, _over: Over) -> None:
+        """Its lease ended while it ran; called from another thread."""
+        body.stop()
 
 
 class Call:
-    """`stand_by`: when another has the slot, wait until it is closed, and take it over if its holder goes away. `older`
-    runs older slots; `stop` ends a body that an exception cannot."""
+    """`take_over`: the work needs nothing that belongs to this one slot, so older ones may be run by it. `stand_by`:
+    when another has the slot, wait until it is closed, and take it over if its holder goes away."""
 
     def __init__(
         self,
@@ -72,17 +83,12 @@ class Call:
         job: Declaration,
         work: Work,
         *,
-        older: Work | None = None,
-        judge: Judge = lambda _result: Ending(Outcome.SUCCEEDED),
+        take_over: bool = False,
         stand_by: bool = False,
         refused: Callable[[Slot, str, Keeper], None] = lambda _slot, _why, _keeper: None,
-        stop: Callable[[str], None] | None = None,
-        renewed: Callable[[Grant], None] = lambda _grant: None,
     ) -> None:
-        self.desk, self.keeper, self.job = keeper.desk, keeper, job
-        self._work, self._older, self._judge = work, older, judge
-        self._stand_by = stand_by
-        self._refused, self._stop, self._renewed = refused, stop, renewed
+        self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
+        self._take_over, self._stand_by, self._refused = take_over, stand_by, refused
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
@@ -94,7 +100,7 @@ class Call:
         yield from self._look_after_older(slot)
         answer = yield from self._claim(slot, self.job.terms(slot, inferred=when is None))
         if isinstance(answer, Grant):
-            return (yield from self._run(answer, self._work))
+            return (yield from self._run(answer))
         skipped = why_not(slot, answer)
         self._refused(slot, skipped.reason, self.keeper)
         return skipped
@@ -148,19 +154,19 @@ class Call:
         older = [cell for cell in cells if cell.key != own.cell]
         if not older:
             return
-        if self._older is None:
+        if not self._take_over:
             yield Do(self.desk.ledger.settle(older))
             return
         for slot in (slot_of_cell(cell.key) for cell in older):
             terms = self.job.terms(slot, inferred=False)._replace(start_within=None)  # it was started, or late already
             (answer,) = yield Do(self.desk.ledger.claim([Wanted(slot, terms, known=True)]))
             if isinstance(answer, Grant):
-                yield from self._run_older(answer, self._older)
+                yield from self._run_older(answer)
 
-    def _run_older(self, grant: Grant, work: Work) -> Steps[None]:
+    def _run_older(self, grant: Grant) -> Steps[None]:
         """How an older slot ends is on record; the caller asked for another."""
         try:
-            yield from self._run(grant, work)
+            yield from self._run(grant)
         except StoreError:
             raise
         except Exception:  # noqa: S110
@@ -168,10 +174,17 @@ class Call:
 
     # --- running ---
 
-    def _run(self, grant: Grant, work: Work) -> Steps[Any]:
-        body = Body(lambda: work(Run(lease, self.job.name)))
-        told = self._stop or body.stop
-        lease = Lease(grant, self.desk.clock, told, timeout=self.job.timeout, renewed=self._renewed)
+    def _run(self, grant: Grant) -> Steps[Any]:
+        work = self._work
+        body = Body(lambda: work.run(run))
+        lease = Lease(
+            grant,
+            self.desk.clock,
+            lambda over: work.stop(body, run, over),
+            timeout=self.job.timeout,
+            renewed=work.renewed,
+        )
+        run = Run(lease)
         self.keeper.keep(lease)
         try:
             result = yield body
@@ -183,7 +196,7 @@ class Call:
             raise
         if lease.mine:
             self.keeper.drop(lease)
-            ending = self._judge(result)
+            ending = work.ending(run, result)
             yield from self._finish(lease, ending) if ending else self._give_back(lease)
         return result
 
@@ -195,25 +208,25 @@ class Call:
         if not body.started:
             yield from self._give_back(lease)
             return
-        ours = body.interrupted and bool(lease.over)
-        ending = self._ending(lease, error, ours=ours)
+        over = lease.over if body.interrupted else None
+        ending = self._ending(over, error)
         try:
             yield from self._finish(lease, ending, once=not isinstance(error, Exception))
         except (StoreError, TrustEnded) as trouble:
-            if not ours:
+            if over is None:
                 error.add_note(f"and how it ended could not be recorded: {trouble}")
-        if ours and lease.timed_out:
-            raise TimedOut(f"{lease.name} {ending.reason}") from error
-        if ours:
-            raise TrustEnded(f"{lease.name} was stopped: {lease.over}") from error
+        if over is not None and over.cause == "timed out":
+            raise TimedOut(f"{lease.name} {over.why}") from error
+        if over is not None:
+            raise TrustEnded(f"{lease.name} was stopped: {over.why}") from error
 
-    def _ending(self, lease: Lease, error: BaseException, *, ours: bool) -> Ending:
-        if ours and lease.timed_out:
-            return Ending(Outcome.FAILED, lease.over)
-        if ours:
-            return Ending(Outcome.FAILED, f"stopped: {lease.over}", cut_short=not lease.grant.ask)
-        cut_short = not isinstance(error, Exception) and not isinstance(error, Interrupt)
-        return Ending(Outcome.FAILED, describe(error), cut_short=cut_short)
+    def _ending(self, over: Over | None, error: BaseException) -> Ending:
+        """What stopped the body from outside is no failure of its own, except that it took too long."""
+        if over is None:
+            return Ending(Outcome.FAILED, describe(error), cut_short=not isinstance(error, Exception))
+        if over.cause == "timed out":
+            return Ending(Outcome.FAILED, over.why)
+        return Ending(Outcome.FAILED, f"stopped: {over.why}", cut_short=over.cause == "lost")
 
     def _give_back(self, lease: Lease) -> Steps[None]:
         yield Do(self.desk.ledger.release([lease.grant]))
@@ -235,16 +248,12 @@ class Call:
                 case Finished():
                     return
                 case Stale(by):
-                    whose = _whose(by, self.desk.holder)
-                    raise TrustEnded(f"{lease.name} {ending.outcome}, but {whose}: only fenced effects were refused")
+                    now = whose(by, self.desk.holder)
+                    raise TrustEnded(f"{lease.name} {ending.outcome}, but {now}: only fenced effects were refused")
                 case Unsure(why) if once or not lease.trusted:
                     raise StoreUnavailable(f"{lease.name} {ending.outcome}, but that could not be recorded: {why}")
             yield Nap(pause, in_hand=True)
             pause = min(2 * pause, 5.0)
-
-
-def _whose(by: str, me: str) -> str:
-    return "it was closed while this process was out of touch" if by in ("", me) else f"{by} has it now"
 
 
 def describe(error: BaseException) -> str:

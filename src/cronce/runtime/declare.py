@@ -24,6 +24,7 @@ from cronce.schedule import (
     spec_of,
     start_by,
 )
+from cronce.schedule.zone import find_zone
 from cronce.value import NamedTuple
 
 Duration = timedelta | str
@@ -92,10 +93,7 @@ class Declaration(NamedTuple):
                 return self._midnight(date.fromisoformat(when))
         if isinstance(when, datetime | str):
             return when
-        from zoneinfo import ZoneInfo  # noqa: PLC0415  rarely needed, and not free
-
-        zone = UTC if self.tz == "UTC" else ZoneInfo(self.tz)
-        return datetime.combine(when, time(), zone).astimezone(UTC)
+        return datetime.combine(when, time(), find_zone(self.tz)).astimezone(UTC)
 
     def terms(self, wanted: Slot, *, inferred: bool) -> Terms:
         """On what terms one of its slots is claimed from outside."""
@@ -142,10 +140,11 @@ def declare(
     **foreign: object,
 ) -> Declaration:
     """A job, checked: whatever cannot be meant is refused here, with its remedy."""
-    refuse_foreign(foreign, OURS)
+    refuse_foreign(foreign, (*(declare.__kwdefaults__ or ()), "name", "slot"))
     check_choice("missed", missed, Missed)
     if type(retries) is not int or retries < 0:
         raise BadPolicy(f"retries is 0 or more, and this is {retries!r:.60}")
+    find_zone(tz)
     rule = _scheduled(schedule, every, at, (tz, gap, fold))
     declared = Declaration(
         check_name(name),
@@ -162,12 +161,6 @@ def declare(
     )
     checked(declared.terms(Slot(name, datetime(2026, 1, 1, tzinfo=UTC)), inferred=False))
     return declared
-
-
-OURS: Final = (
-    "every", "at", "tz", "gap", "fold", "on_lost", "overlap", "turns", "missed", "start_within", "retries", "timeout",
-    "lease", "name", "slot",
-)  # fmt: skip
 
 
 def _scheduled(

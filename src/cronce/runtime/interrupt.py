@@ -2,11 +2,10 @@
 
 A thread cannot be killed. It can have an exception thrown into it, which is raised when the thread next runs Python: a
 call into C that does not return is out of reach. A task of an event loop is cancelled, at its next await. Either
-happens at most once, and only between entering and leaving a gate.
+happens at most once, and not after the gate was left.
 """
 
 import threading
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,21 +17,12 @@ class Interrupt(BaseException):
 
 
 class ThreadGate:
-    """Around what a thread may be stopped in."""
+    """Around what this thread may be stopped in."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._thread: int | None = None
+        self._thread: int | None = threading.get_ident()
         self.thrown = False
-
-    def __enter__(self) -> "ThreadGate":
-        self._thread = threading.get_ident()
-        return self
-
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
-    ) -> None:
-        self.leave()
 
     def stop(self) -> None:
         with self._lock:

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Final, Literal
 
 from cronce.clock import Clock
 from cronce.errors import StoreError, TrustEnded
@@ -27,11 +27,10 @@ from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant
 from cronce.schedule import format_duration
 from cronce.stores.base import Store
+from cronce.value import NamedTuple
 
 LOOK: Final = 1.0
 """Seconds. A thread that sleeps does not count suspend, so nobody sleeps for longer than this."""
-
-TOOK_TOO_LONG: Final = "timed out after"
 
 LAZY: Final = 5.0
 """Seconds that a chore may wait, so that many become one write."""
@@ -40,27 +39,35 @@ Look = Callable[[], Boot | None]
 """One look: what is due is done. Returns when to look again; None: there is nothing left to look after."""
 
 
+class Over(NamedTuple):
+    """Why a lease ended while somebody worked under it; `why` is for people."""
+
+    cause: Literal["lost", "asked", "timed out"]
+    why: str
+
+
+NOT_RENEWED: Final = Over("lost", "it could not be renewed in time")
+
+
 class Lease:
-    """A grant that is kept, and whoever works under it: `told` is called once, from another thread, with the reason."""
+    """A grant that is kept, and whoever works under it: `told` is called once, from another thread, if it ends."""
 
     def __init__(
         self,
         grant: Grant,
         clock: Clock,
-        told: Callable[[str], None],
+        told: Callable[[Over], None],
         *,
         at_most: Instant | None = None,
         timeout: timedelta | None = None,
         renewed: Callable[[Grant], None] = lambda _grant: None,
     ) -> None:
         self.grant = grant
-        self.over = ""
-        self.timed_out = False
+        self.over: Over | None = None
         self.at_most = at_most
         self.renewed = renewed
-        self.started = clock.boot()
         self.timeout = timeout
-        self.ends = None if timeout is None else self.started + timeout.total_seconds()
+        self.ends = None if timeout is None else clock.boot() + timeout.total_seconds()
         self.renew_at = 0.0
         self._clock = clock
         self._told = told
@@ -81,7 +88,7 @@ class Lease:
             return
         if not self.mine:
             raise TrustEnded(f"{self.name} was granted to the process that forked this one, which may not act on it")
-        raise TrustEnded(f"{self.name} is no longer ours: {self.over or 'it could not be renewed in time'}")
+        raise TrustEnded(f"{self.name} is no longer ours: {(self.over or NOT_RENEWED).why}")
 
     @property
     def next_end(self) -> Boot:
@@ -98,10 +105,10 @@ class Lease:
     def name(self) -> str:
         return self.grant.slot.key if self.grant.slot else self.grant.key
 
-    def end(self, why: str) -> None:
-        if not self.over:
-            self.over = why
-            self._told(why)
+    def end(self, over: Over) -> None:
+        if self.over is None:
+            self.over = over
+            self._told(over)
 
 
 class Beat:
@@ -194,10 +201,10 @@ class Keeper:
         boot = self._clock.boot()
         for lease in self._kept():
             if not lease.grant.trust.holds(boot):
-                self._end(lease, "it was held for at_most" if lease.at_limit else "it could not be renewed in time")
+                self._end(lease, Over("lost", "it was held for at_most") if lease.at_limit else NOT_RENEWED)
             elif lease.ends is not None and lease.ends <= boot:
-                lease.timed_out = True
-                self._end(lease, f"{TOOK_TOO_LONG} {format_duration(lease.timeout or timedelta(0))}")
+                timeout = format_duration(lease.timeout or timedelta(0))
+                self._end(lease, Over("timed out", f"timed out after {timeout}"))
         return min((lease.next_end for lease in self._kept()), default=None)
 
     # --- on the thread that renews ---
@@ -237,10 +244,9 @@ class Keeper:
                 lease.grant = answer
                 lease.renewed(answer)
                 if answer.ask:
-                    self._end(lease, f"asked to stop: {answer.ask}")
+                    self._end(lease, Over("asked", f"asked to stop: {answer.ask}"))
             case Stale(by):
-                ours = by in ("", self.desk.holder)
-                self._end(lease, "it was closed while this process was out of touch" if ours else f"{by} has it now")
+                self._end(lease, Over("lost", whose(by, self.desk.holder)))
             case _:  # unsure: it may be renewed or not; what was trusted before still is
                 pass
 
@@ -264,15 +270,20 @@ class Keeper:
         with self._lock:
             return set(self._leases)
 
-    def _end(self, lease: Lease, why: str) -> None:
+    def _end(self, lease: Lease, over: Over) -> None:
         """Once; and never after the lease was dropped."""
         with self._lock:
             kept = lease in self._leases
             self._leases.discard(lease)
         if kept:
-            lease.end(why)
+            lease.end(over)
 
     def _connected(self) -> Store:
         if self._store is None:
             self._store = self.desk.connect()
         return self._store
+
+
+def whose(by: str, me: str) -> str:
+    """Whose something is that turned out to be no longer ours."""
+    return "it was closed while this process was out of touch" if by in ("", me) else f"{by} has it now"

@@ -56,8 +56,8 @@ def limits(at_most: Duration | None, at_least: Duration, wait: Duration) -> Limi
 class Holding:
     """A lock that is held: what `with cron.lock(...) as lock` gives."""
 
-    def __init__(self, lease: Lease, gate: Gate) -> None:
-        self._lease, self._gate = lease, gate
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
 
     @property
     def fence(self) -> Fence:
@@ -77,15 +77,15 @@ class Holding:
 class Lock:
     """`with` or `async with`. One object may be used by many threads and tasks; each is a claimant of its own."""
 
-    def __init__(self, name: str, limits: Limits, office: Callable[[], Keeper]) -> None:
+    def __init__(self, name: str, limits: Limits, keeper: Callable[[], Keeper]) -> None:
         self.name = check_name(name)
         self._limits = limits
-        self._office = office
+        self._keeper = keeper
         self._holdings: dict[object, tuple[Lease, Gate, Keeper]] = {}
 
     def __enter__(self) -> Holding:
         gate = ThreadGate()
-        keeper = self._office()
+        keeper = self._keeper()
         lease = take(self._acquire(keeper.desk, gate), keeper.desk)
         return self._enter(threading.get_ident(), lease, gate, keeper)
 
@@ -105,7 +105,7 @@ class Lock:
         task = asyncio.current_task()
         assert task is not None
         gate = TaskGate(task)
-        keeper = self._office()
+        keeper = self._keeper()
         lease = await take_async(self._acquire(keeper.desk, gate), keeper.desk)
         return self._enter(task, lease, gate, keeper)
 
@@ -128,15 +128,13 @@ class Lock:
 
     def _enter(self, who: object, lease: Lease, gate: Gate, keeper: Keeper) -> Holding:
         self._holdings[who] = (lease, gate, keeper)
-        if isinstance(gate, ThreadGate):
-            gate.__enter__()
         keeper.keep(lease)
-        return Holding(lease, gate)
+        return Holding(lease)
 
     def _judge(self, lease: Lease, error: BaseException | None, *, ours: bool) -> None:
         """A lock that ended before its block did is an error, unless the block has one of its own."""
-        if lease.over and (error is None or ours):
-            raise TrustEnded(f"the lock {self.name} ended before its block did: {lease.over}") from error
+        if lease.over is not None and (error is None or ours):
+            raise TrustEnded(f"the lock {self.name} ended before its block did: {lease.over.why}") from error
 
     # --- one logic, for threads and tasks ---
 
@@ -165,7 +163,7 @@ class Lock:
         assert started is not None
         at_most = self._limits.at_most
         return Lease(
-            grant, desk.clock, lambda _why: gate.stop(), at_most=None if at_most is None else started + at_most
+            grant, desk.clock, lambda _over: gate.stop(), at_most=None if at_most is None else started + at_most
         )
 
     def _refused(self, answer: Any) -> CronceError:

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from cronce.model import Fence, Slot
-from cronce.runtime.keeper import Lease
+from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
 from cronce.value import Value
 
@@ -14,11 +14,19 @@ Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 class Run:
     """One execution of a slot, handed to a body that has a parameter named `run`."""
 
-    def __init__(self, lease: Lease, job: str) -> None:
+    def __init__(self, lease: Lease) -> None:
         self._lease = lease
-        self.job = job
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
+
+    @property
+    def over(self) -> Over | None:
+        """Why its lease ended, if it did."""
+        return self._lease.over
+
+    @property
+    def job(self) -> str:
+        return self.slot.job
 
     @property
     def grant(self) -> Grant:

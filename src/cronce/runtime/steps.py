@@ -47,7 +47,7 @@ class Body:
         if self._wanted.is_set():
             gate.stop()
 
-    def stop(self, _why: str = "") -> None:
+    def stop(self) -> None:
         self._wanted.set()
         if self.gate is not None:
             self.gate.stop()
@@ -94,11 +94,13 @@ def taken(step: Do | Nap | Body, desk: Desk, sleep: Callable[[Nap], None]) -> An
 def _worked(body: Body) -> Any:
     gate = ThreadGate()
     try:
-        with gate:
+        try:
             body.enter(gate)
             return body.work()
+        finally:
+            gate.leave()
     finally:
-        gate.leave()  # again: what was thrown may have arrived in the middle of leaving
+        gate.leave()  # again: what was thrown may have arrived right before the first could begin
 
 
 async def take_async(steps: Steps[T], desk: Desk) -> T:

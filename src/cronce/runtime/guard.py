@@ -1,0 +1,145 @@
+"""Guards: a function that any trigger may call, and still the function it was."""
+
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial, wraps
+from inspect import Parameter, Signature, iscoroutinefunction, signature
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+
+from cronce.errors import LockHeld
+from cronce.runtime.call import Call, Work
+from cronce.runtime.declare import When
+from cronce.runtime.lock import Lock
+from cronce.runtime.run import Run, Skipped
+from cronce.runtime.steps import take, take_async
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Guard(Protocol[P, R_co]):
+    """A guarded function. Call it as before: it finds its slot, claims it, runs the body or returns `Skipped`."""
+
+    fn: Callable[..., Any]
+    """The plain function, without the guard."""
+
+    name: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def at(self, slot: When) -> Callable[P, R_co]:
+        """The guard for a slot that the caller knows; the same as calling it with `slot=`."""
+        ...
+
+
+class Decorator(Protocol):
+    """Keeps the signature, less a first parameter `run`; the result may be `Skipped`."""
+
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[Run, P], Coroutine[Any, Any, R]]
+    ) -> Guard[P, Coroutine[Any, Any, R | Skipped]]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]]) -> Guard[P, Coroutine[Any, Any, R | Skipped]]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Run, P], R]) -> Guard[P, R | Skipped]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R]) -> Guard[P, R | Skipped]: ...
+
+
+class SingleDecorator(Protocol):
+    """Keeps the signature; the result may be `Skipped`."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R | Skipped]]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R]) -> Callable[P, R | Skipped]: ...
+
+
+Function = Callable[..., Any]
+MakeCall = Callable[[Work, bool], Call]
+"""A call of some work; whether it may take over older slots."""
+
+
+def name_of(fn: Function) -> str:
+    return getattr(fn, "__qualname__", type(fn).__qualname__).replace(".<locals>", "")
+
+
+def guarded(name: str, fn: Function, slot: Callable[..., When] | None, make_call: MakeCall) -> Any:
+    """A real function, so that it can be a method, be pickled by name, and be seen to be a coroutine function."""
+    with_run, plain = _giving_run(fn)
+    takes_slot = "slot" in plain.parameters
+
+    def called(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Call, When | None]:
+        when = None if takes_slot else named.pop("slot", None)
+        plain.bind(*args, **named)  # a call that cannot be made is refused before it takes a slot
+        if when is None and slot is not None:
+            when = slot(*args, **named)
+        return make_call(Work(lambda run: with_run(run, args, named)), not args and not named), when
+
+    if iscoroutinefunction(fn):
+
+        @wraps(fn)
+        async def guard_async(*args: Any, **named: Any) -> Any:
+            call, when = called(args, named)
+            return await take_async(call.steps(when), call.desk)
+
+        return _dressed(guard_async, name, fn, plain)
+
+    @wraps(fn)
+    def guard(*args: Any, **named: Any) -> Any:
+        call, when = called(args, named)
+        return take(call.steps(when), call.desk)
+
+    return _dressed(guard, name, fn, plain)
+
+
+def _dressed(guard: Any, name: str, fn: Function, plain: Signature) -> Any:
+    guard.__signature__ = plain
+    guard.fn, guard.name = fn, name
+    guard.at = lambda when: partial(guard, slot=when)
+    return guard
+
+
+def _giving_run(fn: Function) -> tuple[Callable[[Run, tuple[Any, ...], dict[str, Any]], Any], Signature]:
+    """How to call it with its run, and its signature as callers see it: they do not give a parameter named `run`."""
+    full = signature(fn)
+    names = list(full.parameters)
+    if "run" not in names:
+        return lambda _run, args, named: fn(*args, **named), full
+    place = names.index("run")
+    by_place = full.parameters["run"].kind is not Parameter.KEYWORD_ONLY
+
+    def given(run: Run, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if by_place and len(args) >= place:
+            return fn(*args[:place], run, *args[place:], **named)
+        return fn(*args, **named, run=run)
+
+    return given, full.replace(parameters=[one for name, one in full.parameters.items() if name != "run"])
+
+
+def single(lock: Lock, fn: Function) -> Any:
+    if iscoroutinefunction(fn):
+
+        @wraps(fn)
+        async def single_async(*args: Any, **named: Any) -> Any:
+            async with AsyncExitStack() as stack:
+                try:
+                    await stack.enter_async_context(lock)
+                except LockHeld as held:
+                    return Skipped("held", str(held))
+                return await fn(*args, **named)
+
+        return single_async
+
+    @wraps(fn)
+    def single_sync(*args: Any, **named: Any) -> Any:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(lock)
+            except LockHeld as held:
+                return Skipped("held", str(held))
+            return fn(*args, **named)
+
+    return single_sync
