@@ -1,6 +1,5 @@
 """What a process can say to a store, and what it believes afterwards."""
 
-import asyncio
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
@@ -23,7 +22,7 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.record import Outcome, State, decode, decode_job, decode_turn
-from cronce.runtime.flow import Timed, drive_async
+from cronce.runtime.flow import Timed
 from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
@@ -468,20 +467,6 @@ def test_a_lock_is_held_by_one_and_rests_after_release(desk: Desk, other: Desk, 
     clock.turn(5)
     assert isinstance(other.do(other.ledger.acquire(key, LEASE)), Grant)
     assert desk.do(desk.ledger.release([grant])) == [Stale("web-2")]
-
-
-# --- drivers ---
-
-
-def test_the_async_driver_runs_the_same_flow(desk: Desk, store: Wire, clock: HandClock) -> None:
-    async def run() -> list[Grant | Refused]:
-        flow = desk.ledger.claim([Wanted(SLOT, terms())])
-        return await drive_async(flow, store, clock)
-
-    store.lose_next("swap", "after")
-    (grant,) = asyncio.run(run())
-    assert isinstance(grant, Grant)
-    assert grant.number == 1
 
 
 # --- found by trying to break it ---

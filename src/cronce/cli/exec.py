@@ -1,11 +1,20 @@
 """cronce exec: run a command for its slot, once, however many machines start it."""
 
 import argparse
+import gc
+import os
 import sys
 from typing import Final, get_args
 
+from cronce.clock import SystemClock
 from cronce.errors import BadInput, CannotStart
+from cronce.integrations.command import Exec
+from cronce.integrations.process import Supervisor, find_command
 from cronce.policy import Fold, Gap, OnLost, Overlap
+from cronce.runtime.declare import declare
+from cronce.schedule import parse_duration
+from cronce.stores import mask
+from cronce.stores.default import choose, open_chosen
 
 TEXT: Final = """\
 Put it before the command of a crontab line, on as many machines as you like:
@@ -74,17 +83,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    import gc  # noqa: PLC0415
-    import os  # noqa: PLC0415
-
-    from cronce.clock import SystemClock  # noqa: PLC0415
-    from cronce.integrations.command import Exec  # noqa: PLC0415
-    from cronce.integrations.process import Supervisor, find_command  # noqa: PLC0415
-    from cronce.runtime.declare import declare  # noqa: PLC0415
-    from cronce.schedule import parse_duration  # noqa: PLC0415
-    from cronce.stores import mask  # noqa: PLC0415
-    from cronce.stores.default import choose, open_chosen  # noqa: PLC0415
-
     job = declare(
         options.name, options.schedule, tz=options.tz, gap=options.gap, fold=options.fold, on_lost=options.on_lost,
         overlap=options.overlap, start_within=options.start_within, retries=options.retries, timeout=options.timeout,

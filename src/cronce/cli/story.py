@@ -8,9 +8,10 @@ from cronce.cli.table import safe
 from cronce.cli.words import away, moment, short
 from cronce.errors import BadInput
 from cronce.model import Fence, Instant, slot_of_cell, spell
-from cronce.protocol.record import Record, Span
+from cronce.protocol import record as written
+from cronce.protocol.record import LAPSED, RESOLVED, STILL_RAN, Record, Span
 from cronce.runtime.look import JobSeen
-from cronce.runtime.why import STILL_RAN, Case, Story, Why
+from cronce.runtime.why import Case, Story, Why
 from cronce.schedule.describe import describe
 
 # --- a job ----------------------------------------------------------------------------------------------------------
@@ -71,7 +72,7 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
     say = _Clock(story.slot.at)
     finished = say(record.finished)
     match story.case:
-        case Case.SUCCEEDED if record.reason.startswith("resolved: "):
+        case Case.SUCCEEDED if record.reason.startswith(RESOLVED):
             return f"counts as succeeded since {finished}, {record.reason}."
         case Case.SUCCEEDED:
             return f"succeeded: {record.holder} ran it from {say(record.started)} to {finished}{_took(record)}."
@@ -214,15 +215,15 @@ def _passed_over(span: Span | None, job: str, say: _Clock) -> str:
         return f"it is older than {job}, which nobody knew before"
     when = say(span.end)
     match span.reason:
-        case "edited":
+        case written.EDITED:
             return f"the schedule was edited at {when}, and an edit never fires for the past"
-        case "paused":
+        case written.PAUSED:
             return f"{job} was paused until {when}, and what fell due meanwhile does not run"
-        case "purged":
+        case written.PURGED:
             return f"what closed up to {when} was purged, so nobody can tell whether it ran"
-        case "registered":
+        case written.REGISTERED:
             return f"{job} was registered at {when}, and slots before that do not run"
-        case "unknown: the store forgot":
+        case written.FORGOTTEN:
             return f"the store forgot what was before {when}, so nobody can tell whether it ran"
         case reason:
             return f"slots from {say(span.start)} to {when} were passed over ({safe(reason)})"
@@ -255,7 +256,7 @@ def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]
             yield past.started, f"{'taken over by' if lapsed else 'granted to'} {past.holder}"
         if past.ended:
             yield past.ended, _end(past.end)
-        lapsed = past.end == "lapsed"
+        lapsed = past.end == LAPSED
     in_past = any(past.fence == fence for past in record.past)
     if fence is not None and record.started and not in_past:
         yield record.started, f"{'taken over by' if lapsed else 'granted to'} {record.holder}"
@@ -265,9 +266,9 @@ def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]
 
 def _end(end: str) -> str:
     match end:
-        case "lapsed":
+        case written.LAPSED:
             return "lapsed: its lease passed unrenewed"
-        case "released":
+        case written.RELEASED:
             return "given back, never started"
         case _:
             return end

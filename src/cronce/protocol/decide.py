@@ -67,7 +67,18 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.lease import tolerance
-from cronce.protocol.record import PAST_KEPT, Outcome, Past, Record, State
+from cronce.protocol.record import (
+    LAPSED,
+    NEVER_STARTED,
+    PAST_KEPT,
+    RELEASED,
+    RESOLVED,
+    TOO_LATE,
+    Outcome,
+    Past,
+    Record,
+    State,
+)
 from cronce.value import NamedTuple
 
 # --- what was read ------------------------------------------------------------------------------------------------
@@ -139,15 +150,15 @@ def lapsed(cell: Cell, record: Record, facts: Facts) -> bool:
 _NEW: Final = Record(State.DUE)
 
 
-NEVER_STARTED: Final = ("released", "never started")
+NOTHING_RAN: Final = (RELEASED, NEVER_STARTED)
 """How a grant ends under which nothing ran."""
 
 
 def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, taken_over: str = "") -> Decision:
     old = record or _NEW
-    started = any(past.end not in NEVER_STARTED for past in old.past)
+    started = any(past.end not in NOTHING_RAN for past in old.past)
     if not started and command.start_by is not None and facts.now > command.start_by:
-        return skip(cell, record, Skip("too late to start"), facts)
+        return skip(cell, record, Skip(TOO_LATE), facts)
     new = Record(
         State.RUNNING,
         grant=old.grant + 1,
@@ -168,7 +179,7 @@ def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decis
     """By the on_lost written with the grant, never the reader's."""
     if record.on_lost == "skip":
         return _close(cell, record, Outcome.LOST, f"its holder {record.holder} was gone", facts)
-    return grant(cell, _ended(cell, record, "lapsed", facts), command, facts, taken_over=record.holder)
+    return grant(cell, _ended(cell, record, LAPSED, facts), command, facts, taken_over=record.holder)
 
 
 def read_back(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
@@ -177,13 +188,13 @@ def read_back(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decis
     granted anew, whatever on_lost says."""
     if cell.until is not None and facts.now < cell.until:
         return Decision(Granted(record.grant), Change(record, Mark.OPEN, record.lease))
-    return grant(cell, _ended(cell, record, NEVER_STARTED[1], facts), command, facts)
+    return grant(cell, _ended(cell, record, NEVER_STARTED, facts), command, facts)
 
 
 def settle(cell: Cell, record: Record, _command: Command, facts: Facts) -> Decision:
     if record.on_lost == "skip":
         return _close(cell, record, Outcome.LOST, f"its holder {record.holder} was gone", facts)
-    idle = _ended(cell, record, "lapsed", facts)._replace(state=State.DUE, turn="", ask="")
+    idle = _ended(cell, record, LAPSED, facts)._replace(state=State.DUE, turn="", ask="")
     return Decision(Settled(), Change(idle, Mark.OPEN))
 
 
@@ -216,7 +227,7 @@ def finish_again(cell: Cell, record: Record, command: Finish, _facts: Facts) -> 
 
 
 def release(cell: Cell, record: Record, command: Release, facts: Facts) -> Decision:
-    idle = _ended(cell, record, NEVER_STARTED[0], facts)._replace(state=State.DUE, turn="", ask="")
+    idle = _ended(cell, record, RELEASED, facts)._replace(state=State.DUE, turn="", ask="")
     return Decision(Released(), Change(idle, Mark.OPEN, command.rest))
 
 
@@ -251,7 +262,7 @@ def resolve(cell: Cell, record: Record, command: Resolve, facts: Facts) -> Decis
         return closed(cell, record, command, facts)
     if command.verdict == "done":
         was = _ended(cell, record, str(record.outcome), facts)
-        return _close(cell, was, Outcome.SUCCEEDED, f"resolved: {command.reason}", facts)
+        return _close(cell, was, Outcome.SUCCEEDED, f"{RESOLVED}{command.reason}", facts)
     again = _ended(cell, record, f"{record.outcome}, retried: {command.reason}", facts)._replace(
         state=State.DUE, outcome=None, reason="", finished=None, failures=0, turn="", ask=""
     )

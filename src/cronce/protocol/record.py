@@ -25,6 +25,20 @@ PAST_KEPT: Final = 20
 counts them), older spans are joined."""
 
 
+# Words that records are written and read with: how a grant ended, why a slot was skipped, why some were passed over.
+LAPSED: Final = "lapsed"
+RELEASED: Final = "released"
+NEVER_STARTED: Final = "never started"
+TOO_LATE: Final = "too late to start"
+STILL_RAN: Final = " still ran"
+RESOLVED: Final = "resolved: "
+EDITED: Final = "edited"
+REGISTERED: Final = "registered"
+PAUSED: Final = "paused"
+PURGED: Final = "purged"
+FORGOTTEN: Final = "unknown: the store forgot"
+
+
 class State(StrEnum):
     DUE = "due"  # nobody's yet, or given back before it started
     WAITING = "waiting"  # due, and waiting for the job's turn

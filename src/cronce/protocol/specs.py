@@ -10,7 +10,7 @@ from typing import Final
 
 from cronce.model import Epoch, Instant, Traits
 from cronce.protocol.lease import forgotten_floor
-from cronce.protocol.record import PAST_KEPT, Job, Span, Spec
+from cronce.protocol.record import EDITED, FORGOTTEN, PAST_KEPT, REGISTERED, Job, Span, Spec
 
 SPECS_KEPT: Final = 50
 """Versions of a job that are remembered; one that comes back after more than these counts as new."""
@@ -25,7 +25,7 @@ def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: I
     firing = next(known.digest for known in reversed(specs) if known.digest == digest or known.digest in live)
     if firing == job.firing:
         return job._replace(specs=specs)
-    return raise_floor(job._replace(specs=specs, firing=firing), now, None, "edited" if job.firing else "registered")
+    return raise_floor(job._replace(specs=specs, firing=firing), now, None, EDITED if job.firing else REGISTERED)
 
 
 def declared(job: Job, spec: tuple[str, str], now: Instant) -> Job:
@@ -61,7 +61,7 @@ def _joined(first: Span, second: Span) -> Span:
 def after_forgetting(job: Job, epoch: Epoch, traits: Traits) -> Job:
     """Once the store forgot, nothing up to its birth can be known: it is closed, and on record as unknown."""
     floor = forgotten_floor(epoch, traits)
-    return job if floor is None else raise_floor(job, floor, None, "unknown: the store forgot", epoch.since)
+    return job if floor is None else raise_floor(job, floor, None, FORGOTTEN, epoch.since)
 
 
 def live_digests(holders: Mapping[str, Mapping[str, str]], job: str) -> set[str]:

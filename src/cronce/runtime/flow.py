@@ -76,10 +76,3 @@ def drive(flow: Flow[T], store: Store, clock: Clock) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
-
-
-async def drive_async(flow: Flow[T], store: Store, clock: Clock) -> T:
-    """Run a flow to its end without blocking the event loop: in a thread, by the same driver."""
-    import asyncio  # noqa: PLC0415  takes longer to import than all of the rest together
-
-    return await asyncio.to_thread(drive, flow, store, clock)

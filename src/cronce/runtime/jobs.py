@@ -9,7 +9,17 @@ from cronce.errors import BadRecord, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import EPOCH, Cell, Instant, Mark, Write, holder_cell, job_cell
 from cronce.protocol.lease import FACTS_AGE, PURGE_DELAY, tolerance
-from cronce.protocol.record import Holder, Job, Purging, decode_holder, decode_job, encode_holder, encode_job
+from cronce.protocol.record import (
+    PAUSED,
+    PURGED,
+    Holder,
+    Job,
+    Purging,
+    decode_holder,
+    decode_job,
+    encode_holder,
+    encode_job,
+)
 from cronce.protocol.specs import after_forgetting, declared, live_digests, raise_floor, respec
 from cronce.runtime.carrier import ROUNDS, Carrier
 from cronce.runtime.flow import Flow, Purge
@@ -95,7 +105,7 @@ class Jobs:
         """Slots that fell due while paused do not fire now."""
 
         def resumed(job: Job | None, now: Instant) -> Job | None:
-            return raise_floor(job._replace(paused=False), now, None, "paused") if job and job.paused else None
+            return raise_floor(job._replace(paused=False), now, None, PAUSED) if job and job.paused else None
 
         return (yield from self.edit(name, resumed))
 
@@ -113,7 +123,7 @@ class Jobs:
             if job is None or job.purging is not None:
                 return None
             past = min(upto, now)
-            return raise_floor(job, past, None, "purged")._replace(purging=Purging(past, now + PURGE_DELAY))
+            return raise_floor(job, past, None, PURGED)._replace(purging=Purging(past, now + PURGE_DELAY))
 
         job = yield from self.edit(name, announce)
         now = self._carrier.know.now()

@@ -23,7 +23,7 @@ from cronce.protocol.decide import (
     decide,
 )
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, forgotten_floor
-from cronce.protocol.record import Job, Record, State, Turn, decode_turn, encode, encode_job, encode_turn
+from cronce.protocol.record import STILL_RAN, Job, Record, State, Turn, decode_turn, encode, encode_job, encode_turn
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.task import Busy, Paused, Reply, Superseded, Task
@@ -194,7 +194,7 @@ class Planner:
         if task.record is not None and task.record.grant > 0:
             task.answer = Busy(run, until)
         elif task.overlap == "skip":
-            task.command = Skip(f"{run} still ran")
+            task.command = Skip(f"{run}{STILL_RAN}")
         else:
             self._wait(task, run, until)
 

@@ -9,7 +9,17 @@ from typing import Final, TypeVar
 
 from cronce.errors import BadRecord
 from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slot_of_cell
-from cronce.protocol.record import Outcome, Refusals, Refused, Span, State, decode_refusals, decode_turn
+from cronce.protocol.record import (
+    STILL_RAN,
+    TOO_LATE,
+    Outcome,
+    Refusals,
+    Refused,
+    Span,
+    State,
+    decode_refusals,
+    decode_turn,
+)
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.flow import Flow, Load
 from cronce.runtime.look import JobSeen, Run, read_all, read_page, seen_job, seen_run
@@ -20,10 +30,6 @@ T = TypeVar("T")
 
 OPEN_SHOWN: Final = 5
 """Of the open slots of a job, so many are told of: the newest."""
-
-TOO_LATE: Final = "too late to start"
-STILL_RAN: Final = " still ran"
-"""How the ledger words why it skipped a slot."""
 
 
 class Case(StrEnum):
