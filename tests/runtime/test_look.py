@@ -8,7 +8,7 @@ import pytest
 from cronce.model import Slot, lock_cell
 from cronce.protocol.record import Outcome
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.look import Run, job_names, jobs, locks, runs
+from cronce.runtime.look import RunSeen, job_names, jobs, locks, runs
 from cronce.schedule import Cron, Every, spec_of
 from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire, terms
 
@@ -44,7 +44,7 @@ def ran(desk: Desk, wanted: Slot, outcome: Outcome = Outcome.SUCCEEDED) -> None:
     desk.do(desk.ledger.finish(granted(desk, wanted), outcome))
 
 
-def keys(found: list[Run]) -> list[str]:
+def keys(found: list[RunSeen]) -> list[str]:
     return [run.slot.key.replace("2026-03-29T", "") for run in found]
 
 

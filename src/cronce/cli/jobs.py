@@ -4,6 +4,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from cronce.cli.documents import run_document
 from cronce.cli.looking import add_store, looking, tone
 from cronce.cli.table import Text, Toned, screen, table
 from cronce.cli.words import away, iso
@@ -34,8 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _document(line: JobLine) -> dict[str, object]:
-    seen, last = line.seen, line.last
-    record = last.record if last else None
+    seen = line.seen
     return {
         "job": seen.name,
         "schedules": [spec_of(rule) for rule in seen.schedules],
@@ -43,14 +43,7 @@ def _document(line: JobLine) -> dict[str, object]:
         "next": iso(line.next),
         "paused": seen.job.paused if seen.job else None,
         "floor": iso(seen.job.floor) if seen.job else None,
-        "last": {
-            "slot": last.slot.key,
-            "state": record.state if record else "unreadable",
-            "outcome": record.outcome if record else None,
-            "lapsed": last.lapsed,
-        }
-        if last
-        else None,
+        "last": run_document(line.last) if line.last else None,
     }
 
 

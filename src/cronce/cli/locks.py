@@ -3,15 +3,15 @@
 import argparse
 import json
 
+from cronce.cli.documents import past_document
 from cronce.cli.looking import add_store, looking, tone
 from cronce.cli.table import Text, Toned, screen, table
 from cronce.cli.words import iso
 from cronce.clock import SystemClock
 from cronce.errors import CronceError
 from cronce.model import Instant, spell
-from cronce.protocol.record import Past
 from cronce.runtime.flow import drive
-from cronce.runtime.look import Lock, locks
+from cronce.runtime.look import LockSeen, locks
 
 EXAMPLES = """
 examples:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _document(lock: Lock) -> dict[str, object]:
+def _document(lock: LockSeen) -> dict[str, object]:
     record = lock.record
     held = record is not None and lock.state in ("held", "lapsed")
     return {
@@ -52,21 +52,11 @@ def _document(lock: Lock) -> dict[str, object]:
         "since": iso(record.started) if record and held else None,
         "until": iso(lock.cell.until) if lock.state != "free" else None,
         "fence": str(lock.cell.fence) if held else None,
-        "history": [_past(past) for past in reversed(record.past)] if record else [],
+        "history": [past_document(past) for past in reversed(record.past)] if record else [],
     }
 
 
-def _past(past: Past) -> dict[str, object]:
-    return {
-        "holder": past.holder,
-        "fence": str(past.fence) if past.fence else None,
-        "from": iso(past.started),
-        "to": iso(past.ended),
-        "end": past.end,
-    }
-
-
-def _page(found: list[Lock], *, with_history: bool) -> str:
+def _page(found: list[LockSeen], *, with_history: bool) -> str:
     if not found:
         return "nobody ever held a lock"
     on = screen()
@@ -78,7 +68,7 @@ def _page(found: list[Lock], *, with_history: bool) -> str:
     return page
 
 
-def _row(lock: Lock) -> list[Text]:
+def _row(lock: LockSeen) -> list[Text]:
     state = Toned(lock.state, tone(lock.state))
     if lock.record is None or lock.state == "free":
         return [lock.name, state, "", "", ""]

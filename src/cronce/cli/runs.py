@@ -3,13 +3,14 @@
 import argparse
 import json
 
+from cronce.cli.documents import run_document
 from cronce.cli.looking import add_store, looking, refuse_unknown, tone
 from cronce.cli.table import Text, Toned, screen, table
-from cronce.cli.words import iso, moment, short
+from cronce.cli.words import moment, short
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.runtime.flow import drive
-from cronce.runtime.look import WANTED, Run, job_names, runs
+from cronce.runtime.look import WANTED, RunSeen, job_names, runs
 
 MOST = 10_000
 EXAMPLES = """
@@ -37,32 +38,14 @@ def run(options: argparse.Namespace) -> int:
             refuse_unknown(options.job, drive(job_names(), store, clock))
         found = drive(runs(options.job, options.state, options.n), store, clock)
     if options.json:
-        print(json.dumps({"runs": [document(one) for one in found]}))
+        print(json.dumps({"runs": [run_document(one) for one in found]}))
     else:
         headers = ["slot", "state", "holder", "started", "took", "reason"]
         print(table(headers, [_row(one) for one in found], screen()) if found else "no such run is on record")
     return 0
 
 
-def document(one: Run) -> dict[str, object]:
-    """A run as JSON has it. What is missing is null."""
-    record = one.record
-    return {
-        "job": one.slot.job,
-        "slot": one.slot.key,
-        "state": record.state if record else "unreadable",
-        "outcome": record.outcome if record else None,
-        "holder": record.holder or None if record else None,
-        "fence": str(one.cell.fence) if one.cell.fence else None,
-        "grant": record.grant if record else None,
-        "started": iso(record.started) if record else None,
-        "finished": iso(record.finished) if record else None,
-        "reason": record.reason or None if record else one.trouble,
-        "lapsed": one.lapsed,
-    }
-
-
-def _row(one: Run) -> list[Text]:
+def _row(one: RunSeen) -> list[Text]:
     record = one.record
     state = Toned(one.shown, tone(one.shown))
     if record is None:

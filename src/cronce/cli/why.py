@@ -4,14 +4,13 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Final
 
+from cronce.cli.documents import past_document, run_document
 from cronce.cli.looking import add_store, looking, refuse_unknown
-from cronce.cli.runs import document
 from cronce.cli.story import about, headline, tell
 from cronce.cli.words import iso
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Slot, check_name, slot
-from cronce.protocol.record import Past
 from cronce.runtime.flow import drive
 from cronce.runtime.look import job_names
 from cronce.runtime.why import Case, Story, Why, why
@@ -89,18 +88,8 @@ def _story_document(story: Story, found: Why) -> dict[str, object]:
         "slot": story.slot.key,
         "case": story.case,
         "sentence": headline(story, found),
-        "run": document(story.run) if story.run else None,
-        "past": [_past_document(past) for past in record.past] if record else [],
+        "run": run_document(story.run) if story.run else None,
+        "past": [past_document(past) for past in record.past] if record else [],
         "refused": [{"host": host, "at": iso(one.at), "why": one.why} for host, one in story.refused],
         "output": record.output if record else "",
-    }
-
-
-def _past_document(past: Past) -> dict[str, object]:
-    return {
-        "holder": past.holder,
-        "fence": str(past.fence) if past.fence else None,
-        "started": iso(past.started),
-        "ended": iso(past.ended),
-        "end": past.end,
     }

@@ -81,7 +81,7 @@ class JobLine(NamedTuple):
 
     seen: JobSeen
     next: Instant | None
-    last: "Run | None"
+    last: "RunSeen | None"
 
 
 def job_names() -> Flow[list[str]]:
@@ -145,7 +145,7 @@ WANTED: Final = (*_MARKS, "closed")
 """A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
 
 
-class Run(NamedTuple):
+class RunSeen(NamedTuple):
     """A run as the store has it; without a `record` the cell is unreadable, and `trouble` says why."""
 
     slot: Slot
@@ -162,20 +162,20 @@ class Run(NamedTuple):
         return "lapsed" if self.lapsed else str(self.record.outcome or self.record.state)
 
 
-def runs(job: str | None, wanted: str | None, limit: int) -> Flow[list[Run]]:
+def runs(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
     """The newest runs of a job, or of all. By key, since a run by hand has no instant to be filed by: its slot is part
     of its key, as it is of every other, so that within a job the order of keys is the order of slots."""
     names = [job] if job is not None else (yield from job_names())
-    found: list[Run] = []
+    found: list[RunSeen] = []
     for name in names:
         found += yield from _runs_of(name, wanted, limit)
     found.sort(key=lambda run: (run.slot.at, run.cell.key), reverse=True)
     return found[:limit]
 
 
-def _runs_of(job: str, wanted: str | None, limit: int) -> Flow[list[Run]]:
+def _runs_of(job: str, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
     scan = Scan(f"run/{job}/", mark=_MARKS.get(wanted or ""), newest_first=True, limit=min(limit, 1000))
-    found: list[Run] = []
+    found: list[RunSeen] = []
     while True:
         page = yield from read_page(scan)
         read = (seen_run(cell, page.now) for cell in page.cells)
@@ -185,17 +185,17 @@ def _runs_of(job: str, wanted: str | None, limit: int) -> Flow[list[Run]]:
         scan = scan._replace(after=page.next)
 
 
-def _matches(run: Run, wanted: str) -> bool:
+def _matches(run: RunSeen, wanted: str) -> bool:
     return run.record is not None and wanted in (run.record.state, run.record.outcome, run.shown)
 
 
-def seen_run(cell: Cell, now: Instant) -> Run:
+def seen_run(cell: Cell, now: Instant) -> RunSeen:
     slot = slot_of_cell(cell.key)
     try:
         record = decode(cell.value, cell.key)
     except BadRecord as error:
-        return Run(slot, cell, None, trouble=str(error))
-    return Run(slot, cell, record, lapsed=_passed(cell, record, now))
+        return RunSeen(slot, cell, None, trouble=str(error))
+    return RunSeen(slot, cell, record, lapsed=_passed(cell, record, now))
 
 
 def _passed(cell: Cell, record: Record, now: Instant) -> bool:
@@ -207,7 +207,7 @@ def _passed(cell: Cell, record: Record, now: Instant) -> bool:
 LockState = Literal["held", "lapsed", "resting", "free", "unreadable"]
 
 
-class Lock(NamedTuple):
+class LockSeen(NamedTuple):
     """A lock: held until then at least, lapsed and not yet taken, resting (`at_least`), or free."""
 
     name: str
@@ -216,18 +216,18 @@ class Lock(NamedTuple):
     record: Record | None
 
 
-def locks() -> Flow[list[Lock]]:
+def locks() -> Flow[list[LockSeen]]:
     now, cells = yield from read_all(Scan("lock/"))
     return [_lock(cell, now) for cell in cells]
 
 
-def _lock(cell: Cell, now: Instant) -> Lock:
+def _lock(cell: Cell, now: Instant) -> LockSeen:
     name = cell.key.removeprefix("lock/")
     try:
         record = decode(cell.value, cell.key)
     except BadRecord:
-        return Lock(name, "unreadable", cell, None)
-    return Lock(name, _lock_state(cell, record, now), cell, record)
+        return LockSeen(name, "unreadable", cell, None)
+    return LockSeen(name, _lock_state(cell, record, now), cell, record)
 
 
 def _lock_state(cell: Cell, record: Record, now: Instant) -> LockState:

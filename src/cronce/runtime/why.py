@@ -22,7 +22,7 @@ from cronce.protocol.record import (
 )
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.flow import Flow, Load
-from cronce.runtime.look import JobSeen, Run, read_all, read_page, seen_job, seen_run
+from cronce.runtime.look import JobSeen, RunSeen, read_all, read_page, seen_job, seen_run
 from cronce.stores.base import Loaded, Scan
 from cronce.value import NamedTuple
 
@@ -77,7 +77,7 @@ class Story(NamedTuple):
 
     slot: Slot
     case: Case
-    run: Run | None
+    run: RunSeen | None
     refused: tuple[Turned, ...]
     span: Span | None
     """Of a slot that is too old: why its job's floor rose past it; None: it is older than the job."""
@@ -155,7 +155,7 @@ def _story(slot: Slot, cell: Cell, seen: JobSeen, read: Loaded, refusals: Iterab
     return Story(slot, case, None, turned, _span(slot, seen) if case is Case.TOO_OLD else None)
 
 
-def _case(run: Run, seen: JobSeen, epoch: Epoch) -> Case:
+def _case(run: RunSeen, seen: JobSeen, epoch: Epoch) -> Case:
     """Of a slot that is on record."""
     record = run.record
     if record is None:

@@ -1,0 +1,33 @@
+"""What several verbs print as JSON, spelled once: these keys are a contract. What is missing is null."""
+
+from cronce.cli.words import iso
+from cronce.protocol.record import Past
+from cronce.runtime.look import RunSeen
+
+
+def run_document(one: RunSeen) -> dict[str, object]:
+    """A run as JSON has it. What is missing is null."""
+    record = one.record
+    return {
+        "job": one.slot.job,
+        "slot": one.slot.key,
+        "state": record.state if record else "unreadable",
+        "outcome": record.outcome if record else None,
+        "holder": record.holder or None if record else None,
+        "fence": str(one.cell.fence) if one.cell.fence else None,
+        "grant": record.grant if record else None,
+        "started": iso(record.started) if record else None,
+        "finished": iso(record.finished) if record else None,
+        "reason": record.reason or None if record else one.trouble,
+        "lapsed": one.lapsed,
+    }
+
+
+def past_document(past: Past) -> dict[str, object]:
+    return {
+        "holder": past.holder,
+        "fence": str(past.fence) if past.fence else None,
+        "started": iso(past.started),
+        "ended": iso(past.ended),
+        "end": past.end,
+    }
