@@ -7,6 +7,7 @@
     │   └── BadPolicy                         a policy value, names ours for a foreign word
     ├── StoreError                            the store, and what to do about it
     │   ├── StoreUnavailable                  no answer; a write may or may not have landed
+    │   │   └── NotRecorded                   a body ran to its end, and that could not be recorded
     │   ├── StoreUnusable                     this store will not work until a person acts
     │   │   ├── StoreReadOnly
     │   │   ├── StoreFull
@@ -56,6 +57,10 @@ class StoreError(CronceError):
 
 class StoreUnavailable(StoreError):
     """No answer came. If it was a write, it may have landed: read back before deciding anything."""
+
+
+class NotRecorded(StoreUnavailable):
+    """A body ran to its end, but the store could not be told: by the record it is still running."""
 
 
 class StoreUnusable(StoreError):

@@ -130,8 +130,8 @@ def test_a_slot_that_is_running_says_since_when_and_who_was_refused(desk: Desk, 
     assert (
         told(store)
         == """\
-billing@2026-03-29T12:00:00Z is running: web-1 has had it since 12:00:00Z (1s), its lease lasts until 12:00:10Z. It was\
- asked to stop: a person wants it to stop.
+billing@2026-03-29T12:00:00Z is running: web-1 has had it since 12:00:00Z (1s). It is closed as lost\
+ if nothing is heard of it until 12:00:10Z. It was asked to stop: a person wants it to stop.
   12:00:00Z  granted to web-1
   12:00:01Z  refused to web-2: held by web-1"""
     )
@@ -365,8 +365,8 @@ def test_an_edit_by_a_newer_deploy_says_so(desk: Desk, other: Desk, store: Wire,
 def test_a_slot_that_is_older_than_its_job_says_so(desk: Desk, store: Wire) -> None:
     declare(desk, "*/5 * * * *")
     assert told(store, later(-5)) == (
-        "billing@2026-03-29T11:55:00Z has no record and will not run: it is older than billing, which nobody knew"
-        " before."
+        "billing@2026-03-29T11:55:00Z has no record and will not run: it was due before billing was called for"
+        " the first time, and such slots do not run."
     )
 
 

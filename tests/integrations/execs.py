@@ -40,11 +40,15 @@ class Desk:
         self.started: list[subprocess.Popen[str]] = []
 
     def exec(
-        self, *options: str, command: tuple[str, ...] = ("sh", "-c", WORKS), before: tuple[str, ...] = ()
+        self,
+        *options: str,
+        command: tuple[str, ...] = ("sh", "-c", WORKS),
+        before: tuple[str, ...] = (),
+        env: dict[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         call = [sys.executable, "-m", "cronce", "exec", "sync", "--store", self.url, *options, "--", *command]
         words = [*before, *call]
-        all_env = {**os.environ, "BOOK": str(self.book), "RELEASE": str(self.release)}
+        all_env = {**os.environ, "BOOK": str(self.book), "RELEASE": str(self.release), **(env or {})}
         process = subprocess.Popen(
             words, env=all_env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

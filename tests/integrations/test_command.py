@@ -15,6 +15,10 @@ from cronce.stores.sqlite import SqliteStore
 SLOT = slot("sync", SystemClock().wall().replace(microsecond=0))
 
 
+def silent(text: str, *, quiet: bool = False) -> None:
+    """Nobody listens."""
+
+
 def test_a_lease_that_ends_before_there_is_a_child_starts_none_and_gives_the_slot_back(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -38,7 +42,7 @@ def test_a_lease_that_ends_before_there_is_a_child_starts_none_and_gives_the_slo
     monkeypatch.setattr(Lease, "__init__", noted)
     monkeypatch.setattr(Supervisor, "child", late)
     with Supervisor(SystemClock()) as supervisor:
-        code = Exec(declare("sync"), ["touch", str(ran)], supervisor).run(store, SystemClock(), SLOT)
+        code = Exec(declare("sync"), ["touch", str(ran)], supervisor, say=silent).run(store, SystemClock(), SLOT)
     assert code == 76
     assert not ran.exists()
     (cell,) = store.load([SLOT.cell]).cells

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 
@@ -71,7 +72,10 @@ def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed
     assert ended(desk.exec(*AT, command=sh("echo trouble >&2; exit 3"))) == (3, "", "trouble\n")
     record = desk.record()
     assert (record.outcome, record.reason, record.output) == (Outcome.FAILED, "exit code 3", "trouble\n")
-    assert ended(desk.exec(*AT)) == (76, "", "")
+    later = f"cronce exec: sync@{SLOT} was not run here: it is closed: failed, exit code 3\n"
+    assert ended(desk.exec(*AT)) == (76, "", later)  # whoever names a slot is told
+    assert ended(desk.exec("--schedule", "@daily", command=sh("exit 3")))[0] == 3
+    assert ended(desk.exec("--schedule", "@daily")) == (76, "", "")  # cron is not
 
 
 def test_a_loser_says_why_only_when_it_is_asked(desk: Desk) -> None:
@@ -176,6 +180,85 @@ def expected(env: dict[str, str]) -> list[tuple[int, str, str]]:
         return [(78, "", f"cronce exec: {refused}\n")] * 2
     told = f"cronce exec: slots are kept in {path}; set CRONCE_URL to choose another store\n"
     return [(0, "ran\n", told), (0, "", "")]
+
+
+def test_a_slot_that_is_to_come_is_refused_and_closes_nothing(desk: Desk) -> None:
+    code, out, err = ended(desk.exec("--slot", "2999-01-01T00:00:00Z"))
+    assert (code, out) == (2, "")
+    assert "sync@2999-01-01T00:00:00Z is not due before" in err
+    desk.let_go()
+    assert ended(desk.exec(*AT)) == (0, "", "")
+    assert len(desk.lines("done")) == 1
+
+
+def test_a_slot_that_is_none_of_the_schedule_is_refused(desk: Desk) -> None:
+    code, _, err = ended(desk.exec("--schedule", "*/15 * * * *", "--slot", "2026-03-29T01:01:00Z"))
+    assert code == 2
+    assert "the nearest: 2026-03-29T01:00:00Z and 2026-03-29T01:15:00Z" in err
+
+
+def test_whoever_names_a_slot_that_will_not_run_is_told(desk: Desk) -> None:
+    assert ended(desk.exec(*AT, command=("true",)))[0] == 0
+    code, _, err = ended(desk.exec("--slot", "2026-03-29T00:00:00Z"))
+    assert code == 76
+    assert "was not run here: it is at or below the job's floor" in err
+    assert desk.lines() == []
+
+
+def test_the_name_is_never_taken_from_the_command(desk: Desk) -> None:
+    words = [sys.executable, "-m", "cronce", "exec", "--schedule", "@daily", "--store", desk.url, "--", "echo", "date"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the following arguments are required: NAME" in done.stderr
+    words = [sys.executable, "-m", "cronce", "exec", "--slot", SLOT, "--store", desk.url, "x"]
+    done = subprocess.run([*words, "--", "echo", "a", "--", "b"], capture_output=True, text=True, check=False)
+    assert done.stdout == "a -- b\n"
+
+
+def test_what_looks_meant_in_local_time_is_doubted_aloud(desk: Desk) -> None:
+    """cron fires by the machine's zone; a schedule without one is UTC's, and would name yesterday's slot."""
+    berlin = {"TZ": "UTC-5"}  # five hours ahead of UTC
+    now = datetime.now(UTC) + timedelta(hours=5)
+    options = ("--schedule", f"{now:%M} {now:%H} * * *")
+    code, _, err = ended(desk.exec(*options, command=("true",), env=berlin))
+    assert code == 0
+    assert "but" in err
+    assert "did you mean --tz UTC-5?" in err
+
+
+@pytest.mark.parametrize("code", [40, 128, 129, 160, 168, 255])
+def test_any_exit_code_closes_the_slot(desk: Desk, code: int) -> None:
+    """Of the numbers above 128, not all are signals, and not all signals have a name."""
+    assert ended(desk.exec(*AT, command=sh(f"exit {code}")))[0] == code
+    assert desk.record().outcome is Outcome.FAILED
+
+
+def test_closed_standard_streams_are_no_failure(desk: Desk) -> None:
+    words = [sys.executable, "-m", "cronce", "exec", "sync", *AT, "--store", desk.url, "--", "true"]
+    done = subprocess.run(["sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh", *words], check=False)
+    assert done.returncode == 0
+    assert desk.record().outcome is Outcome.SUCCEEDED
+
+
+def test_a_command_that_ran_while_the_store_went_away_is_76_never_75(desk: Desk) -> None:
+    process = desk.exec(*AT)
+    until(lambda: desk.lines("start"))
+    Event().wait(0.2)  # for so long after a look at its files, the store takes them to be there
+    (desk.folder / "cronce.db").unlink()
+    desk.let_go()
+    code, _, err = ended(process)
+    assert code == 76
+    assert "succeeded, but that could not be recorded" in err
+
+
+def test_a_watchdog_that_somebody_stopped_does_not_keep_us(desk: Desk) -> None:
+    process = desk.exec(*AT)
+    until(lambda: desk.lines("start"))
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    (watchdog,) = {int(child) for child in children} - {desk.lines("start")[0].pid}
+    os.kill(watchdog, signal.SIGSTOP)
+    desk.let_go()
+    assert ended(process) == (0, "", "")
 
 
 # --- killed, stopped, told to end -----------------------------------------------------------------------------------

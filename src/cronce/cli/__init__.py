@@ -9,6 +9,7 @@ cannot be reached, 78 the store needs a person.
 
 import argparse
 import gc
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -50,12 +51,15 @@ def console() -> NoReturn:
     """The process behind the command. `exec` is over when it returns: its store is closed and its children are gone. So
     it neither collects garbage while it starts nor takes the interpreter apart at its end, which together would be a
     sixth of its time under cron."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no … is no reason to say nothing
     if sys.argv[1:2] != ["exec"]:
         sys.exit(main())
     gc.disable()
     code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # a caller may have closed them
+        stream.flush()
     os._exit(code)
 
 
@@ -98,9 +102,12 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 def _call(verb: str, given: Sequence[str]) -> int:
     try:
-        options = parser_of(verb).parse_args(given)
+        words, command = _split(given) if verb == "exec" else (given, ())
+        options = parser_of(verb).parse_args(words)
+        options.command = command
         code: int = import_module(f"cronce.cli.{verb}").run(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # a caller may have closed it
+            sys.stdout.flush()
         return code
     except CronceError as error:
         print(f"cronce {verb}: {error}", file=sys.stderr)
@@ -111,6 +118,12 @@ def _call(verb: str, given: Sequence[str]) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+
+
+def _split(given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What stands before the first two dashes, and the command behind them, of which no word is ours."""
+    place = given.index("--") if "--" in given else len(given)
+    return given[:place], given[place + 1 :]
 
 
 def _code(error: CronceError) -> int:

@@ -4,15 +4,18 @@ import argparse
 import gc
 import os
 import sys
+from datetime import datetime, timedelta
 from typing import Final, get_args
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CannotStart
 from cronce.integrations.command import Exec
 from cronce.integrations.process import Supervisor, find_command
+from cronce.model import Instant, spell
 from cronce.policy import Fold, Gap, OnLost, Overlap
-from cronce.runtime.declare import declare
-from cronce.schedule import parse_duration
+from cronce.runtime.declare import Declaration, declare
+from cronce.schedule import Cron, Schedule, parse_duration
+from cronce.schedule.instant import SECOND
 from cronce.stores import mask
 from cronce.stores.default import choose, open_chosen
 
@@ -34,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = TEXT
     parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
     add = parser.add_argument
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="what to run, after two dashes")
     add("--schedule", metavar="SCHEDULE", help="as in the crontab: '*/15 * * * *'; also 'every 15m', 'at 2026-…'")
     add("--tz", default="UTC", metavar="ZONE", help="the zone the schedule is meant in (default: UTC)")
     add(
@@ -73,6 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if not options.command:
+        raise BadInput("what shall be run? Put it behind two dashes: cronce exec NAME --schedule … -- COMMAND")
     if options.schedule is None and options.slot is None:
         raise BadInput("which slot? Give --schedule '*/15 * * * *' as in the crontab, or --slot 2026-03-29T01:00:00Z")
     try:
@@ -90,13 +94,15 @@ def _run(options: argparse.Namespace) -> int:
     )  # fmt: skip
     find_command(options.command[0], os.environ)  # before a slot is claimed for it
     chosen, clock = choose(options.store), SystemClock()
+    _refuse_off_schedule(job, options.slot)
+    if options.tz == "UTC" and options.slot is None:
+        _doubt_zone(job.schedule, clock.wall())
 
-    def say(text: str) -> None:
-        if options.verbose:
+    def say(text: str, *, quiet: bool = False) -> None:
+        if options.verbose or not quiet:
             print(f"cronce exec: {text}", file=sys.stderr)
 
-    if chosen.is_default and not os.path.exists(chosen.file):  # noqa: PTH110  pathlib is slow to import
-        print(f"cronce exec: slots are kept in {chosen.file}; set CRONCE_URL to choose another store", file=sys.stderr)
+    is_new = chosen.is_default and not os.path.exists(chosen.file)  # noqa: PTH110  pathlib is slow to import
     with Supervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
         stand_by = options.wait or "KUBERNETES_SERVICE_HOST" in os.environ
         command = Exec(job, options.command, supervisor, stand_by=stand_by, say=say)
@@ -111,3 +117,41 @@ def _run(options: argparse.Namespace) -> int:
             return command.run(store, clock, options.slot)
         finally:
             store.close()
+            if is_new and command.ran:
+                say(f"slots are kept in {chosen.file}; set CRONCE_URL to choose another store")
+
+
+def _refuse_off_schedule(job: Declaration, when: str | None) -> None:
+    """A slot that is named and no instant of the schedule is a slip: nobody else will ever mean it."""
+    if job.schedule is None or when is None:
+        return
+    at = job.slot_named(when).at
+    if job.schedule.next(at - SECOND) != at:
+        near = [spell(one) for one in (job.schedule.previous(at), job.schedule.next(at)) if one]
+        raise BadInput(f"{when} is no slot of {job.schedule.text!r}; the nearest: {' and '.join(near)}")
+
+
+def _doubt_zone(schedule: Schedule | None, now: Instant) -> None:
+    """cron fires by the machine's own zone. Where that is not UTC, a schedule that is due now by local time, and not in
+    UTC, was meant in local time: its slots would be those of another hour, or another day."""
+    local = now.astimezone()
+    offset = local.utcoffset() or timedelta(0)
+    if not isinstance(schedule, Cron) or not offset:
+        return
+    if _due(schedule, now + offset) and not _due(schedule, now):
+        print(
+            f"cronce exec: it is {local:%H:%M} here, when {schedule.text!r} is due, but {now:%H:%M} in UTC, in which it"
+            f" is meant; did you mean --tz {_zone_name(local)}?",
+            file=sys.stderr,
+        )
+
+
+def _due(schedule: Schedule, now: Instant) -> bool:
+    latest = schedule.previous(now + SECOND)
+    return latest is not None and now - latest < timedelta(minutes=1)
+
+
+def _zone_name(local: datetime) -> str:
+    """The machine's zone as cron knows it: $TZ, or where /etc/localtime leads."""
+    path = os.environ.get("TZ") or os.path.realpath("/etc/localtime")
+    return path.rpartition("zoneinfo/")[2] if "zoneinfo/" in path else path if "/etc" not in path else f"{local:%Z}"

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"jobs": [_document(line) for line in lines]}))
     else:
-        headers = ["job", "schedule", "next slot", "last slot", "outcome", "floor"]
+        headers = ["job", "schedule", "next slot", "last slot", "outcome"]
         print(table(headers, [_row(line, now) for line in lines], screen()) if lines else "no job is known yet")
     return 0
 
@@ -50,7 +50,7 @@ def _document(line: JobLine) -> dict[str, object]:
 def _row(line: JobLine, now: "Instant") -> list[Text]:
     seen, last = line.seen, line.last
     if seen.job is None:
-        return [seen.name, Toned(seen.trouble, "bad"), "", "", "", ""]
+        return [seen.name, Toned(seen.trouble, "bad"), "", "", ""]
     upcoming = f"{spell(line.next)} ({away(line.next, now)})" if line.next else ""
     return [
         seen.name,
@@ -58,7 +58,6 @@ def _row(line: JobLine, now: "Instant") -> list[Text]:
         Toned("paused", tone("paused")) if seen.job.paused else upcoming,
         last.slot.key.partition("@")[2] if last else "",
         Toned(last.shown, tone(last.shown)) if last else "",
-        Toned(spell(seen.job.floor), "dim"),
     ]
 
 

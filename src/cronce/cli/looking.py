@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cronce.cli.table import Tone
-from cronce.errors import CronceError
+from cronce.errors import CronceError, StoreReadOnly
 from cronce.stores import open_store
 from cronce.stores.default import Chosen, choose
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--store", metavar="URL", help="where the cells are kept (default: $CRONCE_URL, then the config)"
-    )
+    parser.add_argument("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, then the config)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -40,8 +38,11 @@ def _refuse_nothing(chosen: Chosen) -> None:
     from cronce.stores.sqlite import locate  # noqa: PLC0415  who has another store need not load SQLite
 
     path, _timeout = locate(chosen.url)
-    if path.exists() and path.stat().st_size:
-        return
+    try:
+        if path.exists() and path.stat().st_size:
+            return
+    except OSError as error:
+        raise StoreReadOnly(f"{path} cannot be looked at by this user ({error.strerror})") from None
     if chosen.is_default:
         raise CronceError(f"nothing has run yet on this machine; it would be kept in {path}")
     raise CronceError(f"nothing has run yet: there is no file {path}")

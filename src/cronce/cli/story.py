@@ -9,7 +9,7 @@ from cronce.cli.words import away, moment, short
 from cronce.errors import BadInput
 from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
-from cronce.protocol.record import LAPSED, RESOLVED, STILL_RAN, Record, Span
+from cronce.protocol.record import LAPSED, RESOLVED, Record, Span
 from cronce.runtime.look import JobSeen
 from cronce.runtime.why import Case, Story, Why
 from cronce.schedule.describe import describe
@@ -90,7 +90,7 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
         case Case.TOO_LATE:
             return f"was skipped at {finished}: by then it was too late to start{_within(found.job)}."
         case Case.OVERLAP:
-            return f'was skipped at {finished}: {_reason(record)}, and overlap="skip" lets it pass.'
+            return f'was skipped at {finished}: {record.reason}, and overlap="skip" lets it pass.'
         case Case.SKIPPED:
             return f"was skipped at {finished}: {record.reason}."
         case _:
@@ -105,7 +105,11 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
         case Case.RUNNING:
             since = f"{say(record.started)}{_took(record, now)}"
             asked = f" It was asked to stop: {record.ask}." if record.ask else ""
-            return f"is running: {record.holder} has had it since {since}, its lease lasts until {say(until)}.{asked}"
+            gone = "taken over" if record.on_lost == "rerun" else "closed as lost"
+            return (
+                f"is running: {record.holder} has had it since {since}. It is {gone} if nothing is heard of it until"
+                f" {say(until)}.{asked}"
+            )
         case Case.LAPSED:
             then = "takes it over" if record.on_lost == "rerun" else "closes it as lost"
             return (
@@ -186,12 +190,6 @@ def _blocked(found: Why, say: _Clock) -> str:
     return ": " + ", ".join(f"{_key(run)} has it until {say(until)} at least" for run, until in found.blockers)
 
 
-def _reason(record: Record) -> str:
-    """Why it closed so, with slots for cells."""
-    run = record.reason.removesuffix(STILL_RAN)
-    return f"{_key(run)}{STILL_RAN}" if run != record.reason else record.reason
-
-
 def _key(cell: str) -> str:
     """A run's cell as the key that people know."""
     try:
@@ -212,7 +210,7 @@ def _nearest(job: JobSeen, at: Instant) -> str:
 
 def _passed_over(span: Span | None, job: str, say: _Clock) -> str:
     if span is None:
-        return f"it is older than {job}, which nobody knew before"
+        return f"it was due before {job} was called for the first time, and such slots do not run"
     when = say(span.end)
     match span.reason:
         case written.EDITED:
@@ -261,7 +259,7 @@ def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]
     if fence is not None and record.started and not in_past:
         yield record.started, f"{'taken over by' if lapsed else 'granted to'} {record.holder}"
     if record.finished:
-        yield record.finished, f"{record.outcome}{': ' if record.reason else ''}{_reason(record)}"
+        yield record.finished, f"{record.outcome}{': ' if record.reason else ''}{record.reason}"
 
 
 def _end(end: str) -> str:

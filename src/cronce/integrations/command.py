@@ -10,12 +10,13 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from cronce.clock import Clock
-from cronce.errors import StoreError, TrustEnded
+from cronce.errors import NotRecorded, StoreError, TrustEnded
+from cronce.events import Event, What
 from cronce.integrations.process import Child, Ended, NotStarted, Supervisor
-from cronce.model import Slot, Traits, spell
+from cronce.model import Slot, Traits, slot_of_cell, spell
 from cronce.protocol.lease import margin
 from cronce.protocol.record import Outcome
 from cronce.runtime.call import Call, Ending, Work
@@ -78,7 +79,7 @@ class Command(Work):
         if result.code == 0:
             return Ending(Outcome.SUCCEEDED, output=result.output)
         if result.signalled:
-            reason = f"stopped by {signal.Signals(result.signalled).name}"
+            reason = f"stopped by {_signal_name(result.signalled)}"
             return Ending(Outcome.FAILED, reason, cut_short=True, output=result.output)
         return Ending(Outcome.FAILED, _in_words(result.code), output=result.output, backoff=_backoff(run))
 
@@ -87,9 +88,14 @@ class Command(Work):
         return Ending(Outcome.FAILED, result.stopped, cut_short=over.cause == "lost", output=result.output)
 
 
+class Say(Protocol):
+    """Tells a person something; what is quiet only to who asked for it. Losers are quiet: cron mails all the rest."""
+
+    def __call__(self, text: str, *, quiet: bool = False) -> None: ...
+
+
 class Exec:
-    """One `cronce exec`, from a store that is open to an exit code. `say` is called with what a person may want to
-    know; losers have nothing to say unless asked."""
+    """One `cronce exec`, from a store that is open to an exit code."""
 
     def __init__(
         self,
@@ -99,19 +105,20 @@ class Exec:
         *,
         env: Mapping[str, str] = os.environ,
         stand_by: bool = False,
-        say: Callable[[str], None] = lambda _text: None,
+        say: Say,
     ) -> None:
         self._job, self._words, self._supervisor, self._env = job, words, supervisor, env
         self._stand_by = stand_by or job.on_lost == "rerun"
         self._say = say
+        self.ran = False
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
-        desk = Desk(store, clock, lambda: store, lambda _event: None)
+        desk = Desk(store, clock, lambda: store, self._heard)
         keeper = Keeper(desk)
         clock_cell = desk.do(recall_clock(desk.ledger))
         try:
             return self._code(keeper, when)
-        except TrustEnded as error:
+        except (TrustEnded, NotRecorded) as error:
             self._say(str(error))
             return NOT_DONE
         except Signalled:
@@ -130,7 +137,10 @@ class Exec:
             call = Call(keeper, self._job, command, take_over=True, stand_by=self._stand_by, refused=refused)
             result = take(call.steps(when), keeper.desk, self._sleep)
             if isinstance(result, Skipped):
-                return command.code if tried else self._skipped(result)
+                return command.code if tried else self._skipped(result, named=when is not None)
+            self.ran = True
+            if isinstance(result, Ended) and result.stopped:
+                self._say(f"{call.slot.key} was stopped: {result.stopped}")
             if not command.code or not self._job.retries or self._supervisor.interrupted:
                 return command.code
             when, tried, refused = call.slot, True, _ignore
@@ -141,9 +151,17 @@ class Exec:
         elif not self._supervisor.wait(nap.seconds):
             raise Signalled
 
-    def _skipped(self, skipped: Skipped) -> int:
-        self._say(f"{skipped.slot} was not run here: {skipped.reason}")
-        return NOT_DONE if skipped.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN) else 0
+    def _skipped(self, skipped: Skipped, *, named: bool) -> int:
+        """Whoever names a slot wants it run, and is told when it is not and will not be."""
+        going_on = skipped.kind == "held" or skipped.outcome == Outcome.SUCCEEDED
+        self._say(f"{skipped.slot} was not run here: {skipped.reason}", quiet=going_on or not named)
+        bad = skipped.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN)
+        return NOT_DONE if bad or (named and not going_on) else 0
+
+    def _heard(self, event: Event) -> None:
+        """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""
+        if event.what is What.CLOSED and event.detail.startswith((Outcome.LOST, Outcome.UNKNOWN)):
+            self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
 
 
 def _ignore(_slot: Slot, _why: str, _keeper: Keeper) -> None:
@@ -156,6 +174,13 @@ def _backoff(run: Run) -> timedelta:
 
 
 def _in_words(code: int) -> str:
-    if code > 128 and code - 128 in signal.valid_signals():
-        return f"ended by {signal.Signals(code - 128).name}"
-    return f"exit code {code}"
+    name = _signal_name(code - 128) if code > 128 else ""
+    return f"ended by {name}" if name else f"exit code {code}"
+
+
+def _signal_name(number: int) -> str:
+    """Empty for what is no signal, or one without a name: a command may exit with any number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""

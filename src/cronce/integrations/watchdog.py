@@ -106,6 +106,8 @@ class Watchdog:
         """The end, as if we had died: what is still guarded is ended, which may take the grace."""
         pipe, self._pipe = self._pipe, -1
         os.close(pipe)
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGCONT)  # somebody may have stopped it, and it has to see the end of the pipe
         with suppress(ChildProcessError):  # a caller that ignores SIGCHLD has it reaped by the kernel
             os.waitpid(self.pid, 0)
 

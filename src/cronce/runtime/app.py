@@ -24,7 +24,7 @@ from cronce.runtime.notes import Notebook
 from cronce.schedule import Schedule
 from cronce.stores import mask
 from cronce.stores.base import Store
-from cronce.stores.default import choose, open_chosen
+from cronce.stores.default import Chosen, choose, open_chosen, pinned
 
 
 class Cronce:
@@ -35,6 +35,7 @@ class Cronce:
 
     def __init__(self, url: str | None = None, *, store: Store | None = None, clock: Clock | None = None) -> None:
         self._url = url
+        self._chosen: Chosen | None = None
         self._given = store
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
@@ -140,10 +141,11 @@ class Cronce:
     def _connect(self, *, first: bool = False) -> Store:
         if self._given is not None:
             return self._given
-        chosen = choose(self._url)
-        if first and chosen.is_default:
-            print(f"cronce: the store is {chosen.url}; set CRONCE_URL to choose another", file=sys.stderr)
-        return open_chosen(chosen)
+        if self._chosen is None:  # once: whoever changes the directory or the environment later means no other store
+            self._chosen = pinned(choose(self._url))
+        if first and self._chosen.is_default:
+            print(f"cronce: the store is {self._chosen.url}; set CRONCE_URL to choose another", file=sys.stderr)
+        return open_chosen(self._chosen)
 
     def _forked(self) -> None:
         """In the child: the parent's threads are not here, its locks may be held for ever, its leases are not ours."""
@@ -152,13 +154,15 @@ class Cronce:
         self._notebook = Notebook()
 
     def close(self) -> None:
-        """Give back the connections; the next call opens others. A lease that is held goes on until its block ends."""
+        """Give back the connections, unless something runs or is held; the next call opens others."""
         with self._lock:
-            keeper, self._keeper = self._keeper, None
-        if keeper is not None:
-            keeper.close()
-            if keeper.desk.store is not self._given:
-                keeper.desk.store.close()
+            keeper = self._keeper
+            if keeper is None or keeper.busy:
+                return
+            self._keeper = None
+        keeper.close()
+        if keeper.desk.store is not self._given:
+            keeper.desk.store.close()
 
     def __enter__(self) -> "Cronce":
         return self

@@ -3,8 +3,9 @@
 Everything a trigger from outside sets off is here, as steps (`steps`), for functions and for commands alike.
 
 *Older slots first.* Before its own slot, a call looks for slots of its job that nobody looks after any more: their
-holder is gone, or they failed and have attempts left. Under rerun, and where the call needs no arguments, it runs them;
-else it puts on record that they are lost. So a crontab, or any trigger, is enough to take over.
+holder is gone, or they failed and have attempts left. If it needs no arguments, it runs them, or puts on record that
+they are lost, as their on_lost says. With arguments, which belong to its own slot, it only sees to those whose holder
+is gone. So a crontab, or any trigger, is enough to take over.
 
 *A refusal is an answer.* Who lost the slot gets `Skipped`, with the reason. Only a store that does not answer is an
 exception, and then the body does not run.
@@ -14,13 +15,14 @@ ends; then it is an error, for by the record the run is still going on.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from cronce.errors import ClockOff, StoreError, StoreUnavailable, TimedOut, TrustEnded
-from cronce.model import Instant, Slot, slot_of_cell, spell
+from cronce.errors import BadInput, BadRecord, ClockOff, NotRecorded, StoreError, StoreUnavailable, TimedOut, TrustEnded
+from cronce.model import Cell, Instant, Slot, slot_of_cell, spell
 from cronce.protocol.commands import Closed, Early, Finished, Held, Queued, Stale
-from cronce.protocol.record import Outcome
+from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
 from cronce.runtime.keeper import Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
@@ -37,6 +39,9 @@ LOOK: Final = 1.0
 
 OLDER: Final = 20
 """How many older slots a call looks after at most, before its own."""
+
+MANY: Final = 1000
+"""How many a call looks through that cannot run them, for those whose holder is gone."""
 
 TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
@@ -94,9 +99,9 @@ class Call:
         """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
         fired = self.desk.clock.wall()
         self.slot = slot = self.job.slot_at(fired) if when is None else self.job.slot_named(when)
-        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at - timedelta(seconds=1)))
-        if when is None:
-            self._check_clock()
+        yield Do(self.desk.ledger.jobs.learn(self.job.name))
+        self._check_clock() if when is None else self._check_due(slot)
+        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at))
         yield from self._look_after_older(slot)
         answer = yield from self._claim(slot, self.job.terms(slot, inferred=when is None))
         if isinstance(answer, Grant):
@@ -113,6 +118,15 @@ class Call:
             raise ClockOff(
                 f"this machine's clock is {format_duration(abs(off))} {way} the store's, so it does not know which slot"
                 f" of {self.job.name} is due; nothing was run. Set the clock (is NTP running?), or name the slot"
+            )
+
+    def _check_due(self, slot: Slot) -> None:
+        """A caller that is a little early waits. One that names a day to come made a slip, and would wait for it."""
+        early = slot.at - self.desk.ledger.know.now()
+        if early > CLOCK_OFF:
+            raise BadInput(
+                f"{slot.key} is not due before {format_duration(timedelta(seconds=early // timedelta(seconds=1)))} from"
+                " now, and no slot runs before its instant"
             )
 
     # --- claiming ---
@@ -150,18 +164,20 @@ class Call:
         return min(max(left, 0.001), LOOK)
 
     def _look_after_older(self, own: Slot) -> Steps[None]:
-        cells = yield Do(self.desk.ledger.overdue(self.job.name, OLDER))
+        """What nobody can make sense of is passed over: it must not keep the job from running."""
+        cells = yield Do(self.desk.ledger.overdue(self.job.name, OLDER if self._take_over else MANY))
         older = [cell for cell in cells if cell.key != own.cell]
-        if not older:
-            return
         if not self._take_over:
-            yield Do(self.desk.ledger.settle(older))
+            dead = [cell for cell in older if _runs(cell)]
+            yield Do(self.desk.ledger.settle(dead))
             return
-        for slot in (slot_of_cell(cell.key) for cell in older):
-            terms = self.job.terms(slot, inferred=False)._replace(start_within=None)  # it was started, or late already
-            (answer,) = yield Do(self.desk.ledger.claim([Wanted(slot, terms, known=True)]))
-            if isinstance(answer, Grant):
-                yield from self._run_older(answer)
+        for cell in older:
+            with suppress(BadInput):
+                slot = slot_of_cell(cell.key)
+                wanted = Wanted(slot, self.job.terms(slot, inferred=False), known=True)
+                (answer,) = yield Do(self.desk.ledger.claim([wanted]))
+                if isinstance(answer, Grant):
+                    yield from self._run_older(answer)
 
     def _run_older(self, grant: Grant) -> Steps[None]:
         """How an older slot ends is on record; the caller asked for another."""
@@ -185,9 +201,12 @@ class Call:
             renewed=work.renewed,
         )
         run = Run(lease)
-        self.keeper.keep(lease)
         try:
+            self.keeper.keep(lease)
             result = yield body
+            ending = work.ending(run, result)
+            if lease.over is not None and lease.over.cause == "timed out" and body.stopped:
+                raise TimedOut(lease.over.why)  # it went on all the same, and then returned
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
             self.keeper.drop(lease)
             raise
@@ -196,7 +215,6 @@ class Call:
             raise
         if lease.mine:
             self.keeper.drop(lease)
-            ending = work.ending(run, result)
             yield from self._finish(lease, ending) if ending else self._give_back(lease)
         return result
 
@@ -208,7 +226,7 @@ class Call:
         if not body.started:
             yield from self._give_back(lease)
             return
-        over = lease.over if body.interrupted else None
+        over = lease.over if body.stopped else None
         ending = self._ending(over, error)
         try:
             yield from self._finish(lease, ending, once=not isinstance(error, Exception))
@@ -250,10 +268,24 @@ class Call:
                 case Stale(by):
                     now = whose(by, self.desk.holder)
                     raise TrustEnded(f"{lease.name} {ending.outcome}, but {now}: only fenced effects were refused")
-                case Unsure(why) if once or not lease.trusted:
-                    raise StoreUnavailable(f"{lease.name} {ending.outcome}, but that could not be recorded: {why}")
+                case Unsure(why, error) if once or not lease.trusted or _for_good(error):
+                    raise NotRecorded(f"{lease.name} {ending.outcome}, but that could not be recorded: {why}")
             yield Nap(pause, in_hand=True)
             pause = min(2 * pause, 5.0)
+
+
+def _runs(cell: Cell) -> bool:
+    """Whether a slot that is looked after too late was running: the only kind that can be settled and not run."""
+    try:
+        slot_of_cell(cell.key)
+        return decode(cell.value, cell.key).state is State.RUNNING
+    except (BadRecord, BadInput):
+        return False
+
+
+def _for_good(error: StoreError | None) -> bool:
+    """Whether asking again is in vain until a person has acted."""
+    return error is not None and not isinstance(error, StoreUnavailable)
 
 
 def describe(error: BaseException) -> str:

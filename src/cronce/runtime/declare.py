@@ -84,7 +84,12 @@ class Declaration(NamedTuple):
             if when.job != self.name:
                 raise BadInput(f"{when.key} is a slot of another job than {self.name}")
             return when
-        return slot(self.name, parse_instant(self._midnight(when)))
+        if not isinstance(when, datetime | date | str):
+            raise BadInput(f"{when!r:.60} is no slot; give an instant, a day, or either as text")
+        try:
+            return slot(self.name, parse_instant(self._midnight(when)))
+        except OverflowError:
+            raise BadInput(f"{when!r:.60} is too far from today to be a slot") from None
 
     def _midnight(self, when: datetime | date | str) -> datetime | str:
         """A day begins at midnight where the job lives, or as soon after it as the clocks allow."""

@@ -3,10 +3,20 @@
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial, wraps
-from inspect import Parameter, Signature, iscoroutinefunction, signature
+from inspect import (
+    Parameter,
+    Signature,
+    isasyncgen,
+    isasyncgenfunction,
+    iscoroutine,
+    iscoroutinefunction,
+    isgenerator,
+    isgeneratorfunction,
+    signature,
+)
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from cronce.errors import LockHeld
+from cronce.errors import BadInput, LockHeld
 from cronce.runtime.call import Call, Work
 from cronce.runtime.declare import When
 from cronce.runtime.lock import Lock
@@ -68,17 +78,19 @@ def name_of(fn: Function) -> str:
 
 def guarded(name: str, fn: Function, slot: Callable[..., When] | None, make_call: MakeCall) -> Any:
     """A real function, so that it can be a method, be pickled by name, and be seen to be a coroutine function."""
+    _refuse_generators(fn)
     with_run, plain = _giving_run(fn)
     takes_slot = "slot" in plain.parameters
+    checked: Function = (lambda result: result) if _is_async(fn) else _done
 
     def called(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Call, When | None]:
         when = None if takes_slot else named.pop("slot", None)
         plain.bind(*args, **named)  # a call that cannot be made is refused before it takes a slot
         if when is None and slot is not None:
             when = slot(*args, **named)
-        return make_call(Work(lambda run: with_run(run, args, named)), not args and not named), when
+        return make_call(Work(lambda run: checked(with_run(run, args, named))), not args and not named), when
 
-    if iscoroutinefunction(fn):
+    if _is_async(fn):
 
         @wraps(fn)
         async def guard_async(*args: Any, **named: Any) -> Any:
@@ -93,6 +105,24 @@ def guarded(name: str, fn: Function, slot: Callable[..., When] | None, make_call
         return take(call.steps(when), call.desk)
 
     return _dressed(guard, name, fn, plain)
+
+
+def _is_async(fn: Function) -> bool:
+    return iscoroutinefunction(fn) or iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+def _refuse_generators(fn: Function) -> None:
+    if isgeneratorfunction(fn) or isasyncgenfunction(fn):
+        raise BadInput(f"{name_of(fn)} is a generator: calling it runs nothing of it. Guard what uses it up")
+
+
+def _done(result: Any) -> Any:
+    """A body that returns something still to be run has not run: it would be closed as succeeded, and nothing done."""
+    if iscoroutine(result) or isgenerator(result) or isasyncgen(result):
+        if not isasyncgen(result):
+            result.close()
+        raise BadInput(f"the body returned {result!r:.80}, of which nothing has run: make it `async def`, or use it up")
+    return result
 
 
 def _dressed(guard: Any, name: str, fn: Function, plain: Signature) -> Any:

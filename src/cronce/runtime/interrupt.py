@@ -1,12 +1,25 @@
 """Stopping a body from another thread, as far as Python can.
 
 A thread cannot be killed. It can have an exception thrown into it, which is raised when the thread next runs Python: a
-call into C that does not return is out of reach. A task of an event loop is cancelled, at its next await. Either
-happens at most once, and not after the gate was left.
+call into C that does not return is out of reach. A task of an event loop is cancelled, at its next await.
+
+Four things make this subtle:
+
+*Only bodies are stopped.* What a guard does around its body, asking the store above all, is shielded: a stop that comes
+meanwhile is delivered when the shield is put down.
+
+*Bodies nest.* A job may call another, or hold a lock. All gates of a thread (or of a task) are one stack. What was
+thrown for an inner gate says nothing to the outer one, and may be lost on the way out, so when a gate is left or a
+shield put down, and a gate around it was stopped, it is thrown again.
+
+*An exception may be lost*: in a `__del__`, in a bare `except`. So whoever wants a stop says so again after a while.
+
+*A thread that is being born* carries the number of its parent on Python 3.11, and would get what is meant for that.
 """
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,54 +30,144 @@ class Interrupt(BaseException):
 
 
 class ThreadGate:
-    """Around what this thread may be stopped in."""
+    """Around what a thread may be stopped in; `shields` is how many shields it puts down while it is open."""
+
+    def __init__(self, shields: int = 0) -> None:
+        self.shields = shields
+        self.stopped = False
+        self._stack = here()
+
+    def enter(self) -> None:
+        self._stack.enter(self)
+
+    def stop(self) -> None:
+        self._stack.stop(self)
+
+    def leave(self) -> None:
+        self._stack.leave(self)
+
+
+class _Stack:
+    """The gates of one thread, and how often it is shielded. Each change is one step under the lock, begun again if an
+    interrupt arrives before it: then it is either done or not done."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._thread: int | None = threading.get_ident()
-        self.thrown = False
+        self._thread = threading.get_ident()
+        self._gates: list[ThreadGate] = []
+        self._shields = 0
 
-    def stop(self) -> None:
+    def enter(self, gate: ThreadGate) -> None:
         with self._lock:
-            if self._thread is not None and not self.thrown:
-                self.thrown = True
-                throw(self._thread, Interrupt)
+            self._gates.append(gate)
+            self._shields -= gate.shields
+            self._throw_if_stopped()
 
-    def leave(self) -> None:
-        """From here on nothing is thrown; what was thrown and has not arrived is taken back."""
-        while self._thread is not None:
+    def stop(self, gate: ThreadGate) -> None:
+        with self._lock:
+            gate.stopped = True
+            if gate in self._gates:
+                self._throw_if_stopped()
+
+    def leave(self, gate: ThreadGate) -> None:
+        """Nothing is thrown for this gate any more, and what was and has not arrived is taken back; calling it again
+        does nothing."""
+        while gate in self._gates:
             try:
                 with self._lock:
-                    if self.thrown:
-                        throw(self._thread, None)
-                    self._thread = None
-            except Interrupt:  # it arrives right here, once: then leave again
+                    self._take_back()
+                    self._gates.remove(gate)
+                    self._shields += gate.shields
+                    self._throw_if_stopped()
+            except Interrupt:
+                if gate not in self._gates:  # it is meant for a gate around this one
+                    raise
+
+    def shield(self) -> None:
+        """From here on nothing arrives."""
+        while True:
+            try:
+                with self._lock:
+                    self._take_back()
+                    self._shields += 1
+                return
+            except Interrupt:
                 continue
+
+    def unshield(self, *, on_its_way: bool = False) -> None:
+        """Put it down again; if an interrupt is on its way out already, another would only hit somebody's cleanup."""
+        with self._lock:
+            self._shields -= 1
+            if not on_its_way:
+                self._throw_if_stopped()
+
+    def _throw_if_stopped(self) -> None:
+        if not self._shields and any(gate.stopped for gate in self._gates):
+            throw(self._thread, Interrupt)
+
+    def _take_back(self) -> None:
+        if any(gate.stopped for gate in self._gates):
+            throw(self._thread, None)
+
+
+class _Here(threading.local):
+    def __init__(self) -> None:
+        self.stack = _Stack()
+
+
+_HERE: Final = _Here()
+
+
+def here() -> _Stack:
+    """The gates of this thread."""
+    return _HERE.stack
 
 
 class TaskGate:
     """Around what a task may be stopped in."""
 
     def __init__(self, task: "asyncio.Task[object]") -> None:
-        self._task: asyncio.Task[object] | None = task
+        self._task = task
         self._loop = task.get_loop()
-        self.thrown = False
+        self._gates = _TASKS.setdefault(task, [])
+        self.stopped = False
+
+    def enter(self) -> None:
+        self._gates.append(self)
+        if self.stopped:
+            self._task.cancel()
 
     def stop(self) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
-        if self._task is not None and not self.thrown:
-            self.thrown = True
+        self.stopped = True
+        if self in self._gates:
             self._task.cancel()
 
     def leave(self) -> None:
-        self._task = None
+        """One cancellation says both that this gate and that one around it was stopped: the latter hears it again."""
+        if self in self._gates:
+            self._gates.remove(self)
+            if any(gate.stopped for gate in self._gates):
+                self._task.cancel()
+
+
+_TASKS: Final[WeakKeyDictionary["asyncio.Task[object]", list[TaskGate]]] = WeakKeyDictionary()
 
 
 def throw(thread: int, kind: type[BaseException] | None) -> None:
     """Raise an exception of that kind in the thread when it next runs Python; None takes back one not yet raised."""
     import ctypes  # noqa: PLC0415  8 ms, and hardly ever needed
 
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind) if kind else None)
+    number, what = ctypes.c_ulong(thread), ctypes.py_object(kind) if kind else None
+    if kind is None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(number, what)
+        return
+    while True:
+        with threading._active_limbo_lock:  # type: ignore[attr-defined]
+            if not threading._limbo:  # type: ignore[attr-defined]
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, what)
+                return
+        threading.Event().wait(0.0005)

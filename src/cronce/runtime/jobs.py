@@ -88,13 +88,23 @@ class Jobs:
         new = edit(known, loaded.now) or known
         return job, new and after_forgetting(new, loaded.epoch, traits)
 
-    def declare(self, name: str, spec: tuple[str, str], floor: Instant) -> Flow[Job]:
+    def learn(self, name: str) -> Flow[None]:
+        """Read the job, unless what is known of it is fresh; the store's clock comes with it."""
+        if self._carrier.know.job(name) is None:
+            yield from self.edit(name, lambda _job, _now: None)
+
+    def declare(self, name: str, spec: tuple[str, str], slot: Instant) -> Flow[Job]:
         """Put on record what a call from outside says of its job, unless it is there: no version fires by that, and
-        no floor rises. A job that nobody knew begins at `floor`."""
+        no floor rises. A job that nobody knew begins just below the slot of the call, and never later than now: a
+        caller that is wrong about the time must not close the slots of the others."""
         known = self._carrier.know.job(name)
         if known and known.job and any(spec[0] == seen.digest for seen in known.job.specs):
             return known.job
-        job = yield from self.edit(name, lambda job, now: declared(job or Job(floor=floor), spec, now))
+
+        def edit(job: Job | None, now: Instant) -> Job:
+            return declared(job or Job(floor=min(slot, now) - timedelta(seconds=1)), spec, now)
+
+        job = yield from self.edit(name, edit)
         assert job is not None
         return job
 

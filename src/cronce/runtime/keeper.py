@@ -32,6 +32,10 @@ from cronce.value import NamedTuple
 LOOK: Final = 1.0
 """Seconds. A thread that sleeps does not count suspend, so nobody sleeps for longer than this."""
 
+REMIND: Final = 5.0
+"""Seconds until somebody is told again that has not let go, then twice as long: an exception can be lost, and whoever
+is busy cleaning up should not be hit by another."""
+
 LAZY: Final = 5.0
 """Seconds that a chore may wait, so that many become one write."""
 
@@ -110,6 +114,10 @@ class Lease:
             self.over = over
             self._told(over)
 
+    def remind(self) -> None:
+        if self.over is not None:
+            self._told(self.over)
+
 
 class Beat:
     """Looks again and again on a thread of its own, until a look says that nothing is left."""
@@ -159,6 +167,7 @@ class Keeper:
         self._clock = desk.clock
         self._lock = threading.Lock()
         self._leases: set[Lease] = set()
+        self._reminders: dict[Lease, tuple[Boot, float]] = {}
         self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
         self._store: Store | None = None
         self._renewing = beat("cronce-keeper", self.renew, desk.clock)
@@ -177,8 +186,15 @@ class Keeper:
         """No more renewals, no more news. Whoever ends a lease says so to the store after this."""
         with self._lock:
             self._leases.discard(lease)
+            self._reminders.pop(lease, None)
         self._watching.wake()
         self._renewing.wake()
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody holds something."""
+        with self._lock:
+            return bool(self._leases or self._reminders)
 
     def later(self, name: str, chore: Callable[[Store], None]) -> None:
         """Something for the store that can wait for a few seconds; one of each name."""
@@ -187,8 +203,10 @@ class Keeper:
         self._renewing.wake()
 
     def close(self) -> None:
-        """Do what was put off. Leases are ended by whoever holds them."""
+        """Do what was put off, and hang up. Not while somebody holds something: it has to be renewed, and let go."""
         self._do_chores(at_once=True)
+        if self.busy:
+            return
         with self._lock:
             store, self._store = self._store, None
         if store is not None and store is not self.desk.store:
@@ -205,7 +223,17 @@ class Keeper:
             elif lease.ends is not None and lease.ends <= boot:
                 timeout = format_duration(lease.timeout or timedelta(0))
                 self._end(lease, Over("timed out", f"timed out after {timeout}"))
-        return min((lease.next_end for lease in self._kept()), default=None)
+        self._remind(boot)
+        with self._lock:
+            waiting = [lease.next_end for lease in self._leases] + [when for when, _ in self._reminders.values()]
+        return min(waiting, default=None)
+
+    def _remind(self, boot: Boot) -> None:
+        with self._lock:
+            due = [(lease, pause) for lease, (when, pause) in self._reminders.items() if when <= boot]
+            self._reminders.update({lease: (boot + 2 * pause, 2 * pause) for lease, pause in due})
+        for lease, _ in due:
+            lease.remind()
 
     # --- on the thread that renews ---
 
@@ -275,6 +303,8 @@ class Keeper:
         with self._lock:
             kept = lease in self._leases
             self._leases.discard(lease)
+            if kept:
+                self._reminders[lease] = (self._clock.boot() + REMIND, REMIND)
         if kept:
             lease.end(over)
 

@@ -114,14 +114,16 @@ class Ledger:
     # --- slots ---
 
     def claim(self, wanted: Sequence[Wanted]) -> Flow[list[Grant | Refused]]:
-        """Each wanted slot: a grant, or why not. Raises only when the store said nothing about any of them."""
+        """Each wanted slot: a grant, or why not. Raises only when the store said nothing about any of them; what it
+        said and nobody can read is an answer."""
         lowest = {want.slot.job: want.slot.at for want in sorted(wanted, key=lambda want: want.slot.at, reverse=True)}
         tasks = [self._claim_task(want, lowest[want.slot.job]) for want in wanted]
         asked = list(tasks)
         yield from self.carrier.carry_out(tasks)
         grants = [self._granted(task) for task in asked]
-        if asked and all(isinstance(grant, Unsure) for grant in grants):
-            raise _error(cast(Unsure, grants[0]))
+        unsure = [grant for grant in grants if isinstance(grant, Unsure)]
+        if asked and len(unsure) == len(asked) and any(one.error for one in unsure):
+            raise _error(unsure[0])
         return (yield from self._in_time(grants))
 
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:

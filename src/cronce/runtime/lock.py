@@ -10,13 +10,13 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final
 
-from cronce.errors import BadPolicy, CronceError, LockHeld, StoreUnavailable, TrustEnded
+from cronce.errors import BadInput, BadPolicy, CronceError, LockHeld, StoreUnavailable, TrustEnded
 from cronce.model import Fence, Instant, check_name, lock_cell
 from cronce.protocol.commands import Early, Held
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.declare import SHORTEST, Duration
 from cronce.runtime.desk import Desk
-from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate
+from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
 from cronce.runtime.keeper import Keeper, Lease
 from cronce.runtime.ledger import Expired, Grant
 from cronce.runtime.steps import Do, Nap, Steps, take, take_async
@@ -81,7 +81,7 @@ class Lock:
         self.name = check_name(name)
         self._limits = limits
         self._keeper = keeper
-        self._holdings: dict[object, tuple[Lease, Gate, Keeper]] = {}
+        self._holdings: dict[object, list[tuple[Lease, Gate, Keeper]]] = {}
 
     def __enter__(self) -> Holding:
         gate = ThreadGate()
@@ -92,12 +92,17 @@ class Lock:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
     ) -> None:
-        lease, gate, keeper = self._holdings.pop(threading.get_ident())
-        gate.leave()
-        if lease.mine:
-            keeper.drop(lease)
-            take(self._release(lease, keeper.desk), keeper.desk)
-            self._judge(lease, error, ours=isinstance(error, Interrupt))
+        stack, ours = here(), False
+        stack.shield()
+        try:
+            lease, gate, keeper = self._leave(threading.get_ident())
+            ours = gate.stopped and isinstance(error, Interrupt)
+            if lease.mine:
+                keeper.drop(lease)
+                take(self._release(lease, keeper.desk), keeper.desk)
+                self._judge(lease, error, ours=ours)
+        finally:
+            stack.unshield(on_its_way=isinstance(error, Interrupt) and not ours)
 
     async def __aenter__(self) -> Holding:
         import asyncio  # noqa: PLC0415  45 ms, and not everybody needs it
@@ -116,9 +121,8 @@ class Lock:
 
         task = asyncio.current_task()
         assert task is not None
-        lease, gate, keeper = self._holdings.pop(task)
-        gate.leave()
-        ours = gate.thrown and isinstance(error, asyncio.CancelledError)
+        lease, gate, keeper = self._leave(task)
+        ours = gate.stopped and isinstance(error, asyncio.CancelledError)
         if ours:
             task.uncancel()
         if lease.mine:
@@ -127,9 +131,20 @@ class Lock:
             self._judge(lease, error, ours=ours)
 
     def _enter(self, who: object, lease: Lease, gate: Gate, keeper: Keeper) -> Holding:
-        self._holdings[who] = (lease, gate, keeper)
+        self._holdings.setdefault(who, []).append((lease, gate, keeper))
         keeper.keep(lease)
+        gate.enter()
         return Holding(lease)
+
+    def _leave(self, who: object) -> tuple[Lease, Gate, Keeper]:
+        held = self._holdings.get(who)
+        if not held:
+            raise BadInput(f"the lock {self.name} is left by the thread or task that took it, and by no other")
+        lease, gate, keeper = held.pop()
+        if not held:
+            del self._holdings[who]
+        gate.leave()
+        return lease, gate, keeper
 
     def _judge(self, lease: Lease, error: BaseException | None, *, ours: bool) -> None:
         """A lock that ended before its block did is an error, unless the block has one of its own."""

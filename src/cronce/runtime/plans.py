@@ -194,7 +194,7 @@ class Planner:
         if task.record is not None and task.record.grant > 0:
             task.answer = Busy(run, until)
         elif task.overlap == "skip":
-            task.command = Skip(f"{run}{STILL_RAN}")
+            task.command = Skip(f"{slot_of_cell(run).key}{STILL_RAN}")
         else:
             self._wait(task, run, until)
 

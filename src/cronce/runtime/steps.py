@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
-from cronce.runtime.interrupt import TaskGate, ThreadGate
+from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -33,28 +33,24 @@ class Nap(NamedTuple):
 
 
 class Body:
-    """What the call is for. It may be stopped from another thread while it runs, by `stop`."""
+    """What the call is for. It may be stopped from another thread, before it begins and while it runs, by `stop`."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
         self.started = False
-        self.gate: ThreadGate | TaskGate | None = None
-        self._wanted = threading.Event()
+        self.stopped = False
+        self._gate: ThreadGate | TaskGate | None = None
 
     def enter(self, gate: ThreadGate | TaskGate) -> None:
-        """It begins, unless it was stopped before it could."""
-        self.started, self.gate = True, gate
-        if self._wanted.is_set():
+        self.started, self._gate = True, gate
+        gate.enter()
+        if self.stopped:
             gate.stop()
 
     def stop(self) -> None:
-        self._wanted.set()
-        if self.gate is not None:
-            self.gate.stop()
-
-    @property
-    def interrupted(self) -> bool:
-        return self.gate is not None and self.gate.thrown
+        self.stopped = True
+        if self._gate is not None:
+            self._gate.stop()
 
 
 Steps = Generator[Do | Nap | Body, Any, T]
@@ -65,7 +61,9 @@ def sleep(nap: Nap) -> None:
 
 
 def take(steps: Steps[T], desk: Desk, sleep: Callable[[Nap], None] = sleep) -> T:
-    """Take the steps in this thread."""
+    """Take the steps in this thread. Only the body may be stopped; the rest is shielded."""
+    stack, on_its_way = here(), False
+    stack.shield()
     try:
         step = next(steps)
         while True:
@@ -78,6 +76,11 @@ def take(steps: Steps[T], desk: Desk, sleep: Callable[[Nap], None] = sleep) -> T
     except StopIteration as stop:
         result: T = stop.value
         return result
+    except Interrupt:
+        on_its_way = True
+        raise
+    finally:
+        stack.unshield(on_its_way=on_its_way)
 
 
 def taken(step: Do | Nap | Body, desk: Desk, sleep: Callable[[Nap], None]) -> Any:
@@ -92,7 +95,7 @@ def taken(step: Do | Nap | Body, desk: Desk, sleep: Callable[[Nap], None]) -> An
 
 
 def _worked(body: Body) -> Any:
-    gate = ThreadGate()
+    gate = ThreadGate(shields=1)
     try:
         try:
             body.enter(gate)
@@ -170,7 +173,7 @@ async def _awaited(body: Body) -> Any:
     try:
         return await body.work()
     except asyncio.CancelledError:
-        if gate.thrown:
+        if gate.stopped:
             task.uncancel()
         raise
     finally:

@@ -26,7 +26,7 @@ def open_store(url: str) -> "Store":
         raise BadInput(f"a store is named by a URL such as sqlite:///cronce.db, not by {url!r:.60}")
     scheme, colon, _ = url.partition(":")
     if not colon:
-        raise BadInput(f"{url!r} is not the URL of a store; for a file write sqlite:///{url}")
+        raise BadInput(f"{mask(url)!r} is not the URL of a store; for a file write sqlite:///{mask(url)}")
     return _opener(scheme.lower(), url)(url)
 
 

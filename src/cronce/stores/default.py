@@ -71,6 +71,15 @@ def choose(
     return Chosen(_url_of(path), DEFAULT, path)
 
 
+def pinned(chosen: Chosen) -> Chosen:
+    """The same store, also after the process has changed its directory."""
+    if not chosen.url.startswith("sqlite:"):
+        return chosen
+    from cronce.stores.sqlite import absolute  # noqa: PLC0415
+
+    return chosen._replace(url=absolute(chosen.url))
+
+
 def open_chosen(chosen: Chosen) -> "Store":
     """Open the store. The whole way to the default file is made; on a way that a user spelled, a slip is refused."""
     if chosen.is_default:

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Instant, Traits, Write, to_us
-from cronce.stores import sql
+from cronce.stores import mask, sql
 from cronce.stores.base import Loaded, Page, Scan, Swapped, judge, position
-from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, names, plain_path, read_meta
+from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, names, plain_path, read_meta, url_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -335,10 +335,17 @@ def locate(url: str) -> tuple["Path", timedelta]:
     return Path(path), timeout
 
 
+def absolute(url: str) -> str:
+    """The same store by the absolute path of its file."""
+    path, _timeout = _named(url)
+    _, question, query = url.partition("?")
+    return f"{url_of(path)}{question}{query}"
+
+
 def _named(url: str) -> tuple[str, timedelta]:
     scheme, _, rest = url.partition(":///")
     if scheme != "sqlite":
-        raise BadInput(f"{url!r}: write sqlite:///relative.db, or sqlite:////absolute/path.db with four slashes")
+        raise BadInput(f"{mask(url)!r}: write sqlite:///relative.db, or sqlite:////absolute/path.db with four slashes")
     path, _, query = rest.partition("?")
     timeout = _patience(url, query) if query else PATIENCE
     if "%" in path:
@@ -354,7 +361,7 @@ def _patience(url: str, query: str) -> timedelta:
     options = dict(parse_qsl(query, keep_blank_values=True))
     timeout = options.pop("timeout", None)
     if options:
-        raise BadInput(f"{url!r}: sqlite knows no {', '.join(sorted(options))}; it knows timeout, in seconds")
+        raise BadInput(f"{mask(url)!r}: sqlite knows no {', '.join(sorted(options))}; it knows timeout, in seconds")
     return PATIENCE if timeout is None else _seconds(timeout)
 
 

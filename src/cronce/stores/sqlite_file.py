@@ -168,6 +168,7 @@ def _fill(db: sqlite3.Connection, path: str, traits: Traits, network: str | None
         raise StoreForgot(f"{path} was emptied while this process used it; restore it from a backup")
     if network and not adopt:
         raise _on_network(path, network)
+    os.chmod(path, 0o600)  # what jobs printed is in it; its log, not made yet, is given the same
     db.execute("BEGIN IMMEDIATE")
     for table in sql.TABLES:
         db.execute(table)
