@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cronce.errors import BadInput, ClockOff, StoreUnavailable, TimedOut, TrustEnded
-from cronce.model import Slot
+from cronce.model import Mark, Slot, Write
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.call import Call, Work
 from cronce.runtime.declare import When, declare
@@ -541,3 +541,64 @@ def test_declaring_puts_the_schedule_on_record_once(office: Office, store: Wire,
 
 def test_the_day_of_utc_is_utc() -> None:
     assert declare("a", "@daily").slot_named(date(2026, 3, 29)) == Slot("a", datetime(2026, 3, 29, tzinfo=UTC))
+
+
+# --- found by trying to break it --------------------------------------------------------------------------------------
+
+
+def test_a_host_with_a_wrong_clock_does_not_close_the_slots_of_the_others(store: Wire, bodies: Bodies) -> None:
+    """It is the first to call a new job, a month ahead; the job's floor must not be there."""
+    with pytest.raises(ClockOff):
+        Office(store, 30 * 86400.0).call(job(), bodies)
+    Office(store).call(job(), bodies)
+    assert bodies.ran == [NOON.key]
+
+
+def test_a_slot_that_is_to_come_is_refused_at_once_and_closes_nothing(office: Office, bodies: Bodies) -> None:
+    with pytest.raises(BadInput, match=r"is not due before 15m from now, and no slot runs before its instant"):
+        office.call(job(), bodies, when=START + QUARTER)
+    office.call(job(), bodies)
+    assert bodies.ran == [NOON.key]
+
+
+@pytest.mark.parametrize("value", ['{"v":99,"state":"running"}', "garbage"])
+@pytest.mark.parametrize("key", ["run/billing/2026-03-29T11:45:00Z", "run/billing/nonsense"])
+@pytest.mark.parametrize("take_over", [True, False])
+def test_an_older_slot_that_nobody_can_read_does_not_keep_the_job_from_running(
+    office: Office, store: Wire, bodies: Bodies, value: str, key: str, take_over: bool
+) -> None:
+    """As after a roll-back from a newer version."""
+    store.swap([Write(key, 0, value, Mark.OPEN, at=START - QUARTER, ttl=timedelta(0))], store.load([]).epoch.seen)
+    office.call(job(), bodies, take_over=take_over)
+    assert bodies.ran == [NOON.key]
+
+
+def test_a_dead_run_is_found_among_many_that_wait_for_a_retry(store: Wire, bodies: Bodies) -> None:
+    """Calls with arguments cannot retry another slot, and must not be blinded by those."""
+    dead, alive = Office(store), Office(store)
+
+    def fails(_run: Run) -> None:
+        raise Boom
+
+    bodies.act = fails
+    for _ in range(25):
+        with pytest.raises(Boom):
+            alive.call(job(schedule="every 1m", retries=1, overlap="allow"), bodies)
+        alive.hand.turn(60)
+    bodies.act = lambda _run: None
+    abandon(dead, job(schedule="every 1m", lease="1m", overlap="allow"), bodies)
+    lost = Slot("billing", START + timedelta(minutes=25))
+    watch(alive, 90)
+    alive.call(job(schedule="every 1m", overlap="allow"), bodies)
+    assert alive.record(lost).outcome is Outcome.LOST
+
+
+def test_an_older_slot_that_never_started_is_not_started_too_late(office: Office, bodies: Bodies) -> None:
+    strict = job(start_within="1m")
+    terms = strict.terms(NOON, inferred=False)
+    office.desk.do(office.desk.ledger.jobs.declare("billing", strict.spec, START))
+    office.desk.do(office.desk.ledger.queue(NOON, terms))
+    office.hand.turn(QUARTER.total_seconds())
+    office.call(strict, bodies, take_over=True)
+    assert bodies.ran == ["billing@2026-03-29T12:15:00Z"]
+    assert office.record(NOON).reason == "too late to start"

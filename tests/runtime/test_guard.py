@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, assert_type
@@ -472,3 +472,62 @@ def test_a_failed_slot_is_retried_from_outside(cron: Cronce, url: str) -> None:
         report.at(WHEN)()
     assert record(url, "report").state is State.RETRYING
     assert report.at(WHEN)() == 2
+
+
+# --- found by trying to break it --------------------------------------------------------------------------------------
+
+
+def test_a_process_that_changes_its_directory_or_environment_keeps_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keeper opens a connection of its own, and a forked child too: both long after the first."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    cron = Cronce("sqlite:///cronce.db")
+
+    @cron.job("@daily", name="report", lease="1s", start_within="3650d")
+    def report(run: Run) -> str:
+        monkeypatch.chdir(tmp_path / "b")
+        threading.Event().wait(1.5)
+        run.check()
+        return in_child(report.at(WHEN))
+
+    said = report.at(WHEN)()
+    assert isinstance(said, str)
+    assert "held" in said
+    assert list((tmp_path / "b").iterdir()) == []
+
+
+def test_generators_are_refused_because_nothing_of_them_would_run(cron: Cronce) -> None:
+    def lines() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(BadInput, match="lines is a generator: calling it runs nothing of it"):
+        cron.job("@daily", name="lines")(lines)
+
+
+def test_a_body_that_returns_a_coroutine_has_failed(cron: Cronce, url: str) -> None:
+    async def later() -> None: ...
+
+    job: Any = cron.job("@daily", name="report", start_within="3650d")(lambda: later())  # noqa: PLW0108
+    with pytest.raises(BadInput, match="of which nothing has run"):
+        job.at(WHEN)()
+    assert record(url, "report").outcome is Outcome.FAILED
+
+
+def test_an_object_with_an_async_call_is_awaited(cron: Cronce) -> None:
+    class Report:
+        async def __call__(self) -> int:
+            await asyncio.sleep(0)
+            return 7
+
+    job: Any = cron.job("@daily", name="report", start_within="3650d")(Report())
+    assert asyncio.run(job.at(WHEN)()) == 7
+
+
+@pytest.mark.parametrize("slot", [0, 1.5, b"2026-03-29", "0001-01-01", "9999-12-31T23:59:59-23:00"])
+def test_a_slot_of_a_strange_kind_is_refused(cron: Cronce, slot: Any) -> None:
+    job: Any = cron.job("@daily", name="report", tz="Asia/Tokyo")(lambda: None)
+    with pytest.raises(BadInput):
+        job(slot=slot)

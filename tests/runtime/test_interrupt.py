@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -11,7 +12,7 @@ import pytest
 from cronce import Cronce, TimedOut, TrustEnded
 from cronce.clock import SystemClock
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
-from cronce.runtime.keeper import NOT_RENEWED
+from cronce.runtime.keeper import NOT_RENEWED, Lease
 from cronce.stores.memory import MemoryStore
 
 CLOCK = SystemClock()
@@ -223,3 +224,29 @@ def test_close_while_a_body_runs_lets_it_end(cron: Cronce) -> None:
 
     assert report() == "done"
     assert not report()
+
+
+def test_a_lock_whose_trust_is_over_before_its_block_begins_is_an_error_and_is_given_back(cron: Cronce) -> None:
+    keeper = cron._at_work()
+    keep = keeper.keep
+
+    def keep_and_end(lease: Lease) -> None:
+        keep(lease)
+        in_thread(lambda: keeper._end(lease, NOT_RENEWED))
+
+    keeper.keep = keep_and_end  # type: ignore[method-assign]
+    with pytest.raises(TrustEnded, match="the lock reindex ended before its block did"):
+        cron.lock("reindex").__enter__()
+    keeper.keep = keep  # type: ignore[method-assign]
+    with cron.lock("reindex"):
+        pass
+
+
+def test_an_outer_stop_reaches_whoever_waits_for_a_lock(cron: Cronce) -> None:
+    @cron.job("@daily", name="report", timeout="300ms")
+    def report() -> None:
+        with cron.lock("reindex", wait="1m"):
+            pass
+
+    with cron.lock("reindex"), ThreadPoolExecutor(1) as pool, pytest.raises(TimedOut):
+        pool.submit(report).result(30)

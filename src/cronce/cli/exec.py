@@ -20,7 +20,7 @@ from cronce.stores import mask
 from cronce.stores.default import choose, open_chosen
 
 TEXT: Final = """\
-Put it before the command of a crontab line, on as many machines as you like:
+Put it before the command of a crontab line, in every crontab that shares the store:
 
   */15 * * * *  cronce exec order-sync --schedule '*/15 * * * *' -- ./sync.sh
 

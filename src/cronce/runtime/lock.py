@@ -84,10 +84,13 @@ class Lock:
         self._holdings: dict[object, list[tuple[Lease, Gate, Keeper]]] = {}
 
     def __enter__(self) -> Holding:
-        gate = ThreadGate()
-        keeper = self._keeper()
-        lease = take(self._acquire(keeper.desk, gate), keeper.desk)
-        return self._enter(threading.get_ident(), lease, gate, keeper)
+        gate, who, keeper = ThreadGate(), threading.get_ident(), self._keeper()
+        try:
+            return take(self._enter(who, gate, keeper), keeper.desk)
+        except Interrupt as error:  # it was stopped before its block began, so nobody else leaves it
+            if any(gate is held for _, held, _ in self._holdings.get(who, ())):
+                self.__exit__(Interrupt, error, None)
+            raise
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
@@ -109,10 +112,8 @@ class Lock:
 
         task = asyncio.current_task()
         assert task is not None
-        gate = TaskGate(task)
         keeper = self._keeper()
-        lease = await take_async(self._acquire(keeper.desk, gate), keeper.desk)
-        return self._enter(task, lease, gate, keeper)
+        return await take_async(self._enter(task, TaskGate(task), keeper), keeper.desk)
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
@@ -130,7 +131,8 @@ class Lock:
             await take_async(self._release(lease, keeper.desk), keeper.desk)
             self._judge(lease, error, ours=ours)
 
-    def _enter(self, who: object, lease: Lease, gate: Gate, keeper: Keeper) -> Holding:
+    def _enter(self, who: object, gate: Gate, keeper: Keeper) -> Steps[Holding]:
+        lease = yield from self._acquire(keeper.desk, gate)
         self._holdings.setdefault(who, []).append((lease, gate, keeper))
         keeper.keep(lease)
         gate.enter()

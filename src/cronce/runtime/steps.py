@@ -89,9 +89,21 @@ def taken(step: Do | Nap | Body, desk: Desk, sleep: Callable[[Nap], None]) -> An
         case Do(flow):
             return desk.do(flow)
         case Nap():
-            return sleep(step)
+            return _slept(step, sleep)
         case Body():
             return _worked(step)
+
+
+def _slept(nap: Nap, sleep: Callable[[Nap], None]) -> None:
+    """With nothing in hand, whoever sleeps may be stopped."""
+    if nap.in_hand:
+        return sleep(nap)
+    gate = ThreadGate(shields=1)
+    try:
+        gate.enter()
+        return sleep(nap)
+    finally:
+        gate.leave()
 
 
 def _worked(body: Body) -> Any:
