@@ -50,7 +50,8 @@ def whole_exec() -> Iterator[Sides]:
 
         def once() -> None:
             slot = spell(START + next(minutes) * timedelta(minutes=1))
-            words = ("exec", "job", "--schedule", "* * * * *", "--slot", slot, "--store", f"sqlite:///{folder}/db")
+            words = ["exec", "job", "--schedule", "* * * * *", "--slot", slot, "--start-within", "3650d"]
+            words += ["--store", f"sqlite:///{folder}/db"]
             start(folder, ("-m", "cronce", *words, "--", "true"))
 
         yield Sides(ours=Slice(once), bare=Slice(lambda: start(folder, ("-c", BARE))))

@@ -29,7 +29,7 @@ files that the bodies wrote are counted.
 exit codes: 0 every slot ran once with the guard, and some ran more than once without it; 1 it is not so."""
 
 NEXT: Final = """\
-Now yours. In the crontab of every machine:
+Now yours. In every crontab that shares the store:
 
   */15 * * * *  cronce exec order-sync --schedule '*/15 * * * *' -- ./sync.sh
 
