@@ -54,19 +54,18 @@ def _row(line: JobLine, now: "Instant") -> list[Text]:
     upcoming = f"{spell(line.next)} ({away(line.next, now)})" if line.next else ""
     return [
         seen.name,
-        schedules(seen.schedules),
+        _schedules(seen.schedules),
         Toned("paused", tone("paused")) if seen.job.paused else upcoming,
         last.slot.key.partition("@")[2] if last else "",
         Toned(last.shown, tone(last.shown)) if last else "",
     ]
 
 
-def schedules(rules: tuple["Schedule", ...]) -> str:
-    """A job's schedule as it was written; several are counted."""
-    if len(rules) > 1:
-        return f"{len(rules)} schedules"
-    return "".join(f"{rule.text}{_zone(rule)}" for rule in rules)
+def _schedules(rules: tuple["Schedule", ...]) -> str:
+    """A job's schedule as it was written; of several the newest, and that there are others."""
+    others = f" ({len(rules)} seen)" if len(rules) > 1 else ""
+    return f"{as_written(rules[0])}{others}" if rules else ""
 
 
-def _zone(rule: "Schedule") -> str:
-    return f" {rule.tz}" if isinstance(rule, Cron) and rule.tz != "UTC" else ""
+def as_written(rule: "Schedule") -> str:
+    return f"{rule.text} {rule.tz}" if isinstance(rule, Cron) and rule.tz != "UTC" else rule.text

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cronce.cli.jobs import schedules
+from cronce.cli.jobs import as_written
 from cronce.cli.table import safe
 from cronce.cli.words import away, moment, short
 from cronce.errors import BadInput
@@ -31,10 +31,10 @@ def _about(found: Why) -> Iterator[str]:
     if seen.schedule is None:
         yield f"{seen.name} has no schedule on record: whoever calls it names the slot."
     elif len(seen.schedules) > 1:
-        listed = "; ".join(schedules((rule,)) for rule in seen.schedules)
+        listed = "; ".join(map(as_written, seen.schedules))
         yield f"{seen.name} is called with {len(seen.schedules)} schedules: {listed}."
     else:
-        yield f"{seen.name} runs {describe(seen.schedule)} ({schedules(seen.schedules)})."
+        yield f"{seen.name} runs {describe(seen.schedule)} ({as_written(seen.schedule)})."
     if seen.job.paused:
         yield "It is paused: none of its slots is granted until it is resumed."
     elif upcoming is not None:
@@ -138,7 +138,7 @@ def _never(story: Story, found: Why) -> str:
         case Case.NO_REQUEST:
             return "is on record nowhere: nobody asked for this run by hand."
         case Case.NO_SLOT:
-            rules = "; or ".join(f"{describe(rule)} ({schedules((rule,))})" for rule in job.schedules)
+            rules = "; or ".join(f"{describe(rule)} ({as_written(rule)})" for rule in job.schedules)
             return f"is no slot: {job.name} runs {rules or 'by no schedule any more'}.{_nearest(job, at)}"
         case Case.FUTURE:
             return f"is not due yet: it is {away(at, found.now)}."
