@@ -201,7 +201,7 @@ def test_whoever_names_a_slot_that_will_not_run_is_told(desk: Desk) -> None:
     assert ended(desk.exec(*AT, command=("true",)))[0] == 0
     code, _, err = ended(desk.exec("--slot", "2026-03-29T00:00:00Z"))
     assert code == 76
-    assert "was not run here: it is at or below the job's floor" in err
+    assert "was not run here: it is too old: up to 2026-03-29T00:59:59Z slots without a record are closed" in err
     assert desk.lines() == []
 
 

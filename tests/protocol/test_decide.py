@@ -124,7 +124,7 @@ NEXT_GRANT = NEW_GRANT._replace(grant=2, past=(RAN_1,))
 STALE = Decision(Stale("web-1"))
 NOBODY = Decision(Stale(""))
 IDLY = Decision(Nothing())
-TOO_OLD = Decision(Closed(Outcome.TOO_OLD, "at or below the job's floor 2026-03-29 01:00:00+00:00"))
+TOO_OLD = Decision(Closed(Outcome.TOO_OLD, "up to 2026-03-29T01:00:00Z slots without a record are closed"))
 HELD = Decision(Held("web-1", SOON))
 EARLY = Decision(Early(SOON))
 FINE = Decision(Closed(Outcome.SUCCEEDED, "fine"))
@@ -695,7 +695,7 @@ def test_the_one_that_failed_cannot_speak_for_the_retry_of_a_person() -> None:
 
 def test_a_slot_without_a_cell_below_the_floor_is_too_old_and_leaves_no_record() -> None:
     slot = OneCell(floor=AT)
-    assert slot.say(claim("n1", "web-1")) == Closed(Outcome.TOO_OLD, f"at or below the job's floor {AT}")
+    assert slot.say(claim("n1", "web-1")) == TOO_OLD.answer
     assert slot.cell.version == 0
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import cast
 
@@ -10,7 +10,7 @@ import pytest
 
 from cronce.errors import BadPolicy, StoreUnavailable
 from cronce.events import What
-from cronce.model import Mark, Slot, Write, lock_cell, to_us
+from cronce.model import Mark, Slot, Write, lock_cell, spell, to_us
 from cronce.protocol.commands import (
     Closed,
     Early,
@@ -74,6 +74,10 @@ def watch(clock: HandClock, desk: Desk, seconds: float) -> None:
 
 
 # --- claiming ---
+
+
+def too_old(floor: datetime) -> str:
+    return f"up to {spell(floor)} slots without a record are closed"
 
 
 def test_the_first_claim_is_granted_and_the_second_is_told_who_has_it(desk: Desk, other: Desk) -> None:
@@ -146,9 +150,7 @@ def test_a_batch_from_outside_registers_its_job_just_below_its_slot(desk: Desk, 
     granted(desk)
     (cell,) = store.load(["job/billing"]).cells
     assert decode_job(cell.value).floor == START - SECOND
-    assert claim(desk, Slot("billing", START - 5 * SECOND)) == Closed(
-        Outcome.TOO_OLD, f"at or below the job's floor {START - SECOND}"
-    )
+    assert claim(desk, Slot("billing", START - 5 * SECOND)) == Closed(Outcome.TOO_OLD, too_old(START - SECOND))
 
 
 # --- lost replies ---
@@ -398,7 +400,7 @@ def test_a_claim_that_rests_on_old_facts_is_refused_and_asked_anew(desk: Desk, o
     other.do(other.ledger.jobs.pass_over("billing", later(10).at, 10, "missed"))
     clock.turn(40)
     late = claim(desk, later(10), overlap="allow")
-    assert late == Closed(Outcome.TOO_OLD, f"at or below the job's floor {later(10).at}")
+    assert late == Closed(Outcome.TOO_OLD, too_old(later(10).at))
 
 
 # --- a store that forgets ---
@@ -424,7 +426,7 @@ def test_a_store_that_was_deleted_and_made_anew_has_forgotten(clock: HandClock) 
     granted(desk, overlap="allow")
     clock.turn(5)
     desk.store = Wire(clock)
-    assert claim(desk, overlap="allow") == Closed(Outcome.TOO_OLD, f"at or below the job's floor {clock.wall()}")
+    assert claim(desk, overlap="allow") == Closed(Outcome.TOO_OLD, too_old(clock.wall()))
     assert [event.what for event in desk.events if event.what is What.FORGOT] == [What.FORGOT]
 
 
@@ -438,9 +440,7 @@ def test_a_store_set_back_is_told_by_the_first_writer_that_knows_more(clock: Han
     clock.turn(1)
     store._cells, store._epoch, store._last_write = kept
     clock.turn(40)
-    assert claim(desk, later(1), overlap="allow") == Closed(
-        Outcome.TOO_OLD, f"at or below the job's floor {clock.wall()}"
-    )
+    assert claim(desk, later(1), overlap="allow") == Closed(Outcome.TOO_OLD, too_old(clock.wall()))
     (cell,) = store.load(["job/billing"]).cells
     assert [span.reason for span in decode_job(cell.value).spans] == ["unknown: the store forgot"]
     assert claim(desk, overlap="allow") == Closed(Outcome.UNKNOWN, "the store forgot what became of it")
@@ -490,7 +490,7 @@ def test_facts_that_expire_while_a_claim_is_planned_are_read_again(
         return known
 
     monkeypatch.setattr(Knowledge, "job", paused_in_between)
-    assert claim(desk, overlap="allow") == Closed(Outcome.TOO_OLD, f"at or below the job's floor {START}")
+    assert claim(desk, overlap="allow") == Closed(Outcome.TOO_OLD, too_old(START))
 
 
 def test_a_store_clock_that_stepped_back_does_not_stretch_trust(clock: HandClock) -> None:

@@ -39,7 +39,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from cronce.model import Cell, Instant, Mark
+from cronce.model import Cell, Instant, Mark, spell
 from cronce.protocol.commands import (
     Ask,
     Asked,
@@ -282,7 +282,8 @@ def closed(_cell: Cell, record: Record, _command: Command, _facts: Facts) -> Dec
 
 
 def too_old(_cell: Cell, _record: None, _command: Command, facts: Facts) -> Decision:
-    return Decision(Closed(Outcome.TOO_OLD, f"at or below the job's floor {facts.floor}"))
+    floor = spell(facts.floor) if facts.floor else ""
+    return Decision(Closed(Outcome.TOO_OLD, f"up to {floor} slots without a record are closed"))
 
 
 def stale(_cell: Cell, record: Record | None, _command: Command, _facts: Facts) -> Decision:

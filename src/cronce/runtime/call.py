@@ -299,7 +299,7 @@ def why_not(slot: Slot, answer: Refused) -> Skipped:
         case Held(by, until):
             return Skipped("held", f"{by} runs it" + (f", until {spell(until)} at least" if until else ""), slot.key)
         case Closed(Outcome.TOO_OLD, reason):
-            return Skipped("too old", f"it is {reason}", slot.key)
+            return Skipped("too old", f"it is too old: {reason}", slot.key)
         case Closed(outcome, reason):
             return Skipped("closed", f"it is closed: {outcome}" + (f", {reason}" if reason else ""), slot.key, outcome)
         case Paused():
