@@ -297,6 +297,9 @@ def test_a_timeout_stops_a_coroutine_and_leaves_the_loop_usable(cron: Cronce, ur
     async def main() -> str:
         with pytest.raises(TimedOut, match="timed out after 500ms"):
             await report.at(WHEN)()
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0  # else the next timeout or task group around it would be confused
         await asyncio.sleep(0)
         return "still here"
 
