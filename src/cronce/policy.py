@@ -64,7 +64,15 @@ FOREIGN = {
 
 def refuse_foreign(words: Iterable[str], ours: Iterable[str]) -> None:
     """Refuse a keyword that is none of ours, with the one that is meant."""
+    known = list(ours)
     for word in words:
-        remedy = FOREIGN.get(word)
-        known = f"here it is {remedy}" if remedy else f"known are {', '.join(ours)}"
-        raise BadPolicy(f"there is no {word!r:.60} here; {known}")
+        raise BadPolicy(f"there is no {word!r:.60} here; {_meant(word, known)}")
+
+
+def _meant(word: str, ours: list[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+
+    if word in FOREIGN:
+        return f"here it is {FOREIGN[word]}"
+    close = get_close_matches(word.lower(), ours, n=1)
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(ours)}"

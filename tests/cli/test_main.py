@@ -120,3 +120,10 @@ def test_an_interrupt_ends_at_once_and_in_one_line() -> None:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_help_is_a_verb_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "next"])
+    assert ended.value.code == 0
+    assert "cronce next" in capsys.readouterr().out

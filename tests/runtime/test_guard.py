@@ -189,6 +189,7 @@ def test_irregular_triggers_of_a_day_run_it_once(cron: Cronce) -> None:
         ({"schedule": "@daily", "misfire_grace_time": 3}, BadPolicy, "start_within='5m'"),
         ({"schedule": "@daily", "lockAtMostFor": "3m"}, BadPolicy, "at_most='10m'"),
         ({"schedule": "@daily", "colour": "blue"}, BadPolicy, "known are every, at, tz"),
+        ({"schedule": "@daily", "onlost": "rerun"}, BadPolicy, "did you mean on_lost?"),
     ],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_meant_is_refused_where_it_is_written(
@@ -205,6 +206,11 @@ def test_a_decorator_without_brackets_is_refused(cron: Cronce) -> None:
 
         @cron.job  # type: ignore[arg-type]
         def body() -> None: ...
+
+
+def test_a_lambda_needs_a_name(cron: Cronce) -> None:
+    with pytest.raises(BadInput, match="a lambda has no name of its own"):
+        cron.job("@daily")(lambda: None)
 
 
 def test_two_jobs_of_one_name_are_refused(cron: Cronce) -> None:

@@ -153,7 +153,7 @@ POINTED = [
     ("every15m", "^^^^^^^^", "write 'every 15m'"),
     ("Mon *-*-* 09:00", "^^^^^^^^^^^^^^^", f"this is systemd's; write {FIVE}"),
     ("2026-03-29T01:00:00Z", "^^^^^^^^^^^^^^^^^^^^", "for a single instant write 'at 2026-03-29T01:00:00Z'"),
-    ("9", "^", f"1 field, {COUNT}"),
+    ("9", "^", f"1 field, {COUNT}; put it in quotes, or a shell tears it apart"),
     ("* * * *", "^^^^^^^", f"4 fields, {COUNT}"),
     ("  0  9 *  *", "^^^^^^^", f"4 fields, {COUNT}"),
     ("0 9 * * * /usr/bin/backup", "          ^^^^^^^^^^^^^^^", f"day-of-week: '/USR/BIN/BACKUP' {LIKE}"),

@@ -68,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verb = given[0] if given else ""
     if verb in VERBS:
         return _call(verb, given[1:])
+    if verb == "help":
+        return main([*given[1:2], "--help"])
     if verb and not verb.startswith("-"):
         print(f"cronce: {_unknown(verb)}", file=sys.stderr)
         return 2

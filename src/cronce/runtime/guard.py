@@ -73,7 +73,11 @@ MakeCall = Callable[[Work, bool], Call]
 
 
 def name_of(fn: Function) -> str:
-    return getattr(fn, "__qualname__", type(fn).__qualname__).replace(".<locals>", "")
+    """A function's own name is its job's, unless it has none."""
+    name: str = getattr(fn, "__qualname__", type(fn).__qualname__).replace(".<locals>", "")
+    if "<lambda>" in name:
+        raise BadInput("a lambda has no name of its own, and a job is known by its name; give it name='...'")
+    return name
 
 
 def guarded(name: str, fn: Function, slot: Callable[..., When] | None, make_call: MakeCall) -> Any:
@@ -113,7 +117,7 @@ def _is_async(fn: Function) -> bool:
 
 def _refuse_generators(fn: Function) -> None:
     if isgeneratorfunction(fn) or isasyncgenfunction(fn):
-        raise BadInput(f"{name_of(fn)} is a generator: calling it runs nothing of it. Guard what uses it up")
+        raise BadInput(f"{fn.__name__} is a generator: calling it runs nothing of it. Guard what uses it up")
 
 
 def _done(result: Any) -> Any:

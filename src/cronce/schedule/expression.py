@@ -118,7 +118,8 @@ def _refuse_foreign(expression: str, fields: int) -> None:
     remedy = remedy_for_schedule(expression)
     if remedy is None and fields not in (5, 6):
         expected = f"5 are expected ({FIVE}), or 6 with the second first; there is no year"
-        remedy = f"{fields} field{'s' if fields > 1 else ''}, where {expected}"
+        torn = "; put it in quotes, or a shell tears it apart" if fields == 1 or fields > 7 else ""
+        remedy = f"{fields} field{'s' if fields > 1 else ''}, where {expected}{torn}"
     if remedy is not None:
         raise BadSchedule(pointed(expression, 0, len(expression), remedy))
 
