@@ -10,45 +10,14 @@ from cronce.cli.story import about, tell
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, refusals_cell, to_us
 from cronce.protocol.commands import Resolve
 from cronce.protocol.record import Job, Outcome, Refusals, Refused, Spec, encode_refusals
-from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.ledger import Refused as NotGranted
+from cronce.runtime.ledger import Grant
 from cronce.runtime.why import Why, why
 from cronce.schedule import parse_schedule, spec_of
 from cronce.stores.base import next_life
-from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, terms
+from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, claim, granted, terms
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def store(clock: HandClock) -> Wire:
-    return Wire(clock)
-
-
-@pytest.fixture
-def desk(store: Wire) -> Desk:
-    return Desk(store)
-
-
-@pytest.fixture
-def other(store: Wire) -> Desk:
-    return Desk(store, "web-2")
-
-
-def claim(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant | NotGranted:
-    return desk.do(desk.ledger.claim([Wanted(slot, terms(**changes))]))[0]
-
-
-def granted(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant:
-    grant = claim(desk, slot, **changes)
-    assert isinstance(grant, Grant), grant
-    return grant
 
 
 def finish(desk: Desk, grant: Grant, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "", **how: object) -> None:

@@ -6,7 +6,6 @@ import pty
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from cronce.errors import CannotStart
 from cronce.integrations.process import find_command
 from tests.house import needs
+from tests.integrations.execs import until as eventually
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # for what happens at once, on a machine that is busy with something else
@@ -169,18 +169,8 @@ def kill_all(leader: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.005)
-
-
 def wait_gone(*pids: int) -> None:
-    until = time.monotonic() + PATIENCE
-    while states := {pid: letter for pid in pids if (letter := state(pid)) != "Z"}:
-        assert time.monotonic() < until, states
-        time.sleep(0.005)
+    eventually(lambda: all(state(pid) == "Z" for pid in pids))
 
 
 # A child whose parent is gone is a zombie until process 1 reaps it, which may take as long as it likes, and is a member

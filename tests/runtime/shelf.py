@@ -9,7 +9,7 @@ from cronce.errors import StoreUnavailable
 from cronce.events import Event
 from cronce.model import Slot, Traits, Write
 from cronce.runtime.flow import Flow, drive
-from cronce.runtime.ledger import Ledger, Terms
+from cronce.runtime.ledger import Grant, Ledger, Refused, Terms, Wanted
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
 
@@ -94,3 +94,13 @@ class Desk:
 
 def terms(**changes: object) -> Terms:
     return Terms(LEASE, outside=True)._replace(**changes)  # type: ignore[arg-type]
+
+
+def claim(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant | Refused:
+    return desk.do(desk.ledger.claim([Wanted(slot, terms(**changes))]))[0]
+
+
+def granted(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant:
+    grant = claim(desk, slot, **changes)
+    assert isinstance(grant, Grant), grant
+    return grant

@@ -19,21 +19,6 @@ NOON = Slot("billing", START)
 QUARTER = timedelta(minutes=15)
 
 
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def store(clock: HandClock) -> Wire:
-    return Wire(clock)
-
-
-@pytest.fixture
-def office(store: Wire) -> Office:
-    return Office(store)
-
-
 class Boom(Exception):
     """What a body raises."""
 

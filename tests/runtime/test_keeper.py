@@ -20,21 +20,6 @@ from tests.runtime.shelf import START, HandClock, Wire
 LEASE = timedelta(seconds=30)  # trust ends 6 s before it, and a renewal is due every 8 s
 
 
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def store(clock: HandClock) -> Wire:
-    return Wire(clock)
-
-
-@pytest.fixture
-def office(store: Wire) -> Office:
-    return Office(store)
-
-
 def held(
     office: Office, job: str = "billing", told: Callable[[Over], None] = lambda _over: None, **more: object
 ) -> Lease:

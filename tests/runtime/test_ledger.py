@@ -27,39 +27,9 @@ from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
 from cronce.stores.base import Loaded, Scan, next_life
-from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, terms
+from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, claim, granted, terms
 
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def store(clock: HandClock) -> Wire:
-    return Wire(clock)
-
-
-@pytest.fixture
-def desk(store: Wire) -> Desk:
-    return Desk(store)
-
-
-@pytest.fixture
-def other(store: Wire) -> Desk:
-    return Desk(store, "web-2")
-
-
-def claim(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant | Refused:
-    return desk.do(desk.ledger.claim([Wanted(slot, terms(**changes))]))[0]
-
-
-def granted(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant:
-    grant = claim(desk, slot, **changes)
-    assert isinstance(grant, Grant), grant
-    return grant
 
 
 def later(slots: int) -> Slot:

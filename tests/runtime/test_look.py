@@ -15,21 +15,6 @@ from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire, terms
 SECOND = timedelta(seconds=1)
 
 
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock()
-
-
-@pytest.fixture
-def store(clock: HandClock) -> Wire:
-    return Wire(clock)
-
-
-@pytest.fixture
-def desk(store: Wire) -> Desk:
-    return Desk(store)
-
-
 def slot(job: str, seconds: int, request: str = "") -> Slot:
     return Slot(job, START + seconds * SECOND, request)
 

@@ -17,7 +17,7 @@ ends; then it is an error, for by the record the run is still going on.
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from cronce.errors import BadInput, BadRecord, ClockOff, NotRecorded, StoreError, StoreUnavailable, TimedOut, TrustEnded
 from cronce.model import Cell, Instant, Slot, slot_of_cell, spell
@@ -31,8 +31,6 @@ from cronce.runtime.steps import Body, Do, Nap, Steps
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
 from cronce.schedule import format_duration
 from cronce.value import NamedTuple
-
-T = TypeVar("T")
 
 LOOK: Final = 1.0
 """Seconds between two looks at a slot that another has, at most."""

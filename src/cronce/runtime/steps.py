@@ -91,27 +91,24 @@ def taken(step: Do | Nap | Body, desk: Desk, sleep: Callable[[Nap], None]) -> An
         case Nap():
             return _slept(step, sleep)
         case Body():
-            return _worked(step)
+            return _unshielded(step.enter, step.work)
 
 
 def _slept(nap: Nap, sleep: Callable[[Nap], None]) -> None:
     """With nothing in hand, whoever sleeps may be stopped."""
     if nap.in_hand:
-        return sleep(nap)
-    gate = ThreadGate(shields=1)
-    try:
-        gate.enter()
-        return sleep(nap)
-    finally:
-        gate.leave()
+        sleep(nap)
+    else:
+        _unshielded(ThreadGate.enter, lambda: sleep(nap))
 
 
-def _worked(body: Body) -> Any:
+def _unshielded(enter: Callable[[ThreadGate], None], work: Callable[[], T]) -> T:
+    """Do what may be stopped."""
     gate = ThreadGate(shields=1)
     try:
         try:
-            body.enter(gate)
-            return body.work()
+            enter(gate)
+            return work()
         finally:
             gate.leave()
     finally:

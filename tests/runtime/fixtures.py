@@ -1,0 +1,31 @@
+"""A store and clocks that a test turns by hand, and processes at them: for every test that asks for them."""
+
+import pytest
+
+from tests.runtime.office import Office
+from tests.runtime.shelf import Desk, HandClock, Wire
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def store(clock: HandClock) -> Wire:
+    return Wire(clock)
+
+
+@pytest.fixture
+def desk(store: Wire) -> Desk:
+    return Desk(store)
+
+
+@pytest.fixture
+def other(store: Wire) -> Desk:
+    return Desk(store, "web-2")
+
+
+@pytest.fixture
+def office(store: Wire) -> Office:
+    return Office(store)
