@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test lint bench proof clean
+.PHONY: help demo test lint servers bench proof clean
 .DEFAULT_GOAL := help
 
 help: ## this text
@@ -26,7 +26,14 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: lint ## lint and all tests
+servers: ## MariaDB and PgBouncer for the tests, where this is Debian and root; CRONCE_NO_APT=1 forbids it
+	@if [ "$$(id -u)" = 0 ] && [ -z "$(CRONCE_NO_APT)" ] && command -v apt-get >/dev/null \
+		&& ! { [ -x /usr/sbin/mariadbd ] && [ -x /usr/sbin/pgbouncer ]; }; then \
+		echo "installing MariaDB and PgBouncer for the tests (CRONCE_NO_APT=1 forbids it)"; \
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+			mariadb-server-core mariadb-client-core pgbouncer; } >/dev/null || echo "that failed: what needs them will be skipped, loudly"; fi
+
+test: lint servers ## lint and all tests
 	$(BIN)/python -m pytest -n 2
 
 proof: $(STAMP) ## the full-size figures: 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts

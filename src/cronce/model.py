@@ -169,7 +169,7 @@ class Mark(IntEnum):
 
     OPEN = 1  # someone works on it, or should look at it when `until` comes
     FREE = 2  # nobody's: a write that expects FREE may take it unread
-    CLOSED = 3  # final; the only mark that purge deletes
+    CLOSED = 3  # final
     ATTENTION = 4  # final, and a person should look
 
 
@@ -269,5 +269,6 @@ class Traits(NamedTuple):
     joins: bool = False  # can commit together with the user's own transaction
     notifies: bool = False  # can wake a waiting process
     shared: bool = True  # a second connection to the same URL sees the same cells
+    in_memory: bool = False  # every cell costs memory, so fewer are kept by default
     skew: timedelta = timedelta(0)  # two reads of its clock may disagree by this much
     step: timedelta = timedelta(0)  # its clock is only this exact, or may step by this much at any time

@@ -22,6 +22,7 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.record import Outcome, State, decode, decode_job, decode_turn
+from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.flow import Timed
 from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
@@ -30,6 +31,7 @@ from cronce.stores.base import Loaded, Scan, next_life
 from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, claim, granted, terms
 
 SECOND = timedelta(seconds=1)
+NONE = Keep(dict.fromkeys(OUTCOMES, Limit(newest=0)), least=timedelta(0))
 
 
 def later(slots: int) -> Slot:
@@ -355,11 +357,11 @@ def test_the_newest_live_version_fires_and_the_old_one_takes_over_when_it_is_gon
 def test_purge_raises_the_floor_first_and_deletes_a_minute_later(desk: Desk, store: Wire, clock: HandClock) -> None:
     desk.do(desk.ledger.finish(granted(desk), Outcome.SUCCEEDED))
     clock.turn(10)
-    assert desk.do(desk.ledger.jobs.purge("billing", START)) == 0
+    assert desk.do(desk.ledger.jobs.purge("billing", NONE)) == 0
     clock.turn(59)
-    assert desk.do(desk.ledger.jobs.purge("billing", START)) == 0
+    assert desk.do(desk.ledger.jobs.purge("billing", NONE)) == 0
     clock.turn(2)
-    assert desk.do(desk.ledger.jobs.purge("billing", START)) == 1
+    assert desk.do(desk.ledger.jobs.purge("billing", NONE)) == 1
     assert store.load([SLOT.cell]).cells[0].version == 0
     assert isinstance(claim(desk), Closed)
 
@@ -447,9 +449,9 @@ def test_facts_that_expire_while_a_claim_is_planned_are_read_again(
 ) -> None:
     desk.do(desk.ledger.finish(granted(desk, overlap="allow"), Outcome.SUCCEEDED))
     clock.turn(10)
-    desk.do(desk.ledger.jobs.purge("billing", START))
+    desk.do(desk.ledger.jobs.purge("billing", NONE))
     clock.turn(61)
-    assert desk.do(desk.ledger.jobs.purge("billing", START)) == 1
+    assert desk.do(desk.ledger.jobs.purge("billing", NONE)) == 1
     ask = Knowledge.job
     asked = count(1)
 
@@ -532,15 +534,16 @@ def test_a_rerun_by_hand_is_not_purged_and_not_run_again(desk: Desk, clock: Hand
     by_hand = SLOT._replace(request="ada-1")
     desk.do(desk.ledger.finish(granted(desk, by_hand, overlap="allow"), Outcome.SUCCEEDED))
     clock.turn(10)
-    desk.do(desk.ledger.jobs.purge("billing", START))
+    desk.do(desk.ledger.jobs.purge("billing", NONE))
     clock.turn(61)
-    desk.do(desk.ledger.jobs.purge("billing", START))
+    desk.do(desk.ledger.jobs.purge("billing", NONE))
     assert claim(desk, by_hand, overlap="allow") == Closed(Outcome.SUCCEEDED, "")
 
 
 def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:
     granted(desk, overlap="allow")
-    desk.do(desk.ledger.jobs.purge("billing", later(3600).at))
+    desk.do(desk.ledger.skip(later(3600), terms(), "not then"))
+    desk.do(desk.ledger.jobs.purge("billing", NONE))
     clock.turn(2)
     assert granted(desk, later(2), overlap="allow").number == 1
 

@@ -139,25 +139,23 @@ class JudgesAllGroupsByWhatWasThereBefore(MemoryStore):
 
 @caught_by("test_versions_come_from_one_tally_and_never_return")
 class CountsWhatIsThere(MemoryStore):
-    def purge(self, prefix: str, upto: Instant) -> int:
-        gone = super().purge(prefix, upto)
+    def purge(self, cells: Sequence[Cell]) -> int:
+        gone = super().purge(cells)
         self._epoch = self._epoch._replace(tally=max((cell.version for cell in self._cells.values()), default=0) - 1)
         return gone
 
 
-@caught_by("test_only_closed_cells_go_and_only_up_to_the_instant")
-class PurgesWhatWantsAttention(MemoryStore):
-    def purge(self, prefix: str, upto: Instant) -> int:
-        for key, cell in self._cells.items():
-            if cell.mark is Mark.ATTENTION:
-                self._cells[key] = cell._replace(mark=Mark.CLOSED)
-        return super().purge(prefix, upto)
+@caught_by("test_a_cell_that_was_written_since_stays")
+class PurgesByKey(MemoryStore):
+    def _same(self, cell: Cell) -> bool:
+        return True
 
 
-@caught_by("test_only_what_is_below_the_prefix_goes")
+@caught_by("test_cells_whose_keys_look_alike_stay")
 class PurgesByWildcard(MemoryStore):
-    def purge(self, prefix: str, upto: Instant) -> int:
-        return super().purge(prefix.rstrip("%_"), upto)
+    def purge(self, cells: Sequence[Cell]) -> int:
+        alike = [cell for cell in self._cells.values() if any(cell.key.startswith(gone.key) for gone in cells)]
+        return super().purge(alike)
 
 
 @caught_by("test_a_prefix_knows_no_wildcards")

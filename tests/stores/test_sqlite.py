@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cronce import Cronce
 from cronce.errors import (
     BadInput,
     StoreCopied,
@@ -27,10 +28,11 @@ from cronce.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from cronce.model import EPOCH, Mark, Origin, Refusal, to_us
+from cronce.model import Cell, Mark, Origin, Refusal, to_us
+from cronce.runtime.desk import host_name
 from cronce.stores import open_store, sql
 from cronce.stores.base import By, Scan
-from cronce.stores.sqlite import SqliteStore, adopt, locate
+from cronce.stores.sqlite import SqliteStore, adopt_file, locate
 from cronce.stores.sqlite_file import DIALECT, explained, url_of
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
 from tests.house.needs import needs
@@ -188,7 +190,7 @@ def test_a_lock_held_past_the_timeout_is_named(path: Path) -> None:
         with pytest.raises(StoreUnavailable, match=r"store\.db was locked by another process for 0\.2 s"):
             swap(store, claim("a"))
         with pytest.raises(StoreUnavailable):
-            store.purge("", DAY)
+            store.purge([Cell("a", 1)])
     assert win(store, claim("a"))[0].version == 1
     store.close()
 
@@ -308,7 +310,7 @@ def test_a_newer_store_is_refused_at_the_door(path: Path) -> None:
     db.execute("UPDATE cronce_meta SET schema = 2")
     db.execute("ALTER TABLE cronce_meta RENAME COLUMN origin TO provenance")
     db.close()
-    for way in (SqliteStore, adopt):
+    for way in (SqliteStore, adopt_file):
         with pytest.raises(StoreNewer, match="its tables are version 2, this one knows 1; upgrade this one"):
             way(path)
 
@@ -476,7 +478,7 @@ def test_an_adopted_copy_begins_a_new_life(path: Path, tmp_path: Path) -> None:
     last = swap(store, claim("a"))
     store.close()
     shutil.copy(path, copy)
-    epoch = adopt(copy)
+    epoch = adopt_file(copy)
     assert (epoch.origin, epoch.since, epoch.base, epoch.tally) == (Origin.RESTORED, last.now, 1, 1)
     assert epoch.birth > last.epoch.birth
     adopted = SqliteStore(copy)
@@ -524,7 +526,7 @@ USES: list[Callable[[SqliteStore], object]] = [
     lambda store: store.swap([claim("a")], (1, 1)),
     lambda store: store.load(["a"]),
     lambda store: store.scan(Scan("")),
-    lambda store: store.purge("", EPOCH),
+    lambda store: store.purge([Cell("a", 1)]),
 ]
 
 
@@ -714,7 +716,7 @@ def test_a_network_file_system_is_adopted_on_purpose_and_remembered(path: Path, 
     table = NFS.replace("/srv/shared", str(tmp_path))
     if there:
         SqliteStore(path, mount_table=PLAIN).close()
-    epoch = adopt(path, mount_table=table)
+    epoch = adopt_file(path, mount_table=table)
     assert epoch.origin is (Origin.RESTORED if there else Origin.MADE)
     assert SqliteStore(path, mount_table=table).load([]).epoch == epoch
 
@@ -749,3 +751,36 @@ def test_a_url_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_url_that_cannot_be_meant_is_refused(url: str, text: str) -> None:
     with pytest.raises(BadInput, match=text):
         open_store(url)
+
+
+# --- the view for people ----------------------------------------------------------------------------------------------
+
+
+def test_runs_can_be_read_in_plain_sql(path: Path, tmp_path: Path) -> None:
+    cron = Cronce(f"sqlite:///{path}")
+
+    @cron.job("@daily", name="report", start_within="3650d")
+    def report() -> None:
+        raise RuntimeError("no paper")
+
+    with pytest.raises(RuntimeError, match="no paper"):
+        report(slot="2026-03-29")
+    cron.close()
+    db = sqlite3.connect(path)
+    db.row_factory = sqlite3.Row
+    (row,) = map(dict, db.execute("SELECT * FROM cronce_runs"))
+    db.close()
+    assert row.pop("holder").startswith(host_name())
+    assert row.pop("started") <= row.pop("finished")
+    assert len(row.pop("fence")) == len("00000000000000-000000000000")
+    assert row.pop("until").endswith("Z")
+    assert row == {
+        "job": "report",
+        "slot": "2026-03-29T00:00:00Z",
+        "request": "",
+        "state": "closed",
+        "outcome": "failed",
+        "reason": "RuntimeError: no paper",
+        "grant": 1,
+        "due": "2026-03-29T00:00:00.000Z",
+    }

@@ -62,14 +62,15 @@ class Carrier:
 
     def load(self, keys: Sequence[str]) -> Flow[tuple[Loaded, Timed]]:
         """Cells as they stand. A store that knows less than we do forgot: told so, it begins a new life, and is read
-        again."""
+        again. (A durable one may answer a reading with an older tally than it knows; its swaps compare the latest.)"""
         for _ in range(ROUNDS):
-            known = self.know.epoch.seen
+            known = self.know.epoch
             timed = yield from self.ask(Load(keys))
             assert isinstance(timed.reply, Loaded)
-            if timed.reply.epoch.seen >= known:
+            epoch = timed.reply.epoch
+            if epoch.seen >= known.seen or (self.traits.durable and epoch.birth == known.birth):
                 return timed.reply, timed
-            yield from self.swap([], known)
+            yield from self.swap([], known.seen)
         raise StoreUnavailable("the store answers with less than it knew before, and does not notice")
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Flow[tuple[Swapped, Timed]]:

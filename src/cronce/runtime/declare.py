@@ -1,6 +1,7 @@
 """A job as this process declares it: its name, its schedule and its policies, checked once."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
@@ -10,6 +11,7 @@ from cronce.errors import BadInput, BadPolicy
 from cronce.model import Instant, Slot, check_name, slot
 from cronce.policy import Fold, Gap, Missed, OnLost, Overlap, check_choice, refuse_foreign
 from cronce.protocol.lease import lease_for
+from cronce.protocol.retention import Keep, Kept, read_keep
 from cronce.runtime.ledger import Terms, checked
 from cronce.schedule import (
     At,
@@ -36,6 +38,8 @@ When = Slot | datetime | date | str
 SHORTEST: Final = timedelta(seconds=1)
 """A shorter lease could be over before the answer is there that grants it."""
 
+TIDY_EVERY: Final = timedelta(hours=1)
+
 CLOCK_OFF: Final = timedelta(minutes=1)
 """How far a host's clock may be off the store's. Beyond it, what the host takes for a slot is an error."""
 
@@ -52,6 +56,7 @@ class Declaration(NamedTuple):
     retries: int
     timeout: timedelta | None
     lease: timedelta | None
+    keep: Keep | None
 
     @property
     def spec(self) -> tuple[str, str]:
@@ -113,6 +118,11 @@ class Declaration(NamedTuple):
             outside=True,
         )
 
+    def tidies(self, done: Slot) -> bool:
+        """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts."""
+        gap = self._gap(done)
+        return crc32(done.key.encode()) % max(TIDY_EVERY // gap if gap else 1, 1) == 0
+
     def _gap(self, wanted: Slot) -> timedelta | None:
         later = start_by(self.schedule, wanted.at) if self.schedule else None
         return later - wanted.at if later else None
@@ -142,6 +152,7 @@ def declare(
     retries: int = 0,
     timeout: Duration | None = None,
     lease: Duration | None = None,
+    keep: Kept | Mapping[str, Kept] | None = None,
     **foreign: object,
 ) -> Declaration:
     """A job, checked: whatever cannot be meant is refused here, with its remedy."""
@@ -163,6 +174,7 @@ def declare(
         retries,
         _length("timeout", timeout),
         _length("lease", lease, SHORTEST),
+        None if keep is None else read_keep(keep),
     )
     checked(declared.terms(Slot(name, datetime(2026, 1, 1, tzinfo=UTC)), inferred=False))
     return declared

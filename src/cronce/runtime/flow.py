@@ -10,7 +10,7 @@ from typing import TypeVar, assert_never
 
 from cronce.clock import Clock
 from cronce.errors import StoreError
-from cronce.model import Boot, Instant, Write
+from cronce.model import Boot, Cell, Write
 from cronce.stores.base import Loaded, Page, Scan, Store, Swapped
 from cronce.value import NamedTuple
 
@@ -27,8 +27,7 @@ class Swap(NamedTuple):
 
 
 class Purge(NamedTuple):
-    prefix: str
-    upto: Instant
+    cells: Sequence[Cell]
 
 
 Request = Load | Swap | Scan | Purge
@@ -55,8 +54,8 @@ def perform(store: Store, request: Request) -> Reply:
             return store.swap(writes, seen)
         case Scan():
             return store.scan(request)
-        case Purge(prefix, upto):
-            return store.purge(prefix, upto)
+        case Purge(cells):
+            return store.purge(cells)
         case _:
             assert_never(request)
 

@@ -1,6 +1,7 @@
 """Flows about jobs as a whole: registering and editing them, pausing, passing slots over, purging history."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import EPOCH, Cell, Instant, Mark, Write, holder_cell, job_cell
-from cronce.protocol.lease import FACTS_AGE, PURGE_DELAY, tolerance
+from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, PURGE_DELAY, tolerance
 from cronce.protocol.record import (
     PAUSED,
     PURGED,
@@ -20,6 +21,7 @@ from cronce.protocol.record import (
     encode_holder,
     encode_job,
 )
+from cronce.protocol.retention import Keep, excess
 from cronce.protocol.specs import after_forgetting, declared, live_digests, raise_floor, respec
 from cronce.runtime.carrier import ROUNDS, Carrier
 from cronce.runtime.flow import Flow, Purge
@@ -27,6 +29,18 @@ from cronce.stores.base import Loaded, Position, Scan
 
 HOLDER_TTL: Final = timedelta(seconds=30)
 """A process that has not beaten for this long no longer decides which version of a job fires."""
+
+PURGED_AT_ONCE: Final = 1000
+"""Cells that go in one call."""
+
+SWEPT_AFTER: Final = timedelta(days=1)
+LEFT_BEHIND: Final = (
+    ("holder/", Mark.OPEN),
+    ("lock/", Mark.OPEN),
+    ("machine/", Mark.FREE),
+    ("refusals/", Mark.FREE),
+)
+"""What processes, machines and locks leave, which nobody needs when it was not heard of for so long."""
 
 Specs = Mapping[str, tuple[str, str]]
 """Job name → (digest, text) of the version that this process carries."""
@@ -123,25 +137,65 @@ class Jobs:
         """Slots up to `upto` that have no record shall not run; one record says so."""
         return (yield from self.edit(name, lambda job, _now: raise_floor(job or Job(floor=EPOCH), upto, slots, reason)))
 
-    def purge(self, name: str, upto: Instant) -> Flow[int]:
-        """Announce the deletion of closed runs up to `upto`, or carry out one announced long enough ago.
+    # --- what is kept ---
+
+    def purge(self, name: str, keep: Keep) -> Flow[int]:
+        """Announce the deletion of runs that are not kept, or carry out one announced long enough ago: some of it, so
+        that claims come in between. How many went.
 
         The floor rises first. The cells go a minute later, when no claim can rest on the old floor any more.
         """
+        job = yield from self.edit(name, _as_it_is)
+        now = self._carrier.know.now()
+        if job is None or (job.purging is not None and now < job.purging.ready):
+            return 0
+        found, gone = list[Cell](), 0
+        if job.purging is not None:
+            found = yield from self.excess(name, keep, job.purging.upto, PURGED_AT_ONCE)
+            gone = yield from self._carrier.purge(Purge(found))
+            self._carrier.report(Event(What.PURGED, job_cell(name), self._carrier.holder, now, detail=str(gone)))
+        if len(found) < PURGED_AT_ONCE:
+            yield from self._announce(name, job.purging, (yield from self.excess(name, keep, now, PURGED_AT_ONCE)))
+        return gone
+
+    def _announce(self, name: str, done: Purging | None, found: Sequence[Cell]) -> Flow[None]:
+        """What is announced next, after what is done; unless another was faster."""
+        upto = max((cell.at for cell in found if cell.at), default=None)
 
         def announce(job: Job | None, now: Instant) -> Job | None:
-            if job is None or job.purging is not None:
+            if job is None or job.purging != done:
                 return None
-            past = min(upto, now)
-            return raise_floor(job, past, None, PURGED)._replace(purging=Purging(past, now + PURGE_DELAY))
+            if upto is None:
+                return job._replace(purging=None)
+            return raise_floor(job, upto, None, PURGED)._replace(purging=Purging(upto, now + PURGE_DELAY))
 
-        job = yield from self.edit(name, announce)
-        now = self._carrier.know.now()
-        if job is None or job.purging is None or now < job.purging.ready:
+        if upto is not None or done is not None:
+            yield from self.edit(name, announce)
+
+    def excess(self, name: str, keep: Keep, upto: Instant | None = None, limit: int | None = None) -> Flow[list[Cell]]:
+        """Runs that are not kept, the newest first. Within a job, keys are in order of time."""
+        found: list[Cell] = []
+        seen: Counter[str] = Counter()
+        after: Position | None = None
+        while limit is None or len(found) < limit:
+            page = yield from self._carrier.scan(Scan(f"run/{name}/", after=after, newest_first=True))
+            found += [cell for cell in excess(page.cells, keep, page.now, seen) if _upto(cell, upto)]
+            after = page.next
+            if after is None:
+                break
+        return found[:limit]
+
+    def sweep(self, least: timedelta = SWEPT_AFTER) -> Flow[int]:
+        """Delete what is left of processes, machines and locks that have not been heard of for long; how many went.
+        By a clock that was not seen to run evenly for a while, a living lock could look as old."""
+        know, gone = self._carrier.know, 0
+        if know.even(know.guess(), tolerance(LOCK_LEASE)) < LOCK_LEASE:
             return 0
-        gone = yield from self._carrier.purge(Purge(f"run/{name}/", job.purging.upto))
-        yield from self.edit(name, lambda job, _now: job._replace(purging=None) if job else None)
-        self._carrier.report(Event(What.PURGED, job_cell(name), self._carrier.holder, now, detail=str(gone)))
+        for prefix, mark in LEFT_BEHIND:
+            upto = know.now() - least
+            page = yield from self._carrier.scan(Scan(prefix, "until", mark, upto, limit=PURGED_AT_ONCE))
+            if page.cells:
+                gone += yield from self._carrier.purge(Purge(page.cells))
         return gone
 
     # --- which version fires ---
@@ -177,6 +231,14 @@ class Jobs:
             after = page.next
             if after is None:
                 return live, mine
+
+
+def _upto(cell: Cell, upto: Instant | None) -> bool:
+    return upto is None or (cell.at is not None and cell.at <= upto)
+
+
+def _as_it_is(_job: Job | None, _now: Instant) -> None:
+    """An edit that changes nothing: the job is read."""
 
 
 def _respec(spec: tuple[str, str], live: Collection[str]) -> Edit:

@@ -29,6 +29,9 @@ from cronce.stores.base import Store
 RECENT: Final = 20
 """How many refusals of a job a machine remembers."""
 
+REMEMBERED: Final = timedelta(days=30)
+"""For how long what a machine left behind is of use to anybody."""
+
 SPACING: Final = timedelta(seconds=15)
 SAMPLES: Final = 1 + 2 * int(LONGEST_LEASE / SPACING)
 """So far apart, this many samples of the store's clock reach back over twice the longest lease."""
@@ -67,7 +70,7 @@ def _noted(cell: Cell, new: Iterable[Refused]) -> Write:
             known = decode_refusals(cell.value, cell.key)
     recent = (*known.recent, *new)
     value = encode_refusals(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
-    return Write(cell.key, cell.version, value, Mark.FREE)
+    return Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)
 
 
 def recall_clock(ledger: Ledger) -> Flow[Cell]:
@@ -87,5 +90,5 @@ def leave_clock(ledger: Ledger, cell: Cell) -> Flow[None]:
     samples = ledger.know.remembered(SPACING, SAMPLES)
     value = encode_machine(Machine(boot_id(), samples))
     if value != cell.value:
-        write = Write(cell.key, cell.version, value, Mark.FREE)
+        write = Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)
         yield from ledger.carrier.swap([write], ledger.know.epoch.seen)

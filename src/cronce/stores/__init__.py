@@ -6,6 +6,7 @@ points: reading those of all installed packages takes longer than the rest of a 
 
 import re
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, cast
 
 from cronce.errors import BadInput
@@ -14,7 +15,14 @@ if TYPE_CHECKING:
     from cronce.stores.base import Opener, Store
 
 GROUP: Final = "cronce.stores"
-OURS: Final = {"memory": "cronce.stores.memory", "sqlite": "cronce.stores.sqlite"}
+OURS: Final = {
+    "memory": "cronce.stores.memory",
+    "sqlite": "cronce.stores.sqlite",
+    **dict.fromkeys(("postgresql", "postgres"), "cronce.stores.postgres"),
+    **dict.fromkeys(("redis", "rediss", "valkey", "valkeys"), "cronce.stores.redis"),
+    **dict.fromkeys(("mysql", "mariadb"), "cronce.stores.mysql"),
+    **dict.fromkeys(("etcd", "etcds"), "cronce.stores.etcd"),
+}
 
 _USER: Final = r"(?s)(?<=://)([^:@/]*):.*@"
 _HIDDEN: Final = r"(?i)([?&;][^=&;]*(?:pass|pwd|token|secret|key|auth|cred|sig)[^=&;]*=)[^&;]*"
@@ -28,6 +36,12 @@ def open_store(url: str) -> "Store":
     if not colon:
         raise BadInput(f"{mask(url)!r} is not the URL of a store; for a file write sqlite:///{mask(url)}")
     return _opener(scheme.lower(), url)(url)
+
+
+def module_of(url: str) -> ModuleType | None:
+    """The file of a store of ours; None for one that somebody else wrote."""
+    scheme = url.partition(":")[0].lower()
+    return import_module(OURS[scheme]) if scheme in OURS else None
 
 
 def _opener(scheme: str, url: str) -> "Opener":

@@ -4,7 +4,8 @@ What a backend has to get right, and `cronce.testing.StoreContract` checks:
 
 * `swap` is atomic per group and linearizable: of all writes that expect one version of a cell, one wins.
 * Every winning write draws the next number of one tally that never repeats within a life of the store: it becomes
-  the cell's version and, on a grant, its fence.
+  the cell's version and, on a grant, its fence. A reply's tally covers every version that it shows, and no number that
+  a crash of the store could take back.
 * `now` is the store's own clock at that moment, read in the same round trip, never a transaction's start.
 * A swap names the epoch its writer has seen. A writer that is behind is refused. A writer that is *ahead* proves that
   the store forgot: the store begins a new life, and refuses all the same.
@@ -79,8 +80,8 @@ class Store(Protocol):
 
     def scan(self, scan: Scan) -> Page: ...
 
-    def purge(self, prefix: str, upto: Instant) -> int:
-        """Delete closed cells (no other mark) whose `at` is at or before `upto`; how many went."""
+    def purge(self, cells: Sequence[Cell]) -> int:
+        """Delete these cells, each if it still has the version it was read with; how many went."""
         ...
 
     def close(self) -> None: ...

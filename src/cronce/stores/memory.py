@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from cronce.clock import SystemClock
-from cronce.model import Cell, Instant, Mark, Traits, Write, to_us
+from cronce.model import Cell, Instant, Traits, Write, to_us
 from cronce.stores.base import Loaded, Page, Scan, Swapped, first_life, judge, position
 
-TRAITS: Final = Traits("memory", durable=False, survives_failover=False, shared=False)
+TRAITS: Final = Traits("memory", durable=False, survives_failover=False, shared=False, in_memory=True)
 
 
 class MemoryStore:
@@ -55,16 +55,15 @@ class MemoryStore:
         page = places[: scan.limit]
         return Page(now, epoch, [found[place] for place in page], page[-1] if len(places) > scan.limit else None)
 
-    def purge(self, prefix: str, upto: Instant) -> int:
+    def purge(self, cells: Sequence[Cell]) -> int:
         with self._lock:
-            gone = [
-                cell.key
-                for cell in self._cells.values()
-                if cell.key.startswith(prefix) and cell.mark is Mark.CLOSED and cell.at is not None and cell.at <= upto
-            ]
+            gone = {cell.key for cell in cells if cell.key in self._cells and self._same(cell)}
             for key in gone:
                 del self._cells[key]
             return len(gone)
+
+    def _same(self, cell: Cell) -> bool:
+        return self._cells[cell.key].version == cell.version
 
     def close(self) -> None:
         """Nothing to close."""

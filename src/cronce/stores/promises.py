@@ -14,6 +14,7 @@ PROMISES: Final = (
     ("joins", "can commit together with your own transaction"),
     ("notifies", "can wake a waiting process"),
     ("shared", "a second connection to the same URL sees the same cells"),
+    ("in_memory", "every cell costs memory, so fewer are kept by default"),
     ("skew", "two reads of its clock disagree by at most"),
     ("step", "its clock is exact to"),
 )

@@ -167,11 +167,7 @@ UPDATE_CELL: Final = """
     UPDATE cronce_cells SET version = ?, mark = ?, until = ?, fence_birth = ?, fence_number = ?, value = ? WHERE key = ?
 """
 
-PURGE: Final = """
-    DELETE FROM cronce_cells WHERE key IN (
-        SELECT key FROM cronce_cells WHERE key >= ? AND key < ? AND mark = 3 AND at <= ? LIMIT ?
-    )
-"""
+PURGE: Final = "DELETE FROM cronce_cells WHERE key = ? AND version = ?"
 
 # A page begins past a position. By until without a mark has no index, and reads what is below its prefix.
 SCAN_BY_KEY: Final = """

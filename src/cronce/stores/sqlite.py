@@ -33,10 +33,21 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
-from cronce.model import Cell, Epoch, Instant, Traits, Write, to_us
+from cronce.model import Cell, Epoch, Traits, Write, to_us
 from cronce.stores import mask, sql
 from cronce.stores.base import Loaded, Page, Scan, Swapped, judge, position
-from cronce.stores.sqlite_file import DIALECT, connect, explained, inodes, is_busy, names, plain_path, read_meta, url_of
+from cronce.stores.sqlite_file import (
+    DIALECT,
+    STATEMENTS,
+    connect,
+    explained,
+    inodes,
+    is_busy,
+    names,
+    plain_path,
+    read_meta,
+    url_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +63,6 @@ WATCH: Final = 0.05
 """Seconds. In a burst of calls, looking at the files each time would make every commit a tenth slower: Linux writes new
 time stamps of a file with the next change after someone asked for them."""
 
-PURGE_CHUNK: Final = 1000
 AFTER_ALL_TEXT: Final = b""  # a blob sorts after every text
 NEVER: Final = -(1 << 62)
 FOREVER: Final = 1 << 62
@@ -111,14 +121,8 @@ class SqliteStore:
         page = cells[: scan.limit]
         return Page(meta.now, meta.epoch, page, position(page[-1], scan.by) if len(cells) > scan.limit else None)
 
-    def purge(self, prefix: str, upto: Instant) -> int:
-        """In chunks, each a transaction of its own, so that claims come in between."""
-        bounds = (prefix, _end(prefix), to_us(upto), PURGE_CHUNK)
-        gone = chunk = self._use(lambda line: line.purge(bounds))
-        while chunk == PURGE_CHUNK:
-            chunk = self._use(lambda line: line.purge(bounds))
-            gone += chunk
-        return gone
+    def purge(self, cells: Sequence[Cell]) -> int:
+        return self._use(lambda line: line.purge([(cell.key, cell.version) for cell in cells]))
 
     def close(self) -> None:
         with self._lock:
@@ -299,9 +303,9 @@ class Line:
             raise error
         return swapped
 
-    def purge(self, bounds: Sequence[Any]) -> int:
+    def purge(self, cells: Sequence[tuple[str, int]]) -> int:
         self.db.execute("BEGIN IMMEDIATE")
-        gone = self.db.execute(sql.PURGE, bounds).rowcount
+        gone = self.db.executemany(sql.PURGE, cells).rowcount if cells else 0
         self.db.execute("COMMIT")
         return gone
 
@@ -375,7 +379,29 @@ def _seconds(text: str) -> timedelta:
     return timeout
 
 
-def adopt(path: str | os.PathLike[str], *, timeout: timedelta = PATIENCE, mount_table: str | None = None) -> Epoch:
+def init(url: str) -> Epoch:
+    """Begin a store, or find it begun. What is durable is made on purpose either way."""
+    store = open_store(url)
+    epoch = store.load([]).epoch
+    store.close()
+    return epoch
+
+
+def ddl(_url: str) -> str:
+    """The SQL that makes the tables."""
+    from inspect import cleandoc  # noqa: PLC0415  slow to import, and only a person asks
+
+    return ";\n\n".join(map(cleandoc, STATEMENTS)) + ";"
+
+
+def adopt(url: str) -> Epoch:
+    path, timeout = _named(url)
+    if not os.path.exists(path):  # noqa: PTH110  pathlib is slow to import
+        raise BadInput(f"there is no file {path}; nothing was adopted")
+    return adopt_file(path, timeout=timeout)
+
+
+def adopt_file(path: str | os.PathLike[str], *, timeout: timedelta = PATIENCE, mount_table: str | None = None) -> Epoch:
     """Accept a copy, or a file on a network file system, as the store from now on; the life that begins with it.
 
     A copy may be behind its original, so what is open in it counts as unknown.

@@ -35,6 +35,41 @@ DIALECT: Final = sql.Dialect(
 SELECT_NOW: Final = sql.say(sql.SELECT_NOW, DIALECT)
 SELECT_META: Final = sql.say(sql.SELECT_META, DIALECT)
 
+RUNS: Final = """
+    CREATE VIEW IF NOT EXISTS cronce_runs AS
+    WITH runs AS (
+        SELECT *, substr(key, 5) AS path, instr(substr(key, 5), '/') AS slash
+        FROM cronce_cells WHERE key >= 'run/' AND key < 'run0'
+    )
+    SELECT
+        substr(path, 1, slash - 1) AS job,
+        substr(path, slash + 1, 20) AS slot,
+        substr(path, slash + 22) AS request,
+        json_extract(value, '$.state') AS state,
+        json_extract(value, '$.outcome') AS outcome,
+        json_extract(value, '$.reason') AS reason,
+        json_extract(value, '$.holder') AS holder,
+        CASE WHEN fence_number IS NOT NULL THEN printf('%014x-%012x', fence_birth, fence_number) END AS fence,
+        coalesce(json_extract(value, '$.grant'), 0) AS "grant",
+        {started} AS started,
+        {finished} AS finished,
+        {due} AS due,
+        {until} AS until
+    FROM runs
+"""
+"""For people and their own queries; cronce does not read it."""
+
+_SPELLED: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', {0} / 1000000.0, 'unixepoch')"
+STATEMENTS: Final = (
+    *sql.TABLES,
+    RUNS.format(
+        started=_SPELLED.format("json_extract(value, '$.started')"),
+        finished=_SPELLED.format("json_extract(value, '$.finished')"),
+        due=_SPELLED.format("at"),
+        until=_SPELLED.format("until"),
+    ),
+)
+
 OLDEST: Final = (3, 38)
 """The first SQLite that always has JSON; Python brings its own or the system's."""
 
@@ -170,8 +205,8 @@ def _fill(db: sqlite3.Connection, path: str, traits: Traits, network: str | None
         raise _on_network(path, network)
     os.chmod(path, 0o600)  # what jobs printed is in it; its log, not made yet, is given the same
     db.execute("BEGIN IMMEDIATE")
-    for table in sql.TABLES:
-        db.execute(table)
+    for statement in STATEMENTS:
+        db.execute(statement)
     epoch = first_life(db.execute(SELECT_NOW).fetchone()[0], traits)
     meta = (sql.SCHEMA, *sql.meta_row(epoch, epoch.born), str(inode(path)), network is not None)
     db.execute(sql.FIRST_META, meta)

@@ -17,6 +17,7 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.lease import Trust, renew_every
 from cronce.protocol.record import Outcome
+from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Expired, Grant, Ledger, Refused, Terms, Wanted
 from cronce.runtime.task import Superseded, Unsure
@@ -25,6 +26,7 @@ from cronce.testing.referee import Body, Referee
 from cronce.testing.world import Process, Sleep, Thread, World
 
 BEAT = timedelta(seconds=8)
+KEEP = Keep(dict.fromkeys(OUTCOMES, Limit(age=timedelta(seconds=15))), least=timedelta(0))
 LOCK = lock_cell("shared")
 
 
@@ -186,8 +188,7 @@ class Node:
             yield tick
             for plan in self.plans.values():
                 try:
-                    upto = self.ledger.know.now() - timedelta(seconds=15)
-                    yield from self.ledger.jobs.purge(plan.job, upto.replace(microsecond=0))
+                    yield from self.ledger.jobs.purge(plan.job, KEEP)
                 except StoreUnavailable:
                     continue
 

@@ -85,9 +85,9 @@ class ModelStore(MemoryStore):
         self.watch(writes, swapped, before)
         return swapped
 
-    def purge(self, prefix: str, upto: Instant) -> int:
+    def purge(self, cells: Sequence[Cell]) -> int:
         before = set(self._cells)
-        gone = super().purge(prefix, upto)
+        gone = super().purge(cells)
         self.purged(sorted(before - set(self._cells)))
         return gone
 

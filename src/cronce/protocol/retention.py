@@ -1,0 +1,109 @@
+"""How long runs that are over are kept. Pure: of a job's runs, newest first, which may go.
+
+Deleting a run must never let its slot run again, so the job's floor rises to it first, and it goes a minute later. As
+the floor closes every slot below it, also one that has no record yet, nothing younger than `least` ever goes, however
+few are to be kept.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Final, cast
+
+from cronce.errors import BadInput, BadPolicy, BadRecord
+from cronce.model import Cell, Instant, Mark, Traits
+from cronce.protocol.record import Outcome, decode
+from cronce.schedule.duration import format_duration, parse_duration
+from cronce.value import NamedTuple
+
+Kept = int | str | timedelta
+"""How many of the newest, or for how long: `100`, `"30d"`, a timedelta."""
+
+LEAST: Final = timedelta(hours=1)
+
+OUTCOMES: Final = tuple(
+    str(each) for each in (Outcome.SUCCEEDED, Outcome.FAILED, Outcome.SKIPPED, Outcome.LOST, Outcome.UNKNOWN)
+)
+
+
+class Limit(NamedTuple):
+    """So many of the newest, none older than `age`; None: without that limit."""
+
+    newest: int | None = None
+    age: timedelta | None = None
+
+
+class Keep(NamedTuple):
+    """What is kept of one job: by outcome, and of all outcomes together."""
+
+    outcomes: Mapping[str, Limit]
+    total: int | None = None
+    least: timedelta = LEAST
+
+
+MONTH: Final = Limit(age=timedelta(days=30))
+TOTAL: Final = 1000
+
+
+def default_keep(traits: Traits) -> Keep:
+    """Thirty days and a thousand runs; where each costs memory, a hundred of those that succeeded."""
+    limits = dict.fromkeys(OUTCOMES, MONTH)
+    if traits.in_memory:
+        limits["succeeded"] = Limit(newest=100)
+    return Keep(limits, TOTAL)
+
+
+def read_keep(keep: Kept | Mapping[str, Kept]) -> Keep:
+    """What a person wrote: one limit for each outcome, or a limit by outcome, the others for thirty days."""
+    if not isinstance(keep, Mapping):
+        return Keep(dict.fromkeys(OUTCOMES, _limit(keep)))
+    for outcome in keep:
+        if outcome not in OUTCOMES:
+            raise BadPolicy(f"keep: {outcome!r:.60} is no outcome of a run; they are {', '.join(OUTCOMES)}")
+    return Keep({**dict.fromkeys(OUTCOMES, MONTH), **{outcome: _limit(kept) for outcome, kept in keep.items()}})
+
+
+def _limit(kept: Kept) -> Limit:
+    if type(kept) is int or (isinstance(kept, str) and kept.isascii() and kept.isdigit()):
+        if int(kept) < 0:
+            raise BadPolicy(f"keep is how many runs, or for how long, and this is {kept}")
+        return Limit(newest=int(kept))
+    try:
+        age = parse_duration(cast("str | timedelta", kept))  # it says so if it is neither
+    except BadInput as error:
+        raise BadPolicy(f"keep is how many runs, or for how long: {error}") from None
+    if age < LEAST:
+        raise BadPolicy(f"keep is {format_duration(LEAST)} or more: a slot that starts late must still find its record")
+    return Limit(age=age)
+
+
+def excess(cells: Iterable[Cell], keep: Keep, now: Instant, seen: Counter[str]) -> Iterator[Cell]:
+    """Of a job's cells, newest first, those that are not kept. What is not over, or was made by hand, stays. `seen`
+    counts what came before these."""
+    for cell in cells:
+        outcome = _outcome(cell)
+        if outcome is None or cell.at is None:
+            continue
+        seen[outcome] += 1
+        age = now - cell.at
+        if age >= keep.least and (_beyond(keep.outcomes[outcome], seen[outcome], age) or _full(keep, seen)):
+            yield cell
+
+
+def _beyond(limit: Limit, place: int, age: timedelta) -> bool:
+    return (limit.newest is not None and place > limit.newest) or (limit.age is not None and age > limit.age)
+
+
+def _full(keep: Keep, seen: Counter[str]) -> bool:
+    return keep.total is not None and seen.total() > keep.total
+
+
+def _outcome(cell: Cell) -> str | None:
+    """How a run ended; None if it did not, or a newer cronce wrote it."""
+    if cell.mark not in (Mark.CLOSED, Mark.ATTENTION):
+        return None
+    try:
+        outcome = decode(cell.value, cell.key).outcome
+    except BadRecord:
+        return None
+    return str(outcome) if outcome in OUTCOMES else None

@@ -1,0 +1,100 @@
+"""What is kept of a job: by outcome, by count, by age, and never too little."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cronce.errors import BadPolicy
+from cronce.model import Cell, Mark, Slot
+from cronce.protocol.record import Outcome, Record, State, encode
+from cronce.protocol.retention import OUTCOMES, Keep, Kept, Limit, default_keep, excess, read_keep
+from cronce.stores.memory import TRAITS
+
+NOW = datetime(2026, 3, 29, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+
+def closed(outcome: Outcome, hours: float, request: str = "") -> Cell:
+    slot = Slot("billing", NOW - hours * HOUR, request)
+    mark = Mark.ATTENTION if outcome in (Outcome.LOST, Outcome.UNKNOWN) else Mark.CLOSED
+    return Cell(slot.cell, 1, encode(Record(State.CLOSED, outcome=outcome)), slot.due, mark)
+
+
+def ages(keep: Keep, *cells: Cell) -> list[tuple[str, float]]:
+    """What goes: which outcome, how many hours old."""
+    gone = excess(cells, keep, NOW, Counter())
+    return [(cell.value.partition('"outcome":"')[2][:-2], (NOW - cell.at) / HOUR) for cell in gone if cell.at]
+
+
+OK, BAD, LOST = Outcome.SUCCEEDED, Outcome.FAILED, Outcome.LOST
+
+
+def test_the_newest_of_each_outcome_are_kept() -> None:
+    cells = [closed(OK, 2), closed(BAD, 3), closed(OK, 4), closed(OK, 5), closed(BAD, 6), closed(LOST, 7)]
+    assert ages(read_keep(1), *cells) == [("succeeded", 4), ("succeeded", 5), ("failed", 6)]
+    assert ages(read_keep(2), *cells) == [("succeeded", 5)]
+    assert ages(read_keep(3), *cells) == []
+
+
+def test_what_is_older_than_the_age_goes() -> None:
+    cells = [closed(OK, 2), closed(BAD, 47.5), closed(OK, 48), closed(OK, 48.5), closed(LOST, 50)]
+    assert ages(read_keep("2d"), *cells) == [("succeeded", 48.5), ("lost", 50)]
+    assert ages(read_keep(2 * DAY), *cells) == [("succeeded", 48.5), ("lost", 50)]
+
+
+def test_each_outcome_has_a_limit_of_its_own_and_the_others_thirty_days() -> None:
+    cells = [closed(OK, 2), closed(OK, 3), closed(BAD, 23), closed(BAD, 25), closed(LOST, 719), closed(LOST, 721)]
+    assert ages(read_keep({"succeeded": 1, "failed": "1d"}), *cells) == [
+        ("succeeded", 3),
+        ("failed", 25),
+        ("lost", 721),
+    ]
+
+
+def test_nothing_younger_than_an_hour_goes_however_few_are_kept() -> None:
+    assert ages(read_keep(0), closed(OK, 0.9), closed(OK, 1)) == [("succeeded", 1)]
+
+
+def test_of_all_outcomes_together_no_more_than_the_total_are_kept() -> None:
+    keep = Keep(dict.fromkeys(OUTCOMES, Limit()), total=2)
+    assert ages(keep, closed(OK, 2), closed(BAD, 3), closed(LOST, 4), closed(OK, 5)) == [("lost", 4), ("succeeded", 5)]
+
+
+def test_by_default_thirty_days_and_a_thousand_and_where_it_costs_memory_a_hundred_successes() -> None:
+    disk, memory = default_keep(TRAITS._replace(in_memory=False)), default_keep(TRAITS)
+    month = Limit(age=30 * DAY)
+    assert disk == Keep(dict.fromkeys(OUTCOMES, month), 1000)
+    assert memory == Keep({**dict.fromkeys(OUTCOMES, month), "succeeded": Limit(newest=100)}, 1000)
+
+
+def test_what_is_not_over_or_was_made_by_hand_or_cannot_be_read_stays() -> None:
+    running = closed(OK, 5)._replace(mark=Mark.OPEN, value=encode(Record(State.RUNNING)))
+    newer = closed(OK, 5)._replace(value='{"v":99}')
+    assert ages(read_keep(0), running, newer, closed(OK, 5, request="ada-1")) == []
+
+
+def test_counting_goes_on_over_pages() -> None:
+    seen: Counter[str] = Counter()
+    pages = [[closed(OK, 2), closed(OK, 3)], [closed(OK, 4), closed(BAD, 5)]]
+    gone = [cell.key for page in pages for cell in excess(page, read_keep(2), NOW, seen)]
+    assert gone == ["run/billing/2026-03-29T08:00:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"),
+    [
+        (-1, "keep is how many runs, or for how long, and this is -1"),
+        ("soon", "keep is how many runs, or for how long: 'soon' is not a duration"),
+        ("30m", "keep is 1h or more: a slot that starts late must still find its record"),
+        ({"sucess": 1}, "keep: 'sucess' is no outcome of a run; they are succeeded, failed, skipped, lost, unknown"),
+        ({"failed": None}, "keep is how many runs, or for how long: NoneType None is not a duration"),
+        (True, "keep is how many runs, or for how long: bool True is not a duration"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(kept: Kept | Mapping[str, Kept], why: str) -> None:
+    with pytest.raises(BadPolicy) as error:
+        read_keep(kept)
+    assert str(error.value).startswith(why)

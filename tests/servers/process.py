@@ -1,0 +1,115 @@
+"""A server as a process: started, killed, stopped in mid-air, started again on the same data and the same port."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+
+NOBODY: Final = 65534
+"""Who a server runs as that refuses to be root."""
+
+PATIENCE: Final = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """One server process. `command` runs it in the foreground; `answers` says whether it can be used."""
+
+    def __init__(
+        self, name: str, command: Callable[["Server"], Sequence[str]], answers: Callable[["Server"], bool], url: str
+    ) -> None:
+        self.name = name
+        self.port = free_port()
+        self.directory = _directory(name)
+        self.url = url.format(port=self.port)
+        self.demoted = False
+        self._command = command
+        self._answers = answers
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        assert self._process is None, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(self), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory, **self.who
+            )
+        self.wait_until_up()
+        return self
+
+    def wait_until_up(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not self._up():
+            if time.monotonic() > deadline or (self._process and self._process.poll() is not None):
+                raise RuntimeError(f"{self.name} did not start: {self.log.read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def _up(self) -> bool:
+        try:
+            return self._answers(self)
+        except Exception:
+            return False
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def who(self) -> dict[str, int]:
+        """For `subprocess`: another user, where the server refuses to be root."""
+        return {"user": NOBODY, "group": NOBODY} if self.demoted else {}
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} does not run"
+        return self._process.pid
+
+    def kill(self) -> None:
+        """The hard way: what was not flushed is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """Alive, and silent. Connections stay open, no answer comes."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def run(self, *command: str) -> None:
+        """A tool of the server's, as its user."""
+        done = subprocess.run(command, cwd=self.directory, capture_output=True, check=False, **self.who)
+        if done.returncode:
+            raise RuntimeError(f"{command[0]} failed: {(done.stdout + done.stderr).decode()[-2000:]}")
+
+    def close(self) -> None:
+        if self._process is not None:
+            self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _end(self, how: signal.Signals) -> None:
+        assert self._process is not None, f"{self.name} does not run"
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGCONT)
+        self._process.send_signal(how)
+        self._process.wait(PATIENCE)
+        self._process = None
+
+
+def _directory(name: str) -> Path:
+    """Not pytest's own: a server that is not root could not look into it."""
+    return Path(tempfile.mkdtemp(prefix=f"cronce-{name}-"))
