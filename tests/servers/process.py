@@ -44,8 +44,9 @@ class Server:
         assert self._process is None, f"{self.name} runs already"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command(self), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory, **self.who
-            )
+                self._command(self), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory,
+                user=self.who, group=self.who,
+            )  # fmt: skip
         self.wait_until_up()
         return self
 
@@ -67,9 +68,9 @@ class Server:
         return self.directory / "log"
 
     @property
-    def who(self) -> dict[str, int]:
-        """For `subprocess`: another user, where the server refuses to be root."""
-        return {"user": NOBODY, "group": NOBODY} if self.demoted else {}
+    def who(self) -> int | None:
+        """Another user and group, where the server refuses to be root."""
+        return NOBODY if self.demoted else None
 
     @property
     def pid(self) -> int:
@@ -84,15 +85,22 @@ class Server:
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """Alive, and silent. Connections stay open, no answer comes."""
+        """Alive, and silent. Connections stay open, no answer comes. The signal reaches a busy program's threads one
+        after the other: wait for the last."""
         os.kill(self.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + PATIENCE
+        while any(_state(task) != "T" for task in Path(f"/proc/{self.pid}/task").iterdir()):
+            assert time.monotonic() < deadline, f"{self.name} does not stand still"
+            time.sleep(0.001)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
     def run(self, *command: str) -> None:
         """A tool of the server's, as its user."""
-        done = subprocess.run(command, cwd=self.directory, capture_output=True, check=False, **self.who)
+        done = subprocess.run(
+            command, cwd=self.directory, capture_output=True, check=False, user=self.who, group=self.who
+        )
         if done.returncode:
             raise RuntimeError(f"{command[0]} failed: {(done.stdout + done.stderr).decode()[-2000:]}")
 
@@ -108,6 +116,10 @@ class Server:
         self._process.send_signal(how)
         self._process.wait(PATIENCE)
         self._process = None
+
+
+def _state(task: Path) -> str:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _directory(name: str) -> Path:

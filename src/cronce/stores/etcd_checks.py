@@ -1,0 +1,141 @@
+"""What `cronce doctor` asks of an etcd."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from cronce.errors import StoreError
+from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.etcd_api import Answer, Api, Json, data64, text64
+from cronce.stores.etcd_layout import META, after_all, schema_of
+
+QUOTA: Final = 2 << 30
+"""etcd's own default."""
+
+OLDEST: Final = (3, 4)
+MOST_NAMESPACES: Final = 20
+MANY: Final = 100_000
+"""Revisions that a busy day makes."""
+
+
+def checks(api: Api, doubt: float) -> Iterator[Check]:
+    """`doubt`: by how many seconds this process is unsure of etcd's clock."""
+    statuses = {name: _status(each) for name, each in api.each()}
+    yield from _endpoints(statuses)
+    answers = [status.body for status in statuses.values() if isinstance(status, Answer)]
+    if not answers:
+        return
+    yield _version(answers)
+    yield _room(answers)
+    for name, check in (("members", _members), ("alarms", _alarms), ("compaction", _compaction)):
+        yield _asked(name, check, api)
+    yield _asked("namespaces", _namespaces, api)
+    yield ok("clock", f"known to {doubt * 1000:.0f} ms by this process, and to a second by one that has just begun")
+
+
+def _asked(name: str, check: Callable[[Api], Check], api: Api) -> Check:
+    """A user with few rights may not ask everything."""
+    try:
+        return check(api)
+    except StoreError as failure:
+        return ok(name, f"not looked at: {failure}")
+
+
+def _status(api: Api) -> Answer | StoreError:
+    try:
+        return api.ask("/v3/maintenance/status", {}, api.deadline())
+    except StoreError as failure:
+        return failure
+    finally:
+        api.close()
+
+
+def _endpoints(statuses: dict[str, Answer | StoreError]) -> Iterator[Check]:
+    for name, status in statuses.items():
+        if isinstance(status, StoreError):
+            yield warn("endpoint", f"{name}: {status}", "start it, or take it out of the URL")
+        elif int(status.body.get("leader", 0)) == 0:
+            yield error("endpoint", f"{name} has no leader", "see that most members run and reach each other")
+        else:
+            yield ok("endpoint", f"{name} answers and has a leader")
+
+
+def _members(api: Api) -> Check:
+    members = api.ask("/v3/cluster/member/list", {}, api.deadline()).body.get("members", ())
+    voters = sum(not member.get("isLearner", False) for member in members)
+    says = f"{voters} voting member{'s' * (voters != 1)}, which survive the loss of {(voters - 1) // 2}"
+    if voters < 3:
+        return warn("members", says, "three members survive the loss of one")
+    if voters % 2 == 0:
+        return warn("members", says, "an odd number survives as much with one member less")
+    return ok("members", says)
+
+
+def _version(answers: Sequence[Json]) -> Check:
+    versions = sorted({str(status.get("version", "0")) for status in answers})
+    says = " and ".join(versions)
+    if min(tuple(map(int, version.split(".")[:2])) for version in versions) < OLDEST:
+        return error("version", says, "cronce needs etcd 3.4 or newer")
+    return ok("version", says)
+
+
+def _room(answers: Sequence[Json]) -> Check:
+    size = max(int(status.get("dbSize", 0)) for status in answers)
+    quota = min(int(status.get("dbSizeQuota", QUOTA)) for status in answers)
+    says = f"{size / 1e6:.0f} MB of a quota of {quota / 1e6:.0f} MB"
+    if size > 0.8 * quota:
+        return warn("room", says, "compact and defragment it, or raise --quota-backend-bytes")
+    return ok("room", says)
+
+
+def _alarms(api: Api) -> Check:
+    alarms = api.ask("/v3/maintenance/alarm", {"action": "GET"}, api.deadline()).body.get("alarms", ())
+    if alarms:
+        kinds = ", ".join(sorted({str(alarm.get("alarm")) for alarm in alarms}))
+        return error("alarms", kinds, "mend what it names, then `etcdctl alarm disarm`")
+    return ok("alarms", "none")
+
+
+def _compaction(api: Api) -> Check:
+    """Whether the first revisions are still there, long after they were written."""
+    key = text64(api.address.namespace.encode() + b"/" + META)
+    revision = api.ask("/v3/kv/range", {"key": key}, api.deadline()).revision
+    try:
+        api.ask("/v3/kv/range", {"key": key, "revision": 1}, api.deadline())
+    except StoreError as failure:
+        if "compacted" in str(failure):
+            return ok("compaction", "old revisions are removed")
+        raise
+    says = f"none of {revision} revisions was removed yet"
+    if revision < MANY:
+        return ok("compaction", says)
+    return warn("compaction", says, "start etcd with --auto-compaction-retention=1h, or it runs out of room")
+
+
+def _namespaces(api: Api) -> Check:
+    found = [name.decode(errors="replace") for name in _found_namespaces(api)]
+    says = ", ".join(found)
+    if len(found) > 1:
+        return warn("namespaces", says, "jobs of one namespace know nothing of another; see that all use the same URL")
+    return ok("namespaces", says)
+
+
+def _found_namespaces(api: Api) -> Iterator[bytes]:
+    """The first part of every key, by leaps, where a store of ours lies below it."""
+    first = b"\0"
+    for _ in range(MOST_NAMESPACES):
+        everything = {"key": text64(first), "range_end": text64(b"\0"), "limit": 1, "keys_only": True}
+        kvs = api.ask("/v3/kv/range", everything, api.deadline()).body.get("kvs", ())
+        if not kvs:
+            return
+        name = data64(kvs[0]["key"]).partition(b"/")[0] + b"/"
+        meta = api.ask("/v3/kv/range", {"key": text64(name + META)}, api.deadline()).body.get("kvs", ())
+        if meta and _is_ours(meta[0]):
+            yield name[:-1]
+        first = after_all(name)
+
+
+def _is_ours(meta: Json) -> bool:
+    try:
+        return schema_of(meta) > 0
+    except (ValueError, KeyError, TypeError):
+        return False

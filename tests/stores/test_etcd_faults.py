@@ -1,0 +1,217 @@
+"""etcd under faults: killed, stopped, restored, emptied. No win is lost, and processes go on by themselves."""
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cronce.clock import SystemClock
+from cronce.errors import StoreCopied, StoreUnavailable
+from cronce.model import Cell, Mark, Origin, Refusal
+from cronce.stores import open_store
+from cronce.stores.base import Scan, Store
+from cronce.stores.etcd import TRAITS, EtcdStore, adopt
+from cronce.testing.contract import DAY, HOUR, cell_of, claim, put, refusals, swap, win
+from tests.servers.etcd import Etcd, EtcdCluster
+
+PATIENCE = timedelta(seconds=20)
+
+
+@pytest.fixture
+def own() -> Iterator[Etcd]:
+    server = Etcd().start()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EtcdCluster]:
+    cluster = EtcdCluster()
+    try:
+        yield cluster.start()
+    finally:
+        cluster.close()
+
+
+def eventually_win(store: Store, key: str) -> Cell:
+    """Claim a cell as a user of the seam does: an answer that did not come is read back."""
+    deadline = SystemClock().boot() + PATIENCE.total_seconds()
+    while SystemClock().boot() < deadline:
+        try:
+            cell = cell_of(store, key)
+            if cell.version == 0:
+                cell = swap(store, claim(key, "mine")).verdicts[0].cell
+        except StoreUnavailable:
+            continue
+        assert cell.value == "mine"
+        return cell
+    raise AssertionError(f"no answer about {key} for {PATIENCE}")
+
+
+# --- a member of three ----------------------------------------------------------------------------------------------
+
+
+def test_the_leader_is_killed_in_mid_traffic_and_no_win_is_lost(cluster: EtcdCluster) -> None:
+    with closing(open_store(f"{cluster.url}/?timeout=2&namespace=killed")) as store:
+        assert store.traits == TRAITS
+        under_way = threading.Barrier(5)
+
+        def work(number: int) -> list[Cell]:
+            with closing(open_store(f"{cluster.url}/?timeout=2&namespace=killed")) as mine:
+                wins = [eventually_win(mine, f"run/{number}/{turn:03}") for turn in range(10)]
+                under_way.wait(PATIENCE.total_seconds())
+                return wins + [eventually_win(mine, f"run/{number}/{turn:03}") for turn in range(10, 60)]
+
+        with ThreadPoolExecutor(4) as pool:
+            working = [pool.submit(work, number) for number in range(4)]
+            under_way.wait(PATIENCE.total_seconds())
+            dead = cluster.leader()
+            dead.kill()
+            wins = [cell for each in working for cell in each.result()]
+        assert list(store.scan(Scan("run/")).cells) == sorted(wins, key=lambda cell: cell.key)
+        assert len({cell.version for cell in wins}) == len({cell.fence for cell in wins}) == 240
+        dead.start()
+        assert isinstance(store, EtcdStore)
+        (checked,) = [check for check in store.checks() if check.name == "members"]
+        assert (checked.verdict, checked.says) == ("ok", "3 voting members, which survive the loss of 1")
+
+
+def test_a_member_stands_still_then_most_of_them_and_then_it_goes_on(cluster: EtcdCluster) -> None:
+    with closing(open_store(f"{cluster.url}/?timeout=1")) as store:
+        (won,) = win(store, claim("a"))
+        cluster.members[0].pause()  # the one that it talks to, which goes on taking connections
+        with pytest.raises(StoreUnavailable):
+            swap(store, claim("b"))
+        assert eventually_win(store, "c").version > won.version
+        cluster.members[1].pause()
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            swap(store, claim("d"))
+        assert time.monotonic() - began < 2.5
+        for member in cluster.members[:2]:
+            member.resume()
+        assert eventually_win(store, "e").version > won.version
+        assert cell_of(store, "a") == won
+
+
+# --- one server -----------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_stands_still_is_given_up_in_time_and_used_again_after(own: Etcd) -> None:
+    with closing(open_store(f"{own.url}/?timeout=0.5")) as store:
+        (won,) = win(store, claim("a"))
+        own.pause()
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable, match=r"no answer within 0\.5 s"):
+                store.load(["a"])
+            assert 0.4 < time.monotonic() - began < 1.5
+        own.resume()
+        assert cell_of(store, "a") == won
+        win(store, claim("b"))
+
+
+def test_a_killed_server_remembers_every_win(own: Etcd) -> None:
+    with closing(open_store(own.url)) as store:
+        cells = win(store, *(claim(f"run/{number}") for number in range(20)))
+        epoch = store.load([]).epoch
+        own.kill()
+        with pytest.raises(StoreUnavailable):
+            store.load([])
+        own.start()
+        loaded = store.load([cell.key for cell in cells])
+        assert (list(loaded.cells), loaded.epoch) == (cells, epoch)
+        assert refusals(swap(store, claim("run/0"), claim("run/x"))) == [Refusal.VERSION, None]
+
+
+# --- backups --------------------------------------------------------------------------------------------------------
+
+
+def test_an_old_snapshot_put_back_is_found_out_by_who_knew_more(own: Etcd, tmp_path: Path) -> None:
+    """With the names and addresses it had, the restored cluster even has the same id."""
+    with closing(open_store(own.url)) as store:
+        kept = swap(store, claim("a"))
+        own.ctl("snapshot", "save", str(tmp_path / "snapshot"))
+        before = swap(store, claim("b")).epoch
+        _put_back(own, tmp_path / "snapshot")
+        assert refusals(store.swap([claim("c")], before.seen)) == [Refusal.EPOCH]
+        epoch = store.load([]).epoch
+        assert (epoch.origin, epoch.since) == (Origin.RESTORED, kept.now)
+        assert epoch.base == epoch.tally == before.tally
+        assert cell_of(store, "a") == kept.verdicts[0].cell
+        assert win(store, claim("b"))[0].version > before.tally
+
+
+def test_after_a_loss_nothing_is_guessed_from_before_it(own: Etcd, tmp_path: Path) -> None:
+    """The same key at the same revision: written by one before the loss, and by another, otherwise, after it."""
+    with closing(open_store(own.url)) as store:
+        win(store, claim("a"))
+        own.ctl("snapshot", "save", str(tmp_path / "snapshot"))
+        (lost,) = win(store, put("b", Mark.FREE, at=DAY))
+        seen = swap(store, claim("c")).epoch.seen
+        _put_back(own, tmp_path / "snapshot")
+        with closing(open_store(own.url)) as other:
+            (theirs,) = win(other, put("b", Mark.FREE, at=DAY + HOUR))
+        assert theirs.version == lost.version
+        assert refusals(store.swap([], seen)) == []
+        assert win(store, claim("b"))[0].at == DAY + HOUR
+
+
+def test_a_snapshot_put_up_elsewhere_is_refused_until_it_is_adopted(own: Etcd, tmp_path: Path) -> None:
+    with closing(open_store(own.url)) as store:
+        won = swap(store, claim("a"))
+    own.ctl("snapshot", "save", str(tmp_path / "snapshot"))
+    copy = Etcd(member="copy")
+    try:
+        copy.restore(tmp_path / "snapshot")
+        copy.start()
+        with pytest.raises(StoreCopied, match="cronce store adopt"):
+            open_store(copy.url)
+        epoch = adopt(copy.url)
+        assert (epoch.origin, epoch.since) == (Origin.RESTORED, won.now)
+        assert epoch.birth > won.epoch.birth
+        assert epoch.base == epoch.tally > won.epoch.tally
+        with closing(open_store(copy.url)) as store:
+            assert store.load(["a"])[1:] == (epoch, [won.verdicts[0].cell])
+            assert win(store, claim("b"))[0].version > epoch.base
+    finally:
+        copy.close()
+
+
+def test_an_emptied_server_begins_a_life_that_says_so_to_who_knew_it(own: Etcd) -> None:
+    with closing(open_store(own.url)) as store:
+        before = swap(store, claim("a")).epoch
+        own.kill()
+        shutil.rmtree(own.directory / "data")
+        own.start()
+        epoch = store.load([]).epoch
+        assert (epoch.origin, epoch.base) == (Origin.FOUND, 0)
+        assert epoch.birth > before.birth
+        assert refusals(store.swap([claim("a")], before.seen)) == [Refusal.EPOCH]
+        assert refusals(store.swap([claim("a")], epoch.seen)) == [None]
+    with closing(open_store(own.url)) as fresh:
+        assert fresh.load([]).epoch.origin is Origin.FOUND
+
+
+def test_a_namespace_that_was_deleted_begins_anew(own: Etcd) -> None:
+    with closing(open_store(own.url)) as store:
+        before = swap(store, claim("a")).epoch
+        own.ctl("del", "--prefix", "cronce/")
+        assert refusals(store.swap([claim("a")], before.seen)) == [Refusal.EPOCH]
+        assert store.load([]).epoch.origin is Origin.FOUND
+        win(store, claim("a"))
+
+
+def _put_back(server: Etcd, snapshot: Path) -> None:
+    server.kill()
+    shutil.rmtree(server.directory / "data")
+    server.restore(snapshot)
+    server.start()
