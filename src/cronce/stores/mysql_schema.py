@@ -1,0 +1,250 @@
+"""The tables of a MySQL store: making them, the row about the store itself, and what `cronce doctor` asks of both.
+
+Everything is said in what MySQL 8 and MariaDB 10.6 have in common. Keys are VARBINARY: of the text collations that both
+know, none tells "a" from "a ".
+"""
+
+from collections.abc import Iterator, Sequence
+from inspect import cleandoc
+from typing import Any, Final
+
+from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer
+from cronce.model import Epoch, Instant, Traits, to_us
+from cronce.stores import sql
+from cronce.stores.base import first_life, next_life
+from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.mysql_server import NO_SUCH_TABLE, Line, Place, Problem, Server, code_of
+from cronce.value import NamedTuple
+
+LONGEST: Final = 1000
+"""Bytes of a key. InnoDB has room for 3,072 in an index, where a key stands beside a mark and an instant."""
+
+# --- the tables -----------------------------------------------------------------------------------------------------
+
+CELLS: Final = """
+    CREATE TABLE IF NOT EXISTS cronce_cells (
+        `key`         VARBINARY(1000) NOT NULL PRIMARY KEY,
+        version       BIGINT NOT NULL,
+        mark          TINYINT NOT NULL,
+        at            BIGINT,
+        until         BIGINT,
+        fence_birth   BIGINT,
+        fence_number  BIGINT,
+        value         LONGTEXT NOT NULL,
+        INDEX cronce_by_at (at, `key`),
+        INDEX cronce_by_mark_at (mark, at, `key`),
+        INDEX cronce_by_mark_until (mark, until, `key`)
+    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+
+RUNS: Final = """
+    CREATE OR REPLACE SQL SECURITY INVOKER VIEW cronce_runs AS
+    SELECT
+        SUBSTRING_INDEX(SUBSTRING_INDEX(CONVERT(`key` USING utf8mb4), '/', 2), '/', -1) AS job,
+        SUBSTRING(SUBSTRING_INDEX(CONVERT(`key` USING utf8mb4), '/', -1), 1, 20) AS slot,
+        SUBSTRING(SUBSTRING_INDEX(CONVERT(`key` USING utf8mb4), '/', -1), 22) AS request,
+        JSON_UNQUOTE(JSON_EXTRACT(value, '$.state')) AS state,
+        JSON_UNQUOTE(JSON_EXTRACT(value, '$.outcome')) AS outcome,
+        JSON_UNQUOTE(JSON_EXTRACT(value, '$.reason')) AS reason,
+        JSON_UNQUOTE(JSON_EXTRACT(value, '$.holder')) AS holder,
+        LOWER(CONCAT(LPAD(HEX(fence_birth), 14, '0'), '-', LPAD(HEX(fence_number), 12, '0'))) AS fence,
+        COALESCE(JSON_EXTRACT(value, '$.grant'), 0) + 0 AS `grant`,
+        DATE_ADD({epoch}, INTERVAL JSON_EXTRACT(value, '$.started') MICROSECOND) AS started,
+        DATE_ADD({epoch}, INTERVAL JSON_EXTRACT(value, '$.finished') MICROSECOND) AS finished,
+        DATE_ADD({epoch}, INTERVAL at MICROSECOND) AS due,
+        DATE_ADD({epoch}, INTERVAL until MICROSECOND) AS until
+    FROM cronce_cells WHERE `key` >= 'run/' AND `key` < 'run0'
+"""
+"""For people and their own queries; cronce does not read it. Its instants are UTC."""
+
+META: Final = """
+    CREATE TABLE IF NOT EXISTS cronce_meta (
+        only_row    TINYINT NOT NULL PRIMARY KEY CHECK (only_row = 1),
+        `schema`    INT NOT NULL,
+        birth       BIGINT NOT NULL,
+        tally       BIGINT NOT NULL,
+        base        BIGINT NOT NULL,
+        origin      VARCHAR(16) NOT NULL,
+        since       BIGINT,
+        last_write  BIGINT NOT NULL,
+        identity    VARCHAR(255) NOT NULL,
+        network     TINYINT NOT NULL
+    ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
+"""
+
+TABLES: Final = (CELLS, RUNS.format(epoch="CAST('1970-01-01' AS DATETIME(6))"), META)
+"""Each is a transaction of its own here; where the last one is, all are."""
+
+
+def ddl(_url: str) -> str:
+    """The SQL that makes the tables."""
+    return ";\n\n".join(map(cleandoc, TABLES)) + ";"
+
+
+# --- the row about the store itself -----------------------------------------------------------------------------------
+
+NOW: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+"""When this statement began; no time zone plays a part in it."""
+
+SELECT_META: Final = """
+    SELECT {now}, `schema`, birth, tally, base, origin, since, last_write, identity, network,
+        IS_FREE_LOCK(CONCAT('cronce:', birth, ':', tally)), @@read_only, {went}
+    FROM cronce_meta
+"""
+
+FIRST_META: Final = """
+    INSERT INTO cronce_meta (only_row, `schema`, birth, tally, base, origin, since, last_write, identity, network)
+    VALUES (1, %(schema)s, %(birth)s, %(tally)s, %(base)s, %(origin)s, %(since)s, %(last_write)s, %(identity)s, 0)
+    ON DUPLICATE KEY UPDATE only_row = only_row
+"""
+
+NEXT_META: Final = """
+    UPDATE cronce_meta SET birth = %(birth)s, tally = %(tally)s, base = %(base)s, origin = %(origin)s,
+        since = %(since)s, last_write = %(last_write)s, identity = %(identity)s
+    WHERE birth = %(old_birth)s AND tally = %(old_tally)s
+"""
+
+
+class State(NamedTuple):
+    """The row about the store, whether all that it counts is on disk, and whether a swap went through."""
+
+    meta: sql.Meta
+    flushed: bool
+    read_only: bool
+    went: bool
+
+
+def read_state(rows: Sequence[sql.Row], place: Place) -> State:
+    if not rows:
+        raise StoreCorrupt(f"{place.url} has lost the row that says what it is (cronce_meta); restore a backup")
+    *row, flushed, read_only, went = rows[0]
+    meta = sql.read_meta(row)
+    if meta.schema != sql.SCHEMA:
+        raise StoreNewer(
+            f"{place.url} was written by a newer cronce: its tables are version {meta.schema}, this one knows"
+            f" {sql.SCHEMA}; upgrade this one"
+        )
+    return State(meta, bool(flushed), is_on(read_only), bool(went))
+
+
+def is_on(setting: Any) -> bool:
+    return setting not in (0, "OFF")
+
+
+def replace_life(line: Line, meta: sql.Meta, life: Epoch, identity: str) -> bool:
+    """False if another was faster."""
+    new = _row(life, meta.last_write, identity)
+    return line.tell(NEXT_META, old_birth=meta.epoch.birth, old_tally=meta.epoch.tally, **new) == 1
+
+
+def _row(epoch: Epoch, last_write: Instant, identity: str) -> dict[str, Any]:
+    names = ("birth", "tally", "base", "origin", "since", "last_write")
+    return {**dict(zip(names, sql.meta_row(epoch, last_write), strict=True)), "identity": identity}
+
+
+# --- opening --------------------------------------------------------------------------------------------------------
+
+
+def prepare(line: Line, traits: Traits, *, on_purpose: bool, adopt: bool) -> None:
+    """Make what is not there yet, adopt what is if that is meant, and refuse a copy.
+
+    A copy under another name is one for sure. Under the same name elsewhere, it may as well be a failover.
+    """
+    identity = line.place.database.casefold()
+    if not _is_begun(line):
+        (((now,),),) = line.ask(f"SELECT {NOW}")
+        epoch = first_life(now, traits, on_purpose=on_purpose)
+        line.tell(FIRST_META, schema=sql.SCHEMA, **_row(epoch, epoch.born, identity))
+    (rows,) = line.ask(SELECT_META.format(now=NOW, went=0))
+    meta = read_state(rows, line.place).meta
+    if adopt:
+        replace_life(line, meta, next_life(to_us(meta.now), meta.epoch.seen, meta.epoch, meta.last_write), identity)
+    elif meta.identity != identity:
+        raise StoreCopied(
+            f"{line.place.url} is a copy of the database {meta.identity!r}: with the original in use, both would run"
+            " everything. If this one shall be the store from now on, see that the other is used no more, then run"
+            f" `cronce store adopt {line.place.url}`"
+        )
+
+
+def _is_begun(line: Line) -> bool:
+    try:
+        (rows,) = line.ask("SELECT only_row FROM cronce_meta")
+        return bool(rows)
+    except Problem as problem:
+        if code_of(problem) != NO_SUCH_TABLE:
+            raise
+    for table in TABLES:
+        line.tell(table)
+    return False
+
+
+# --- what the doctor asks -------------------------------------------------------------------------------------------
+
+SELECT_SETTINGS: Final = r"""
+    SELECT @@time_zone, @@read_only;
+    SHOW SESSION VARIABLES WHERE variable_name IN ('transaction_isolation', 'tx_isolation');
+    SELECT table_schema FROM information_schema.tables
+    WHERE table_name = 'cronce_meta' AND table_schema <> DATABASE() ORDER BY table_schema;
+    SHOW GLOBAL VARIABLES LIKE 'rpl\_semi\_sync\_%%\_enabled';
+    SHOW GLOBAL VARIABLES LIKE 'wsrep\_on'
+"""
+
+
+def checks(line: Line) -> Iterator[Check]:
+    ((zone, read_only),), ((_, isolation), *_), others, semi, galera = line.ask(SELECT_SETTINGS)
+    yield ok("server", f"version {line.server.version}")
+    yield _durable(line.server)
+    yield _writable(line, read_only=is_on(read_only))
+    yield _failover(line.server, semi)
+    if any(value == "ON" for _, value in galera):
+        yield warn("cluster", "Galera: of two nodes that say yes, one takes it back", "let all name the same node")
+    yield _alone([str(name) for (name,) in others])
+    yield ok("isolation", f"{isolation}, which cronce sets for itself, whatever the server's default is")
+    yield ok("time zone", f"{zone}; cronce asks for UTC, whatever it is")
+
+
+def _durable(server: Server) -> Check:
+    says = f"innodb_flush_log_at_trx_commit={server.flush}"
+    if server.log_bin:
+        says += f", sync_binlog={server.sync_binlog}"
+    if server.durable:
+        return ok("durable", f"{says}: a win is on disk before it is answered")
+    remedy = "set innodb_flush_log_at_trx_commit=1 and sync_binlog=1"
+    return warn("durable", f"{says}: a crash can take back what was won", remedy)
+
+
+def _writable(line: Line, *, read_only: bool) -> Check:
+    if read_only:
+        return error("writable", "read_only is on", "name the server that is written to")
+    for show in ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"):
+        try:
+            (rows,) = line.ask(show)
+        except Problem:  # not spoken here, or not allowed
+            continue
+        if rows:
+            return error("writable", "this server is a replica", "name the server that it replicates")
+        return ok("writable", "read_only is off, and it is nobody's replica")
+    return ok("writable", "read_only is off; whether it is a replica, this user may not ask")
+
+
+def _failover(server: Server, semi: Sequence[sql.Row]) -> Check:
+    if not server.log_bin:
+        return ok("failover", "no binary log, so no replica: with its machine, the store is gone")
+    if any(value == "ON" for name, value in semi if "source" in name or "master" in name):
+        return ok("failover", "semi-synchronous: a win is on a replica too, unless that took longer than its timeout")
+    return warn(
+        "failover",
+        "replicas, if any, follow asynchronously: a failover loses the last wins, and their slots may run again",
+        "turn on semi-synchronous replication (rpl_semi_sync_source_enabled, on MariaDB rpl_semi_sync_master_enabled)",
+    )
+
+
+def _alone(others: Sequence[str]) -> Check:
+    if not others:
+        return ok("namespaces", "no other cronce database is to be seen on this server")
+    return warn(
+        "namespaces",
+        f"also on this server: {', '.join(others)}; a job known to two of them runs in each",
+        "see that every process of a job names the same database",
+    )

@@ -1,0 +1,248 @@
+"""A server of MySQL or MariaDB: its URL, a connection, and what it says when something is wrong, in words."""
+
+import re
+from datetime import timedelta
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from cronce.errors import (
+    BadInput,
+    StoreCorrupt,
+    StoreError,
+    StoreForgot,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    StoreUnusable,
+)
+from cronce.stores import mask, sql
+from cronce.value import NamedTuple
+
+try:
+    import pymysql
+    from pymysql.constants import CLIENT
+except ImportError:
+    raise BadInput("mysql:// needs PyMySQL: pip install 'cronce[mysql]'") from None
+
+if TYPE_CHECKING:
+    import ssl
+
+Problem: Final = pymysql.Error
+
+# --- URLs -----------------------------------------------------------------------------------------------------------
+
+OPTIONS: Final = ("timeout", "unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname")
+TIMEOUT: Final = "5"
+
+
+class Place(NamedTuple):
+    """What a URL names: a database on a server, and how to get there."""
+
+    url: str  # fit for people
+    host: str
+    port: int
+    user: str
+    password: str
+    database: str
+    timeout: float
+    options: dict[str, str]
+
+    @property
+    def wait(self) -> int:
+        """Seconds for which the server waits for a lock: it says so a little before we lose patience with it."""
+        return max(1, ceil(self.timeout) - 1)
+
+
+def locate(url: str) -> Place:
+    shown = mask(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 3306
+    except ValueError as problem:
+        raise BadInput(f"{shown!r}: {problem}") from None
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := sorted(options.keys() - set(OPTIONS)):
+        raise BadInput(f"{shown!r}: mysql knows no {', '.join(unknown)}; it knows {', '.join(OPTIONS)}")
+    database = unquote(parts.path[1:])
+    if not database or "/" in database:
+        raise BadInput(f"{shown!r} names no database; write mysql://user:password@host:3306/database")
+    timeout = _seconds(options.pop("timeout", TIMEOUT))
+    user, password = unquote(parts.username or ""), unquote(parts.password or "")
+    return Place(shown, parts.hostname or "localhost", port, user, password, database, timeout, options)
+
+
+def _seconds(text: str) -> float:
+    try:
+        timeout = timedelta(seconds=float(text)).total_seconds()
+    except (ValueError, OverflowError):
+        timeout = 0.0
+    if timeout <= 0:
+        raise BadInput(f"timeout={text} is not a number of seconds; write it like timeout=2.5")
+    return timeout
+
+
+def tls(place: Place) -> "ssl.SSLContext | None":
+    """How to make sure whom one talks to, where the URL says by what; else the driver encrypts if the server can."""
+    authority, certificate, key = (place.options.get(name) for name in ("ssl_ca", "ssl_cert", "ssl_key"))
+    if not authority and not certificate:
+        return None
+    import ssl  # noqa: PLC0415  slow to import, and few need it
+
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        if certificate:
+            context.load_cert_chain(certificate, key)
+    except OSError as problem:
+        raise BadInput(f"{place.url}: its certificates cannot be read ({problem})") from None
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the certificates that MySQL makes for itself are not strict
+    context.check_hostname = place.options.get("ssl_check_hostname", "true") not in ("false", "0", "off")
+    return context
+
+
+# --- a connection ---------------------------------------------------------------------------------------------------
+
+# READ COMMITTED: no gaps are locked, and a statement sees what was committed before it began.
+SET_UP: Final = """
+    SET SESSION sql_mode = 'STRICT_TRANS_TABLES', innodb_lock_wait_timeout = %(wait)s, lock_wait_timeout = %(wait)s;
+    SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    SELECT VERSION(), @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog, @@max_allowed_packet
+"""
+
+
+class Server(NamedTuple):
+    """What a server says of itself."""
+
+    version: str
+    flush: int
+    log_bin: int
+    sync_binlog: int
+    packet: int
+
+    @property
+    def durable(self) -> bool:
+        """A commit is on disk when it returns. Where there is a binary log, what is missing there is taken back."""
+        return self.flush in (1, 3) and (not self.log_bin or self.sync_binlog == 1)
+
+    @property
+    def too_old(self) -> bool:
+        found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)", self.version)
+        oldest = (10, 6) if "mariadb" in self.version.lower() else (8, 0)
+        return found is not None and tuple(map(int, found.groups())) < oldest
+
+
+class Line:
+    """An open connection, and what is said over it: any number of statements in one round trip."""
+
+    def __init__(self, place: Place, context: "ssl.SSLContext | None") -> None:
+        self.place: Final = place
+        self.packet = 1 << 20
+        self.connection: Final = pymysql.connect(
+            host=place.host,
+            port=place.port,
+            unix_socket=place.options.get("unix_socket"),
+            user=place.user or None,
+            password=place.password.encode(),  # or the driver takes it for Latin-1
+            database=place.database,
+            charset="utf8mb4",
+            collation="utf8mb4_bin",
+            autocommit=True,
+            client_flag=CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
+            connect_timeout=place.timeout,
+            read_timeout=place.timeout,
+            write_timeout=place.timeout,
+            ssl=context,
+        )
+        try:
+            self.server: Final = self._set_up()
+        except BaseException:
+            self.close()
+            raise
+        self.packet = self.server.packet
+
+    def _set_up(self) -> Server:
+        ((row,),) = self.ask(SET_UP, wait=self.place.wait)
+        server = Server(*row)
+        if server.too_old:
+            raise StoreUnusable(f"{self.place.url} is {server.version}; cronce needs MySQL 8.0 or MariaDB 10.6")
+        return server
+
+    def ask(self, statements: str, **values: Any) -> list[list[sql.Row]]:
+        """The rows of each statement that has some."""
+        with self.connection.cursor() as cursor:
+            said = cursor.mogrify(statements, values)
+            self._check_size(len(said.encode()))
+            cursor.execute(said)
+            answers = [list[sql.Row](cursor.fetchall())] if cursor.description else []
+            while cursor.nextset():
+                if cursor.description:
+                    answers.append(list(cursor.fetchall()))
+            return answers
+
+    def tell(self, statement: str, **values: Any) -> int:
+        """How many rows it met, changed or not."""
+        with self.connection.cursor() as cursor:
+            return cursor.execute(statement, values)
+
+    def _check_size(self, size: int) -> None:
+        """The server would hang up in the middle of it, and not say why."""
+        if size >= self.packet:
+            raise StoreUnusable(
+                f"{self.place.url} takes {self.packet:,} bytes at once, and this call has {size:,}; nothing was"
+                " written. Raise max_allowed_packet"
+            )
+
+    @property
+    def socket(self) -> int:
+        number: int = self.connection._sock.fileno()  # type: ignore[attr-defined]
+        return number
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+NO_SUCH_TABLE: Final = 1146
+CANNOT_CONNECT: Final = 2003
+GRANT: Final = "GRANT SELECT, INSERT, UPDATE, DELETE ON `{place.database}`.* TO this user"
+
+MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
+    1044: (StoreUnusable, f"may not be used by this user; let an administrator run {GRANT}"),
+    1045: (StoreUnusable, "refused the user or the password; check both in the URL (a special character as %XX)"),
+    1698: (StoreUnusable, "refused the user or the password; this user may be let in through the unix_socket only"),
+    1049: (StoreUnusable, "has no such database; run CREATE DATABASE `{place.database}` CHARACTER SET utf8mb4"),
+    1130: (StoreUnusable, "does not let this host in; let an administrator make the user for this host too"),
+    1142: (
+        StoreUnusable,
+        f"lacks a privilege; let an administrator run what `cronce store sql` prints, if that is not done, and {GRANT}",
+    ),
+    NO_SUCH_TABLE: (StoreForgot, "lost its tables while this process used it; restore them, or start it anew"),
+    1054: (StoreCorrupt, "has tables that are not as cronce made them; restore a backup, or name another database"),
+    1665: (StoreUnusable, "has a binary log of statements; set binlog_format to ROW or MIXED"),
+    1205: (StoreUnavailable, "had its lock held by another for too long, and nothing was written"),
+    1213: (StoreUnavailable, "met a deadlock with a transaction that is not cronce's, and nothing was written"),
+    1040: (StoreUnavailable, "has no connection left; raise max_connections"),
+    1203: (StoreUnavailable, "has no connection left for this user; raise max_user_connections"),
+    **dict.fromkeys((1021, 1114, 3675), (StoreFull, "has no room on its disk, and nothing was written; make room")),
+    **dict.fromkeys(
+        (1290, 1792, 1836, 3989),
+        (StoreReadOnly, "can only be read: a replica, or closed for writing; name the server that is written to"),
+    ),
+}
+NO_ANSWER: Final = (StoreUnavailable, "gave no answer, and a write may have landed")
+NOT_REACHED: Final = (StoreUnavailable, "cannot be reached; does the server run, and is this its address?")
+NOT_TRUSTED: Final = (StoreUnusable, "shows a certificate that does not fit; see ssl_ca and ssl_check_hostname")
+
+
+def code_of(problem: Exception) -> int:
+    code = problem.args[0] if problem.args else 0
+    return code if isinstance(code, int) else 0
+
+
+def explained(problem: Exception, place: Place) -> StoreError:
+    code, text = code_of(problem), str(problem.args[-1]) if problem.args else ""
+    kind, meaning = MEANING.get(code, NO_ANSWER)
+    if code == CANNOT_CONNECT:
+        kind, meaning = NOT_TRUSTED if "CERTIFICATE" in text else NOT_REACHED
+    return kind(f"{place.url} {meaning.format(place=place)} ({code}: {text})")

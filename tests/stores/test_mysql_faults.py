@@ -1,0 +1,265 @@
+"""The MySQL store while its server is killed, stopped, closed for writing, told not to flush, or another's."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable, StoreUnusable
+from cronce.model import Cell, Origin
+from cronce.stores.base import Scan
+from cronce.stores.mysql import MysqlStore, init, open_store
+from cronce.testing.contract import cell_of, claim, keys_of, load, refusals, swap, win
+from tests.house.needs import tool
+from tests.servers.mariadb import MariaDb
+from tests.stores.test_mysql_contract import administrator, database
+
+NEW = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority, a server's certificate for localhost by it, and another authority that knows nothing of it."""
+    openssl = tool("openssl", "apt-get install openssl")
+    directory = tmp_path_factory.mktemp("certificates")
+    for name in ("ca", "other"):
+        made = f"req -x509 {NEW} -subj /CN={name} -keyout {name}.key -out {name}.pem"
+        subprocess.run([openssl, *made.split()], cwd=directory, capture_output=True, check=True)
+    (directory / "names").write_text("subjectAltName=DNS:localhost")
+    asked = f"req {NEW} -subj /CN=server -keyout server.key -out server.csr"
+    signed = "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names -out server.pem"
+    for command in (asked, signed):
+        subprocess.run([openssl, *command.split()], cwd=directory, capture_output=True, check=True)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(certificates: Path) -> Iterator[MariaDb]:
+    """A server for tests that are not kind to it."""
+    files = {"ssl-ca": "ca.pem", "ssl-cert": "server.pem", "ssl-key": "server.key"}
+    server = MariaDb(**{name: str(certificates / file) for name, file in files.items()})
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def url(server: MariaDb, tmp_path: Path) -> str:
+    return database(server.url, tmp_path) + "?timeout=5"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[MysqlStore]:
+    store = open_store(url)
+    yield store
+    store.close()
+
+
+@contextmanager
+def set_to(server: MariaDb, name: str, value: str) -> Iterator[None]:
+    with administrator(server.url) as sql:
+        sql.execute(f"SELECT @@GLOBAL.{name}")
+        ((before,),) = sql.fetchall()
+        sql.execute(f"SET GLOBAL {name} = {value}")
+        try:
+            yield
+        finally:
+            sql.execute(f"SET GLOBAL {name} = {before}")
+
+
+# --- killed and stopped -----------------------------------------------------------------------------------------------
+
+
+def test_a_server_killed_in_mid_traffic_loses_no_win_and_begins_no_new_life(server: MariaDb, store: MysqlStore) -> None:
+    """Losers and readers are in the traffic too: what they were told must not be taken back either."""
+    birth = store.load([]).epoch.birth
+    for turn in range(3):
+        traffic = Traffic(store, f"run/{turn}")
+        traffic.wait_for(100)
+        server.kill()
+        traffic.wait_for_trouble()
+        server.start()
+        assert load(store, *(cell.key for cell in traffic.won)) == traffic.won
+        assert refusals(store.swap([claim(f"after/{turn}")], traffic.most_seen)) == [None]
+    epoch = store.load([]).epoch
+    assert (epoch.birth, epoch.origin) == (birth, Origin.MADE)
+
+
+class Traffic:
+    """Three threads that claim the same cells one after the other, and a reader, until the first trouble."""
+
+    def __init__(self, store: MysqlStore, prefix: str) -> None:
+        self.store, self.prefix = store, prefix
+        self.won: list[Cell] = []
+        self.most_seen = store.load([]).epoch.seen
+        self.lock = threading.Lock()
+        self.enough, self.target = threading.Event(), 0
+        self.threads = [threading.Thread(target=work) for work in (self.claim, self.claim, self.claim, self.read)]
+        for thread in self.threads:
+            thread.start()
+
+    def claim(self) -> None:
+        seen = self.most_seen
+        with suppress(StoreUnavailable):
+            for number in range(1_000_000):
+                swapped = self.store.swap([claim(f"{self.prefix}/{number}")], seen)
+                self.note(swapped.epoch.seen, [cell for refused, cell in swapped.verdicts if refused is None])
+
+    def read(self) -> None:
+        with suppress(StoreUnavailable):
+            while True:
+                self.note(self.store.load([]).epoch.seen, [])
+
+    def note(self, seen: tuple[int, int], won: list[Cell]) -> None:
+        with self.lock:
+            self.won += won
+            self.most_seen = max(self.most_seen, seen)
+            if self.target and len(self.won) >= self.target:
+                self.enough.set()
+
+    def wait_for(self, wins: int) -> None:
+        self.target = wins
+        assert self.enough.wait(30)
+
+    def wait_for_trouble(self) -> None:
+        for thread in self.threads:
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def test_a_crash_before_the_disk_has_it_takes_back_nothing_that_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """InnoDB shows a commit to others before it is on disk. On a slow disk everyone else hears of it too early."""
+    monkeypatch.setenv("LD_PRELOAD", str(slow_disk(tmp_path)))
+    server = MariaDb(**{"innodb-flush-method": "fsync"})
+    try:
+        store = open_store(server.start().url)
+        traffic = Traffic(store, "run")
+        traffic.wait_for(20)
+        (tmp_path / "slow").touch()
+        time.sleep(0.3)  # so that all are in the middle of something, whatever it is
+        server.kill()
+        traffic.wait_for_trouble()
+        (tmp_path / "slow").unlink()
+        server.start()
+        assert load(store, *(cell.key for cell in traffic.won)) == traffic.won
+        assert refusals(store.swap([claim("after")], traffic.most_seen)) == [None]
+        store.close()
+    finally:
+        server.close()
+
+
+def slow_disk(directory: Path) -> Path:
+    """A library under which every flush takes a second, while there is a file `slow`."""
+    (directory / "slow.c").write_text(f"""
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        static void wait(void) {{ if (access("{directory}/slow", F_OK) == 0) sleep(1); }}
+        int fsync(int file) {{ wait(); return syscall(SYS_fsync, file); }}
+        int fdatasync(int file) {{ wait(); return syscall(SYS_fdatasync, file); }}
+    """)
+    library = directory / "slow.so"
+    gcc = tool("gcc", "apt-get install gcc")
+    subprocess.run([gcc, "-shared", "-fPIC", "-o", library, directory / "slow.c"], capture_output=True, check=True)
+    return library
+
+
+def test_a_server_that_gives_no_answer_is_given_up_in_time(server: MariaDb, url: str) -> None:
+    with closing(open_store(url.replace("timeout=5", "timeout=1"))) as store:
+        (cell,) = win(store, claim("a"))
+        seen = store.load([]).epoch.seen
+        server.pause()
+        try:
+            calls: list[Callable[[], object]] = [
+                lambda: store.swap([claim("b")], seen),
+                lambda: store.load(["a"]),  # by a new connection
+            ]
+            for call in calls:
+                began = time.monotonic()
+                with pytest.raises(StoreUnavailable):
+                    call()
+                assert time.monotonic() - began < 2
+        finally:
+            server.resume()
+    with closing(open_store(url)) as store:
+        assert cell_of(store, "a") == cell
+        swap(store, claim("b"))
+        assert keys_of(store.scan(Scan("")).cells) == ["a", "b"]
+
+
+def test_a_handle_goes_on_after_a_restart(server: MariaDb, store: MysqlStore) -> None:
+    (cell,) = win(store, claim("a"))
+    server.stop()
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        store.load(["a"])
+    server.start()
+    assert cell_of(store, "a") == cell
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flush", ["0", "2"])
+def test_a_server_that_does_not_flush_can_forget(server: MariaDb, url: str, flush: str) -> None:
+    with set_to(server, "innodb_flush_log_at_trx_commit", flush):
+        with closing(open_store(url)) as store:
+            assert store.traits.durable is False
+            assert store.load([]).epoch.origin is Origin.FOUND
+            assert [check.verdict for check in store.checks() if check.name == "durable"] == ["warn"]
+        assert init(url).origin is Origin.FOUND  # it had begun already
+    with closing(open_store(url)) as store:
+        assert store.traits.durable is True
+
+
+def test_a_store_that_can_forget_is_begun_on_purpose(server: MariaDb, url: str) -> None:
+    with set_to(server, "innodb_flush_log_at_trx_commit", "0"):
+        assert init(url).origin is Origin.MADE
+
+
+def test_a_server_that_is_closed_for_writing_is_read_only(server: MariaDb, store: MysqlStore, tmp_path: Path) -> None:
+    """Even for an administrator, whom the server itself would let write."""
+    (cell,) = win(store, claim("a"))
+    empty = database(server.url, tmp_path / "empty")
+    with administrator(server.url) as sql:
+        sql.execute("CREATE USER plain@'%'; GRANT CREATE, CREATE VIEW, SELECT, INSERT ON *.* TO plain@'%'")
+        sql.nextset()
+    with set_to(server, "read_only", "1"):
+        for writes in ([claim("b")], [claim("a"), claim("b")]):
+            with pytest.raises(StoreReadOnly, match="Name the server that is written to"):
+                swap(store, *writes)
+        assert load(store, "a", "b") == [cell, Cell("b")]
+        assert [check.verdict for check in store.checks() if check.name == "writable"] == ["error"]
+        with pytest.raises(StoreReadOnly, match="can only be read: a replica, or closed for writing"):
+            open_store(empty.replace("root@", "plain@"))
+    assert refusals(swap(store, claim("b"))) == [None]
+
+
+# --- certificates ---------------------------------------------------------------------------------------------------
+
+
+def test_a_server_is_believed_by_its_certificate(server: MariaDb, url: str, certificates: Path) -> None:
+    by_name = url.replace("127.0.0.1", "localhost")
+    with closing(open_store(f"{by_name}&ssl_ca={certificates}/ca.pem")) as store:
+        (((_, cipher),),) = store._use(lambda line: line.ask("SHOW STATUS LIKE 'Ssl_cipher'"))
+        assert cipher
+    for stranger in (f"{by_name}&ssl_ca={certificates}/other.pem", f"{url}&ssl_ca={certificates}/ca.pem"):
+        with pytest.raises(StoreUnusable, match="shows a certificate that does not fit"):
+            open_store(stranger)
+    open_store(f"{url}&ssl_ca={certificates}/ca.pem&ssl_check_hostname=false").close()
+    with pytest.raises(BadInput, match="its certificates cannot be read"):
+        open_store(f"{url}&ssl_cert={certificates}/ca.key")
+
+
+@contextmanager
+def closing(store: MysqlStore) -> Iterator[Any]:
+    try:
+        yield store
+    finally:
+        store.close()
