@@ -5,26 +5,30 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, Never, cast
+from typing import TYPE_CHECKING, Any, Final, Never, cast
 
 from cronce.clock import Clock, SystemClock
 from cronce.errors import BadInput
 from cronce.policy import Fold, Gap, Missed, OnLost, Overlap, refuse_foreign
+from cronce.protocol.retention import Kept
 from cronce.runtime.call import Call, Work
 from cronce.runtime.declare import Declaration, Duration, When, declare
 from cronce.runtime.desk import Desk
 from cronce.runtime.guard import Decorator, SingleDecorator, guarded, name_of, single
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.lock import Lock, limits
+from cronce.runtime.lock import Block, Lock, limits
 from cronce.runtime.log import log
 from cronce.runtime.notes import Notebook
 from cronce.schedule import Schedule
 from cronce.stores import mask
 from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen, pinned
+
+if TYPE_CHECKING:
+    from cronce.runtime.session_lock import SessionKeeper
 
 
 class Cronce:
@@ -40,6 +44,7 @@ class Cronce:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._keeper: Keeper | None = None
+        self._session: SessionKeeper | None = None
         self._notebook = Notebook()
         self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
@@ -68,6 +73,7 @@ class Cronce:
         retries: int = 0,
         timeout: Duration | None = None,
         lease: Duration | None = None,
+        keep: Kept | Mapping[str, Kept] | None = None,
         slot: Callable[..., When] | None = None,
         **foreign: Never,
     ) -> Decorator:
@@ -81,7 +87,7 @@ class Cronce:
         define = partial(
             declare, schedule=schedule, every=every, at=at, tz=tz, gap=gap, fold=fold, on_lost=on_lost, overlap=overlap,
             turns=turns, missed=missed, start_within=start_within, retries=retries, timeout=timeout, lease=lease,
-            **foreign,
+            keep=keep, **foreign,
         )  # fmt: skip
 
         def guard(fn: Callable[..., Any]) -> Any:
@@ -109,11 +115,21 @@ class Cronce:
         at_most: Duration | None = None,
         at_least: Duration = "0s",
         wait: Duration = "0s",
+        session: bool | int = False,
         **foreign: Never,
-    ) -> Lock:
-        """Mutual exclusion for a block: `with cron.lock("reindex"):`. Raises `LockHeld` when another has it."""
-        refuse_foreign(foreign, ("at_most", "at_least", "wait"))
-        return Lock(name, limits(at_most, at_least, wait), self._at_work)
+    ) -> Block:
+        """Mutual exclusion for a block: `with cron.lock("reindex"):`. Raises `LockHeld` when another has it.
+
+        `session=True` takes one of PostgreSQL's advisory locks instead, by a number made of the name; `session=1001` by
+        that number.
+        """
+        refuse_foreign(foreign, ("at_most", "at_least", "wait", "session"))
+        checked = limits(at_most, at_least, wait)
+        if session is False:
+            return Lock(name, checked, self._at_work)
+        from cronce.runtime.session_lock import SessionLock  # noqa: PLC0415  it needs psycopg
+
+        return SessionLock(name, session, checked, self._in_session)
 
     def single(
         self,
@@ -122,12 +138,13 @@ class Cronce:
         at_most: Duration | None = None,
         at_least: Duration = "0s",
         wait: Duration = "0s",
+        session: bool | int = False,
         **foreign: Never,
     ) -> SingleDecorator:
         """Let a function run in one place at a time: while it does, other calls return `Skipped`."""
         if not isinstance(name, str):
             raise BadInput("write @cron.single('reindex'), with the name of the lock in brackets")
-        lock = self.lock(name, at_most=at_most, at_least=at_least, wait=wait, **foreign)
+        lock = self.lock(name, at_most=at_most, at_least=at_least, wait=wait, session=session, **foreign)
         return cast(SingleDecorator, partial(single, lock))
 
     # --- this process at the store ---
@@ -138,25 +155,42 @@ class Cronce:
                 self._keeper = Keeper(Desk(self._connect(first=True), self._clock, self._connect, log))
             return self._keeper
 
+    def _in_session(self) -> "SessionKeeper":
+        from cronce.runtime.session_lock import SessionKeeper  # noqa: PLC0415
+
+        with self._lock:
+            if self._session is None:
+                self._session = SessionKeeper(self._named().url if self._given is None else "an object", self._clock)
+            return self._session
+
     def _connect(self, *, first: bool = False) -> Store:
         if self._given is not None:
             return self._given
+        chosen = self._named()
+        if first and chosen.is_default:
+            print(f"cronce: the store is {chosen.url}; set CRONCE_URL to choose another", file=sys.stderr)
+        return open_chosen(chosen)
+
+    def _named(self) -> Chosen:
         if self._chosen is None:  # once: whoever changes the directory or the environment later means no other store
             self._chosen = pinned(choose(self._url))
-        if first and self._chosen.is_default:
-            print(f"cronce: the store is {self._chosen.url}; set CRONCE_URL to choose another", file=sys.stderr)
-        return open_chosen(self._chosen)
+        return self._chosen
 
     def _forked(self) -> None:
         """In the child: the parent's threads are not here, its locks may be held for ever, its leases are not ours."""
         self._lock = threading.Lock()
         self._keeper = None
+        if self._session is not None:
+            self._session.forked()
+        self._session = None
         self._notebook = Notebook()
 
     def close(self) -> None:
         """Give back the connections, unless something runs or is held; the next call opens others."""
         with self._lock:
-            keeper = self._keeper
+            keeper, session = self._keeper, self._session
+            if session is not None:
+                session.close()
             if keeper is None or keeper.busy:
                 return
             self._keeper = None

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from cronce.errors import BadInput, LockHeld
 from cronce.runtime.call import Call, Work
 from cronce.runtime.declare import When
-from cronce.runtime.lock import Lock
+from cronce.runtime.lock import Block
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import take, take_async
 
@@ -153,7 +153,7 @@ def _giving_run(fn: Function) -> tuple[Callable[[Run, tuple[Any, ...], dict[str,
     return given, full.replace(parameters=[one for name, one in full.parameters.items() if name != "run"])
 
 
-def single(lock: Lock, fn: Function) -> Any:
+def single(lock: Block, fn: Function) -> Any:
     if iscoroutinefunction(fn):
 
         @wraps(fn)

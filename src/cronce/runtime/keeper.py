@@ -25,6 +25,8 @@ from cronce.protocol.lease import renew_every
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant
+from cronce.runtime.outage import Outage
+from cronce.runtime.task import Unsure
 from cronce.schedule import format_duration
 from cronce.stores.base import Store
 from cronce.value import NamedTuple
@@ -53,8 +55,39 @@ class Over(NamedTuple):
 NOT_RENEWED: Final = Over("lost", "it could not be renewed in time")
 
 
-class Lease:
-    """A grant that is kept, and whoever works under it: `told` is called once, from another thread, if it ends."""
+class Tie:
+    """Something that is held, and whoever works under it: `told` is called from another thread if it ends."""
+
+    def __init__(self, told: Callable[[Over], None]) -> None:
+        self.over: Over | None = None
+        self._told = told
+        self._process = os.getpid()
+        self._pause = REMIND
+        self._again: Boot | None = None
+
+    @property
+    def mine(self) -> bool:
+        """A forked child has a copy of this, and none of the right."""
+        return os.getpid() == self._process
+
+    def end(self, over: Over) -> None:
+        if self.over is None:
+            self.over = over
+            self._told(over)
+
+    def remind(self, boot: Boot) -> Boot:
+        """Of one that has ended: say so again when it is time; when is the next?"""
+        if self._again is None:
+            self._again = boot + self._pause
+        elif self.over is not None and self._again <= boot:
+            self._pause *= 2
+            self._again = boot + self._pause
+            self._told(self.over)
+        return self._again
+
+
+class Lease(Tie):
+    """A grant that is kept."""
 
     def __init__(
         self,
@@ -66,21 +99,14 @@ class Lease:
         timeout: timedelta | None = None,
         renewed: Callable[[Grant], None] = lambda _grant: None,
     ) -> None:
+        super().__init__(told)
         self.grant = grant
-        self.over: Over | None = None
         self.at_most = at_most
         self.renewed = renewed
         self.timeout = timeout
         self.ends = None if timeout is None else clock.boot() + timeout.total_seconds()
         self.renew_at = 0.0
         self._clock = clock
-        self._told = told
-        self._process = os.getpid()
-
-    @property
-    def mine(self) -> bool:
-        """A forked child has a copy of this, and none of the right."""
-        return os.getpid() == self._process
 
     @property
     def trusted(self) -> bool:
@@ -108,15 +134,6 @@ class Lease:
     @property
     def name(self) -> str:
         return self.grant.slot.key if self.grant.slot else self.grant.key
-
-    def end(self, over: Over) -> None:
-        if self.over is None:
-            self.over = over
-            self._told(over)
-
-    def remind(self) -> None:
-        if self.over is not None:
-            self._told(self.over)
 
 
 class Beat:
@@ -167,15 +184,17 @@ class Keeper:
         self._clock = desk.clock
         self._lock = threading.Lock()
         self._leases: set[Lease] = set()
-        self._reminders: dict[Lease, tuple[Boot, float]] = {}
+        self._ended: set[Lease] = set()
         self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
         self._store: Store | None = None
+        self.outage = Outage(desk)
         self._renewing = beat("cronce-keeper", self.renew, desk.clock)
         self._watching = beat("cronce-watch", self.watch, desk.clock)
 
     # --- from the threads that hold something ---
 
     def keep(self, lease: Lease) -> None:
+        self.outage.answered()  # it was granted a moment ago
         lease.renew_at = self._clock.boot() + self._every(lease)
         with self._lock:
             self._leases.add(lease)
@@ -186,7 +205,7 @@ class Keeper:
         """No more renewals, no more news. Whoever ends a lease says so to the store after this."""
         with self._lock:
             self._leases.discard(lease)
-            self._reminders.pop(lease, None)
+            self._ended.discard(lease)
         self._watching.wake()
         self._renewing.wake()
 
@@ -194,7 +213,7 @@ class Keeper:
     def busy(self) -> bool:
         """Whether somebody holds something."""
         with self._lock:
-            return bool(self._leases or self._reminders)
+            return bool(self._leases or self._ended)
 
     def later(self, name: str, chore: Callable[[Store], None]) -> None:
         """Something for the store that can wait for a few seconds; one of each name."""
@@ -223,17 +242,9 @@ class Keeper:
             elif lease.ends is not None and lease.ends <= boot:
                 timeout = format_duration(lease.timeout or timedelta(0))
                 self._end(lease, Over("timed out", f"timed out after {timeout}"))
-        self._remind(boot)
         with self._lock:
-            waiting = [lease.next_end for lease in self._leases] + [when for when, _ in self._reminders.values()]
-        return min(waiting, default=None)
-
-    def _remind(self, boot: Boot) -> None:
-        with self._lock:
-            due = [(lease, pause) for lease, (when, pause) in self._reminders.items() if when <= boot]
-            self._reminders.update({lease: (boot + 2 * pause, 2 * pause) for lease, pause in due})
-        for lease, _ in due:
-            lease.remind()
+            waiting, ended = [lease.next_end for lease in self._leases], set(self._ended)
+        return min(waiting + [lease.remind(boot) for lease in ended], default=None)
 
     # --- on the thread that renews ---
 
@@ -252,14 +263,20 @@ class Keeper:
 
     def _renew(self, due: list[Lease]) -> None:
         limits = {lease.grant.fence: lease.at_most for lease in due if lease.at_most is not None}
+        began = self._clock.boot()
         try:
             answers = drive(
                 self.desk.ledger.renew([lease.grant for lease in due], limits), self._connected(), self._clock
             )
-        except StoreError:
-            answers = []
+        except StoreError as error:
+            answers = [Unsure(str(error), error)] * len(due)
+        unsure = [answer for answer in answers if isinstance(answer, Unsure)]
+        if len(unsure) < len(due):
+            self.outage.answered()
+        elif unsure[0].error is not None:
+            self.outage.unanswered(began, unsure[0].why)
         kept = self._kept()
-        for lease, answer in zip(due, answers, strict=False):
+        for lease, answer in zip(due, answers, strict=True):
             if lease in kept:
                 self._answered(lease, answer)
         boot = self._clock.boot()
@@ -304,7 +321,7 @@ class Keeper:
             kept = lease in self._leases
             self._leases.discard(lease)
             if kept:
-                self._reminders[lease] = (self._clock.boot() + REMIND, REMIND)
+                self._ended.add(lease)
         if kept:
             lease.end(over)
 

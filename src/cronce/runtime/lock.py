@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cronce.errors import BadInput, BadPolicy, CronceError, LockHeld, StoreUnavailable, TrustEnded
 from cronce.model import Fence, Instant, check_name, lock_cell
@@ -17,7 +17,7 @@ from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.declare import SHORTEST, Duration
 from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
-from cronce.runtime.keeper import Keeper, Lease
+from cronce.runtime.keeper import Keeper, Lease, Tie
 from cronce.runtime.ledger import Expired, Grant
 from cronce.runtime.steps import Do, Nap, Steps, take, take_async
 from cronce.schedule import parse_duration
@@ -74,14 +74,49 @@ class Holding:
         self._lease.check()
 
 
-class Lock:
-    """`with` or `async with`. One object may be used by many threads and tasks; each is a claimant of its own."""
+class Refused(NamedTuple):
+    """Another has it: the error for whoever does not wait, and how many seconds to wait before the next try."""
 
-    def __init__(self, name: str, limits: Limits, keeper: Callable[[], Keeper]) -> None:
+    error: CronceError
+    pause: float
+
+
+class Keeps(Protocol):
+    """Who looks after what is held: a keeper."""
+
+    @property
+    def desk(self) -> Any: ...
+
+    def keep(self, lease: Any) -> None: ...
+
+    def drop(self, lease: Any) -> None: ...
+
+
+class Block:
+    """`with` or `async with`, whatever is held for it: who takes it, who leaves it, and how it is stopped.
+
+    One object may be used by many threads and tasks; each is a claimant of its own.
+    """
+
+    def __init__(self, name: str, wait: timedelta, keeper: Callable[[], Keeps]) -> None:
         self.name = check_name(name)
-        self._limits = limits
+        self._wait = wait
         self._keeper = keeper
-        self._holdings: dict[object, list[tuple[Lease, Gate, Keeper]]] = {}
+        self._holdings: dict[object, list[tuple[Tie, Gate, Keeps]]] = {}
+
+    def _try(self, desk: Any, gate: Gate) -> Steps[Any]:
+        """Ask once: what is held, or `Refused`. `gate` is to be stopped when it ends."""
+        raise NotImplementedError
+
+    def _release(self, lease: Any, desk: Any) -> Steps[None]:
+        raise NotImplementedError
+
+    def _undo(self, lease: Any, desk: Any) -> Steps[None]:
+        """Release one that nobody has worked under."""
+        raise NotImplementedError
+
+    def _holding(self, lease: Any) -> Holding:
+        raise NotImplementedError
 
     def __enter__(self) -> Holding:
         gate, who, keeper = ThreadGate(), threading.get_ident(), self._keeper()
@@ -131,14 +166,14 @@ class Lock:
             await take_async(self._release(lease, keeper.desk), keeper.desk)
             self._judge(lease, error, ours=ours)
 
-    def _enter(self, who: object, gate: Gate, keeper: Keeper) -> Steps[Holding]:
+    def _enter(self, who: object, gate: Gate, keeper: Keeps) -> Steps[Holding]:
         lease = yield from self._acquire(keeper.desk, gate)
         self._holdings.setdefault(who, []).append((lease, gate, keeper))
         keeper.keep(lease)
         gate.enter()
-        return Holding(lease)
+        return self._holding(lease)
 
-    def _leave(self, who: object) -> tuple[Lease, Gate, Keeper]:
+    def _leave(self, who: object) -> tuple[Tie, Gate, Keeps]:
         held = self._holdings.get(who)
         if not held:
             raise BadInput(f"the lock {self.name} is left by the thread or task that took it, and by no other")
@@ -148,32 +183,52 @@ class Lock:
         gate.leave()
         return lease, gate, keeper
 
-    def _judge(self, lease: Lease, error: BaseException | None, *, ours: bool) -> None:
+    def _judge(self, lease: Tie, error: BaseException | None, *, ours: bool) -> None:
         """A lock that ended before its block did is an error, unless the block has one of its own."""
         if lease.over is not None and (error is None or ours):
             raise TrustEnded(f"the lock {self.name} ended before its block did: {lease.over.why}") from error
 
     # --- one logic, for threads and tasks ---
 
-    def _acquire(self, desk: Desk, gate: Gate) -> Steps[Lease]:
-        give_up = desk.clock.boot() + self._limits.wait.total_seconds()
+    def _acquire(self, desk: Any, gate: Gate) -> Steps[Any]:
+        give_up = desk.clock.boot() + self._wait.total_seconds()
         while True:
-            answer = yield Do(desk.ledger.acquire(lock_cell(self.name), self._limits.lease))
-            if isinstance(answer, Grant):
+            answer = yield from self._try(desk, gate)
+            if not isinstance(answer, Refused):
                 yield from self._arrive(answer, desk)
-                return self._lease(answer, desk, gate)
+                return answer
             left = give_up - desk.clock.boot()
             if left <= 0:
-                raise self._refused(answer)
-            yield Nap(min(left, self._pause(answer, desk)))
+                raise answer.error
+            yield Nap(min(left, answer.pause))
 
-    def _arrive(self, grant: Grant, desk: Desk) -> Steps[None]:
+    def _arrive(self, lease: Any, desk: Any) -> Steps[None]:
         """A task that was cancelled while it asked learns so here, and has to give back what it got."""
         try:
             yield Nap(0.0)
         except BaseException:
-            yield Do(desk.ledger.release([grant]))
+            yield from self._undo(lease, desk)
             raise
+
+
+class Lock(Block):
+    """A lease of the store's, with no slot: its steps, for threads and tasks."""
+
+    def __init__(self, name: str, limits: Limits, keeper: Callable[[], Keeper]) -> None:
+        super().__init__(name, limits.wait, keeper)
+        self._limits = limits
+
+    def _holding(self, lease: Lease) -> Holding:
+        return Holding(lease)
+
+    def _try(self, desk: Desk, gate: Gate) -> Steps[Lease | Refused]:
+        answer = yield Do(desk.ledger.acquire(lock_cell(self.name), self._limits.lease))
+        if isinstance(answer, Grant):
+            return self._lease(answer, desk, gate)
+        return Refused(self._refused(answer), self._pause(answer, desk))
+
+    def _undo(self, lease: Lease, desk: Desk) -> Steps[None]:
+        yield Do(desk.ledger.release([lease.grant]))
 
     def _lease(self, grant: Grant, desk: Desk, gate: Gate) -> Lease:
         started = grant.record.started

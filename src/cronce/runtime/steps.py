@@ -6,10 +6,8 @@ blocks, is the driver's business, so that guards and locks have no sync and asyn
 
 import threading
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from cronce.runtime.desk import Desk
-from cronce.runtime.flow import Flow
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
 from cronce.value import NamedTuple
 
@@ -20,9 +18,15 @@ T = TypeVar("T")
 
 
 class Do(NamedTuple):
-    """Ask the store."""
+    """Ask the store; `flow` is what the desk understands: a flow, or what else takes its time."""
 
-    flow: Flow[Any]
+    flow: Any
+
+
+class Does(Protocol):
+    """Who does what a `Do` asks: a desk."""
+
+    def do(self, flow: Any) -> Any: ...
 
 
 class Nap(NamedTuple):
@@ -60,7 +64,7 @@ def sleep(nap: Nap) -> None:
     threading.Event().wait(nap.seconds)
 
 
-def take(steps: Steps[T], desk: Desk, sleep: Callable[[Nap], None] = sleep) -> T:
+def take(steps: Steps[T], desk: Does, sleep: Callable[[Nap], None] = sleep) -> T:
     """Take the steps in this thread. Only the body may be stopped; the rest is shielded."""
     stack, on_its_way = here(), False
     stack.shield()
@@ -83,7 +87,7 @@ def take(steps: Steps[T], desk: Desk, sleep: Callable[[Nap], None] = sleep) -> T
         stack.unshield(on_its_way=on_its_way)
 
 
-def taken(step: Do | Nap | Body, desk: Desk, sleep: Callable[[Nap], None]) -> Any:
+def taken(step: Do | Nap | Body, desk: Does, sleep: Callable[[Nap], None]) -> Any:
     """One step."""
     match step:
         case Do(flow):
@@ -115,7 +119,7 @@ def _unshielded(enter: Callable[[ThreadGate], None], work: Callable[[], T]) -> T
         gate.leave()  # again: what was thrown may have arrived right before the first could begin
 
 
-async def take_async(steps: Steps[T], desk: Desk) -> T:
+async def take_async(steps: Steps[T], desk: Does) -> T:
     """Take the steps on the event loop; the store is asked in a thread."""
     return await _Walk(steps, desk).walk()
 
@@ -124,7 +128,7 @@ class _Walk(Generic[T]):
     """A cancellation does not cut a question to the store in two: it arrives with the next nap or body, when the steps
     know what they hold, or at the end."""
 
-    def __init__(self, steps: Steps[T], desk: Desk) -> None:
+    def __init__(self, steps: Steps[T], desk: Does) -> None:
         self._steps, self._desk = steps, desk
         self._cancelled: BaseException | None = None
 

@@ -222,7 +222,7 @@ def _refuse_private(path: str, environ: Mapping[str, str], root: str, mount_tabl
             f" private files would each run everything. Name one that all of them reach: {LINE}. A file on a volume"
             " that all share is not enough: its locks do not reach other machines"
         )
-    if not _in_container(environ, root):
+    if not in_container(environ, root):
         return
     table = mounts.current_table() if mount_table is None else mount_table
     mount = mounts.mount_of(os.path.realpath(path), table)
@@ -235,6 +235,6 @@ def _refuse_private(path: str, environ: Mapping[str, str], root: str, mount_tabl
         )
 
 
-def _in_container(environ: Mapping[str, str], root: str) -> bool:
+def in_container(environ: Mapping[str, str], root: str) -> bool:
     marks = (".dockerenv", "run/.containerenv")
     return bool(environ.get("container")) or any(os.path.exists(os.path.join(root, mark)) for mark in marks)

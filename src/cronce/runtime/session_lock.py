@@ -1,0 +1,233 @@
+"""Session locks: mutual exclusion by PostgreSQL's advisory locks, without a table and without a lease.
+
+The server keeps such a lock for as long as its session lives, and frees it in the moment the process dies. There is no
+time after which somebody else may have it, hence no `at_most`, and no order of grants, hence no fence. All locks of a
+process are on one connection. One thread watches it while something is held, and tells everybody when it is lost.
+
+An advisory lock is granted to a session that has it already, so what this process holds is known here, and refused.
+A block that was told, and has not ended yet, keeps its name taken in this process, and a session that went silent keeps
+its connection: hanging up would only free the lock sooner for the others.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+from cronce.clock import Clock
+from cronce.errors import BadInput, BadPolicy, LockHeld, StoreUnavailable, TrustEnded
+from cronce.model import Boot, Fence
+from cronce.runtime.desk import holder_name
+from cronce.runtime.keeper import Beat, Over, Tie
+from cronce.runtime.lock import LOOK, Block, Gate, Holding, Limits, Refused
+from cronce.runtime.steps import Do, Steps
+from cronce.stores import mask
+from cronce.stores.postgres_session import Session, key_of
+
+BEAT: Final = 2.0
+"""Seconds between two looks whether the session is still there; that the server hung up is seen at once."""
+
+FRESH: Final = 10.0
+"""Seconds for which a lock is believed after its session was last seen: less than the server waits for a client that
+went silent."""
+
+T = TypeVar("T")
+
+
+class SessionTie(Tie):
+    """A lock that is held in a session."""
+
+    def __init__(
+        self, name: str, key: int, session: Session, keeper: "SessionKeeper", told: Callable[[Over], None]
+    ) -> None:
+        super().__init__(told)
+        self.name, self.key, self.session, self.keeper = name, key, session, keeper
+
+
+class SessionHolding(Holding):
+    """A session lock that is held: what `with cron.lock(..., session=True) as lock` gives."""
+
+    def __init__(self, tie: SessionTie) -> None:
+        self._tie = tie
+
+    @property
+    def key(self) -> int:
+        """The number that the server knows the lock by."""
+        return self._tie.key
+
+    @property
+    def fence(self) -> Fence:
+        raise BadInput("a session lock has no fence: the server does not count its grants. Leave out session=…")
+
+    @property
+    def trusted(self) -> bool:
+        tie = self._tie
+        return tie.mine and not tie.over and not tie.session.lost and tie.keeper.is_fresh(tie.session)
+
+    def check(self) -> None:
+        """Raise `TrustEnded` unless the lock is still ours. Asks the server, if the last look was long ago."""
+        tie = self._tie
+        if not tie.mine:
+            raise TrustEnded(f"the lock {tie.name} was granted to the process that forked this one")
+        if not self.trusted:
+            tie.keeper.prove(tie.session)
+        if why := tie.over.why if tie.over else tie.session.lost:
+            raise TrustEnded(f"the lock {tie.name} is no longer ours: {why}")
+
+
+class SessionKeeper:
+    """The session of a process, and what is held in it; opened when the first lock is asked for."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        if url.partition(":")[0].lower() not in ("postgresql", "postgres"):
+            raise BadInput(
+                f"session=… needs a store named by its postgresql:// URL, and this one is {mask(url)};"
+                " leave it out: every store has locks of its own"
+            )
+        self._url = url
+        self.clock = clock
+        self.holder = holder_name(clock)
+        self._session: Session | None = None
+        self._ties: dict[int, SessionTie] = {}
+        self._asking = threading.Lock()
+        self._watching = Beat("cronce-session", self.watch, clock)
+
+    # --- as a desk, and as a keeper ---
+
+    @property
+    def desk(self) -> "SessionKeeper":
+        return self
+
+    def do(self, work: Callable[[], T]) -> T:
+        return work()
+
+    def keep(self, _tie: SessionTie) -> None:
+        self._watching.wake()
+
+    def drop(self, _tie: SessionTie) -> None:
+        """Its gate is shut, so that no news reaches it any more; it goes with its release."""
+
+    # --- from the threads that hold something ---
+
+    def acquire(self, name: str, key: int | None, told: Callable[[Over], None]) -> SessionTie | str:
+        """The lock, or who has it."""
+        with self._asking:
+            session = self._connected()
+            number = key_of(name, session.schema) if key is None else key
+            if number in self._ties:
+                return self.holder
+            try:
+                if not session.try_lock(number):
+                    return session.who_has(number)
+            except StoreUnavailable:
+                self._tell()
+                raise
+            tie = self._ties[number] = SessionTie(name, number, session, self, told)
+            return tie
+
+    def release(self, tie: SessionTie) -> None:
+        with self._asking:
+            try:
+                if not tie.session.lost and not tie.session.unlock(tie.key):
+                    tie.end(Over("lost", "the server says that it was not held"))
+            except StoreUnavailable as error:
+                tie.end(Over("lost", str(error)))  # nobody can tell whether it was held to the end
+            finally:
+                del self._ties[tie.key]
+                self._tell()
+                self._hang_up_if_lost(tie.session)
+
+    def prove(self, session: Session) -> None:
+        """See whether the session is still there; if not, everybody is told."""
+        with suppress(StoreUnavailable), self._asking:
+            session.beat()
+        self._tell()
+
+    def is_fresh(self, session: Session) -> bool:
+        return self.clock.boot() < session.proven + FRESH
+
+    def close(self) -> None:
+        with self._asking:
+            if self._session is not None and not self._ties:
+                self._session.close()
+
+    def forked(self) -> None:
+        ours = {self._session} if self._session else set()
+        for session in ours | {tie.session for tie in self._held()}:
+            session.forked()
+
+    # --- on the thread that watches ---
+
+    def watch(self) -> Boot | None:
+        """Wait for a moment, see that the session is there, tell those whom it concerns; when to look again?"""
+        session = self._session
+        if session is not None and not session.lost:
+            if session.stirs(LOOK) or self.clock.boot() >= session.proven + BEAT:
+                self.prove(session)
+        else:
+            threading.Event().wait(LOOK)
+        boot = self.clock.boot()
+        for tie in self._held():
+            if tie.over is not None:
+                tie.remind(boot)
+        return boot if self._ties else None
+
+    # --- on either ---
+
+    def _held(self) -> list[SessionTie]:
+        return list(self._ties.values())
+
+    def _tell(self) -> None:
+        for tie in self._held():
+            if tie.session.lost:
+                tie.end(Over("lost", tie.session.lost))
+
+    def _connected(self) -> Session:
+        if self._session is None or self._session.lost:
+            if self._session is not None:
+                self._hang_up_if_lost(self._session)
+            self._session = Session(self._url, self.holder)
+        return self._session
+
+    def _hang_up_if_lost(self, session: Session) -> None:
+        if session.lost and all(tie.session is not session for tie in self._held()):
+            session.close()
+
+
+class SessionLock(Block):
+    """A lock in the session of this process: its steps, for threads and tasks."""
+
+    def __init__(self, name: str, session: bool | int, limits: Limits, keeper: Callable[[], SessionKeeper]) -> None:
+        super().__init__(name, limits.wait, keeper)
+        _refuse_limits(limits)
+        self._key = None if session is True else _checked(session)
+
+    def _holding(self, tie: SessionTie) -> SessionHolding:
+        return SessionHolding(tie)
+
+    def _try(self, desk: SessionKeeper, gate: Gate) -> Steps[SessionTie | Refused]:
+        answer = yield Do(partial(desk.acquire, self.name, self._key, lambda _over: gate.stop()))
+        return answer if isinstance(answer, SessionTie) else Refused(LockHeld(self.name, answer, None), LOOK)
+
+    def _release(self, tie: SessionTie, desk: SessionKeeper) -> Steps[None]:
+        yield Do(partial(desk.release, tie))
+
+    def _undo(self, tie: SessionTie, desk: SessionKeeper) -> Steps[None]:
+        yield from self._release(tie, desk)
+
+
+def _refuse_limits(limits: Limits) -> None:
+    if limits.at_most is not None or limits.at_least:
+        raise BadPolicy(
+            "a session lock has no at_most and no at_least: nobody counts its time, it is held until its block ends or"
+            " its session does. Leave out session=… for a lock that has them"
+        )
+
+
+def _checked(key: int) -> int:
+    if not isinstance(key, int) or not -(1 << 63) <= key < 1 << 63:
+        raise BadPolicy(
+            f"session={key!r:.60}: write session=True, or a number of your own that PostgreSQL's bigint holds"
+        )
+    return key
