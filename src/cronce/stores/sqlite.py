@@ -52,6 +52,8 @@ from cronce.stores.sqlite_file import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cronce.stores.checks import Check
+
 TRAITS: Final = Traits("sqlite", survives_failover=False, step=timedelta(milliseconds=1))
 
 SELECT_CELLS: Final = sql.say(sql.SELECT_CELLS, DIALECT)
@@ -123,6 +125,11 @@ class SqliteStore:
 
     def purge(self, cells: Sequence[Cell]) -> int:
         return self._use(lambda line: line.purge([(cell.key, cell.version) for cell in cells]))
+
+    def checks(self) -> "Iterator[Check]":
+        from cronce.stores.sqlite_checks import checks  # noqa: PLC0415  only the doctor asks
+
+        return checks(self.path)
 
     def close(self) -> None:
         with self._lock:

@@ -1,0 +1,146 @@
+"""What `cronce doctor` looks at: which store is meant and who named it, whether this machine's clock is kept right and
+agrees with the store's, what the store promises, what its own kind knows to ask, and the proof that it excludes.
+
+Checks are yielded as they are made, so that whoever waits sees how far it is.
+"""
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from datetime import timedelta
+from statistics import median
+from typing import Final
+
+from cronce import __version__
+from cronce.clock import Clock
+from cronce.errors import StoreError, StoreUnavailable
+from cronce.model import Instant, Traits
+from cronce.runtime import ntp
+from cronce.runtime.proof import Proof
+from cronce.stores import mask
+from cronce.stores.base import Store
+from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.default import DEFAULT, GIVEN, LINE, Chosen, choose, in_container, open_chosen
+from cronce.value import NamedTuple
+
+SAMPLES: Final = 20
+SLOW: Final = timedelta(milliseconds=250)
+OFF: Final = timedelta(milliseconds=100)
+FAR_OFF: Final = timedelta(seconds=5)
+
+Open = Callable[[Chosen], Store]
+
+
+class Sample(NamedTuple):
+    """One question to the store: how long it took, and by how much the store's clock was ahead of this machine's, at
+    the middle of it."""
+
+    took: timedelta
+    ahead: timedelta
+
+
+def examine(url: str | None, clock: Clock, connect: Open = open_chosen) -> Iterator[Check]:
+    """All checks, in an order that people can follow. Raises `StoreUnavailable` after the check that says so."""
+    yield ok("cronce", f"{__version__}, on Python {platform.python_version()} and {platform.system()}")
+    yield kept_right(ntp.kept(), container=in_container(os.environ, "/"))
+    try:
+        chosen = choose(url)
+        yield named(chosen)
+        with closing(connect(chosen)) as store:
+            yield from _examined(store, lambda: connect(chosen), clock)
+    except StoreUnavailable as trouble:
+        yield error("reach", str(trouble), "see that it runs, and that this machine may reach it")
+        raise
+    except StoreError as trouble:
+        yield error("use", str(trouble), "")
+
+
+def _examined(store: Store, connect: Callable[[], Store], clock: Clock) -> Iterator[Check]:
+    samples = measured(store, clock)
+    yield round_trip(samples)
+    yield skew(samples, store.traits)
+    yield promises(store.traits)
+    ask = getattr(store, "checks", None)
+    if ask is not None:
+        yield from ask()
+    yield from Proof(store, connect, clock).checks()
+
+
+# --- the store, as it is named ---
+
+
+def named(chosen: Chosen) -> Check:
+    url = mask(chosen.url)
+    match chosen.source:
+        case value if value == GIVEN:
+            return ok("store", url)
+        case value if value == DEFAULT:
+            return ok("store", f"{url}, the default: only this user's processes on this machine share it")
+        case source:
+            return ok("store", f"{url}, named by {source}")
+
+
+def promises(traits: Traits) -> Check:
+    """What the store says of itself."""
+    if not traits.linearizable:
+        says = "a write that won may be lost in a failover, or unseen by a later read: a slot may be claimed twice"
+        return warn("promises", says, f"make it wait for its replicas, or name another store: {LINE}")
+    if not traits.shared:
+        return warn("promises", "each process has a store of its own: nothing is shared", f"name another store: {LINE}")
+    if not traits.durable:
+        says = "each slot is claimed once, as long as the store forgets nothing: a crash may lose its last writes"
+        return warn("promises", says, "make it durable; slots that were lost are closed as unknown, not run again")
+    also = " and the loss of its machine" if traits.survives_failover else "; the loss of its machine may lose writes"
+    return ok("promises", f"each slot is claimed once, also over a crash of the store{also}")
+
+
+# --- time ---
+
+
+def measured(store: Store, clock: Clock) -> list[Sample]:
+    return [_sample(store, clock) for _ in range(SAMPLES)]
+
+
+def _sample(store: Store, clock: Clock) -> Sample:
+    wall: Instant = clock.wall()
+    began = clock.boot()
+    now = store.load(["meta"]).now
+    took = timedelta(seconds=clock.boot() - began)
+    return Sample(took, now - (wall + took / 2))
+
+
+def round_trip(samples: Sequence[Sample]) -> Check:
+    typical = timedelta(seconds=median(sample.took.total_seconds() for sample in samples))
+    says = f"{_ms(typical)} for a question and its answer (the median of {len(samples)})"
+    if typical >= SLOW:
+        return warn("round trip", says, "a claim takes as long; put the store nearer to those who use it")
+    return ok("round trip", says)
+
+
+def skew(samples: Sequence[Sample], traits: Traits) -> Check:
+    """By the answer that was fastest: the store read its clock somewhere between question and answer."""
+    best = min(samples, key=lambda sample: sample.took)
+    doubt = best.took / 2 + traits.step
+    surely = abs(best.ahead) - doubt
+    says = f"this machine's clock is {_ms(abs(best.ahead))} {'behind' if best.ahead > timedelta(0) else 'ahead of'} the"
+    says += f" store's, known to ±{_ms(doubt)}"
+    remedy = "keep both clocks right, with chrony or systemd-timesyncd"
+    if surely >= FAR_OFF:
+        return error("clocks", says, f"{remedy}; a machine that is a minute off runs nothing")
+    return warn("clocks", says, remedy) if surely >= OFF else ok("clocks", says)
+
+
+def kept_right(kept: ntp.Kept | None, *, container: bool) -> Check:
+    whose = "the host's clock, which this container shares," if container else "this machine's clock"
+    where = "on the host" if container else "here"
+    if kept is None:
+        return ok("ntp", f"whether anybody keeps {whose} right cannot be asked here")
+    if kept.synchronised:
+        return ok("ntp", f"{whose} is kept right, to {_ms(timedelta(seconds=kept.error))}")
+    return warn("ntp", f"nobody keeps {whose} right", f"run chrony or systemd-timesyncd {where}")
+
+
+def _ms(span: timedelta) -> str:
+    milliseconds = span / timedelta(milliseconds=1)
+    return f"{milliseconds:.2f} ms" if milliseconds < 10 else f"{milliseconds:,.0f} ms"

@@ -1,0 +1,60 @@
+"""What `cronce doctor` asks of an SQLite file. What would be refused when it is opened is not asked again: a copy, a
+second name, a network file system that nobody adopted."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from cronce.stores import mounts
+from cronce.stores.checks import Check, ok, warn
+
+FLEETING: Final = frozenset(("tmpfs", "ramfs"))
+
+ROOM: Final = 100_000_000
+"""Bytes. Less than this left on a disk is soon nothing."""
+
+
+def checks(path: str, mount_table: str | None = None) -> Iterator[Check]:
+    """`mount_table` stands in for this machine's, for tests."""
+    table = mounts.current_table() if mount_table is None else mount_table
+    real = Path(path).resolve()
+    yield _name(Path(path), real)
+    yield _disk(mounts.mount_of(real, table), real)
+    yield _room(real)
+    yield _readers(real)
+    yield ok("sqlite", sqlite3.sqlite_version)
+
+
+def _name(path: Path, real: Path) -> Check:
+    """That it is the file it was made as, under its only name, was seen when it was opened."""
+    if path != real:
+        return ok("file", f"{path} leads to {real}, which is the original and has no other name")
+    return ok("file", f"{real} is the original and has no other name")
+
+
+def _disk(mount: mounts.Mount | None, real: Path) -> Check:
+    if mount is None:
+        return ok("disk", "which kind of file system it is on cannot be told here; a network one will not do")
+    if mount.kind in mounts.NETWORK:
+        says = f"on a network file system ({mount.kind}), which was adopted: its locks do not reach other machines"
+        return warn("disk", says, "use it from one machine only, or move it to a local disk or a database server")
+    if mount.kind in FLEETING:
+        return warn("disk", f"in memory ({mount.kind}): a reboot empties it", f"move {real} to a disk")
+    return ok("disk", f"on a local file system ({mount.kind})")
+
+
+def _room(real: Path) -> Check:
+    disk = os.statvfs(real)
+    left = disk.f_bavail * disk.f_frsize
+    says = f"{real.stat().st_size / 1e6:,.0f} MB used, {left / 1e6:,.0f} MB left"
+    return ok("room", says) if left >= ROOM else warn("room", says, "make room: without it nothing can be claimed")
+
+
+def _readers(real: Path) -> Check:
+    mode = real.stat().st_mode
+    if mode & 0o077:
+        says = f"other users of this machine may open it ({mode & 0o777:o}), and what jobs printed is in it"
+        return warn("readers", says, f"unless that is meant: chmod 600 {real}")
+    return ok("readers", "only its user may open it")

@@ -1,0 +1,427 @@
+"""What the doctor says, exactly; and that its proof fails on stores that do not keep what all rests on."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cronce import __version__
+from cronce.clock import SystemClock
+from cronce.errors import StoreUnavailable
+from cronce.model import Cell, Traits, Write
+from cronce.runtime import ntp
+from cronce.runtime.doctor import SAMPLES, Sample, examine, kept_right, measured, named, promises, round_trip, skew
+from cronce.runtime.proof import NOT_A_STORE, Proof
+from cronce.stores import open_store
+from cronce.stores.base import Loaded, Scan, Store, Swapped
+from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.default import Chosen
+from cronce.stores.memory import MemoryStore
+from cronce.stores.sqlite_checks import checks as sqlite_checks
+
+MS = timedelta(milliseconds=1)
+ANOTHER = "name another store: CRONCE_URL=postgresql://USER:PASSWORD@HOST/DATABASE"
+SHARED = Traits("test")
+CLOCK = SystemClock()
+
+
+class Off(MemoryStore):
+    """A store whose clock is off by some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(lambda: CLOCK.wall() + timedelta(seconds=seconds), SHARED)
+
+
+def all_of(store: Store) -> dict[str, Check]:
+    return {check.name: check for check in examine("test:", CLOCK, lambda _chosen: store)}
+
+
+# --- one check at a time --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("took", "says"),
+    [
+        (0.25, ok("round trip", "0.25 ms for a question and its answer (the median of 3)")),
+        (12.4, ok("round trip", "12 ms for a question and its answer (the median of 3)")),
+        (249.0, ok("round trip", "249 ms for a question and its answer (the median of 3)")),
+        (
+            1250.0,
+            warn(
+                "round trip",
+                "1,250 ms for a question and its answer (the median of 3)",
+                "a claim takes as long; put the store nearer to those who use it",
+            ),
+        ),
+    ],
+)
+def test_the_round_trip_is_the_median(took: float, says: Check) -> None:
+    assert round_trip([Sample(span * MS, 0 * MS) for span in (0.0, 99_999.0, took)]) == says
+
+
+KEEP = "keep both clocks right, with chrony or systemd-timesyncd"
+FAR = f"{KEEP}; a machine that is a minute off runs nothing"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "took", "says"),
+    [
+        (3, 1, ok("clocks", "this machine's clock is 3.00 ms behind the store's, known to ±0.50 ms")),
+        (-3, 1, ok("clocks", "this machine's clock is 3.00 ms ahead of the store's, known to ±0.50 ms")),
+        (100, 1, ok("clocks", "this machine's clock is 100 ms behind the store's, known to ±0.50 ms")),
+        (-101, 1, warn("clocks", "this machine's clock is 101 ms ahead of the store's, known to ±0.50 ms", KEEP)),
+        (400, 700, ok("clocks", "this machine's clock is 400 ms behind the store's, known to ±350 ms")),
+        (5000, 1, warn("clocks", "this machine's clock is 5,000 ms behind the store's, known to ±0.50 ms", KEEP)),
+        (5001, 1, error("clocks", "this machine's clock is 5,001 ms behind the store's, known to ±0.50 ms", FAR)),
+    ],
+)
+def test_skew_is_judged_by_what_is_sure_of_it(ahead: int, took: int, says: Check) -> None:
+    """The answer that took shortest tells most; a slower one says nothing more."""
+    assert skew([Sample(took * MS, ahead * MS), Sample(took * 9 * MS, 0 * MS)], SHARED) == says
+
+
+def test_a_clock_that_the_store_itself_is_unsure_of_is_given_the_benefit() -> None:
+    unsure = SHARED._replace(step=250 * MS)
+    says = "this machine's clock is 300 ms behind the store's, known to ±250 ms"
+    assert skew([Sample(0 * MS, 300 * MS)], unsure) == ok("clocks", says)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        (Chosen("redis://u:secret@h/0", "given"), "redis://u:***@h/0"),
+        (Chosen("redis://h/0", "$CRONCE_URL"), "redis://h/0, named by $CRONCE_URL"),
+        (Chosen("redis://h/0", "/etc/cronce.toml"), "redis://h/0, named by /etc/cronce.toml"),
+        (
+            Chosen("sqlite:////home/me/cronce.db", "default"),
+            "sqlite:////home/me/cronce.db, the default: only this user's processes on this machine share it",
+        ),
+    ],
+)
+def test_which_store_it_is_and_who_named_it(chosen: Chosen, says: str) -> None:
+    assert named(chosen) == ok("store", says)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "says"),
+    [
+        ((), ok("promises", "each slot is claimed once, also over a crash of the store and the loss of its machine")),
+        (
+            ("survives_failover",),
+            ok(
+                "promises",
+                "each slot is claimed once, also over a crash of the store; the loss of its machine may lose writes",
+            ),
+        ),
+        (
+            ("survives_failover", "durable"),
+            warn(
+                "promises",
+                "each slot is claimed once, as long as the store forgets nothing: a crash may lose its last writes",
+                "make it durable; slots that were lost are closed as unknown, not run again",
+            ),
+        ),
+        (
+            ("survives_failover", "durable", "shared"),
+            warn("promises", "each process has a store of its own: nothing is shared", ANOTHER),
+        ),
+        (
+            ("linearizable",),
+            warn(
+                "promises",
+                "a write that won may be lost in a failover, or unseen by a later read: a slot may be claimed twice",
+                f"make it wait for its replicas, or {ANOTHER}",
+            ),
+        ),
+    ],
+)
+def test_what_the_store_promises(lacks: Sequence[str], says: Check) -> None:
+    assert promises(SHARED._replace(**dict.fromkeys(lacks, False))) == says  # type: ignore[arg-type]
+
+
+HOSTS = "the host's clock, which this container shares,"
+
+
+@pytest.mark.parametrize(
+    ("kept", "container", "says"),
+    [
+        (ntp.Kept(True, 0.0123), False, ok("ntp", "this machine's clock is kept right, to 12 ms")),
+        (ntp.Kept(True, 0.0123), True, ok("ntp", f"{HOSTS} is kept right, to 12 ms")),
+        (
+            ntp.Kept(False, 16.0),
+            False,
+            warn("ntp", "nobody keeps this machine's clock right", "run chrony or systemd-timesyncd here"),
+        ),
+        (
+            ntp.Kept(False, 16.0),
+            True,
+            warn("ntp", f"nobody keeps {HOSTS} right", "run chrony or systemd-timesyncd on the host"),
+        ),
+        (None, False, ok("ntp", "whether anybody keeps this machine's clock right cannot be asked here")),
+    ],
+)
+def test_whether_anybody_keeps_the_clock_right(kept: ntp.Kept | None, container: bool, says: Check) -> None:
+    assert kept_right(kept, container=container) == says
+
+
+def test_the_kernel_is_asked_for_real() -> None:
+    kept = ntp.kept()
+    assert kept is not None, "Linux says"
+    assert 0 <= kept.error <= 3600
+
+
+def test_where_there_is_no_kernel_to_ask_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert ntp.kept() is None
+
+
+# --- SQLite ---------------------------------------------------------------------------------------------------------
+
+
+def table(kind: str) -> str:
+    return f"1 0 8:1 / / rw - {kind} /dev/sda1 rw\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    open_store(f"sqlite:///{tmp_path}/cronce.db").close()
+    return tmp_path / "cronce.db"
+
+
+def test_an_sqlite_file_on_a_local_disk_is_well(file: Path) -> None:
+    found = {check.name: check for check in sqlite_checks(str(file), table("ext4"))}
+    assert {check.verdict for check in found.values()} == {"ok"}
+    assert list(found) == ["file", "disk", "room", "readers", "sqlite"]
+    assert found["file"].says == f"{file} is the original and has no other name"
+    assert found["disk"].says == "on a local file system (ext4)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "says", "remedy"),
+    [
+        (
+            "nfs4",
+            "on a network file system (nfs4), which was adopted: its locks do not reach other machines",
+            "use it from one machine only, or move it to a local disk or a database server",
+        ),
+        ("tmpfs", "in memory (tmpfs): a reboot empties it", "move {} to a disk"),
+    ],
+)
+def test_an_sqlite_file_in_a_bad_place(file: Path, kind: str, says: str, remedy: str) -> None:
+    found = {check.name: check for check in sqlite_checks(str(file), table(kind))}
+    assert found["disk"] == warn("disk", says, remedy.format(file))
+
+
+def test_an_sqlite_file_by_another_name_that_others_may_read(file: Path) -> None:
+    link = file.with_name("link.db")
+    link.symlink_to(file)
+    file.chmod(0o644)
+    found = {check.name: check for check in sqlite_checks(str(link), "")}
+    assert found["file"].says == f"{link} leads to {file}, which is the original and has no other name"
+    assert found["disk"].verdict == "ok"
+    assert found["readers"] == warn(
+        "readers",
+        "other users of this machine may open it (644), and what jobs printed is in it",
+        f"unless that is meant: chmod 600 {file}",
+    )
+
+
+def test_an_sqlite_file_on_a_full_disk(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronce.stores.sqlite_checks.ROOM", 1 << 62)
+    found = {check.name: check for check in sqlite_checks(str(file), "")}
+    assert found["room"].verdict == "warn"
+    assert found["room"].remedy == "make room: without it nothing can be claimed"
+
+
+# --- all of them ----------------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_is_well(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronce.stores.mounts.current_table", lambda: table("ext4"))
+    found = list(examine(f"sqlite:///{file}", CLOCK))
+    names = [check.name for check in found if check.name not in ("file", "disk", "room", "readers", "sqlite")]
+    assert names == [
+        "cronce", "ntp", "store", "round trip", "clocks", "promises", "claim", "lease", "fence", "closed", "tidy"
+    ]  # fmt: skip
+    assert found[0].says.startswith(f"{__version__}, on Python 3.")
+    assert [check for check in found if check.verdict != "ok" and check.name != "ntp"] == []
+    assert found[-5:] == [
+        ok("claim", "of 16 claims of one slot at once one was granted, in each of 5 rounds"),
+        ok("lease", "a lease is renewed"),
+        ok("fence", "who speaks with an old fence is not heard"),
+        ok("closed", "a slot that was finished is not granted again"),
+        ok("tidy", "the 18 cells that this wrote are removed"),
+    ]
+    store = open_store(f"sqlite:///{file}")
+    assert store.scan(Scan("")).cells == []
+    store.close()
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.0, "ok"), (-0.3, "warn"), (6.0, "error")])
+def test_a_store_whose_clock_is_off(seconds: float, verdict: str) -> None:
+    found = all_of(Off(seconds))
+    assert found["clocks"].verdict == verdict
+    assert found["claim"].verdict == "ok", "slots are claimed by the store's clock all the same"
+
+
+def test_a_store_that_found_itself_empty_is_proven_on_slots_after_its_birth() -> None:
+    forgetful = MemoryStore(traits=Traits("test", durable=False), on_purpose=False)
+    found = all_of(forgetful)
+    assert found["promises"].verdict == "warn"
+    assert found["claim"].verdict == found["fence"].verdict == "ok"
+
+
+def test_the_store_is_asked_a_few_times() -> None:
+    class Counted(MemoryStore):
+        asked = 0
+
+        def load(self, keys: Sequence[str]) -> Loaded:
+            self.asked += 1
+            return super().load(keys)
+
+    store = Counted()
+    assert len(measured(store, CLOCK)) == store.asked == SAMPLES
+
+
+def test_what_a_store_knows_to_ask_of_itself_is_told() -> None:
+    class Frank(MemoryStore):
+        def checks(self) -> Iterator[Check]:
+            yield warn("eviction", "maxmemory-policy is allkeys-lru", "set it to noeviction")
+
+    assert all_of(Frank())["eviction"] == warn("eviction", "maxmemory-policy is allkeys-lru", "set it to noeviction")
+
+
+def test_a_store_that_stops_answering_in_the_middle_is_an_error_and_no_surprise() -> None:
+    class Dying(MemoryStore):
+        left = SAMPLES + 30
+
+        def load(self, keys: Sequence[str]) -> Loaded:
+            self.left -= 1
+            if self.left < 0:
+                raise StoreUnavailable("no answer")
+            return super().load(keys)
+
+    found = all_of(Dying())
+    assert found["proof"] == error(
+        "proof", "the store failed in the middle of it: no answer", "see to the store, then try again"
+    )
+    assert found["tidy"].verdict == "error"
+    assert found["tidy"].says.startswith("what this wrote is still there, below doctor-")
+
+
+# --- stores that must not pass --------------------------------------------------------------------------------------
+
+
+class Careless(MemoryStore):
+    """Takes every write, whatever was read before."""
+
+    def __init__(self, traits: Traits = SHARED) -> None:
+        super().__init__(traits=traits)
+        self._one_at_a_time = threading.Lock()
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        with self._one_at_a_time:
+            there = {cell.key: cell.version for cell in self.load([write.key for write in writes]).cells}
+            return super().swap([w._replace(seen=there[w.key]) if self.lets(w) else w for w in writes], seen)
+
+    def lets(self, _write: Write) -> bool:
+        return True
+
+
+class Forgiving(Careless):
+    """Exclusive at first sight, but lets an old version write over a newer one."""
+
+    def lets(self, write: Write) -> bool:
+        return write.seen > 0
+
+
+class Sloppy(Careless):
+    """Does not look at every tenth claim."""
+
+    swaps = 0
+
+    def lets(self, write: Write) -> bool:
+        self.swaps += 1
+        return self.swaps % 20 < 2  # a claim is two writes: of the turn, and of the run
+
+
+class Stingy(MemoryStore):
+    """Renews nothing."""
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        return super().swap([w._replace(ttl=None) if self._renews(w) else w for w in writes], seen)
+
+    def _renews(self, write: Write) -> bool:
+        return not write.grant and json.loads(write.value).get("state") == "running"
+
+
+class Hoarding(MemoryStore):
+    """Deletes nothing."""
+
+    def purge(self, cells: Sequence[Cell]) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("store", "name", "says"),
+    [
+        (Careless, "claim", "of 16 claims of one slot at once 16 were granted"),
+        (Forgiving, "fence", "who was granted a slot before could still close it: Finished("),
+        (Stingy, "lease", "a renewed lease does not last longer: "),
+        (Hoarding, "tidy", "18 of 18 cells below doctor-"),
+    ],
+)
+def test_a_store_that_breaks_a_promise_fails_the_proof(store: Callable[[], MemoryStore], name: str, says: str) -> None:
+    found = all_of(store())[name]
+    assert found.verdict == "error"
+    assert found.says.startswith(says)
+    assert found.remedy == NOT_A_STORE
+
+
+def test_a_store_that_each_machine_has_for_itself_fails_the_proof() -> None:
+    """As a file on a network without locks, or a replica that takes writes."""
+    checks = list(Proof(MemoryStore(traits=SHARED), lambda: MemoryStore(traits=SHARED), CLOCK).checks())
+    assert checks[0] == error("claim", "of 16 claims of one slot at once 16 were granted", NOT_A_STORE)
+
+
+def test_a_store_that_grants_twice_now_and_then_fails_the_proof() -> None:
+    assert all_of(Sloppy())["claim"].verdict == "error"
+
+
+def test_time_is_read_in_the_middle_of_a_question() -> None:
+    class Slow(MemoryStore):
+        def load(self, keys: Sequence[str]) -> Loaded:
+            clock.turn(0.4)
+            read = super().load(keys)
+            clock.turn(0.4)
+            return read
+
+    class Turned:
+        def __init__(self) -> None:
+            self._at = CLOCK.wall()
+
+        def turn(self, seconds: float) -> None:
+            self._at += timedelta(seconds=seconds)
+
+        def boot(self) -> float:
+            return self._at.timestamp()
+
+        def wall(self) -> datetime:
+            return self._at
+
+    clock = Turned()
+    (first, *_) = measured(Slow(clock.wall), clock)
+    assert first.took == pytest.approx(800 * MS, abs=MS)
+    assert abs(first.ahead) <= MS
+
+
+def test_whoever_stops_listening_leaves_nothing_behind() -> None:
+    store = MemoryStore(traits=SHARED)
+    checks = Proof(store, lambda: store, CLOCK).checks()
+    assert next(checks).name == "claim"
+    assert len(store.scan(Scan("")).cells) == 15
+    checks.close()  # type: ignore[attr-defined]
+    assert store.scan(Scan("")).cells == []
