@@ -20,6 +20,8 @@ class What(StrEnum):
     EDITED = "edited"
     PURGED = "purged"
     FORGOT = "the store forgot"
+    SILENT = "does not answer"
+    ANSWERS = "answers again"
 
 
 class Event(NamedTuple):

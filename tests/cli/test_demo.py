@@ -15,7 +15,7 @@ import pytest
 from cronce.cli import audience, demo, main
 from cronce.cli.table import Screen
 from cronce.clock import SystemClock
-from cronce.demo.book import Line, parse
+from cronce.testing.book import Line, parse
 from cronce.demo.stage import Stage
 from cronce.demo.verdict import Verdict
 from cronce.model import Slot, unspell

@@ -357,6 +357,32 @@ def test_a_check_in_the_body_says_why_it_must_stop(office: Office, clock: HandCl
         office.call(job(lease="30s"), bodies)
 
 
+@pytest.mark.parametrize("on_lost", ["skip", "rerun"])
+def test_a_body_that_asks_before_it_is_told_was_stopped_and_did_not_fail_by_itself(
+    on_lost: str, office: Office, clock: HandClock
+) -> None:
+    """Trust ends by the clock. A body that checks it may know before the keeper has looked."""
+
+    def body(run: Run) -> None:
+        clock.turn(29)
+        run.check()
+
+    with pytest.raises(TrustEnded, match=r"12:00:00Z is no longer ours: it could not be renewed in time"):
+        office.call(job(on_lost=on_lost, lease="30s"), body)
+    record = office.record(NOON)
+    assert record.state is (State.CLOSED if on_lost == "skip" else State.RETRYING)
+    assert (record.reason or record.past[-1].end).endswith("is no longer ours: it could not be renewed in time")
+
+
+def test_a_lock_that_a_body_lost_is_a_failure_of_its_own(office: Office) -> None:
+    def body(_run: Run) -> None:
+        raise TrustEnded("the lock is no longer ours")
+
+    with pytest.raises(TrustEnded):
+        office.call(job(on_lost="rerun"), body)
+    assert office.record(NOON).outcome is Outcome.FAILED
+
+
 def test_a_timeout_stops_the_body_and_counts_as_a_failure(office: Office, clock: HandClock, bodies: Bodies) -> None:
     def long_run(_run: Run) -> None:
         clock.turn(61)

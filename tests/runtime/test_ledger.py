@@ -10,7 +10,7 @@ import pytest
 
 from cronce.errors import BadPolicy, StoreUnavailable
 from cronce.events import What
-from cronce.model import Mark, Slot, Write, lock_cell, spell, to_us
+from cronce.model import Mark, Slot, Traits, Write, lock_cell, spell, to_us
 from cronce.protocol.commands import (
     Closed,
     Early,
@@ -562,6 +562,17 @@ def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:
 def test_terms_that_cannot_be_meant_are_refused(desk: Desk, wrong: dict[str, object], says: str) -> None:
     with pytest.raises(BadPolicy, match=says):
         desk.do(desk.ledger.claim([Wanted(SLOT, terms(**wrong))]))
+
+
+def test_a_lease_that_is_over_before_it_can_be_trusted_is_refused(clock: HandClock) -> None:
+    """By a clock that is known to a second and three quarters, two seconds leave nothing."""
+    vague = Desk(Wire(clock, Traits("vague", skew=timedelta(seconds=0.75), step=timedelta(seconds=1))))
+    says = "a lease of 2s is over before it can be trusted on vague, whose clock is only known to 1s750ms; give it 3s500ms"
+    with pytest.raises(BadPolicy, match=says):
+        claim(vague, lease=timedelta(seconds=2))
+    with pytest.raises(BadPolicy, match=says):
+        vague.do(vague.ledger.acquire(lock_cell("reindex"), timedelta(seconds=2)))
+    assert granted(vague, lease=timedelta(seconds=3.5)).trust.end == pytest.approx(clock.boot() + 1.05)
 
 
 def test_a_lock_is_not_promised_for_longer_than_after_forgetting_one_waits(desk: Desk) -> None:

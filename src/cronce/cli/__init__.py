@@ -35,9 +35,12 @@ GROUPS: Final = {
         "why": "why a slot ran, runs or did not run: every attempt, takeover and refusal",
     },
     "act": {
-        "store": "adopt a store that was copied or restored",
+        "purge": "delete runs that are over and are not kept",
+        "store": "begin a store on purpose, adopt a copy, or print its SQL",
     },
     "check": {
+        "doctor": "check the store and this machine, and prove that a slot is claimed once",
+        "torture": "kill, stop and cut off processes on your own store, and count broken promises",
         "simulate": "play the protocol under crashes, pauses, lost replies and bad clocks, and count broken promises",
     },
     "deploy": {

@@ -2,15 +2,12 @@
 
 import argparse
 import json
-import signal
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from cronce.cli.audience import audience_at, filled
+from cronce.cli.play import ended_like_ctrl_c, folder
 from cronce.cli.table import Screen, Toned, paint, screen
 from cronce.clock import SystemClock
 from cronce.demo.side import Side
@@ -56,9 +53,9 @@ def run(options: argparse.Namespace) -> int:
     if not FEWEST <= options.seconds <= MOST:
         raise BadInput(f"--seconds is {FEWEST} to {MOST}, and this is {options.seconds}")
     audience = audience_at(sys.stdout, quiet=options.json)
-    with _ended_like_ctrl_c(), _folder(options.keep) as folder:
+    with ended_like_ctrl_c(), folder(options.keep) as place:
         audience.open()
-        stage = Stage(folder, options.seconds, SystemClock(), audience.show)
+        stage = Stage(place, options.seconds, SystemClock(), audience.show)
         guarded, unguarded = stage.play()
         audience.close(stage)
     if options.json:
@@ -70,36 +67,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join([*_words(guarded, unguarded, screen()), *_kept(options.keep)]))
     return 0 if _passed(guarded, unguarded) else 1
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    """Where the files are: of no further use after the verdict, unless somebody wants to look at them."""
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="cronce-demo-") as folder:
-            yield Path(folder)
-        return
-    try:
-        keep.mkdir(parents=True, exist_ok=True)
-        used = any(keep.iterdir())
-    except OSError as error:
-        raise BadInput(f"--keep {keep}: {error.strerror}") from None
-    if used:
-        raise BadInput(f"--keep {keep}: there are files in it; name a new directory")
-    yield keep.resolve()
-
-
-@contextmanager
-def _ended_like_ctrl_c() -> Iterator[None]:
-    """Whoever ends it with TERM, or by closing the terminal, leaves no process and no file behind either."""
-    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number in ours:
-            signal.signal(number, signal.SIG_DFL)
 
 
 # --- the verdict ----------------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--timeout", metavar="SPAN", help="stop the command after this long: TERM, then KILL")
     add("--grace", default="10s", metavar="SPAN", help="from TERM to KILL (default: 10s)")
     add("--lease", metavar="SPAN", help="how long a dead run blocks its slot (default: 30s under rerun, else 5m)")
+    add("--keep", metavar="KEPT", help="runs to keep of each outcome: 100, or 30d (default: 30d, at most 1,000 in all)")
     add("--wait", action="store_true", help="while another runs it, wait for its outcome (default under rerun)")
     add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, a config file, one local file)")
     add("-v", "--verbose", action="store_true", help="say why the command was not run")
@@ -90,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
     job = declare(
         options.name, options.schedule, tz=options.tz, gap=options.gap, fold=options.fold, on_lost=options.on_lost,
         overlap=options.overlap, start_within=options.start_within, retries=options.retries, timeout=options.timeout,
-        lease=options.lease,
+        lease=options.lease, keep=options.keep,
     )  # fmt: skip
     find_command(options.command[0], os.environ)  # before a slot is claimed for it
     chosen, clock = choose(options.store), SystemClock()

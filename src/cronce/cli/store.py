@@ -1,24 +1,47 @@
 """cronce store: what a person decides about a store, on purpose."""
 
 import argparse
+from typing import Final
 
 from cronce.errors import BadInput
-from cronce.stores import mask
-from cronce.stores.sqlite import adopt, locate
+from cronce.stores import mask, module_of
+from cronce.stores.default import choose
+
+ACTIONS: Final = {
+    "init": "begin a store on purpose: it is empty because it is new, not because it forgot",
+    "adopt": "use a copied, restored or network store from now on; slots up to now that it does not know stay closed",
+    "sql": "print the SQL that makes the tables, for a database where another than cronce makes them",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    text = "use a copied, restored or network file from now on; slots up to now that it does not know stay closed"
-    actions.add_parser("adopt", help=text, description=text).add_argument("url", help="sqlite:///PATH")
+    for action, text in ACTIONS.items():
+        one = actions.add_parser(action, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        one.add_argument("url", nargs="?", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
 
 
 def run(options: argparse.Namespace) -> int:
-    if not options.url.startswith("sqlite:"):
-        raise BadInput(f"{mask(options.url)}: only an SQLite file is adopted; write sqlite:///PATH")
-    path, _patience = locate(options.url)
-    if not path.exists():
-        raise BadInput(f"there is no file {path}; nothing was adopted")
-    epoch = adopt(path)
-    print(f"adopted {path}: a new life since {epoch.born:%Y-%m-%d %H:%M:%S} UTC; slots up to then stay closed")
+    url = choose(options.url).url
+    function = getattr(module_of(url), {"sql": "ddl"}.get(options.action, options.action), None)
+    if function is None:
+        raise BadInput(f"{mask(url)}: {_why_not(options.action)}")
+    result = function(url)
+    if options.action == "sql":
+        print(result)
+    else:
+        born = f"{result.born:%Y-%m-%d %H:%M:%S} UTC"
+        print(f"{mask(url)}: {'a life of its own' if options.action == 'init' else 'a new life'} since {born}")
+    if options.action == "adopt":
+        print("slots up to then that it does not know stay closed")
     return 0
+
+
+def _why_not(action: str) -> str:
+    match action:
+        case "sql":
+            return "no SQL makes this store; `cronce store sql` is for postgresql://, mysql:// and sqlite://"
+        case "adopt":
+            return "a copy of this kind of store cannot be told from the original, so there is nothing to adopt"
+        case _:
+            return "this kind of store cannot be begun on purpose"

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from cronce.clock import Clock
-from cronce.demo.book import Line
 from cronce.demo.picture import time_of
 from cronce.demo.side import Side
 from cronce.demo.verdict import OnRecord, Verdict, judge
@@ -25,6 +24,7 @@ from cronce.runtime.look import runs
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.sqlite_file import url_of
+from cronce.testing.book import Line
 
 T = TypeVar("T")
 

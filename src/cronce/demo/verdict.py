@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from cronce.demo.book import Line
 from cronce.protocol.record import Outcome
+from cronce.testing.book import Line
 from cronce.value import NamedTuple
 
 

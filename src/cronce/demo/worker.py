@@ -19,10 +19,10 @@ from typing import Final, Literal
 
 from cronce import Cronce, Run, Skipped, TrustEnded
 from cronce.clock import SystemClock
-from cronce.demo.book import NOTHING, Book, Line, What
 from cronce.errors import StoreUnavailable
 from cronce.model import Instant, Slot, spell, unspell
 from cronce.stores.sqlite_file import url_of
+from cronce.testing.book import NOTHING, Book, Line, What
 from cronce.value import NamedTuple
 
 Kind = Literal["guarded", "unguarded"]

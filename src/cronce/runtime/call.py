@@ -23,13 +23,17 @@ from cronce.errors import BadInput, BadRecord, ClockOff, NotRecorded, StoreError
 from cronce.model import Cell, Instant, Slot, slot_of_cell, spell
 from cronce.protocol.commands import Closed, Early, Finished, Held, Queued, Stale
 from cronce.protocol.record import Outcome, State, decode
+from cronce.protocol.retention import default_keep
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
+from cronce.runtime.flow import drive
+from cronce.runtime.jobs import PURGED_AT_ONCE
 from cronce.runtime.keeper import Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Body, Do, Nap, Steps
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
 from cronce.schedule import format_duration
+from cronce.stores.base import Store
 from cronce.value import NamedTuple
 
 LOOK: Final = 1.0
@@ -43,6 +47,9 @@ MANY: Final = 1000
 
 TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
+
+TIDY_MOST: Final = 10
+"""How many thousand runs go at most when somebody sees to what is kept; a job of every second makes four in an hour."""
 
 REASON_KEPT: Final = 500
 """Characters of an exception that a record keeps."""
@@ -214,7 +221,21 @@ class Call:
         if lease.mine:
             self.keeper.drop(lease)
             yield from self._finish(lease, ending) if ending else self._give_back(lease)
+            self._tidy(grant)
         return result
+
+    def _tidy(self, grant: Grant) -> None:
+        """See to what is kept of the job, soon and on the keeper's thread; nobody waits, and nothing hangs on it."""
+        if grant.slot is not None and self.job.tidies(grant.slot):
+            self.keeper.later(f"tidy {self.job.name}", self._tidied)
+
+    def _tidied(self, store: Store) -> None:
+        jobs, clock = self.desk.ledger.jobs, self.desk.clock
+        keep = self.job.keep or default_keep(store.traits)
+        for _ in range(TIDY_MOST):
+            if drive(jobs.purge(self.job.name, keep), store, clock) < PURGED_AT_ONCE:
+                break
+        drive(jobs.sweep(), store, clock)
 
     def _failed(self, lease: Lease, body: Body, error: BaseException) -> Steps[None]:
         """Put the end on record, and raise what the caller shall see if it is not the body's own exception."""
@@ -225,7 +246,7 @@ class Call:
             yield from self._give_back(lease)
             return
         over = lease.over if body.stopped else None
-        ending = self._ending(over, error)
+        ending = self._ending(lease, over, error)
         try:
             yield from self._finish(lease, ending, once=not isinstance(error, Exception))
         except (StoreError, TrustEnded) as trouble:
@@ -236,10 +257,12 @@ class Call:
         if over is not None:
             raise TrustEnded(f"{lease.name} was stopped: {over.why}") from error
 
-    def _ending(self, over: Over | None, error: BaseException) -> Ending:
-        """What stopped the body from outside is no failure of its own, except that it took too long."""
+    def _ending(self, lease: Lease, over: Over | None, error: BaseException) -> Ending:
+        """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
+        whether it may go on can know that its trust has ended before it was told."""
         if over is None:
-            return Ending(Outcome.FAILED, describe(error), cut_short=not isinstance(error, Exception))
+            asked = isinstance(error, TrustEnded) and not lease.trusted
+            return Ending(Outcome.FAILED, describe(error), cut_short=asked or not isinstance(error, Exception))
         if over.cause == "timed out":
             return Ending(Outcome.FAILED, over.why)
         return Ending(Outcome.FAILED, f"stopped: {over.why}", cut_short=over.cause == "lost")
@@ -250,6 +273,7 @@ class Call:
     def _finish(self, lease: Lease, ending: Ending, *, once: bool = False) -> Steps[None]:
         pause = 0.1
         while True:
+            began = self.desk.clock.boot()
             answer = yield Do(
                 self.desk.ledger.finish(
                     lease.grant,
@@ -260,6 +284,10 @@ class Call:
                     output=ending.output,
                 )
             )
+            if not isinstance(answer, Unsure):
+                self.keeper.outage.answered()
+            elif answer.error is not None:
+                self.keeper.outage.unanswered(began, answer.why)
             match answer:
                 case Finished():
                     return

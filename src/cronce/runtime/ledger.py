@@ -28,7 +28,7 @@ from cronce.protocol.commands import (
     Skip,
     Stale,
 )
-from cronce.protocol.lease import LOCK_LEASE, LONGEST_LEASE, Trust, trust_end
+from cronce.protocol.lease import LOCK_LEASE, LONGEST_LEASE, Trust, margin, trust_end
 from cronce.protocol.record import Outcome, Record
 from cronce.runtime.carrier import Carrier
 from cronce.runtime.flow import Flow
@@ -200,6 +200,7 @@ class Ledger:
             raise BadPolicy(
                 f"a lock's lease is more than nothing and at most {format_duration(LOCK_LEASE)}, not {lease}"
             )
+        check_lease(lease, self.carrier.traits)
         command = Claim(self._nonce(), self.carrier.holder, lease, "rerun")
         task = Task(command, Cell(key), birth=self.know.epoch.birth, sample=self.know.guess())
         yield from self.carrier.carry_out([task])
@@ -212,6 +213,7 @@ class Ledger:
 
     def _claim_task(self, want: Wanted, lowest: Instant) -> Task:
         terms = checked(want.terms)
+        check_lease(terms.lease, self.carrier.traits)
         start_by = want.slot.at + terms.start_within if terms.start_within is not None else None
         command = Claim(
             self._nonce(), self.carrier.holder, terms.lease, terms.on_lost, terms.attempts, start_by=start_by
@@ -273,6 +275,16 @@ class Ledger:
         """Counted from when the call began that brought the cell, and from what was left of the lease then."""
         assert task.run.until is not None
         return Trust(trust_end(task.sample.began, task.now, task.run.until, lease, self.carrier.traits))
+
+
+def check_lease(lease: timedelta, traits: Traits) -> None:
+    """Refuse a lease that is over, by the doubts about this store's clock, before anybody could act under it."""
+    if lease <= margin(lease, traits):
+        least = 2 * (traits.skew + traits.step)
+        raise BadPolicy(
+            f"a lease of {format_duration(lease)} is over before it can be trusted on {traits.name}, whose clock is only"
+            f" known to {format_duration(traits.skew + traits.step)}; give it {format_duration(least)} or more"
+        )
 
 
 def checked(terms: Terms) -> Terms:

@@ -11,6 +11,8 @@ LEVELS: Final = {
     What.TAKEN_OVER: logging.WARNING,
     What.STALE: logging.WARNING,
     What.FORGOT: logging.ERROR,
+    What.SILENT: logging.WARNING,
+    What.ANSWERS: logging.INFO,
     What.REGISTERED: logging.INFO,
     What.EDITED: logging.INFO,
     What.RETRYING: logging.INFO,
@@ -21,7 +23,9 @@ LEVELS: Final = {
 
 
 def log(event: Event) -> None:
+    """The event itself goes with the line, as its attribute `event`, for handlers that want more than words."""
     level = LEVELS.get(event.what, logging.DEBUG)
     if event.what is What.CLOSED and event.detail.startswith(("lost", "unknown")):
         level = logging.WARNING
-    LOGGER.log(level, "%s %s%s", event.key, event.what, f": {event.detail}" if event.detail else "")
+    detail = f": {event.detail}" if event.detail else ""
+    LOGGER.log(level, "%s %s%s", event.key, event.what, detail, extra={"event": event})

@@ -1,5 +1,5 @@
-"""The ledger files: lines that the processes of the demo append as they go. They know nothing of cronce, so that what
-is counted in them is what happened, not what a store says."""
+"""Ledger files: lines that the processes of a play (`cronce demo`, `cronce torture`) append as they go. They know
+nothing of cronce, so that what is counted in them is what happened, not what a store says."""
 
 import os
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ from typing import Final, Literal, get_args
 
 from cronce.value import NamedTuple
 
-What = Literal["start", "done", "ready", "refused", "stopped", "through"]
-"""A body that started or was done; a process that is ready, was refused a slot, was told to stop, has been through
-all slots."""
+What = Literal["start", "step", "done", "accepted", "stale", "ready", "ran", "refused", "stopped", "through"]
+"""A body that started, went on or was done; its end, that the store accepted or refused as stale; a process that is
+ready, whose call of a slot ran it, was refused or was told to stop, or that has been through all slots."""
 
 NOTHING: Final = "-"
 """Stands where there is no slot or no fence. It sorts before every fence."""
@@ -22,8 +22,9 @@ class Line(NamedTuple):
     slot: str = NOTHING
     fence: str = NOTHING
     attempt: int = 1
-    wall: str = NOTHING
-    """When, by the clock of whoever wrote it: for people, nothing is decided by it."""
+    when: str = NOTHING
+    """By which clock is a matter of the play. The demo writes the time of day, for people; the torture writes the
+    machine's boot clock, which all its processes share."""
 
     @property
     def run(self) -> tuple[str, str, str]:
@@ -64,6 +65,6 @@ def parse(lines: Iterable[str]) -> list[Line]:
 
 
 def _line(text: str) -> Line:
-    word, who, slot, fence, attempt, wall = text.split(" ")
+    word, who, slot, fence, attempt, when = text.split(" ")
     what: What = next(known for known in get_args(What) if known == word)
-    return Line(what, who, slot, fence, int(attempt), wall)
+    return Line(what, who, slot, fence, int(attempt), when)

@@ -1,0 +1,122 @@
+"""cronce purge: delete runs that are over and are not kept."""
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from cronce.cli.looking import add_store, looking, refuse_unknown
+from cronce.cli.progress import bar
+from cronce.clock import SystemClock
+from cronce.errors import BadInput
+from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
+from cronce.runtime.desk import Desk
+from cronce.runtime.jobs import PURGED_AT_ONCE
+from cronce.runtime.look import job_names
+
+if TYPE_CHECKING:
+    from cronce.stores.base import Store
+
+LOOK: Final = 0.5
+
+EXAMPLES: Final = """
+A slot whose run was deleted never runs again: the job's floor rises first, and the runs go a minute later, when no
+claim can rest on what was known before. Processes at work do this by themselves about once an hour; this command is for
+whoever does not want to wait, or wants to keep less. It may be interrupted, and then goes on the next time.
+
+examples:
+  cronce purge --dry-run                                what would go
+  cronce purge                                          by the default: 30 days, and at most 1,000 of each job
+  cronce purge billing --keep 100                       the newest 100 of each outcome
+  cronce purge --keep succeeded=50 --keep failed=90d    by outcome; what is not named is kept for 30 days
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", nargs="?", metavar="JOB", help="this job (default: all)")
+    parser.add_argument(
+        "--keep", action="append", default=[], metavar="[OUTCOME=]KEPT", help="how many of the newest, or for how long"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would go")
+    parser.add_argument("--no-wait", action="store_true", help="only announce it; processes at work will carry it out")
+    add_store(parser)
+    parser.epilog = EXAMPLES
+
+
+def run(options: argparse.Namespace) -> int:
+    keep = _keep(options.keep)
+    with looking(options) as store:
+        purger = Purger(store, keep or default_keep(store.traits))
+        names = purger.jobs(options.job)
+        found = {name: count for name in names if (count := purger.count(name))}
+        if options.dry_run or not found:
+            gone, left = dict.fromkeys(found, 0), 0
+        else:
+            gone, left = purger.purge(found, wait=not options.no_wait)
+    if options.json:
+        print(json.dumps({"jobs": [{"job": name, "found": found[name], "purged": gone[name]} for name in found]}))
+    else:
+        print(_told(found, gone, left, dry_run=options.dry_run))
+    return 0
+
+
+def _keep(given: list[str]) -> Keep | None:
+    if not given:
+        return None
+    by_outcome: dict[str, Kept] = {}
+    for text in given:
+        outcome, equals, kept = text.partition("=")
+        if not equals and len(given) > 1:
+            raise BadInput(f"--keep {text}: say of which outcome, as in --keep succeeded={text}")
+        if not equals:
+            return read_keep(text)
+        by_outcome[outcome] = kept
+    return read_keep(by_outcome)
+
+
+class Purger:
+    """One process that purges."""
+
+    def __init__(self, store: "Store", keep: Keep) -> None:
+        self._desk = Desk(store, SystemClock(), lambda: store, lambda _event: None)
+        self._jobs = self._desk.ledger.jobs
+        self._keep = keep
+
+    def jobs(self, wanted: str | None) -> list[str]:
+        names = self._desk.do(job_names())
+        if wanted is None:
+            return names
+        refuse_unknown(wanted, names)
+        return [wanted]
+
+    def count(self, name: str) -> int:
+        return len(self._desk.do(self._jobs.excess(name, self._keep)))
+
+    def purge(self, found: Mapping[str, int], *, wait: bool) -> tuple[dict[str, int], int]:
+        """How many went of each job, and how many jobs are left for later."""
+        gone = dict.fromkeys(found, 0)
+        left = set(found)
+        while left:
+            for name in sorted(left):
+                count = self._desk.do(self._jobs.purge(name, self._keep))
+                gone[name] += count
+                if gone[name] >= found[name] or 0 < count < PURGED_AT_ONCE:
+                    left.discard(name)
+            if not wait:
+                break
+            bar("purging", sum(gone.values()), max(sum(found.values()), sum(gone.values())))
+            time.sleep(LOOK if left else 0)
+        return gone, len(left)
+
+
+def _told(found: Mapping[str, int], gone: Mapping[str, int], left: int, *, dry_run: bool) -> str:
+    if not found:
+        return "nothing to purge"
+    if dry_run:
+        return "\n".join(f"{name}: {count:,} would go" for name, count in found.items())
+    lines = [f"{name}: {count:,} purged" for name, count in gone.items() if count]
+    if left:
+        waiting = sum(found.values()) - sum(gone.values())
+        lines.append(f"announced: {waiting:,} more go in a minute, by processes at work or the next `cronce purge`")
+    return "\n".join(lines)

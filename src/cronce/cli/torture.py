@@ -1,0 +1,158 @@
+"""cronce torture: processes, kills, pauses and partitions on your own store, and whether every promise was kept."""
+
+import argparse
+import json
+import random
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, get_args
+
+from cronce.cli.audience import filled
+from cronce.cli.play import ended_like_ctrl_c, folder
+from cronce.cli.progress import bar
+from cronce.cli.table import Screen, Toned, paint, screen
+from cronce.errors import BadInput, CronceError
+from cronce.policy import OnLost
+from cronce.stores.default import choose, pinned
+from cronce.torture.faults import Hook
+from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.picture import counted, html, svg
+from cronce.torture.verdict import Verdict, added
+
+SECONDS: Final = (5, 3600)
+PROCESSES: Final = (2, 32)
+SEEDS: Final = 1_000_000
+RESTART: Final = 120
+"""Seconds that a command may take that restarts the store."""
+
+TEXT: Final = """\
+Processes whose clocks are up to five seconds wrong call two jobs every second, on your own store. They are killed and
+stopped, lose replies to writes that landed, get theirs late, and are cut off: one of them, and all. The bodies write a
+ledger file that knows nothing of cronce; at the end it is held against what the store has on record. All of it happens
+under job names of its own, and is removed from the store afterwards.
+
+exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sense; 75 the store cannot be reached."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = TEXT
+    add = parser.add_argument
+    add("--url", metavar="URL", help="the store (default: as everywhere, $CRONCE_URL first)")
+    add("--seconds", type=int, default=60, metavar="N", help="how many slots each job has (default 60)")
+    add("--processes", type=int, default=6, metavar="N", help="how many there are (default 6)")
+    add("--on-lost", choices=get_args(OnLost), help="torture a job with this policy only (default: one of each)")
+    add("--seed", type=int, metavar="N", help="repeat the plan of an earlier torture (default: a new one)")
+    add("--restart", metavar="COMMAND", help="restarts the store, in the middle: 'systemctl restart postgresql'")
+    add("--picture", type=Path, metavar="FILE", help="draw what happened: FILE.html or FILE.svg")
+    add("--keep", type=Path, metavar="DIR", help="keep the cells in the store, and the ledger files there")
+    add("--json", action="store_true", help="print one JSON document")
+
+
+def run(options: argparse.Namespace) -> int:
+    settings = _settings(options)
+    draw = _drawing(options.picture)
+    print(f"cronce torture: seed {settings.seed}", file=sys.stderr)  # now: whatever happens, it can be repeated
+    with ended_like_ctrl_c(), folder(options.keep) as place:
+        result = Torture(settings, place, lambda due: bar("torture", due, settings.seconds)).run()
+    if draw is not None:
+        draw(result)
+    print(json.dumps(document(result)) if options.json else "\n".join(_words(result, options, screen())))
+    return 0 if result.passed else 1
+
+
+# --- what is asked for ----------------------------------------------------------------------------------------------
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    for name, (least, most) in (("seconds", SECONDS), ("processes", PROCESSES)):
+        if not least <= getattr(options, name) <= most:
+            raise BadInput(f"--{name} is {least} to {most}, and this is {getattr(options, name)}")
+    seed = random.randrange(SEEDS) if options.seed is None else options.seed  # noqa: S311  any will do
+    if not 0 <= seed < SEEDS:
+        raise BadInput(f"--seed is 0 to {SEEDS - 1}, and this is {seed}")
+    return Settings(
+        pinned(choose(options.url)).url,
+        options.seconds,
+        options.processes,
+        seed,
+        (options.on_lost,) if options.on_lost else get_args(OnLost),
+        restart=_restart(options.restart),
+        keep=options.keep is not None,
+    )
+
+
+def _restart(command: str | None) -> Hook | None:
+    if command is None:
+        return None
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise BadInput(f"--restart {command}: {error}") from None
+    if not words:
+        raise BadInput("--restart needs a command")
+    return partial(_run_restart, words)
+
+
+def _run_restart(words: Sequence[str]) -> None:
+    try:
+        subprocess.run(words, check=True, timeout=RESTART, stdout=sys.stderr)  # noqa: S603  the user's own command
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CronceError(f"--restart: {error}") from None
+
+
+def _drawing(path: Path | None) -> Callable[[Result], object] | None:
+    """Asked before anything begins: a minute later is too late to learn that the file cannot be written."""
+    if path is None:
+        return None
+    draw = {".html": html, ".svg": svg}.get(path.suffix)
+    if draw is None:
+        raise BadInput(f"--picture {path}: name a file that ends in .html or .svg")
+    try:
+        path.touch()
+    except OSError as error:
+        raise BadInput(f"--picture {path}: {error.strerror}") from None
+    return lambda result: path.write_text(draw(result), encoding="utf-8")
+
+
+# --- what is said ---------------------------------------------------------------------------------------------------
+
+
+def document(result: Result) -> dict[str, object]:
+    """The whole, and each job by itself where there are two."""
+    verdicts = result.verdicts
+    whole = verdicts[0] if len(verdicts) == 1 else added(verdicts, "both")
+    return {
+        **_columns(whole),
+        "seed": result.settings.seed,
+        "forgot": result.forgot,
+        "faults": dict(sorted(result.faults.items())),
+        "left_out": list(result.left_out),
+        "jobs": [_columns(verdict) for verdict in verdicts],
+    }
+
+
+def _columns(verdict: Verdict) -> dict[str, object]:
+    return verdict._asdict()
+
+
+def _words(result: Result, options: argparse.Namespace, on: Screen) -> list[str]:
+    settings = result.settings
+    faults = ", ".join(f"{count} × {kind}" for kind, count in result.faults.most_common())
+    lines = [f"seed {settings.seed}: {settings.processes} processes, {settings.seconds} s; {faults or 'no faults'}"]
+    lines += [f"left out: {text}" for text in result.left_out]
+    for verdict in result.verdicts:
+        good = verdict.passed(forgot=result.forgot)
+        label = paint(Toned(f"{verdict.on_lost}:", "good" if good else "bad"), on)
+        lines.append(f"{label} {counted(verdict)}")
+    if result.forgot:
+        lines.append("The store forgot what it knew, and says so: those slots are unknown.")
+    if options.picture is not None:
+        lines.append(f"The picture is {options.picture}.")
+    if result.passed:
+        return [*lines, "", "Every promise was kept."]
+    again = f"A promise was broken. Repeat it with --seed {settings.seed} --keep DIR, and send us the files."
+    return [*lines, "", *filled(again, on)]

@@ -1,0 +1,84 @@
+"""The processes of a play (`cronce demo`, `cronce torture`), and what is done to them: started, killed, stopped, told.
+
+Each listens to its standard input, whose end is its own end: when the play is gone, so are they.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from cronce.errors import CronceError
+
+
+class Crew:
+    """Processes by name, each a run of one Python module. `log` says where one of them writes its output."""
+
+    def __init__(self, module: str, log: Callable[[str], Path]) -> None:
+        self._module, self._log = module, log
+        self._living: dict[str, subprocess.Popen[str]] = {}
+        self._dead: list[subprocess.Popen[str]] = []
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Those that were started and not killed."""
+        return tuple(self._living)
+
+    def start(self, name: str, *arguments: str) -> None:
+        with self._log(name).open("a") as log:
+            self._living[name] = subprocess.Popen(  # noqa: S603  our own interpreter
+                [sys.executable, "-m", self._module, *arguments],
+                stdin=subprocess.PIPE, stdout=log, stderr=log, text=True,
+            )  # fmt: skip
+
+    def check(self) -> None:
+        """A process that ended, and was not killed, is an error: there would be nothing to show."""
+        for name, process in self._living.items():
+            if process.poll() is not None:
+                last = self._log(name).read_text().strip().splitlines()[-1:] or ["it said nothing"]
+                raise CronceError(f"{name} ended by itself, with {process.returncode}: {last[0]}")
+
+    def tell(self, name: str, text: str) -> None:
+        stdin = self._living[name].stdin
+        assert stdin is not None
+        with suppress(BrokenPipeError):  # it ended, and the next check says so
+            stdin.write(f"{text}\n")
+            stdin.flush()
+
+    def kill(self, name: str) -> None:
+        process = self._living.pop(name)
+        process.kill()
+        process.wait()
+        self._dead.append(process)
+
+    def stop(self, name: str) -> None:
+        """Until the kernel says that it is stopped: the signal alone only asks."""
+        self._living[name].send_signal(signal.SIGSTOP)
+        os.waitpid(self._living[name].pid, os.WUNTRACED)
+
+    def go_on(self, name: str) -> None:
+        self._living[name].send_signal(signal.SIGCONT)
+
+    def end(self, grace: float) -> None:
+        """Let them close what they opened, for so many seconds."""
+        self._hang_up()
+        for process in self._living.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(grace)
+
+    def clear(self) -> None:
+        """Whatever happened, nobody is left: who is stopped cannot refuse this either."""
+        for process in self._living.values():
+            process.kill()
+        self._hang_up()
+        for process in self._living.values():
+            process.wait()
+
+    def _hang_up(self) -> None:
+        for process in (*self._living.values(), *self._dead):
+            if process.stdin is not None:
+                with suppress(BrokenPipeError):
+                    process.stdin.close()

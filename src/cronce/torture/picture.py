@@ -1,0 +1,260 @@
+"""A torture as a picture: time from left to right, a row for each process, a bar for each run of a body, and behind
+them what was done to whom. Below, each slot as the store has it on record. SVG, alone or in a page; light and dark.
+"""
+
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import Final
+
+from cronce.model import Slot
+from cronce.torture.faults import EVERYBODY, Deed
+from cronce.torture.harness import SKEWS, Result
+from cronce.torture.plan import Kind
+from cronce.torture.verdict import Verdict
+from cronce.torture.worker import Task
+from cronce.value import NamedTuple
+
+LEFT: Final = 96
+RIGHT: Final = 24
+TOP: Final = 84
+LANE: Final = 14
+ROW: Final = 10
+"""Pixels: of a lane of bars, and between two processes."""
+
+WIDTH: Final = 1150
+"""Pixels for all seconds together, unless that makes them too narrow or too wide."""
+
+STYLE: Final = """
+svg { font: 11px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif }
+.page { fill: #ffffff } text { fill: #24292f } .dim { fill: #6e7781 } .title { font-size: 15px; font-weight: 600 }
+.bad-text { fill: #c62828; font-weight: 600 } .good-text { fill: #1a7f37; font-weight: 600 }
+.grid { stroke: #d8dee4 } .row { fill: #f6f8fa }
+.succeeded { fill: #2da44e } .again { fill: #1f6feb } .overtaken { fill: #e3a008 } .ended { fill: #8c959f }
+.lost { fill: #cf222e } .failed { fill: #e3a008 } .skipped { fill: #afb8c1 } .unknown { fill: #8250df }
+.missed { fill: #ff00aa }
+.kill { fill: #cf222e } .pause { fill: #bf8700 } .cut { fill: #0969da } .outage { fill: #0969da }
+.drop { fill: #8250df } .delay { fill: #1b7c83 } .lock { fill: #bf8700 } .restart, .empty { fill: #cf222e }
+.deed { fill-opacity: .2 }
+@media (prefers-color-scheme: dark) {
+  .page { fill: #0d1117 } text { fill: #e6edf3 } .dim { fill: #8b949e } .grid { stroke: #30363d }
+  .row { fill: #161b22 } .bad-text { fill: #ff7b72 } .good-text { fill: #3fb950 }
+  .succeeded { fill: #3fb950 } .again { fill: #58a6ff } .skipped { fill: #484f58 } .deed { fill-opacity: .35 }
+}
+"""
+
+WORDS: Final[dict[Kind, str]] = {
+    "kill": "killed, until it is back",
+    "pause": "stopped",
+    "drop": "replies lost",
+    "delay": "latency",
+    "cut": "cut off",
+    "outage": "all cut off",
+    "lock": "file locked",
+    "restart": "store restarted",
+    "empty": "store emptied",
+}
+RUNS: Final = {
+    "succeeded": "ran",
+    "again": "ran after a takeover",
+    "overtaken": "taken over, or stopped in time",
+    "ended": "did not end",
+}
+SLOTS: Final = ("succeeded", "lost", "failed", "skipped", "unknown", "missed")
+
+
+class Bar(NamedTuple):
+    """A run of a body: by whom, of which slot, from when to when, and what became of it."""
+
+    who: str
+    slot: str
+    began: float
+    ended: float
+    kind: str
+
+
+class Frame(NamedTuple):
+    """Where things stand."""
+
+    result: Result
+    names: tuple[str, ...]
+    second: float
+    """Pixels of a second."""
+
+    @property
+    def row(self) -> int:
+        return LANE * len(self.result.tasks) + ROW
+
+    @property
+    def bottom(self) -> int:
+        return TOP + self.row * len(self.names)
+
+    @property
+    def width(self) -> float:
+        return LEFT + self.second * (self._last + 1) + RIGHT
+
+    @property
+    def height(self) -> int:
+        return self.bottom + 44 + 18 * len(self.result.tasks) + 44
+
+    @property
+    def _last(self) -> float:
+        """Seconds from the first slot to the last line."""
+        times = [float(line.when) for line in self.result.lines] or [self.result.first]
+        return max(max(times) - self.result.first, len(self.result.slots))
+
+    def x(self, boot: float) -> float:
+        return round(LEFT + (boot - self.result.first) * self.second, 1)
+
+    def y(self, who: str) -> int:
+        return TOP + self.row * self.names.index(who)
+
+    def at(self, number: int) -> float:
+        return round(LEFT + number * self.second, 1)
+
+
+def svg(result: Result) -> str:
+    names = tuple(f"w{number + 1}" for number in range(result.settings.processes))
+    frame = Frame(result, names, min(max(WIDTH / len(result.slots), 12.0), 40.0))
+    page = _rect(0, 0, frame.width, frame.height, "page")
+    parts = [page, *_head(frame), *_grid(frame), *_deeds(frame), *_bars(frame), *_slots(frame), *_legend(frame)]
+    size = f'width="{frame.width:.0f}" height="{frame.height}" viewBox="0 0 {frame.width:.0f} {frame.height}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n<style>{STYLE}</style>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def html(result: Result) -> str:
+    page = "body { margin: 0; background: #fff } @media (prefers-color-scheme: dark) { body { background: #0d1117 } }"
+    title = f"cronce torture, seed {result.settings.seed}"
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n'
+        f"<style>{page}</style>\n{svg(result)}</html>\n"
+    )
+
+
+def counted(verdict: Verdict) -> str:
+    """A verdict in words."""
+    return (
+        f"{verdict.slots} slots, {verdict.runs} runs, extra {verdict.extra}, missed {verdict.missed}, lost"
+        f" {verdict.lost}, unknown {verdict.unknown}, overlapping {verdict.overlapping}, stale accepted"
+        f" {verdict.stale_accepted}, taken over {verdict.taken_over}"
+    )
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
+    return f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _rect(x: float, y: float, width: float, height: float, kind: str, title: str = "") -> str:  # noqa: PLR0917
+    box = f'<rect x="{x:g}" y="{y:g}" width="{max(width, 1):.1f}" height="{height:g}" class="{kind}"'
+    return f"{box}><title>{escape(title)}</title></rect>" if title else f"{box}/>"
+
+
+def _head(frame: Frame) -> Iterator[str]:
+    result = frame.result
+    yield _text(LEFT, 24, f"cronce torture, seed {result.settings.seed}", "title")
+    for number, verdict in enumerate(result.verdicts):
+        tone = "good-text" if verdict.passed(forgot=result.forgot) else "bad-text"
+        yield _text(LEFT, 42 + 15 * number, f"on_lost={verdict.on_lost}: {counted(verdict)}", tone)
+
+
+def _grid(frame: Frame) -> Iterator[str]:
+    for number, name in enumerate(frame.names):
+        y = frame.y(name)
+        yield _rect(LEFT, y + ROW / 2 - 2, frame.width - LEFT - RIGHT, frame.row - ROW + 4, "row")
+        middle = y + frame.row / 2 + 4
+        yield _text(8, middle, name)
+        yield _text(LEFT - 10, middle, f"{SKEWS[number % len(SKEWS)]:+g} s", "dim", "end")
+    for number in range(0, len(frame.result.slots) + 1, 5):
+        x = frame.at(number)
+        yield f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{frame.bottom}" class="grid"/>'
+        yield _text(x, TOP - 4, f"{number} s", "dim", "middle")
+
+
+def _deeds(frame: Frame) -> Iterator[str]:
+    for deed in frame.result.deeds:
+        y, height = _place(frame, deed)
+        x, end = frame.x(deed.began), frame.x(deed.ended)
+        text = f"{WORDS[deed.kind]}, {deed.ended - deed.began:.1f} s"
+        yield _rect(x, y, end - x, height, f"deed {deed.kind}", text)
+        yield _rect(x, y, 2, height, deed.kind, text)
+
+
+def _place(frame: Frame, deed: Deed) -> tuple[int, int]:
+    if deed.who == EVERYBODY:
+        return TOP, frame.bottom - TOP
+    return frame.y(deed.who) + 1, frame.row - 2
+
+
+def _bars(frame: Frame) -> Iterator[str]:
+    for number, task in enumerate(frame.result.tasks):
+        for bar in bars(frame.result, task):
+            y = frame.y(bar.who) + ROW / 2 + LANE * number + 1
+            x = frame.x(bar.began)
+            yield _rect(x, y, frame.x(bar.ended) - x, LANE - 3, bar.kind, f"{bar.slot} by {bar.who}: {RUNS[bar.kind]}")
+
+
+def bars(result: Result, task: Task) -> Iterator[Bar]:
+    """The runs of a job, in the order they began."""
+    times: dict[tuple[str, str, str], list[float]] = {}
+    said: dict[tuple[str, str, str], set[str]] = {}
+    for line in result.lines:
+        if line.slot.startswith(f"{task.job}@") and line.what not in ("accepted", "stale"):
+            times.setdefault(line.run, []).append(float(line.when))
+            said.setdefault(line.run, set()).add(line.what)
+    fences: dict[str, list[str]] = {}
+    for slot, _, fence in said:
+        fences.setdefault(slot, []).append(fence)
+    for (slot, who, fence), when in times.items():
+        what = said[slot, who, fence]
+        kind = _kind(what, first=fence == min(fences[slot]), last=fence == max(fences[slot]))
+        yield Bar(who, slot, min(when), _end(result.deeds, who, max(when), kind), kind)
+
+
+def _kind(what: set[str], *, first: bool, last: bool) -> str:
+    if not last or "stopped" in what:
+        return "overtaken"
+    if "done" not in what:
+        return "ended"
+    return "succeeded" if first else "again"
+
+
+def _end(deeds: Iterable[Deed], who: str, last: float, kind: str) -> float:
+    """Whoever was killed worked until then."""
+    killed = [deed.began for deed in deeds if deed.kind == "kill" and deed.who == who and deed.began >= last]
+    return min(killed) if killed and kind in ("ended", "overtaken") and min(killed) - last < 1 else last
+
+
+def _slots(frame: Frame) -> Iterator[str]:
+    result = frame.result
+    for number, task in enumerate(result.tasks):
+        y = frame.bottom + 26 + 18 * number
+        yield _text(8, y + 10, f"record: {task.on_lost}")
+        for place, at in enumerate(result.slots):
+            key = Slot(task.job, at).key
+            kind = outcome(result, key)
+            yield _rect(frame.at(place) + 0.5, y, frame.second - 1, 13, kind, f"{key}: {kind}")
+
+
+def outcome(result: Result, key: str) -> str:
+    """How a slot closed, by the record; without one it is unknown if the store forgot, else missed."""
+    record = result.records.get(key)
+    if record is not None and record.outcome is not None:
+        return str(record.outcome)
+    return "unknown" if result.forgot else "missed"
+
+
+def _legend(frame: Frame) -> Iterator[str]:
+    seen = {deed.kind for deed in frame.result.deeds}
+    deeds = [(f"deed {kind}", text) for kind, text in WORDS.items() if kind in seen]
+    slots = [(kind, kind) for kind in SLOTS]
+    for number, (label, items) in enumerate((("runs", [*RUNS.items()]), ("slots", slots), ("faults", deeds))):
+        x, y = float(LEFT), frame.height - 44 + 15 * number
+        yield _text(8, y + 9, label, "dim")
+        for kind, text in items:
+            yield _rect(x, y, 12, 10, kind)
+            yield _text(x + 17, y + 9, text, "dim")
+            x += 17 + 6.2 * len(text) + 18

@@ -1,0 +1,45 @@
+"""Where a store is, by its URL, and the same URL by way of a proxy. Pure."""
+
+from typing import Final
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+from cronce.value import NamedTuple
+
+PORTS: Final = {
+    "postgresql": 5432, "postgres": 5432, "mysql": 3306, "mariadb": 3306,
+    "redis": 6379, "valkey": 6379, "etcd": 2379,
+}  # fmt: skip
+SECURE: Final = ("rediss", "valkeys", "etcds")
+ELSEWHERE: Final = ("host", "hostaddr", "service", "unix_socket", "sentinel", "cluster")
+"""Options that send a driver to another place than the URL's host."""
+
+HERE: Final = "127.0.0.1"
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+def address(url: str) -> Address | str:
+    """The one TCP address behind a URL; or why nothing can stand between it and a process."""
+    parts = urlsplit(url)
+    options = parse_qs(parts.query, keep_blank_values=True)
+    if parts.scheme in SECURE or "ssl_ca" in options or "verify" in "".join(options.get("sslmode", ())):
+        return "the connection is encrypted, and checks whom it talks to"
+    if parts.scheme not in PORTS:
+        return f"a {parts.scheme}: store is not reached by TCP"
+    if elsewhere := [name for name in ELSEWHERE if name in options]:
+        return f"the option {elsewhere[0]} leads past a proxy"
+    if "," in parts.netloc:
+        return "the URL names several hosts"
+    if not parts.hostname:
+        return "the URL names no host"
+    return Address(parts.hostname, parts.port or PORTS[parts.scheme])
+
+
+def through(url: str, port: int) -> str:
+    """The same store, by way of a port of this machine."""
+    parts = urlsplit(url)
+    user, at, _ = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{HERE}:{port}"))

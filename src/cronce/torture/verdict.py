@@ -1,0 +1,154 @@
+"""What a torture proves: the ledger file that the bodies wrote, held against what the store has on record. Pure.
+
+Two sides, since neither is to be believed alone. A slot that the store calls succeeded and no body completed is missed;
+a body that started twice is extra, unless the store has on record that the first was taken over.
+
+*Times* are the boot clock's, which all processes of a machine share. A body reads it, makes sure that it is still
+trusted, and then writes: so a line says "at that moment I was allowed to act", however much later it was written by a
+process that was stopped in between.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Final, Literal
+
+from cronce.model import Instant
+from cronce.policy import OnLost
+from cronce.protocol.record import LAPSED, Outcome
+from cronce.testing.book import Line
+from cronce.value import NamedTuple
+
+EXCUSES: Final[Mapping[OnLost, tuple[Outcome, ...]]] = {
+    "skip": (Outcome.LOST, Outcome.FAILED, Outcome.SKIPPED, Outcome.UNKNOWN),
+    "rerun": (Outcome.UNKNOWN,),
+}
+"""How a slot may close that no body completed: on record, and for a reason. Under rerun there is none but that the
+store forgot."""
+
+
+class OnRecord(NamedTuple):
+    """What the store says of a slot: how it closed, if it did, under which fence, and which runs before that ended so
+    that another could begin."""
+
+    outcome: Outcome | None = None
+    fence: str = ""
+    ended: frozenset[str] = frozenset()
+
+    def joined(self, older: "OnRecord") -> "OnRecord":
+        """With what an earlier reading said, which the store may have forgotten since."""
+        return self._replace(ended=self.ended | older.ended)
+
+
+class Gap(NamedTuple):
+    """A time of which the store no longer knows: after `since` (None: for ever), up to `upto`."""
+
+    since: Instant | None
+    upto: Instant
+
+    def covers(self, at: Instant) -> bool:
+        return (self.since is None or self.since < at) and at <= self.upto
+
+
+class Verdict(NamedTuple):
+    """Counts of slots, or of starts where it says so."""
+
+    slots: int = 0
+    runs: int = 0
+    """With a completed body, of the highest fence only."""
+    extra: int = 0
+    """Starts beyond one for each slot that no takeover on record explains, and second ends that the store accepted."""
+    missed: int = 0
+    """Neither run nor on record for a reason; or never closed."""
+    lost: int = 0
+    unknown: int = 0
+    overlapping: int = 0
+    """Starts while another was allowed to act, on the same slot or, where overlap is excluded, on the same job."""
+    stale_accepted: int = 0
+    """Ends that the store accepted from a run that had been taken over."""
+    on_lost: OnLost | Literal["both"] = "skip"
+    taken_over: int = 0
+    """Starts after a takeover that is on record."""
+
+    def passed(self, *, forgot: bool) -> bool:
+        """Whether every promise was kept; `forgot`: the store lost what it knew, and says so."""
+        broken = self.extra or self.missed or self.overlapping or self.stale_accepted
+        unexplained = self.unknown and not forgot
+        return not (broken or unexplained or (self.on_lost == "rerun" and self.lost))
+
+
+def judge(
+    slots: Mapping[str, Instant],
+    lines: Iterable[Line],
+    records: Mapping[str, OnRecord],
+    gaps: Sequence[Gap],
+    on_lost: OnLost,
+    *,
+    exclusive: bool,
+) -> Verdict:
+    """The verdict on one job. `exclusive`: no two of its slots may run at once."""
+    by_slot: dict[str, list[Line]] = {key: [] for key in slots}
+    astray = 0
+    for line in lines:
+        if line.slot in by_slot:
+            by_slot[line.slot].append(line)
+        else:  # a body of no slot that anybody asked for
+            astray += line.what == "start"
+    one_by_one = [
+        _of_slot(told, records.get(key), any(gap.covers(slots[key]) for gap in gaps), on_lost)
+        for key, told in by_slot.items()
+    ]
+    scopes = [[line for told in by_slot.values() for line in told]] if exclusive else list(by_slot.values())
+    whole = added(one_by_one, on_lost)
+    return whole._replace(extra=whole.extra + astray, overlapping=sum(map(_overlapping, scopes)))
+
+
+def added(verdicts: Sequence[Verdict], on_lost: OnLost | Literal["both"]) -> Verdict:
+    """All of them in one."""
+    sums = {name: sum(getattr(one, name) for one in verdicts) for name in Verdict._fields if name != "on_lost"}
+    return Verdict(on_lost=on_lost, **sums)
+
+
+# --- one slot -------------------------------------------------------------------------------------------------------
+
+
+def _of_slot(lines: Sequence[Line], record: OnRecord | None, in_gap: bool, on_lost: OnLost) -> Verdict:
+    record = record or OnRecord()
+    outcome = record.outcome or (Outcome.UNKNOWN if in_gap else None)
+    starts = sorted(line.fence for line in lines if line.what == "start")
+    accepted = {line.fence for line in lines if line.what == "accepted"}
+    ran = any(line.what == "done" and line.fence == starts[-1] for line in lines if starts)
+    unexplained = [
+        newer
+        for older, newer in pairwise(starts)
+        if not (on_lost == "rerun" and older in record.ended and older < newer)
+    ]
+    return Verdict(
+        slots=1,
+        runs=ran,
+        extra=len(unexplained) + max(len(accepted.difference(unexplained)) - 1, 0),
+        missed=outcome is None or (not ran and outcome not in EXCUSES[on_lost]),
+        lost=outcome is Outcome.LOST,
+        unknown=outcome is Outcome.UNKNOWN,
+        stale_accepted=sum(fence < max((record.fence, *starts)) for fence in accepted),
+        on_lost=on_lost,
+        taken_over=max(len(starts) - 1, 0) - len(unexplained),
+    )
+
+
+def lets_another_run(end: str) -> bool:
+    """Whether a run that ended so may be followed by another of the same slot: it lapsed, or was stopped in time."""
+    return end == LAPSED or end.startswith("failed")
+
+
+def _overlapping(lines: Iterable[Line]) -> int:
+    """How many runs began while another, of those that began before, went on acting."""
+    acts: dict[tuple[str, str, str], list[float]] = {}
+    for line in lines:
+        if line.what in ("start", "step", "done"):
+            acts.setdefault(line.run, []).append(float(line.when))
+    spans = sorted((min(times), max(times)) for times in acts.values())
+    overlapping, busy_until = 0, float("-inf")
+    for began, last in spans:
+        overlapping += began < busy_until
+        busy_until = max(busy_until, last)
+    return overlapping

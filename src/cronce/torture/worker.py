@@ -1,0 +1,256 @@
+"""One process of a torture: a trigger like crond that calls guarded jobs by its own, wrong, clock.
+
+    python -m cronce.torture.worker
+
+What to do comes on standard input, so that no password stands in the list of processes: an order, then when to begin.
+The end of the input is the end. It expects to be killed and stopped at any moment; started again under the same name it
+goes on with the slot after the last that it had an answer for.
+
+It calls each slot once, as cron would, without naming it: which slot is meant the guard finds out. A call that got no
+answer is made again, by name, until the guard answers, so that after an outage nothing is missed.
+"""
+
+import json
+import logging
+import math
+import os
+import random
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cronce import Cronce, Run, Skipped, TrustEnded
+from cronce.clock import SystemClock
+from cronce.errors import StoreUnavailable
+from cronce.events import Event
+from cronce.events import What as Happened
+from cronce.model import Instant, Slot, slot_of_cell, unspell
+from cronce.policy import OnLost, Overlap
+from cronce.runtime.guard import Guard
+from cronce.testing.book import NOTHING, Book, Line, Tail, What
+from cronce.value import NamedTuple
+
+EVERY: Final = timedelta(seconds=1)
+PAUSE: Final = 0.1
+"""Seconds until a call is made again that got no answer."""
+
+LINGER: Final = 0.4
+"""Seconds between two looks at what is still open, when all slots were called."""
+
+STEP: Final = 0.08
+SHORT: Final = (0.05, 0.7)
+"""Seconds that a body takes."""
+
+LONG: Final = (1.2, 1.6)
+"""Leases that a long one takes: it has to be renewed, and if that fails it must stop in time."""
+
+LONG_ONES: Final = 0.12
+"""How many bodies are long."""
+
+BUG: Final = 70
+"""Exit code of a process that met something it was not written for."""
+
+
+class Task(NamedTuple):
+    """A job that is tortured."""
+
+    job: str
+    on_lost: OnLost
+    overlap: Overlap
+    lease: float
+
+
+class Order(NamedTuple):
+    """What a process is told."""
+
+    name: str
+    url: str
+    folder: str
+    tasks: tuple[Task, ...]
+    slots: int
+    skew: float
+    """Seconds that its clock is wrong by."""
+    seed: int
+
+    def written(self) -> str:
+        return json.dumps(self)
+
+
+def read_order(text: str) -> Order:
+    name, url, folder, tasks, slots, skew, seed = json.loads(text)
+    return Order(name, url, folder, tuple(Task(*task) for task in tasks), slots, skew, seed)
+
+
+class SkewedClock:
+    """This machine's clocks, with a time of day that is wrong."""
+
+    def __init__(self, skew: float) -> None:
+        self._clock, self._skew = SystemClock(), timedelta(seconds=skew)
+
+    def boot(self) -> float:
+        return self._clock.boot()
+
+    def wall(self) -> datetime:
+        return self._clock.wall() + self._skew
+
+
+class Ends(logging.Handler):
+    """Hears from cronce's log how the ends of runs were answered."""
+
+    def __init__(self, heard: Callable[[Event], None]) -> None:
+        super().__init__()
+        self._heard = heard
+
+    def emit(self, record: logging.LogRecord) -> None:
+        event = getattr(record, "event", None)
+        if isinstance(event, Event):
+            self._heard(event)
+
+
+class Worker:
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.over = threading.Event()
+        self.clock = SkewedClock(order.skew)
+        self.cron = Cronce(order.url, clock=self.clock)
+        self._ledger = Book(Path(order.folder) / "ledger")
+        self._calls = Book(Path(order.folder) / "calls")
+        self._dice = random.Random(order.seed)  # noqa: S311  seeded on purpose
+        self._fences: dict[str, str] = {}
+        self._answered = {(line.who, line.slot) for line in Tail(Path(order.folder) / "calls").new()}
+
+    def work(self, told: Iterator[str]) -> None:
+        logger = logging.getLogger("cronce")
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(Ends(self.heard))
+        self.say("ready")
+        first = next(told, "").strip()
+        threads = [threading.Thread(target=self._safely, args=(task, unspell(first))) for task in self.order.tasks]
+        for thread in threads if first else ():
+            thread.start()
+        for _ in told:
+            pass
+        self.over.set()
+
+    def _safely(self, task: Task, first: Instant) -> None:
+        """What is not foreseen ends the process, loudly: a thread that died in silence would look like a slow one."""
+        try:
+            self._trigger(task, first)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(BUG)
+
+    # --- the trigger ---
+
+    def _trigger(self, task: Task, first: Instant) -> None:
+        job = self.guarded(task)
+        slots = [Slot(task.job, first + number * EVERY) for number in range(self.order.slots)]
+        for slot in slots[self._begin_at(slots) :]:
+            if self._over_by(slot.at):
+                return
+            self._fire(job, slot)
+        self.say("through", task.job)
+        while not self.over.wait(
+            LINGER
+        ):  # a call looks after older slots too: the last find somebody to take them over
+            self._fire(job, slots[-1])
+
+    def _begin_at(self, slots: list[Slot]) -> int:
+        """After the last slot that this process, in an earlier life, had an answer for."""
+        answered = [place for place, slot in enumerate(slots, 1) if (self.order.name, slot.key) in self._answered]
+        return max(answered, default=0)
+
+    def _over_by(self, at: Instant) -> bool:
+        """Wait until then, by a clock that is wrong; whether all ended before."""
+        while (left := (at - self.clock.wall()).total_seconds()) > 0:
+            if self.over.wait(left):
+                return True
+        return self.over.is_set()
+
+    def _fire(self, job: Guard[[], Skipped | None], slot: Slot) -> None:
+        on_time = self.clock.wall() < slot.at + EVERY / 2  # later, a call without a name would mean a later slot
+        call: Callable[[], object] = job if on_time else job.at(slot)
+        while not self.over.is_set():
+            try:
+                answer = call()
+            except TrustEnded:
+                self.say("stopped", slot.key)
+                return
+            except StoreUnavailable:  # nothing was run, or it is not on record: the next call finds out
+                self.over.wait(PAUSE)
+            else:
+                self.say("refused" if isinstance(answer, Skipped) else "ran", slot.key)
+                return
+            call = job.at(slot)
+
+    # --- the job ---
+
+    def guarded(self, task: Task) -> Guard[[], Skipped | None]:
+        lease = timedelta(seconds=task.lease)
+        define = self.cron.job(
+            every=EVERY, name=task.job, on_lost=task.on_lost, overlap=task.overlap, missed="all", lease=lease
+        )
+
+        @define
+        def body(run: Run) -> None:
+            try:
+                self.body(run)
+            except BaseException:
+                self.write("stopped", run)
+                raise
+
+        return body
+
+    def body(self, run: Run) -> None:
+        self._fences[run.slot.cell] = str(run.fence)
+        self.act("start", run)
+        for _ in range(self._steps(run.grant.lease)):
+            self.over.wait(STEP)
+            self.act("step", run)
+        self.act("done", run)
+
+    def _steps(self, lease: timedelta) -> int:
+        long = self._dice.random() < LONG_ONES
+        seconds = lease.total_seconds() * self._dice.uniform(*LONG) if long else self._dice.uniform(*SHORT)
+        return math.ceil(seconds / STEP)
+
+    def act(self, what: What, run: Run) -> None:
+        """The clock is read first: what is written then says when acting was allowed, however late it is written."""
+        boot = self.clock.boot()
+        run.check()
+        self.write(what, run, boot)
+
+    # --- what is written ---
+
+    def write(self, what: What, run: Run, boot: float | None = None) -> None:
+        when = self.clock.boot() if boot is None else boot
+        self._ledger.write(Line(what, self.order.name, run.key, str(run.fence), run.attempt, f"{when:.6f}"))
+
+    def say(self, what: What, about: str = NOTHING) -> None:
+        self._calls.write(Line(what, self.order.name, about, when=f"{self.clock.boot():.6f}"))
+
+    def heard(self, event: Event) -> None:
+        """How the end of a run was answered. The fence is the one it ran under, not the one that the store says."""
+        fence = self._fences.get(event.key)
+        ended = event.what is Happened.CLOSED and event.detail == "succeeded"
+        if fence is not None and (ended or event.what is Happened.STALE):
+            what: What = "accepted" if ended else "stale"
+            when = f"{self.clock.boot():.6f}"
+            self._ledger.write(Line(what, self.order.name, slot_of_cell(event.key).key, fence, when=when))
+
+
+def main(kind: type[Worker] = Worker) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal; the harness ends us
+    told = iter(sys.stdin.readline, "")
+    kind(read_order(next(told))).work(told)
+    os._exit(0)  # whoever is still in a call asks about slots that are closed: nobody waits for the answer
+
+
+if __name__ == "__main__":
+    main()

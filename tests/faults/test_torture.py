@@ -1,0 +1,99 @@
+"""Torture: every promise is kept on every store, and a broken one is seen.
+
+A few seconds on three stores; a minute on each store, many times and worse, is in `torture_proof.py`.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from cronce.cli import torture as command
+from cronce.stores import open_store
+from cronce.stores.base import Scan
+from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.plan import NETWORK, SIGNALS, Kind, plan
+from cronce.torture.verdict import Verdict
+from tests.servers.process import Server
+
+ROOT = Path(__file__).parents[2]
+BRIEF = 7
+"""Seconds."""
+
+
+def seed_of(*kinds: Kind, among: tuple[Kind, ...], seconds: int = BRIEF) -> int:
+    """The first seed whose plan has just these kinds of faults in it."""
+    return next(seed for seed in range(10_000) if {fault.kind for fault in plan(seed, seconds, 2.5, among)} == {*kinds})
+
+
+def cells(url: str) -> list[str]:
+    store = open_store(url)
+    found = [cell.key for cell in store.scan(Scan("")).cells]
+    store.close()
+    return [key for key in found if "torture-" in key]
+
+
+def check(result: Result) -> None:
+    """Green, and not because nothing happened."""
+    assert [(verdict, True) for verdict in result.verdicts] == [
+        (verdict, verdict.passed(forgot=result.forgot)) for verdict in result.verdicts
+    ]
+    skip, rerun = result.verdicts
+    assert (skip.slots, rerun.slots) == (len(result.slots), len(result.slots))
+    assert 0 < skip.runs <= skip.slots
+    assert rerun.runs + rerun.unknown >= rerun.slots
+
+
+# --- a few seconds --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["postgres", "valkey"])
+def test_a_server_behind_failing_connections(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    server: Server = request.getfixturevalue(kind)
+    seed = seed_of("kill", "pause", "drop", "cut", among=(*SIGNALS, *NETWORK))
+    result = Torture(Settings(server.url, BRIEF, processes=4, seed=seed), tmp_path).run()
+    check(result)
+    assert result.faults.keys() == {"kill", "pause", "drop", "cut"}
+    assert (result.forgot, result.left_out) == (False, ())
+    assert cells(server.url) == []
+
+
+def test_a_file_by_the_command_with_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    url, picture = f"sqlite:///{tmp_path}/cronce.db", tmp_path / "picture.svg"
+    seed = seed_of("kill", "pause", "lock", among=(*SIGNALS, "lock"))
+    words = ["--url", url, "--seconds", str(BRIEF), "--processes", "4", "--seed", str(seed)]
+    options = parser.parse_args([*words, "--json", "--picture", str(picture)])
+    assert command.run(options) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {*Verdict._fields, "seed", "faults", "forgot", "left_out", "jobs"} == told.keys()
+    assert (told["slots"], told["extra"], told["missed"], told["overlapping"], told["stale_accepted"]) == (
+        14,
+        0,
+        0,
+        0,
+        0,
+    )
+    assert (told["on_lost"], told["seed"], told["forgot"]) == ("both", seed, False)
+    assert [(job["on_lost"], job["slots"]) for job in told["jobs"]] == [("skip", 7), ("rerun", 7)]
+    assert told["jobs"][1]["runs"] == 7
+    assert told["faults"].keys() <= {"kill", "pause", "lock"}
+    assert told["left_out"] == ["no lost replies, latency or partitions: a sqlite: store is not reached by TCP"]
+    assert picture.read_text().startswith("<svg")
+    assert cells(url) == []
+
+
+def test_a_broken_promise_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes with a store each run everything twice; two that swallow what they shall do miss everything."""
+    monkeypatch.chdir(ROOT)
+    url = f"sqlite:///{tmp_path}/cronce.db"
+    settings = Settings(url, 3, processes=2, worker="tests.torture.bad_workers", keep=True)
+    quiet = seed_of("lock", among=(*SIGNALS, "lock"), seconds=3)
+    result = Torture(settings._replace(seed=quiet), tmp_path).run()
+    skip, rerun = result.verdicts
+    assert (skip.slots, skip.runs, skip.extra, skip.missed) == (3, 3, 3, 3)
+    assert (rerun.slots, rerun.runs, rerun.extra, rerun.missed) == (3, 0, 0, 3)
+    assert not result.passed
+    assert len([key for key in cells(url) if key.startswith("run/")]) == 3  # kept

@@ -1,0 +1,130 @@
+"""Torture at full size: a minute each on every store, ten times in a row, with hard restarts, and with stores that
+forget. `make proof` runs it by name; there are too many minutes in it for every test run.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cronce.model import Slot
+from cronce.torture.faults import Hook
+from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.picture import outcome, svg
+from tests.faults.test_torture import cells, check
+from tests.servers.etcd import Etcd
+from tests.servers.mariadb import MariaDb
+from tests.servers.postgres import Postgres
+from tests.servers.process import Server
+from tests.servers.valkey import DURABLE, Valkey
+
+RUNS = int(os.environ.get("CRONCE_TORTURE_RUNS", "10"))
+NOTICED = 6
+"""Seconds after which the loss of a store's memory is noticed: an outage may keep everybody from asking."""
+
+
+class Case:
+    """A store of its own, and what can be done to it beside what is done to the processes."""
+
+    def __init__(self, server: Server, restart: Hook | None = None, empty: Hook | None = None) -> None:
+        self.server, self.restart, self.empty = server, restart, empty
+
+
+def restarted(server: Server) -> Case:
+    def restart() -> None:
+        server.kill()
+        server.start()
+
+    return Case(server, restart)
+
+
+def emptied() -> Case:
+    server = Valkey(*DURABLE)
+    return Case(server, empty=lambda: server.cli("FLUSHALL") and None)
+
+
+def old_dump() -> Case:
+    """What was saved when it was to be restarted is put back later."""
+    server = Valkey()
+    dump, kept = server.directory / "dump.rdb", server.directory / "kept.rdb"
+
+    def save() -> None:
+        server.cli("SAVE")
+        shutil.copy(dump, kept)
+
+    def put_back() -> None:
+        server.kill()
+        shutil.copy(kept, dump)
+        server.start()
+
+    return Case(server, save, put_back)
+
+
+DURABLE_CASES: dict[str, Callable[[], Case]] = {
+    "postgres": lambda: restarted(Postgres()),
+    "mariadb": lambda: restarted(MariaDb()),
+    "etcd": lambda: restarted(Etcd()),
+    "valkey, always": lambda: restarted(Valkey(*DURABLE)),
+}
+FORGETFUL_CASES: dict[str, Callable[[], Case]] = {
+    "valkey, everysec": lambda: restarted(Valkey("--appendonly", "yes", "--appendfsync", "everysec")),
+    "valkey, nothing kept": lambda: restarted(Valkey()),
+    "valkey, emptied": emptied,
+    "valkey, old dump": old_dump,
+}
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest) -> Iterator[Case]:
+    made: Case = request.param()
+    made.server.start()
+    yield made
+    made.server.close()
+
+
+def tortured(url: str, seed: int, folder: Path, case: Case | None = None) -> Result:
+    restart, empty = (case.restart, case.empty) if case else (None, None)
+    result = Torture(Settings(url, 60, seed=seed, restart=restart, empty=empty), folder).run()
+    (folder / "picture.svg").write_text(svg(result))
+    check(result)
+    assert cells(url) == []
+    return result
+
+
+seeds = pytest.mark.parametrize("seed", range(RUNS))
+
+
+def cases(known: dict[str, Callable[[], Case]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", known.values(), ids=known, indirect=True)
+
+
+@pytest.mark.timeout(300)
+@seeds
+def test_a_minute_on_a_file(seed: int, tmp_path: Path) -> None:
+    assert not tortured(f"sqlite:///{tmp_path}/cronce.db", seed, tmp_path).forgot
+
+
+@pytest.mark.timeout(300)
+@seeds
+@cases(DURABLE_CASES)
+def test_a_minute_with_a_hard_restart_of_what_is_durable(case: Case, seed: int, tmp_path: Path) -> None:
+    result = tortured(case.server.url, seed, tmp_path, case)
+    assert (result.forgot, result.faults["restart"]) == (False, 1)
+    assert [verdict.unknown for verdict in result.verdicts] == [0, 0]
+
+
+@pytest.mark.timeout(300)
+@seeds
+@cases(FORGETFUL_CASES)
+def test_a_minute_on_what_forgets_is_unknown_in_the_gap_and_nowhere_else(case: Case, seed: int, tmp_path: Path) -> None:
+    result = tortured(case.server.url, seed, tmp_path, case)
+    lost = max(deed.ended for deed in result.deeds if deed.kind in ("restart", "empty")) - result.first
+    unknown = [
+        place
+        for task in result.tasks
+        for place, at in enumerate(result.slots)
+        if outcome(result, Slot(task.job, at).key) == "unknown"
+    ]
+    assert [place for place in unknown if place > lost + NOTICED] == []

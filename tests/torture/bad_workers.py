@@ -1,0 +1,26 @@
+"""Processes that break promises, each in its own way: a torture of them must end in a red verdict."""
+
+from cronce import Cronce, Run, Skipped
+from cronce.runtime.guard import Guard
+from cronce.torture.worker import Order, Task, Worker, main
+
+
+class Careless(Worker):
+    """Under skip it keeps a store to itself, as pods with private files do. Under rerun it swallows what it shall do,
+    and the guard believes that it was done."""
+
+    def __init__(self, order: Order) -> None:
+        super().__init__(order)
+        self._shared, self._private = self.cron, Cronce("memory://", clock=self.clock)
+
+    def guarded(self, task: Task) -> Guard[[], Skipped | None]:
+        self.cron = self._private if task.on_lost == "skip" else self._shared
+        return super().guarded(task)
+
+    def body(self, run: Run) -> None:
+        if run.job.endswith("skip"):
+            super().body(run)
+
+
+if __name__ == "__main__":
+    main(Careless)

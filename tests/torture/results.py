@@ -1,0 +1,59 @@
+"""The result of a torture that never was."""
+
+from datetime import UTC, datetime, timedelta
+
+from cronce.model import Slot
+from cronce.protocol.record import Outcome
+from cronce.testing.book import parse
+from cronce.torture.faults import EVERYBODY, Deed
+from cronce.torture.harness import Result, Settings
+from cronce.torture.verdict import OnRecord, Verdict
+from cronce.torture.worker import Task
+
+FIRST = datetime(2026, 3, 29, 8, 17, tzinfo=UTC)
+SLOTS = tuple(FIRST + timedelta(seconds=number) for number in range(5))
+SKIP, RERUN = Task("t-skip", "skip", "skip", 2.5), Task("t-rerun", "rerun", "allow", 2.5)
+
+
+def key(task: Task, number: int) -> str:
+    return Slot(task.job, SLOTS[number]).key
+
+
+def _run(task: Task, number: int, who: str, fence: str, *acts: str) -> list[str]:
+    """Acts as `what+seconds`."""
+    said = (act.split("+") for act in acts)
+    return [f"{what} {who} {key(task, number)} {fence} 1 {100 + float(when)}" for what, when in said]
+
+
+def result(**changes: object) -> Result:
+    """Five seconds: under skip one body is killed, under rerun one is taken over."""
+    lines = [
+        *_run(SKIP, 0, "w1", "f1", "start+0.1", "step+0.3", "done+0.5", "accepted+0.6"),
+        *_run(SKIP, 1, "w2", "f2", "start+1.1", "step+1.4"),
+        *_run(RERUN, 0, "w2", "f1", "start+0.1", "done+0.2"),
+        *_run(RERUN, 1, "w1", "f2", "start+1.0", "stopped+3.0", "stale+3.1"),
+        *_run(RERUN, 1, "w3", "f3", "start+3.5", "done+3.9", "accepted+4.0"),
+    ]
+    records = {
+        key(SKIP, 0): OnRecord(Outcome.SUCCEEDED, "f1"),
+        key(SKIP, 1): OnRecord(Outcome.LOST, "f2"),
+        key(SKIP, 2): OnRecord(Outcome.SKIPPED),
+        **{key(RERUN, number): OnRecord(Outcome.SUCCEEDED, f"f{number}") for number in range(5)},
+    }
+    made = Result(
+        Settings("sqlite:///x.db", 5, processes=3, seed=7),
+        (Verdict(5, 1, 0, 2, 1, 0, 0, 0, "skip"), Verdict(5, 5, on_lost="rerun", taken_over=1)),
+        forgot=False,
+        left_out=("no partitions: a sqlite: store is not reached by TCP",),
+        tasks=(SKIP, RERUN),
+        slots=SLOTS,
+        first=100.0,
+        lines=tuple(parse(lines)),
+        records=records,
+        deeds=(
+            Deed("kill", "w2", 101.5, 103.0),
+            Deed("pause", "w1", 101.2, 103.0),
+            Deed("outage", EVERYBODY, 104, 105),
+        ),
+    )
+    return made._replace(**changes)  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+"""cronce torture: what it takes, what it refuses, and what it says."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import pytest
+
+from cronce.cli import torture
+from cronce.cli.table import Screen
+from cronce.errors import BadInput, CronceError, StoreUnavailable
+from cronce.torture.verdict import Verdict
+from tests.torture.results import result
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    torture.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_by_default_a_minute_six_processes_both_policies_and_a_new_seed() -> None:
+    first, second = (torture._settings(parsed("--url", "sqlite:////x.db")) for _ in range(2))
+    assert (first.url, first.seconds, first.processes) == ("sqlite:////x.db", 60, 6)
+    assert (first.on_lost, first.restart, first.keep) == (("skip", "rerun"), None, False)
+    assert first.seed != second.seed
+
+
+def test_what_is_asked_for_is_done() -> None:
+    words = ("--url", "sqlite:////x.db", "--seconds", "9", "--processes", "3", "--seed", "5", "--on-lost", "rerun")
+    settings = torture._settings(parsed(*words, "--keep", "there"))
+    assert settings == (
+        "sqlite:////x.db", 9, 3, 5, ("rerun",), None, None, True, "cronce.torture.worker",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--seconds", "4"], "--seconds is 5 to 3600, and this is 4"),
+        (["--processes", "1"], "--processes is 2 to 32, and this is 1"),
+        (["--seed", "-1"], "--seed is 0 to 999999, and this is -1"),
+        (["--restart", "sh -c 'x"], "--restart sh -c 'x: No closing quotation"),
+        (["--restart", " "], "--restart needs a command"),
+        (["--picture", "p.png"], "--picture p.png: name a file that ends in .html or .svg"),
+        (["--picture", "/no/such/p.svg"], "--picture /no/such/p.svg: No such file or directory"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_begins(words: list[str], says: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        torture.run(parsed("--url", "sqlite:////no/such/x.db", *words))
+    assert str(refused.value) == says
+
+
+def test_a_store_of_one_process_is_refused() -> None:
+    with pytest.raises(BadInput, match="memory:// is a store of one process only, and this takes several"):
+        torture.run(parsed("--url", "memory://"))
+
+
+def test_a_store_that_cannot_be_reached_is_said_to_be() -> None:
+    with pytest.raises(StoreUnavailable):
+        torture.run(parsed("--url", "redis://127.0.0.1:1/0"))
+
+
+def test_a_restart_is_a_command_without_a_shell(tmp_path: Path) -> None:
+    hook = torture._restart(f'{sys.executable} -c \'open("{tmp_path}/done", "w")\' ; touch x')
+    assert hook is not None
+    hook()
+    assert [path.name for path in tmp_path.iterdir()] == ["done"]
+
+
+@pytest.mark.parametrize("command", ["/no/such/program", f"{sys.executable} -c 'raise SystemExit(3)'"])
+def test_a_restart_that_fails_is_an_error(command: str) -> None:
+    hook = torture._restart(command)
+    assert hook is not None
+    with pytest.raises(CronceError, match="--restart: "):
+        hook()
+
+
+# --- what it says ---
+
+
+def test_a_broken_promise_is_told_with_the_seed_that_repeats_it() -> None:
+    told = "\n".join(torture._words(result(), parsed("--picture", "p.svg"), Screen()))
+    assert told == (
+        "seed 7: 3 processes, 5 s; 1 × kill, 1 × pause, 1 × outage\n"
+        "left out: no partitions: a sqlite: store is not reached by TCP\n"
+        "skip: 5 slots, 1 runs, extra 0, missed 2, lost 1, unknown 0, overlapping 0, stale accepted 0, taken over 0\n"
+        "rerun: 5 slots, 5 runs, extra 0, missed 0, lost 0, unknown 0, overlapping 0, stale accepted 0, taken over 1\n"
+        "The picture is p.svg.\n\n"
+        "A promise was broken. Repeat it with --seed 7 --keep DIR, and send us the\nfiles."
+    )
+
+
+def test_kept_promises_and_a_store_that_forgot_are_told() -> None:
+    good = (Verdict(5, 4, unknown=1), Verdict(5, 4, unknown=1, on_lost="rerun"))
+    told = torture._words(result(verdicts=good, forgot=True), parsed(), Screen())
+    assert told[-3:] == [
+        "The store forgot what it knew, and says so: those slots are unknown.",
+        "",
+        "Every promise was kept.",
+    ]
+
+
+def test_the_document_is_the_sum_and_each_job() -> None:
+    whole = torture.document(result())
+    columns = {"slots": 10, "runs": 6, "extra": 0, "missed": 2, "lost": 1, "unknown": 0, "overlapping": 0}
+    assert whole == {
+        **columns, "stale_accepted": 0, "on_lost": "both", "taken_over": 1, "seed": 7, "forgot": False,
+        "faults": {"kill": 1, "outage": 1, "pause": 1},
+        "left_out": ["no partitions: a sqlite: store is not reached by TCP"],
+        "jobs": [verdict._asdict() for verdict in result().verdicts],
+    }  # fmt: skip
+    (alone,) = result().verdicts[1:]
+    assert torture.document(result(verdicts=(alone,)))["on_lost"] == "rerun"
