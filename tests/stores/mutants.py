@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from cronce.model import FREE, Cell, Epoch, Fence, Instant, Mark, Refusal, Verdict, Write
+from cronce.model import FREE, Cell, Epoch, Fence, Refusal, Verdict, Write
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore
 from cronce.testing import StoreContract
@@ -143,6 +143,18 @@ class CountsWhatIsThere(MemoryStore):
         gone = super().purge(cells)
         self._epoch = self._epoch._replace(tally=max((cell.version for cell in self._cells.values()), default=0) - 1)
         return gone
+
+
+@caught_by("test_what_was_answered_is_what_is_stored")
+class StoresLessThanItAnswers(MemoryStore):
+    """The answer is right; what is stored has lost its `until`, where the write brought none."""
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        swapped = super().swap(writes, seen)
+        for write, (refused, cell) in zip(writes, swapped.verdicts, strict=True):
+            if refused is None and write.ttl is None and cell.key in self._cells:
+                self._cells[cell.key] = self._cells[cell.key]._replace(until=None)
+        return swapped
 
 
 @caught_by("test_a_cell_that_was_written_since_stays")

@@ -764,7 +764,7 @@ def test_runs_can_be_read_in_plain_sql(path: Path, tmp_path: Path) -> None:
         raise RuntimeError("no paper")
 
     with pytest.raises(RuntimeError, match="no paper"):
-        report(slot="2026-03-29")
+        report.at("2026-03-29")()
     cron.close()
     db = sqlite3.connect(path)
     db.row_factory = sqlite3.Row

@@ -359,6 +359,21 @@ class BatchContract(_Shelf):
         for by in ("key", "at"):
             assert pages(store, "", limit=3, by=by) == pages(model, "", limit=3, by=by)
 
+    def test_what_was_answered_is_what_is_stored(self, store: Store, other: Store) -> None:
+        dice = random.Random(3)
+        for _ in range(40):
+            now = store.load([]).now
+            batch = [
+                write._replace(
+                    ttl=dice.choice([None, HOUR, timedelta(0)]),
+                    not_before=dice.choice([None, now, now + HOUR]),
+                    not_after=dice.choice([None, now + HOUR, now - HOUR]),
+                )
+                for write in _random_batch(dice, grouped=store.traits.groups)
+            ]
+            latest = {cell.key: cell for _, cell in swap(store, *_seen(store, batch)).verdicts}
+            assert load(other, *latest) == list(latest.values())
+
 
 class GroupContract(_Shelf):
     """Writes of one group land together or not at all."""
