@@ -7,9 +7,10 @@ hung up while it lay idle is noticed before it is used. Nothing here retries: a 
 import os
 import select
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Final, Generic, Protocol, TypeVar
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from cronce.errors import StoreUnavailable
 
@@ -27,57 +28,50 @@ MOST: Final = 8
 
 
 class Pool(Generic[L]):
-    """`connect` opens a line, `socket` is the number of its file, `patience` how many seconds to wait for a free one."""
+    """`connect` opens a line, `socket` is the number of its file, `patience` the seconds to wait for a free one."""
 
-    def __init__(
-        self, connect: Callable[[], L], socket: Callable[[L], int], patience: float, most: int = MOST
-    ) -> None:
+    def __init__(self, connect: Callable[[], L], socket: Callable[[L], int], patience: float, most: int = MOST) -> None:
         self._connect = connect
         self._socket = socket
         self._patience = patience
         self._most = most
         self._closed = False
-        self._begin()
-
-    def _begin(self) -> None:
-        self._process = os.getpid()
-        self._lock = threading.Condition()
         self._idle: list[L] = []
+        self.begin()
+        _POOLS.add(self)
+
+    def begin(self) -> None:
+        """With no lines. After a fork those of the parent stay the parent's: not used in the child, and not closed
+        either, for that would hang up on it."""
+        _PARENTS.extend(self._idle)
+        self._lock = threading.Condition()
+        self._idle = []
         self._open = 0
 
-    @contextmanager
-    def line(self) -> Iterator[L]:
-        """A line for one piece of work. After an error it is hung up: what it is in the middle of, nobody knows."""
-        line = self._take()
-        try:
-            yield line
-        except BaseException:
-            self._drop(line)
-            raise
-        self._give_back(line)
+    def line(self) -> "Borrowed[L]":
+        """A line for one piece of work: ``with pool.line() as line``."""
+        return Borrowed(self)
 
     def close(self) -> None:
-        self._closed = True
+        """Hang up. Work that is under way comes to its end first; whoever waits for a line is told."""
         with self._lock:
+            self._closed = True
             self._hang_up_idle()
+            self._lock.notify_all()
 
-    def _take(self) -> L:
-        if self._process != os.getpid():
-            self._forked()
+    def take(self) -> L:
         with self._lock:
+            if not self._has_room() and not self._lock.wait_for(self._has_room, self._patience):
+                raise StoreUnavailable(
+                    f"all {self._most} connections of this process were busy for {self._patience:g} s"
+                )
+            if self._closed:
+                raise StoreUnavailable("this store was closed by this process; open it again")
             while self._idle:
                 line = self._idle.pop()
                 if not self._hung_up(line):
                     return line
                 self._forget(line)
-            if self._closed:
-                raise StoreUnavailable("this store was closed by this process; open it again")
-            if not self._lock.wait_for(lambda: self._idle or self._open < self._most, self._patience):
-                raise StoreUnavailable(
-                    f"all {self._most} connections of this process were busy for {self._patience:g} s"
-                )
-            if self._idle:
-                return self._idle.pop()
             self._open += 1
         try:
             return self._connect()
@@ -87,23 +81,18 @@ class Pool(Generic[L]):
                 self._lock.notify()
             raise
 
-    def _give_back(self, line: L) -> None:
-        if self._process != os.getpid():
-            return
+    def give_back(self, line: L, *, failed: bool) -> None:
+        """After an error it is hung up: what it is in the middle of, nobody knows."""
         with self._lock:
-            if self._closed:
+            if failed or self._closed:
                 self._forget(line)
+                self._hang_up_idle()
             else:
                 self._idle.append(line)
-            self._lock.notify()
+            self._lock.notify_all()
 
-    def _drop(self, line: L) -> None:
-        if self._process != os.getpid():
-            return
-        with self._lock:
-            self._forget(line)
-            self._hang_up_idle()
-            self._lock.notify()
+    def _has_room(self) -> bool:
+        return bool(self._idle) or self._open < self._most or self._closed
 
     def _hang_up_idle(self) -> None:
         while self._idle:
@@ -117,14 +106,39 @@ class Pool(Generic[L]):
     def _hung_up(self, line: L) -> bool:
         """An idle line has nothing to say; one that can be read has been closed from the other end."""
         poll = select.poll()
-        poll.register(self._socket(line), select.POLLIN | select.POLLHUP | select.POLLERR)
+        poll.register(self._socket(line), select.POLLIN)
         return bool(poll.poll(0))
 
-    def _forked(self) -> None:
-        """The parent's lines stay the parent's: not used here, and not closed, for that would hang up on it."""
-        _PARENTS.extend(self._idle)
-        self._begin()
+
+class Borrowed(Generic[L]):
+    """A line while it is used."""
+
+    __slots__ = ("_line", "_pool", "_process")
+
+    def __init__(self, pool: Pool[L]) -> None:
+        self._pool = pool
+        self._process = os.getpid()
+
+    def __enter__(self) -> L:
+        self._line = self._pool.take()
+        return self._line
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self._process == os.getpid():
+            self._pool.give_back(self._line, failed=kind is not None)
+        else:  # the work forked, and this is the child
+            _PARENTS.append(self._line)
 
 
 _PARENTS: Final[list[object]] = []
+"""Lines that another process uses. They are kept, so that no destructor hangs up on it."""
 
+_POOLS: Final = weakref.WeakSet[Pool[Any]]()
+
+
+def _forked() -> None:
+    for pool in _POOLS:
+        pool.begin()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,263 @@
+"""How a batch of writes travels to the functions in postgres.sql, and how their answer is read.
+
+What costs is not the network but Python: a thousand claims are a thousand tuples either way. So texts travel joined and
+are split by the server, numbers travel as one array's spelling, and a column that repeats itself as its first part.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from itertools import count, repeat
+from operator import itemgetter
+from typing import Any, Final, TypeVar
+
+from cronce.errors import BadInput
+from cronce.model import EPOCH, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Verdict, Write, from_us
+from cronce.stores import sql
+from cronce.stores.base import groups
+from cronce.value import NamedTuple
+
+FEW: Final = 4
+"""Up to so many writes, if they are one group, the server goes through them one by one; more are sets to it."""
+
+NONE: Final = -(1 << 62)
+"""Stands for an instant or a span that is not given."""
+
+GRANT: Final = 16
+"""Added to the mark of a write that is a grant."""
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+_REFUSALS: Final = (None, Refusal.VERSION, Refusal.EARLY, Refusal.LATE, Refusal.GROUP)
+_MARKS: Final = {int(mark): mark for mark in Mark}
+_ORIGINS: Final = {str(origin): origin for origin in Origin}
+
+
+_Value = TypeVar("_Value")
+
+
+FEW_WRITES: Final = "SELECT {schema}.cronce_swap_few(%s, %s, %s)"
+IN_TURN: Final = "SELECT * FROM {schema}.cronce_swap_in_turn(%s, %s, %s, %s)"
+MANY_WRITES: Final = "SELECT * FROM {schema}.cronce_swap_many(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+
+Told = tuple[int, int, int]
+"""The birth and the tally that the writer has seen, and for how many ms it is patient."""
+
+
+class Call(NamedTuple):
+    """A statement, what it is given, and the writes in the order in which it is given them."""
+
+    statement: str
+    given: Sequence[Any]
+    writes: Sequence[Write]
+    order: Sequence[int]
+    instants: "Instants"
+
+
+class Instants(dict[int | None, Instant | None]):
+    """Instants by their microseconds. Those of an answer are mostly those that were asked with."""
+
+    def __missing__(self, us: int | None) -> Instant | None:
+        instant = self[us] = None if us is None else EPOCH + us * _MICROSECOND
+        return instant
+
+
+def spell_swap(writes: Sequence[Write], told: Told) -> Call:
+    if len(writes) <= 1:
+        return _few(writes, told, range(len(writes)))
+    if len({write.key for write in writes}) < len(writes):
+        return _in_turn(writes, told)
+    sizes = _sizes(writes)
+    if len(writes) <= FEW and len(sizes) == 1:
+        return _few(writes, told, sorted(range(len(writes)), key=lambda place: writes[place].key))
+    return _many(writes, told, sizes)
+
+
+def _sizes(writes: Sequence[Write]) -> Sequence[int]:
+    """How many writes each group has. That they are all alike is seen sooner than each is counted."""
+    names = [write.group for write in writes]
+    size = 1 if names[0] is None else names.count(names[0])
+    firsts = names[::size]
+    alone = firsts.count(None)
+    if alone == len(names) or (
+        not alone and len(set(firsts)) == len(firsts) and all(names[i::size] == firsts for i in range(1, size))
+    ):
+        return [size] * len(firsts)
+    return [len(places) for places in groups(writes)]
+
+
+def _few(writes: Sequence[Write], told: Told, order: Sequence[int]) -> Call:
+    ordered = [writes[place] for place in order]
+    return Call(FEW_WRITES, _spelled(ordered, told), ordered, order, Instants())
+
+
+def _in_turn(writes: Sequence[Write], told: Told) -> Call:
+    """A key stands twice in the batch: its groups are judged one after the other."""
+    for places in groups(writes):
+        if len({writes[place].key for place in places}) < len(places):
+            raise BadInput(f"a group cannot write {writes[places[0]].key!r} or another of its cells twice")
+    given = [*_spelled(writes, told), _array(_sizes(writes))]
+    return Call(IN_TURN, given, writes, range(len(writes)), Instants())
+
+
+def _spelled(writes: Sequence[Write], told: Told) -> list[str]:
+    """What was seen and six numbers for each write; a character that is in no text; all texts with it between them."""
+    numbers = [
+        number
+        for _, seen, _, mark, at, grant, ttl, before, after, _ in writes
+        for number in (seen, mark + GRANT * grant, _us(at), _span(ttl), _us(before), _us(after))
+    ]
+    divider, keys, values = _joined(writes)
+    return [_array([*told, *numbers]), divider, f"{keys}{divider}{values}"]
+
+
+def _many(writes: Sequence[Write], told: Told, sizes: Sequence[int]) -> Call:
+    _, seens, _, marks, ats, grants, ttls, befores, afters, _ = zip(*writes, strict=True)
+    size = sizes[0] if len(set(sizes)) == 1 else 0
+    numbered = "{}" if size else _array(number for number, size in enumerate(sizes) for _ in range(size))
+    due = [NONE if at is None else (at - EPOCH) // _MICROSECOND for at in ats]
+    columns = (
+        _first_part(seens, size),
+        _first_part([mark + GRANT * grant for mark, grant in zip(marks, grants, strict=True)], size),
+        _first_part(due, size),
+        map(_span, _first_part(ttls, size)),
+        () if befores == ats else map(_us, _first_part(befores, size)),
+        map(_us, _first_part(afters, size)),
+    )
+    given = [*told[:2], str(told[2]), *_joined(writes), size, numbered, *map(_array, columns)]
+    return Call(MANY_WRITES, given, writes, range(len(writes)), Instants(zip(due, ats, strict=True)))
+
+
+def _joined(writes: Sequence[Write]) -> tuple[str, str, str]:
+    """A character that is in none of the texts, and all keys and all values with it between them."""
+    for divider in map(chr, range(0x1F, 0x110000)):
+        keys = divider.join([write.key for write in writes])
+        values = divider.join([write.value for write in writes])
+        if keys.count(divider) + values.count(divider) == 2 * max(len(writes) - 1, 0):
+            return divider, keys, values
+    raise BadInput("texts that use every character there is cannot be stored")
+
+
+def _array(numbers: Iterable[int]) -> str:
+    return f"{{{','.join(map(str, numbers))}}}"
+
+
+def _first_part(column: Sequence[_Value], size: int) -> Sequence[_Value]:
+    """The column, or its first group, if the others are the same again."""
+    return column[:size] if size and column[size:] == column[:-size] else column
+
+
+def _us(instant: Instant | None) -> int:
+    return NONE if instant is None else (instant - EPOCH) // _MICROSECOND
+
+
+def _span(span: timedelta | None) -> int:
+    return NONE if span is None else span // _MICROSECOND
+
+
+# --- the answer -----------------------------------------------------------------------------------------------------
+
+
+class Head(NamedTuple):
+    """What an answer says about the store. `belief`: 0 as the writer has it, 1 another life, 2 it forgot."""
+
+    now: Instant
+    epoch: Epoch
+    belief: int = 0
+    first: int = 0
+
+
+def read_rows(call: Call, answer: Sequence[sql.Row]) -> list[sql.Row]:
+    """The row about the store, perhaps more than once, then those about the writes."""
+    rows = answer if call.statement is MANY_WRITES else _unspelled(answer)
+    return sorted(rows, key=itemgetter(0))
+
+
+def _unspelled(answer: Iterable[sql.Row]) -> Iterator[sql.Row]:
+    """The rows of an answer that came spelled, as each group of a few writes has one."""
+    places = count(1)
+    for ((spelled, origin, *values),) in answer:
+        numbers = [None if number == NONE else number for number in map(int, spelled.split(","))]
+        belief, tally, now, since, birth, base = numbers[:6]
+        yield (0, belief, 0, tally, now, since, birth, base, origin)
+        for start, value in zip(range(6, len(numbers), 7), values, strict=True):
+            yield (next(places), *numbers[start : start + 7], value)
+
+
+def read_head(row: sql.Row) -> Head:
+    _, belief, first, tally, now, since, birth, base, origin = row
+    return Head(from_us(now), read_epoch(birth, tally, base, origin, since), belief, first)
+
+
+def read_epoch(birth: int, tally: int, base: int, origin: str, since: int | None) -> Epoch:
+    return Epoch(birth, tally, base, _ORIGINS[origin], None if since is None else from_us(since))
+
+
+def read_verdicts(call: Call, head: Head, rows: Sequence[sql.Row]) -> tuple[Sequence[Verdict], int]:
+    """What became of each write, in the order they were given, and the highest number in it."""
+    if head.first > 0:
+        return _all_new(call.writes, head), head.first + len(call.writes) - 1
+    if not call.writes:
+        return [], 0
+    told = rows[-len(call.writes) :]
+    if len(told) > FEW:
+        _, refused, versions, *_ = columns = list(zip(*told, strict=True))
+        if 0 not in refused and None not in versions:
+            return _all_refused(call, columns), max(versions)
+    verdicts = [_verdict(write, head, row, call.instants) for write, row in zip(call.writes, told, strict=True)]
+    return _in_order(verdicts, call), max([row[2] or 0 for row in told])
+
+
+def _in_order(verdicts: list[Verdict], call: Call) -> list[Verdict]:
+    if isinstance(call.order, range):
+        return verdicts
+    return [verdict for _, verdict in sorted(zip(call.order, verdicts, strict=True))]
+
+
+def _all_new(writes: Sequence[Write], head: Head) -> list[Verdict]:
+    """Every write made a cell of its own: nothing is news but the numbers."""
+    keys, _, values, marks, ats, grants, ttls, *_ = zip(*writes, strict=True)
+    numbers = range(head.first, head.first + len(writes))
+    untils = {ttl: None if ttl is None else head.now + ttl for ttl in set(ttls)}
+    fences = _fences(repeat(head.epoch.birth, len(writes)), numbers)
+    granted = [fence if grant else None for fence, grant in zip(fences, grants, strict=True)]
+    return _verdicts(repeat(None, len(writes)), (keys, numbers, values, ats, marks, granted, map(untils.get, ttls)))
+
+
+def _all_refused(call: Call, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
+    """Every write met a cell that was not as seen, as when another process claimed the same slots."""
+    _, refused, versions, marks, ats, untils, births, numbers, values = columns
+    instant, keys = call.instants.__getitem__, [write.key for write in call.writes]
+    fences = _fences(births, numbers)
+    if None in numbers:
+        fences = [None if number is None else fence for number, fence in zip(numbers, fences, strict=True)]
+    marked = map(_MARKS.__getitem__, marks)
+    cells = (keys, versions, values, map(instant, ats), marked, fences, map(instant, untils))
+    return _verdicts(map(_REFUSALS.__getitem__, refused), cells)
+
+
+def _verdicts(refused: Iterable[Refusal | None], columns: Sequence[Iterable[Any]]) -> list[Verdict]:
+    """Columns of what verdicts and cells are made of. To make a NamedTuple of a tuple, field by field, would take three
+    times as long."""
+    cells = map(partial(tuple.__new__, Cell), zip(*columns, strict=True))
+    return list(map(partial(tuple.__new__, Verdict), zip(refused, cells, strict=True)))
+
+
+def _fences(births: Iterable[int], numbers: Iterable[int]) -> list[Any]:
+    return list(map(partial(tuple.__new__, Fence), zip(births, numbers, strict=True)))
+
+
+def _verdict(write: Write, head: Head, row: sql.Row, instants: Instants) -> Verdict:
+    _, refused, version, mark, at, until, birth, number, value = row
+    fence = None if number is None else Fence(birth, number)
+    if refused:
+        cell = (
+            Cell(write.key)
+            if version is None
+            else Cell(write.key, version, value, instants[at], _MARKS[mark], fence, instants[until])
+        )
+        return Verdict(_REFUSALS[refused], cell)
+    if write.grant:
+        fence = Fence(head.epoch.birth, version)
+    due = write.at if mark is None else instants[at]
+    ends = instants[until] if write.ttl is None else head.now + write.ttl
+    return Verdict(None, Cell(write.key, version, write.value, due, write.mark, fence, ends))

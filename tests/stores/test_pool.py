@@ -1,0 +1,181 @@
+"""Lines to a server: one thread each, none twice, none that failed, none across a fork."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from cronce.errors import StoreUnavailable
+from cronce.stores.pool import Pool
+from tests.stores.forks import ask
+
+
+class Phone:
+    """A line to somebody who answers with nothing."""
+
+    def __init__(self, desk: "Desk") -> None:
+        if desk.down:
+            raise ConnectionRefusedError("nobody there")
+        self.here, self.there = socket.socketpair()
+        desk.lines.append(self)
+
+    @property
+    def closed(self) -> bool:
+        return self.here.fileno() < 0
+
+    def close(self) -> None:
+        self.here.close()
+        self.there.close()
+
+
+class Desk:
+    """Whoever is called, and all lines that there ever were."""
+
+    def __init__(self) -> None:
+        self.lines: list[Phone] = []
+        self.down = False
+
+    def pool(self, most: int = 2, patience: float = 5) -> Pool[Phone]:
+        return Pool(lambda: Phone(self), lambda line: line.here.fileno(), patience, most)
+
+    @property
+    def open(self) -> list[Phone]:
+        return [line for line in self.lines if not line.closed]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    desk = Desk()
+    yield desk
+    for line in desk.lines:
+        line.close()
+
+
+def test_a_line_is_used_again(desk: Desk) -> None:
+    pool = desk.pool()
+    with pool.line() as first:
+        pass
+    with pool.line() as second:
+        assert second is first
+    assert len(desk.lines) == 1
+
+
+def test_no_two_threads_have_the_same_line_and_none_has_more_than_there_may_be(desk: Desk) -> None:
+    pool, busy, most = desk.pool(most=3), set[Phone](), []
+
+    def work(_number: int) -> None:
+        with pool.line() as line:
+            assert line not in busy
+            busy.add(line)
+            most.append(len(busy))
+            threading.Event().wait(0.001)
+            busy.remove(line)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(100)))
+    assert (len(desk.lines), max(most)) == (3, 3)
+
+
+def test_whoever_waits_too_long_for_a_line_is_told(desk: Desk) -> None:
+    pool = desk.pool(most=1, patience=0.05)
+    with pool.line(), pytest.raises(StoreUnavailable, match=r"all 1 connections of this process were busy for 0\.05 s"):
+        pool.line().__enter__()
+    with pool.line():
+        pass
+
+
+def test_a_line_that_failed_takes_the_idle_ones_with_it(desk: Desk) -> None:
+    pool = desk.pool()
+    with pool.line(), pool.line():
+        pass
+    with pytest.raises(ZeroDivisionError), pool.line():
+        raise ZeroDivisionError
+    assert (len(desk.lines), desk.open) == (2, [])
+    with pool.line(), pool.line():
+        assert len(desk.open) == 2
+
+
+def test_a_line_that_the_server_hung_up_is_not_used(desk: Desk) -> None:
+    pool = desk.pool(most=1)
+    with pool.line() as first:
+        pass
+    first.there.close()
+    with pool.line() as second:
+        assert second is not first
+    assert first.closed
+
+
+def test_a_server_that_is_down_costs_no_place(desk: Desk) -> None:
+    pool = desk.pool(most=1, patience=0.05)
+    desk.down = True
+    for _ in range(3):
+        with pytest.raises(ConnectionRefusedError):
+            pool.line().__enter__()
+    desk.down = False
+    with pool.line():
+        pass
+
+
+def test_closing_hangs_up_what_is_idle_now_and_what_is_busy_later(desk: Desk) -> None:
+    pool = desk.pool()
+    with pool.line() as busy:
+        with pool.line() as idle:
+            pass
+        pool.close()
+        assert (idle.closed, busy.closed) == (True, False)
+    assert busy.closed
+    with pytest.raises(StoreUnavailable, match="closed by this process"):
+        pool.line().__enter__()
+
+
+def test_closing_wakes_those_who_wait(desk: Desk) -> None:
+    pool = desk.pool(most=1, patience=30)
+    with ThreadPoolExecutor(1) as threads, pool.line():
+        waiting = threads.submit(pool.line().__enter__)
+        pool.close()
+        with pytest.raises(StoreUnavailable, match="closed by this process"):
+            waiting.result(timeout=10)
+
+
+def _in_child(pool: Pool[Phone], desk: Desk, before: Phone) -> list[bool]:
+    with pool.line() as line:
+        return [line is before, before.closed, len(desk.lines) == 2]
+
+
+def test_a_child_opens_its_own_and_does_not_hang_up_the_parents(desk: Desk) -> None:
+    pool = desk.pool()
+    with pool.line() as ours:
+        pass
+    assert ask(lambda: _in_child(pool, desk, ours)) == [False, False, True]
+    with pool.line() as still:
+        assert (still is ours, len(desk.lines)) == (True, 1)
+
+
+@pytest.mark.parametrize("end", [lambda: None, lambda: 1 / 0], ids=["well", "badly"])
+def test_a_fork_in_the_middle_of_work_leaves_the_line_to_the_parent(desk: Desk, end: Callable[[], object]) -> None:
+    pool = desk.pool(most=1, patience=0.05)
+    us = os.getpid()
+
+    def fork_within() -> list[bool]:
+        """In a child of ours, so that the fork within it may end as it likes."""
+        hears, says = os.pipe()
+        try:
+            with pool.line() as line:
+                child = os.fork()
+                if child == 0:
+                    end()
+        except ZeroDivisionError:
+            pass
+        if child == 0:
+            with pool.line() as own:
+                os.write(says, b"%d%d" % (own is line, line.closed))
+            os._exit(0)
+        os.waitpid(child, 0)
+        with pool.line() as again:
+            return [os.read(hears, 2) == b"00", again is line]
+
+    assert ask(fork_within) == [True, True]
+    assert os.getpid() == us

@@ -1,0 +1,306 @@
+"""A PostgreSQL that is killed, stopped in mid-air, copied while it runs, or set up to promise less."""
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cronce.errors import StoreReadOnly, StoreUnavailable, StoreUnusable
+from cronce.model import Origin, Refusal
+from cronce.stores import open_store
+from cronce.stores.base import Store
+from cronce.stores.postgres import PostgresStore, init
+from cronce.testing.contract import claim, load, refusals, swap, win
+from tests.servers.postgres import PgBouncer, Postgres
+from tests.servers.process import Server
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    server = Postgres()
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def url(server: Postgres) -> str:
+    return f"{server.url}?schema=fault{next(_NUMBERS)}"
+
+
+_NUMBERS = count()
+
+
+def say(server: Postgres, *statements: str) -> None:
+    with psycopg.connect(server.url, autocommit=True) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.005)
+
+
+# --- killed ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_hard_kill_loses_no_win_that_was_answered_and_is_no_new_life(server: Postgres, url: str) -> None:
+    """Although the database says that commits need not wait for the disk: ours do."""
+    say(server, "ALTER DATABASE postgres SET synchronous_commit = off", "ALTER SYSTEM SET wal_writer_delay = '10s'")
+    server.stop()
+    server.start()
+    store = open_store(url)
+    birth = store.load([]).epoch.birth
+    won: list[str] = []
+    workers = [threading.Thread(target=_work, args=(store, worker, won)) for worker in range(3)]
+    for worker in workers:
+        worker.start()
+    until(lambda: len(won) > 500)
+    server.kill()
+    for worker in workers:
+        worker.join(timeout=20)
+    server.start()
+    again = open_store(url)
+    cells = load(again, *won)
+    assert [cell.key for cell in cells if not cell.version] == []
+    seen = (birth, max(cell.version for cell in cells))
+    swapped = again.swap([claim("after")], seen)
+    assert (refusals(swapped), swapped.epoch.birth, swapped.epoch.origin) == ([None], birth, Origin.MADE)
+    assert win(store, claim("with the old handle"))[0].version > seen[1]
+    store.close()
+    again.close()
+    say(server, "ALTER DATABASE postgres RESET synchronous_commit", "ALTER SYSTEM RESET wal_writer_delay")
+
+
+def _work(store: Store, worker: int, won: list[str]) -> None:
+    """Claim until the store is gone: one by one, in groups, in batches."""
+    seen = store.load([]).epoch.seen
+    with suppress(StoreUnavailable):
+        for number in count():
+            keys = [f"run/{worker}/{number}/{part}" for part in range((1, 2, 20)[number % 3])]
+            group = number if number % 3 == 1 else None
+            swapped = store.swap([claim(key, group=group) for key in keys], seen)
+            won += [key for key, verdict in zip(keys, swapped.verdicts, strict=True) if verdict.refused is None]
+
+
+# --- stopped in mid-air ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def stopped(server: Postgres) -> Iterator[None]:
+    """Every process of the server: connections stay open, and no answer comes."""
+    pids = [server.pid, *_children(server.data)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _children(data: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and (entry / "cwd").resolve() == data:
+                found.append(int(entry.name))
+    return found
+
+
+def test_a_server_that_stands_still_is_waited_for_no_longer_than_the_timeout(server: Postgres, url: str) -> None:
+    store = open_store(f"{url}&timeout=0.5")
+    win(store, claim("a"))
+    with stopped(server):
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=r"did not answer for 0\.5 s"):
+            swap(store, claim("b"))
+        asked = time.monotonic() - began
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            store.load([])
+        connected = time.monotonic() - began - asked
+    assert (asked < 1.5, connected < 3.5) == (True, True)  # libpq gives a connection two seconds at least
+    assert refusals(swap(store, claim("a"))) == [Refusal.VERSION]
+    store.close()
+
+
+def test_a_connection_that_is_cut_in_the_middle_of_a_call_is_an_answer_that_never_came(
+    server: Postgres, url: str
+) -> None:
+    store = open_store(url)
+    assert isinstance(store, PostgresStore)
+    with pytest.raises(StoreUnavailable):
+        store.ask("SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(5)", [])
+    win(store, claim("a"))
+    store.close()
+
+
+def test_a_server_that_restarts_is_found_again(server: Postgres, url: str) -> None:
+    store = open_store(url)
+    win(store, claim("a"))
+    server.stop()
+    with pytest.raises(StoreUnavailable):
+        store.load([])
+    server.start()
+    assert refusals(swap(store, claim("a"))) == [Refusal.VERSION]
+    store.close()
+
+
+def test_a_pooler_that_restarts_is_found_again(server: Postgres, url: str) -> None:
+    pooler = PgBouncer(server).start()
+    try:
+        store = open_store(url.replace(server.url, pooler.url))
+        win(store, claim("a"))
+        pooler.kill()
+        pooler.start()
+        assert refusals(swap(store, claim("a"))) == [Refusal.VERSION]
+        store.close()
+    finally:
+        pooler.close()
+
+
+# --- what its settings promise --------------------------------------------------------------------------------------
+
+
+def test_a_win_waits_for_the_standby_that_the_trait_speaks_of(server: Postgres, url: str) -> None:
+    """There is none by that name: so a write that is answered all the same would be a lie."""
+    alone = open_store(url)
+    assert not alone.traits.survives_failover
+    alone.close()
+    with _waiting_for_a_standby(server):
+        store = open_store(f"{url}&timeout=0.5")
+        assert store.traits.survives_failover
+        with pytest.raises(StoreUnavailable):
+            swap(store, claim("a"))
+        store.close()
+        store = open_store(f"{url}&{LOCAL}")
+        assert not store.traits.survives_failover
+        win(store, claim("b"))
+        (failover,) = [check for check in _checks(store) if check.name == "failover"]
+        assert failover.verdict == "warn"
+        store.close()
+
+
+LOCAL = "options=-c%20synchronous_commit%3Dlocal"
+
+
+@contextmanager
+def _waiting_for_a_standby(server: Postgres) -> Iterator[None]:
+    say(server, "ALTER SYSTEM SET synchronous_standby_names = 'ghost'", "SELECT pg_reload_conf()")
+    with psycopg.connect(server.url, autocommit=True) as db:
+        until(lambda: _one(db, "SELECT current_setting('synchronous_standby_names') = 'ghost'"))
+    try:
+        yield
+    finally:
+        with psycopg.connect(f"{server.url}?{LOCAL}", autocommit=True) as db:
+            db.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            db.execute("SELECT pg_reload_conf()")
+
+
+def _checks(store: Store) -> list[Any]:
+    assert isinstance(store, PostgresStore)
+    return list(store.checks())
+
+
+def test_a_server_that_does_not_sync_is_not_durable_and_begins_as_one_that_can_forget() -> None:
+    server = Postgres(fsync="off", full_page_writes="off", autovacuum="off").start()
+    try:
+        store = open_store(server.url)
+        assert (store.traits.durable, store.traits.survives_failover) == (False, False)
+        assert store.load([]).epoch.origin is Origin.FOUND
+        verdicts = {check.name: check.verdict for check in _checks(store)}
+        assert (verdicts["durable"], verdicts["vacuum"]) == ("error", "warn")
+        store.close()
+        assert init(f"{server.url}?schema=meant").origin is Origin.MADE
+    finally:
+        server.close()
+
+
+# --- standbys and people --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def standby(server: Postgres) -> Iterator[Postgres]:
+    """A copy that follows the server, and can be asked."""
+    standby = Postgres()
+    shutil.rmtree(standby.data)
+    copy = ("-D", str(standby.data), "-d", server.url, "-R", "-X", "stream", "-c", "fast")
+    standby.run(str(standby.programs / "pg_basebackup"), *copy)
+    standby._answers = _follows
+    try:
+        yield standby.start()
+    finally:
+        standby.close()
+
+
+def _one(db: Any, statement: str) -> bool:
+    return bool(db.execute(statement).fetchone()[0])
+
+
+def _follows(standby: Server) -> bool:
+    with psycopg.connect(standby.url, connect_timeout=5) as connection:
+        return connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
+
+
+def test_a_standby_is_refused_and_the_primary_found_beside_it(server: Postgres, url: str, standby: Postgres) -> None:
+    store = open_store(url)
+    win(store, claim("a"))
+    with pytest.raises(StoreReadOnly, match="target_session_attrs=read-write"):
+        open_store(standby.url)
+    both = f"postgresql://postgres@127.0.0.1:{standby.port},127.0.0.1:{server.port}/postgres"
+    found = open_store(f"{url.replace(server.url, both)}&target_session_attrs=read-write")
+    assert refusals(swap(found, claim("a"))) == [Refusal.VERSION]
+    assert {check.name: check.verdict for check in _checks(found)}["failover"] == "warn"
+    found.close()
+    store.close()
+
+
+def test_a_failover_to_a_standby_that_lags_is_found_out(server: Postgres, url: str, standby: Postgres) -> None:
+    """The same server by its identity, with less in it: the last wins are gone, and a new life begins."""
+    store = open_store(url)
+    with psycopg.connect(standby.url, autocommit=True) as db:
+        until(lambda: _one(db, f"SELECT to_regclass('{url.partition('=')[2]}.cronce_swap_many') IS NULL"))
+        db.execute("ALTER SYSTEM SET primary_conninfo = ''")
+        db.execute("SELECT pg_reload_conf()")
+        until(lambda: _one(db, "SELECT count(*) = 0 FROM pg_stat_wal_receiver"))
+        lost = swap(store, *(claim(f"run/{number}") for number in range(100))).epoch
+        db.execute("SELECT pg_promote()")
+    store.close()
+    promoted = open_store(url.replace(server.url, standby.url))
+    swapped = promoted.swap([claim("b")], lost.seen)
+    assert (refusals(swapped), swapped.epoch.origin) == ([Refusal.EPOCH], Origin.RESTORED)
+    promoted.close()
+
+
+def test_a_wrong_password_is_told_without_it(server: Postgres) -> None:
+    say(server, "CREATE ROLE careful LOGIN PASSWORD 'right'")
+    rules = server.data / "pg_hba.conf"
+    before = rules.read_text()
+    rules.write_text(f"host all careful 127.0.0.1/32 scram-sha-256\n{before}")
+    say(server, "SELECT pg_reload_conf()")
+    wrong = server.url.replace("postgres@", "careful:wr0ng@")
+    told: list[str] = []
+
+    def locked_out() -> bool:
+        with pytest.raises(StoreUnusable) as caught:  # until the rules are read, it merely may not make the tables
+            open_store(wrong)
+        told.append(str(caught.value))
+        return 'password authentication failed for user "careful"' in told[-1]
+
+    until(locked_out)
+    assert ("wr0ng" in told[-1], "careful:***@" in told[-1]) == (False, True)
+    rules.write_text(before)
+    say(server, "SELECT pg_reload_conf()")
