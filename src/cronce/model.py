@@ -28,7 +28,7 @@ def to_us(instant: Instant) -> int:
 
 
 def from_us(us: int) -> Instant:
-    return EPOCH + timedelta(microseconds=us)
+    return EPOCH + us * _MICROSECOND
 
 
 def spell(instant: Instant) -> str:

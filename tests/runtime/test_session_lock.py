@@ -19,7 +19,7 @@ from cronce import Cronce, LockHeld, Skipped, TrustEnded
 from cronce.errors import BadInput, BadPolicy, StoreUnavailable, StoreUnusable
 from cronce.runtime.session_lock import SessionHolding
 from cronce.stores.memory import MemoryStore
-from cronce.stores.postgres_session import key_of
+from cronce.stores.postgres.session import key_of
 from tests.servers.postgres import PgBouncer, Postgres
 
 Admin = psycopg.Connection[tuple[Any, ...]]

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable, StoreUnusable
-from cronce.stores.postgres_session import SERVER_SETTINGS, Session, key_of
+from cronce.stores.postgres.session import SERVER_SETTINGS, Session, key_of
 from tests.servers.postgres import PgBouncer, Postgres
 
 Admin = psycopg.Connection[tuple[object, ...]]
@@ -152,7 +152,7 @@ def test_a_session_that_went_on_with_another_process_is_lost(
 ) -> None:
     """As behind a pooler that passes the first process's number on."""
     with closing(Session(postgres.url, "web-1")) as session:
-        monkeypatch.setattr("cronce.stores.postgres_session.BEAT", "SELECT pg_backend_pid() + 1")
+        monkeypatch.setattr("cronce.stores.postgres.session.BEAT", "SELECT pg_backend_pid() + 1")
         with pytest.raises(StoreUnavailable, match="goes on with another session"):
             session.beat()
         assert session.lost

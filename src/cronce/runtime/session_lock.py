@@ -23,7 +23,7 @@ from cronce.runtime.keeper import Beat, Over, Tie
 from cronce.runtime.lock import LOOK, Block, Gate, Holding, Limits, Refused
 from cronce.runtime.steps import Do, Steps
 from cronce.stores import mask
-from cronce.stores.postgres_session import Session, key_of
+from cronce.stores.postgres.session import Session, key_of
 
 BEAT: Final = 2.0
 """Seconds between two looks whether the session is still there; that the server hung up is seen at once."""

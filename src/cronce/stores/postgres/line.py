@@ -36,7 +36,7 @@ except ImportError as missing:
     raise BadInput("postgresql:// needs psycopg: pip install 'cronce[postgres]'") from missing
 
 SCHEMA: Final = 1
-"""The version of what postgres.sql makes. An older one is brought up to it, a newer one refused."""
+"""The version of what schema.sql makes. An older one is brought up to it, a newer one refused."""
 
 PATIENCE: Final = 5.0
 PATIENCE_TO_CONNECT: Final = 2
@@ -96,7 +96,7 @@ class Place(NamedTuple):
 
     def ddl(self, *, made: bool = False) -> str:
         """All that a store is made of, as SQL."""
-        text = files(__package__).joinpath("postgres.sql").read_text(encoding="utf-8")
+        text = files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
         lock = zlib.crc32(self.schema.encode()) - (1 << 31)
         for name, piece in {
             "version": str(SCHEMA),
@@ -203,7 +203,7 @@ def socket(line: Line) -> int:
 
 def connect(place: Place, *, adopt: bool = False, made: bool = False) -> Line:
     """A connection to a store that is there, of a version and on a server that it can be used on."""
-    line = _dial(place)
+    line = dial(place)
     try:
         line.server = _greeted(line, place, adopt=adopt, made=made)
     except BaseException:
@@ -212,7 +212,7 @@ def connect(place: Place, *, adopt: bool = False, made: bool = False) -> Line:
     return line
 
 
-def _dial(place: Place) -> Line:
+def dial(place: Place) -> Line:
     try:
         line = Line.connect(place.conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:

@@ -1,4 +1,4 @@
-"""How a batch of writes travels to the functions in postgres.sql, and how their answer is read.
+"""How a batch of writes travels to the functions in schema.sql, and how their answer is read.
 
 What costs is not the network but Python: a thousand claims are a thousand tuples either way. So texts travel joined and
 are split by the server, numbers travel as one array's spelling, and a column that repeats itself as its first part.

@@ -1,6 +1,6 @@
 """Cells in PostgreSQL, for any number of machines. A win is on disk before it is answered.
 
-The hot path is one call of a server-side function for any batch, and postgres.sql tells how; here is the rest.
+The hot path is one call of a server-side function for any batch, and schema.sql tells how; here is the rest.
 Versions and fences come from a sequence: it is never waited for, and it also counts what never came to be. So its value
 is no answer to "what has been written": a number drawn by a transaction that is not committed may be forgotten in a
 crash, and whoever had heard of it would take a durable store for a forgetful one. What an answer says of the tally is
@@ -17,8 +17,8 @@ from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, from_us, to_
 from cronce.stores import sql
 from cronce.stores.base import Loaded, Page, Scan, Swapped, position, refused_epoch
 from cronce.stores.pool import Pool
-from cronce.stores.postgres_line import Line, Place, Server, connect, explained, locate, psycopg, socket
-from cronce.stores.postgres_swap import read_epoch, read_head, read_rows, read_verdicts, spell_swap
+from cronce.stores.postgres.line import Line, Place, Server, connect, explained, locate, psycopg, socket
+from cronce.stores.postgres.swap import read_epoch, read_head, read_rows, read_verdicts, spell_swap
 
 if TYPE_CHECKING:
     from cronce.stores.checks import Check
@@ -122,7 +122,7 @@ class PostgresStore:
         self._pool.close()
 
     def checks(self) -> "Iterator[Check]":
-        from cronce.stores.postgres_checks import checks  # noqa: PLC0415  the doctor's alone
+        from cronce.stores.postgres.checks import checks  # noqa: PLC0415  the doctor's alone
 
         return checks(self)
 

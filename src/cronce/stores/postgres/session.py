@@ -20,7 +20,7 @@ from typing import Any, Final
 from cronce.clock import SystemClock
 from cronce.errors import StoreReadOnly, StoreUnavailable, StoreUnusable
 from cronce.model import Boot
-from cronce.stores.postgres_line import Place, _dial, explained, locate
+from cronce.stores.postgres.line import Place, dial, explained, locate
 
 # Not before the above, which says what to install where psycopg is missing.
 # isort: split
@@ -88,7 +88,7 @@ class Session:
         """When a question began that was answered: the locks were held then."""
         self._place = place._replace(conninfo=_dressed(place, holder), patience=min(place.patience, PATIENCE))
         self._boot = SystemClock().boot
-        self._line = _dial(self._place)
+        self._line = dial(self._place)
         try:
             self._introduce()
         except BaseException:

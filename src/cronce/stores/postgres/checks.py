@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from cronce.stores.checks import Check, error, ok, warn
-from cronce.stores.postgres_line import connect
+from cronce.stores.postgres.line import connect
 
 if TYPE_CHECKING:
     from cronce.stores.postgres import PostgresStore
