@@ -20,7 +20,7 @@ from cronce.stores.base import Loaded, Scan, Store, Swapped
 from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.default import Chosen
 from cronce.stores.memory import MemoryStore
-from cronce.stores.sqlite_checks import checks as sqlite_checks
+from cronce.stores.sqlite.checks import checks as sqlite_checks
 
 MS = timedelta(milliseconds=1)
 ANOTHER = "name another store: CRONCE_URL=postgresql://USER:PASSWORD@HOST/DATABASE"
@@ -230,7 +230,7 @@ def test_an_sqlite_file_by_another_name_that_others_may_read(file: Path) -> None
 
 
 def test_an_sqlite_file_on_a_full_disk(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronce.stores.sqlite_checks.ROOM", 1 << 62)
+    monkeypatch.setattr("cronce.stores.sqlite.checks.ROOM", 1 << 62)
     found = {check.name: check for check in sqlite_checks(str(file), "")}
     assert found["room"].verdict == "warn"
     assert found["room"].remedy == "make room: without it nothing can be claimed"

@@ -567,7 +567,7 @@ def test_terms_that_cannot_be_meant_are_refused(desk: Desk, wrong: dict[str, obj
 def test_a_lease_that_is_over_before_it_can_be_trusted_is_refused(clock: HandClock) -> None:
     """By a clock that is known to a second and three quarters, two seconds leave nothing."""
     vague = Desk(Wire(clock, Traits("vague", skew=timedelta(seconds=0.75), step=timedelta(seconds=1))))
-    says = "a lease of 2s is over before it can be trusted on vague, whose clock is only known to 1s750ms; give it 3s500ms"
+    says = "a lease of 2s is over before it can be trusted on vague, whose clock is only known to 1s750ms; give it 3s5"
     with pytest.raises(BadPolicy, match=says):
         claim(vague, lease=timedelta(seconds=2))
     with pytest.raises(BadPolicy, match=says):

@@ -1,6 +1,7 @@
 """A server as a process: started, killed, stopped in mid-air, started again on the same data and the same port."""
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -19,10 +20,12 @@ PATIENCE: Final = 30.0
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One that no outgoing connection takes by chance before the server does: they are given higher ones."""
+    while True:
+        port = 20_000 + random.randrange(12_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:

@@ -20,9 +20,10 @@ from cronce.errors import BadInput, StoreError, StoreFull, StoreNewer, StoreUnav
 from cronce.model import FREE, Boot, Cell, Mark, Refusal, Write
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
-from cronce.stores.etcd import TRAITS, WRITES, EtcdStore, init
-from cronce.stores.etcd_api import data64, read_url, text64
-from cronce.stores.etcd_layout import Shelf, entries, mirror
+from cronce.stores.etcd import TRAITS, EtcdStore, init
+from cronce.stores.etcd.api import data64, read_url, text64
+from cronce.stores.etcd.layout import Shelf, entries, mirror
+from cronce.stores.etcd.store import WRITES
 from cronce.testing.contract import DAY, HOUR, LEASE, cell_of, change, claim, put, refusals, swap, win
 from tests.house.needs import tool
 from tests.servers.etcd import Etcd

@@ -26,11 +26,12 @@ from cronce.errors import (
 )
 from cronce.model import FREE, Cell, Mark, Origin, Refusal, Write, slot, to_us
 from cronce.protocol.record import Outcome, Record, State, encode
-from cronce.stores import mysql
 from cronce.stores.base import Scan
-from cronce.stores.mysql import SAID_READ, SAID_SWAP, MysqlStore, adopt, ddl, init, open_store, say_scan
-from cronce.stores.mysql_schema import NOW
-from cronce.stores.mysql_server import Line, Server, explained, locate
+from cronce.stores.mysql import MysqlStore, adopt, ddl, init, open_store
+from cronce.stores.mysql import store as mysql
+from cronce.stores.mysql.schema import NOW
+from cronce.stores.mysql.server import Line, Server, explained, locate
+from cronce.stores.mysql.store import SAID_READ, SAID_SWAP, say_scan
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
 from tests.stores.forks import Child
 from tests.stores.test_mysql_contract import administrator, database

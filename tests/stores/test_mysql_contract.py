@@ -10,7 +10,7 @@ import pymysql
 import pytest
 from pymysql.constants import CLIENT
 
-from cronce.stores.mysql_server import locate
+from cronce.stores.mysql.server import locate
 from cronce.testing import StoreContract
 
 

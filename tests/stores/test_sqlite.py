@@ -33,7 +33,7 @@ from cronce.runtime.desk import host_name
 from cronce.stores import open_store, sql
 from cronce.stores.base import By, Scan
 from cronce.stores.sqlite import SqliteStore, adopt_file, locate
-from cronce.stores.sqlite_file import DIALECT, explained, url_of
+from cronce.stores.sqlite.file import DIALECT, explained, url_of
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
 from tests.house.needs import needs
 from tests.stores.forks import NOBODY, Child, ask, locked, opened
@@ -518,7 +518,7 @@ def test_a_symbolic_link_leads_to_the_same_store(store: SqliteStore, path: Path,
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at the files with every call, not only when some time has passed."""
-    monkeypatch.setattr("cronce.stores.sqlite.WATCH", 0.0)
+    monkeypatch.setattr("cronce.stores.sqlite.store.WATCH", 0.0)
 
 
 USES: list[Callable[[SqliteStore], object]] = [

@@ -23,7 +23,7 @@ from cronce.runtime.flow import drive
 from cronce.runtime.look import runs
 from cronce.stores import open_store
 from cronce.stores.base import Scan
-from cronce.stores.sqlite_file import url_of
+from cronce.stores.sqlite.file import url_of
 from cronce.testing.book import Line
 
 T = TypeVar("T")

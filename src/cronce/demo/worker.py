@@ -21,7 +21,7 @@ from cronce import Cronce, Run, Skipped, TrustEnded
 from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Instant, Slot, spell, unspell
-from cronce.stores.sqlite_file import url_of
+from cronce.stores.sqlite.file import url_of
 from cronce.testing.book import NOTHING, Book, Line, What
 from cronce.value import NamedTuple
 

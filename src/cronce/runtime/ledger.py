@@ -282,8 +282,8 @@ def check_lease(lease: timedelta, traits: Traits) -> None:
     if lease <= margin(lease, traits):
         least = 2 * (traits.skew + traits.step)
         raise BadPolicy(
-            f"a lease of {format_duration(lease)} is over before it can be trusted on {traits.name}, whose clock is only"
-            f" known to {format_duration(traits.skew + traits.step)}; give it {format_duration(least)} or more"
+            f"a lease of {format_duration(lease)} is over before it can be trusted on {traits.name}, whose clock is"
+            f" only known to {format_duration(traits.skew + traits.step)}; give it {format_duration(least)} or more"
         )
 
 

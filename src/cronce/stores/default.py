@@ -158,7 +158,7 @@ def _default(environ: Mapping[str, str], home: str | None) -> str:
 def _url_of(path: str) -> str:
     if path.isascii() and path.translate(_PLAIN).isalnum():
         return f"sqlite:///{path}"
-    from cronce.stores.sqlite_file import url_of  # noqa: PLC0415  whoever named another store need not load SQLite
+    from cronce.stores.sqlite.file import url_of  # noqa: PLC0415  whoever named another store need not load SQLite
 
     return url_of(path)
 

@@ -36,7 +36,7 @@ from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Traits, Write, to_us
 from cronce.stores import mask, sql
 from cronce.stores.base import Loaded, Page, Scan, Swapped, judge, position
-from cronce.stores.sqlite_file import (
+from cronce.stores.sqlite.file import (
     DIALECT,
     STATEMENTS,
     connect,
@@ -127,7 +127,7 @@ class SqliteStore:
         return self._use(lambda line: line.purge([(cell.key, cell.version) for cell in cells]))
 
     def checks(self) -> "Iterator[Check]":
-        from cronce.stores.sqlite_checks import checks  # noqa: PLC0415  only the doctor asks
+        from cronce.stores.sqlite.checks import checks  # noqa: PLC0415  only the doctor asks
 
         return checks(self.path)
 

@@ -34,9 +34,9 @@ from cronce.stores.base import (
     refused_epoch,
 )
 from cronce.stores.checks import Check
-from cronce.stores.etcd_api import Address, Answer, Api, Json, delete, is_at, is_at_least, one, put, read_url, txn
-from cronce.stores.etcd_clock import WIDEST, Bounds, bounds
-from cronce.stores.etcd_layout import (
+from cronce.stores.etcd.api import Address, Answer, Api, Json, delete, is_at, is_at_least, one, put, read_url, txn
+from cronce.stores.etcd.clock import WIDEST, Bounds, bounds
+from cronce.stores.etcd.layout import (
     DRAFT,
     META,
     SCHEMA,
@@ -56,7 +56,7 @@ from cronce.stores.etcd_layout import (
     settled,
     tally_value,
 )
-from cronce.stores.etcd_scan import pages
+from cronce.stores.etcd.scan import pages
 
 TRAITS: Final = Traits("etcd", step=timedelta(seconds=1), skew=timedelta(milliseconds=750))
 """Its clock is known to the second; the clocks of its members and the way of a reply add the rest (`etcd_clock`)."""
@@ -126,7 +126,7 @@ class EtcdStore:
         return sum(self._purge({cell.key: cell.version for cell in chunk}, deadline) for chunk in chunks)
 
     def checks(self) -> Iterator[Check]:
-        from cronce.stores.etcd_checks import checks  # noqa: PLC0415  only the doctor asks
+        from cronce.stores.etcd.checks import checks  # noqa: PLC0415  only the doctor asks
 
         return checks(self.api, self._doubt())
 

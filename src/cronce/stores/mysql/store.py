@@ -24,11 +24,12 @@ from typing import Any, Final, TypeVar
 
 from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
-from cronce.stores import mysql_schema, sql
+from cronce.stores import sql
 from cronce.stores.base import By, Loaded, Page, Scan, Swapped, judge, position
 from cronce.stores.checks import Check
-from cronce.stores.mysql_schema import LONGEST, NOW, SELECT_META, State, ddl, prepare, read_state, replace_life
-from cronce.stores.mysql_server import Line, Place, Problem, explained, locate, tls
+from cronce.stores.mysql import schema as mysql_schema
+from cronce.stores.mysql.schema import LONGEST, NOW, SELECT_META, State, ddl, prepare, read_state, replace_life
+from cronce.stores.mysql.server import Line, Place, Problem, explained, locate, tls
 from cronce.stores.pool import Pool
 from cronce.value import NamedTuple
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from cronce.errors import BadInput
 from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, from_us, to_us
 from cronce.stores.base import By
-from cronce.stores.etcd_api import data64
+from cronce.stores.etcd.api import data64
 from cronce.value import NamedTuple
 
 SCHEMA: Final = 1

@@ -5,8 +5,8 @@ from typing import Final
 
 from cronce.model import Cell, Mark, to_us
 from cronce.stores.base import Position, Scan, position
-from cronce.stores.etcd_api import Json, data64, span
-from cronce.stores.etcd_layout import (
+from cronce.stores.etcd.api import Json, data64, span
+from cronce.stores.etcd.layout import (
     ATTENTION,
     BY_AT,
     BY_AT_BACKWARDS,

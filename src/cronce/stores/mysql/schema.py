@@ -13,7 +13,7 @@ from cronce.model import Epoch, Instant, Traits, to_us
 from cronce.stores import sql
 from cronce.stores.base import first_life, next_life
 from cronce.stores.checks import Check, error, ok, warn
-from cronce.stores.mysql_server import NO_SUCH_TABLE, Line, Place, Problem, Server, code_of
+from cronce.stores.mysql.server import NO_SUCH_TABLE, Line, Place, Problem, Server, code_of
 from cronce.value import NamedTuple
 
 LONGEST: Final = 1000

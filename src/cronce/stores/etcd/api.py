@@ -21,7 +21,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot, check_name
 from cronce.stores import mask
-from cronce.stores.etcd_clock import Reading
+from cronce.stores.etcd.clock import Reading
 from cronce.stores.pool import Pool
 from cronce.value import NamedTuple
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from cronce.errors import StoreError
 from cronce.stores.checks import Check, error, ok, warn
-from cronce.stores.etcd_api import Answer, Api, Json, data64, text64
-from cronce.stores.etcd_layout import META, after_all, schema_of
+from cronce.stores.etcd.api import Answer, Api, Json, data64, text64
+from cronce.stores.etcd.layout import META, after_all, schema_of
 
 QUOTA: Final = 2 << 30
 """etcd's own default."""

@@ -1,0 +1,9 @@
+"""Cells in etcd.
+
+`store` is the store, `layout` the keys and records it keeps, `scan` how they are read in order, `clock` what replies
+tell of its clock, `api` its JSON gateway, `checks` what the doctor asks.
+"""
+
+from cronce.stores.etcd.store import TRAITS, EtcdStore, adopt, init, open_store
+
+__all__ = ["TRAITS", "EtcdStore", "adopt", "init", "open_store"]

@@ -1,0 +1,135 @@
+"""What `cronce doctor` asks of a Redis: whether it keeps what it is given, and on how many machines."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.redis.server import Line, ReplyError, explained, read_config, shown, tag
+from cronce.stores.redis.url import Place
+
+OLDEST: Final = (6, 2)
+SETTINGS: Final = ("append*", "save", "maxmemory*", "min-replicas-to-write")
+SCANS: Final = 20
+"""Steps of a thousand keys: on a server with more, namespaces beyond them are not seen."""
+
+
+def checks(line: Line, place: Place) -> Iterator[Check]:
+    config = _config(line)
+    yield ok("server", f"{shown(line.address)} is the master")
+    yield _version(line)
+    yield _settings(config)
+    if config:
+        yield _persistence(config)
+        yield _eviction(config)
+    yield _failover(line, place)
+    if config and (place.fails_over or line.server.replicas):
+        yield _isolation(config)
+    yield _namespaces(line, place)
+
+
+def _config(line: Line) -> Mapping[str, str]:
+    replies = line.ask(*(("CONFIG", "GET", setting) for setting in SETTINGS))
+    return {name: value for reply in replies for name, value in read_config(reply).items()}
+
+
+def _version(line: Line) -> Check:
+    info = line.server.info
+    if "valkey_version" in info:
+        return ok("version", f"Valkey {info['valkey_version']}")
+    version = info.get("redis_version", "?")
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST:
+        return warn(
+            "version", f"Redis {version}", "cronce is tested with Redis 6.2 and newer, and with Valkey: upgrade"
+        )
+    return ok("version", f"Redis {version}")
+
+
+def _settings(config: Mapping[str, str]) -> Check:
+    if config:
+        return ok("settings", "can be read")
+    return warn(
+        "settings",
+        "this user may not ask for them, so the store counts as one that can forget",
+        "allow it: ACL SETUSER NAME +config|get",
+    )
+
+
+def _persistence(config: Mapping[str, str]) -> Check:
+    if config.get("appendonly") == "yes":
+        if config.get("appendfsync") == "always":
+            return ok("persistence", "every write is on disk before it is answered")
+        return warn(
+            "persistence",
+            f"appendfsync is {config.get('appendfsync')}: a crash loses the last second, and its slots are unknown",
+            "CONFIG SET appendfsync always, and the same in its configuration file",
+        )
+    if config.get("save"):
+        return warn(
+            "persistence",
+            f"only snapshots (save {config['save']}): a crash loses what came after, and its slots are unknown",
+            "CONFIG SET appendonly yes, then appendfsync always, and the same in its configuration file",
+        )
+    return error(
+        "persistence",
+        "nothing outlives a restart: what was claimed is forgotten, and slots around it are unknown",
+        "CONFIG SET appendonly yes, then appendfsync always, and the same in its configuration file",
+    )
+
+
+def _eviction(config: Mapping[str, str]) -> Check:
+    policy = config.get("maxmemory-policy", "noeviction")
+    if not policy.startswith("allkeys"):  # none of ours expires, so the volatile ones leave them alone
+        return ok("eviction", f"maxmemory-policy is {policy}: no cell is evicted")
+    says = f"maxmemory-policy is {policy}: when memory is full it deletes this store, and slots run again"
+    return error("eviction", says, "CONFIG SET maxmemory-policy noeviction, or a server of its own")
+
+
+def _failover(line: Line, place: Place) -> Check:
+    replicas, wanted = line.server.replicas, place.min_replicas
+    if wanted > replicas:
+        return error(
+            "failover",
+            f"min_replicas={wanted}, and {replicas} are connected: every write counts as unanswered",
+            "connect a replica, or lower min_replicas in the URL",
+        )
+    if wanted:
+        return ok("failover", f"every win is on {wanted} of {replicas} replicas before it counts")
+    if not replicas and not place.fails_over:
+        return ok("failover", "one server: nothing takes its place by itself")
+    return warn(
+        "failover",
+        "replicas get writes after they were answered: a failover can lose the last ones, and nobody can see which",
+        "add min_replicas=1 to the URL of every process",
+    )
+
+
+def _isolation(config: Mapping[str, str]) -> Check:
+    least = config.get("min-replicas-to-write", "0")
+    if least != "0":
+        return ok("isolation", f"a master with fewer than {least} replicas refuses to write")
+    return warn(
+        "isolation",
+        "a master that is cut off goes on taking writes, which are lost when it comes back",
+        "CONFIG SET min-replicas-to-write 1",
+    )
+
+
+def _namespaces(line: Line, place: Place) -> Check:
+    ours, cursor, found = f"{tag(place.namespace)}:cells".encode(), b"0", set[bytes]()
+    for _ in range(SCANS):
+        (reply,) = line.ask(("SCAN", cursor, "MATCH", "{cronce:*}:cells", "COUNT", 1000))
+        if isinstance(reply, ReplyError):
+            raise explained(reply, place)
+        cursor, keys = reply
+        found.update(keys)
+        if cursor == b"0":
+            break
+    others = sorted(key.decode(errors="replace")[8:-7] for key in found - {ours})
+    if not others:
+        return ok("namespace", f"{place.namespace} is the only one on this server")
+    return warn(
+        "namespace",
+        f"{place.namespace}, beside {', '.join(others[:5])}{' and more' * (len(others) > 5)}: jobs of one do not see"
+        " those of another",
+        "give every process of a job the same ?namespace=",
+    )

@@ -1,0 +1,317 @@
+-- The Redis store: all of it that has to be one step. Written for Redis 6.2 and newer, and for Valkey.
+--
+-- KEYS  1 cells   hash: key -> cell. Its field "\255", which no text can be, holds the meta
+--       2 index   sorted set, every score 0, so that members stand in the order of their bytes. A cell that somebody
+--                 still works with, open or free, has one: "o" key. So a claim adds one, and to renew, to release or to
+--                 take again changes none. One that is final has "k" key and, if it has an instant, "a" at key; if it
+--                 wants attention also "t" at key, with or without an instant
+--
+-- ARGV  1 the command, and what it takes:
+--   swap    head and shapes, items, keys, values: see below
+--   load    keys
+--   scan    newest first (0 or 1), prefix of the keys, mark (a byte, or "" for all), latest until or "", most members
+--           to look at in a range; then of each range: lowest and highest member as ZRANGEBYLEX has them, bytes before
+--           the key, limit
+--   purge   keys, versions
+--   hello   identity, durable (0 or 1), replicas waited for, promoted (0 or 1), failover (0 or 1), origin
+--   touch
+--
+-- Returns {now and meta, ...}, or {nil} where the store is empty: then nothing was done.
+--   swap    what is not a cell that its write made: 8 * place + reason, cell, 8 * place + reason, ...
+--           reason 0: won over a cell that was there; this is its new head. Lost: 1 version, 2 early, 3 late, 4 group
+--   load    {meta, cell or nil, ...}
+--   scan    of each range: {key, cell, ...}, and the member where it stopped before its limit and its end, or nil
+--   purge   how many
+--
+-- Numbers travel, and are kept, as eight bytes, high ones first, which sort as they do. An instant is whole
+-- microseconds since 1970, and 2^50 on top of that, so that those before 1970 sort too. 0 is none. All are below 2^53,
+-- as much as a number of Lua holds; it would print no more than 14 digits of them.
+--   cell    mark (a byte), version, at, until, birth and number of the fence; then its value as it came
+--   meta    schema (a byte), birth, tally, base, since, last write; origin, durable, replicas (a byte each); identity
+--   head    birth seen, tally seen, latest not_before, earliest not_after, whether a key comes twice (a byte)
+--   shape   what many writes of a batch share: mark, grant (a byte each), ttl + 1, not_before, or 1 if that is `at`,
+--           not_after
+--   item    of each write: twice the place of its shape, and 1 on top of that if it lands together with the one before
+--           it (two bytes), what it expects (a byte: 0 absent, 1 absent or free, 2 the version seen), version seen, at
+
+local SCHEMA = 1
+local FREE, CLOSED, ATTENTION = 2, 3, 4 -- marks; open is 1
+local FIELD = '\255'
+local BASE = 1125899906842624
+local NONE = '\0\0\0\0\0\0\0\0'
+local SLICE = 5000 -- Lua's stack holds 8,000
+
+local call, sub, byte, pack, unpacked = redis.call, string.sub, string.byte, struct.pack, struct.unpack
+local command, cells, index = ARGV[1], KEYS[1], KEYS[2]
+local clock = call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local now_text = pack('>I8', now + BASE)
+
+-- The meta of the life that follows a loss: born later than any birth known, counting on from the highest tally.
+local function next_life(meta, seen_birth, seen_tally)
+  local birth, tally = unpacked('>I8I8', meta, 2)
+  if seen_birth >= birth then tally = math.max(tally, seen_tally) end
+  birth = math.max(now, seen_birth + 1, birth + 1)
+  local last = sub(meta, 34, 41)
+  return sub(meta, 1, 1) .. pack('>I8I8I8', birth, tally, tally) .. last .. last .. '\3' .. sub(meta, 43)
+end
+
+local function newer()
+  return redis.error_reply('CRONCENEWER this store was written by a newer cronce')
+end
+
+-- The hot path makes few tables and no functions: what Lua has to collect costs more than what Redis does.
+if command == 'swap' then
+  local count = (#ARGV - 3) / 2
+  local values_at = 3 + count
+  local found = call('HMGET', cells, FIELD, unpack(ARGV, 4, values_at))
+  local meta = found[1]
+  if not meta then return { false } end
+  if byte(meta) ~= SCHEMA then return newer() end
+
+  local seen_birth, seen_tally, latest, earliest, twice = unpacked('>I8I8I8I8B', ARGV[2])
+  local birth, tally = unpacked('>I8I8', meta, 2)
+  if seen_birth > birth or (seen_birth == birth and seen_tally > tally) then
+    meta = next_life(meta, seen_birth, seen_tally)
+    call('HSET', cells, FIELD, meta)
+    return { now_text .. meta }
+  end
+  if seen_birth ~= birth then return { now_text .. meta } end
+
+  local texts, items, birth_text = ARGV[2], ARGV[3], sub(meta, 2, 9)
+  local moment = now + BASE
+  local some_early, some_late = moment < latest, earliest > 0 and moment > earliest
+  local wrote = twice == 1 and {} -- the cells that this batch has written so far
+  local reply, shapes, fields, added, dropped, whys = {}, {}, {}, {}, {}, nil
+  local first, drawn, said, field_count = 1, tally, 1, 0
+
+  while first <= count do
+    -- a group: from the first up to the next that does not land together with the one before it
+    local past, lost = first, false
+    repeat
+      local item = past * 19
+      local old, why = wrote and wrote[ARGV[3 + past]] or found[past + 1], 0
+      local expects = byte(items, item - 16)
+      if old then
+        if expects == 2 then
+          if sub(old, 2, 9) ~= sub(items, item - 15, item - 8) then why = 1 end
+        elseif expects == 0 or byte(old) ~= FREE then
+          why = 1
+        end
+      elseif expects == 2 then
+        why = 1
+      end
+      if why == 0 and (some_early or some_late) then
+        local high, low = byte(items, item - 18, item - 17)
+        local not_before, not_after = unpacked('>I8I8', texts, (high * 256 + low - low % 2) * 13 + 44)
+        if not_before == 1 then not_before = unpacked('>I8', items, item - 7) end
+        if moment < not_before then why = 2 elseif not_after > 0 and moment > not_after then why = 3 end
+      end
+      if why > 0 then
+        whys, lost = whys or {}, true
+        whys[past] = why
+      end
+      past = past + 1
+    until past > count or byte(items, past * 19 - 17) % 2 == 0
+
+    for place = first, past - 1 do
+      local key = ARGV[3 + place]
+      local old = wrote and wrote[key] or found[place + 1]
+      if lost then
+        reply[said + 1], reply[said + 2] = place * 8 + (whys[place] or 4), old
+        said = said + 2
+      else
+        local high, low = byte(items, place * 19 - 18, place * 19 - 17)
+        local number = high * 256 + low - low % 2
+        local shape = shapes[number]
+        if not shape then
+          local text = number * 13 + 33
+          local ttl = unpacked('>I8', texts, text + 3)
+          local till = ttl > 0 and pack('>I8', moment + ttl - 1)
+          local mark, grant = byte(texts, text + 1, text + 2)
+          shape = { mark, till, grant == 1 and birth_text, string.char(mark) }
+          shapes[number] = shape
+        end
+        drawn = drawn + 1
+        local version = pack('>I8', drawn)
+        local mark, till, fence, fence_number = shape[1], shape[2], shape[3], version
+        local live, at, was = mark < CLOSED, nil, nil
+        if old then
+          was, at, till = byte(old), sub(old, 10, 17), till or sub(old, 18, 25)
+          if not fence then fence, fence_number = sub(old, 26, 33), sub(old, 34, 41) end
+        else
+          at, till = sub(items, place * 19 - 7, place * 19), till or NONE
+          if not fence then fence, fence_number = NONE, NONE end
+        end
+        if live ~= (was and was < CLOSED) then
+          local last = #added
+          if live then
+            added[last + 1], added[last + 2] = '0', 'o' .. key
+          else
+            added[last + 1], added[last + 2] = '0', 'k' .. key
+            if at ~= NONE then added[last + 3], added[last + 4] = '0', 'a' .. at .. key end
+          end
+          if was and live then
+            dropped[#dropped + 1] = 'k' .. key
+            if at ~= NONE then dropped[#dropped + 1] = 'a' .. at .. key end
+          elseif was then
+            dropped[#dropped + 1] = 'o' .. key
+          end
+        end
+        if mark == ATTENTION and was ~= mark then
+          local last = #added
+          added[last + 1], added[last + 2] = '0', 't' .. at .. key
+        elseif was == ATTENTION and was ~= mark then
+          dropped[#dropped + 1] = 't' .. at .. key
+        end
+        local cell = shape[4] .. version .. at .. till .. fence .. fence_number .. ARGV[values_at + place]
+        fields[field_count + 1], fields[field_count + 2] = key, cell
+        field_count = field_count + 2
+        if old then
+          reply[said + 1], reply[said + 2] = place * 8, sub(cell, 1, 41)
+          said = said + 2
+        end
+        if wrote then wrote[key] = cell end
+        if wrote or #added > SLICE or #dropped > SLICE then
+          if #dropped > 0 then call('ZREM', index, unpack(dropped)) end
+          if #added > 0 then call('ZADD', index, unpack(added)) end
+          added, dropped = {}, {}
+        end
+      end
+    end
+    first = past
+  end
+
+  if drawn > tally then
+    meta = sub(meta, 1, 9) .. pack('>I8', drawn) .. sub(meta, 18, 33) .. now_text .. sub(meta, 42)
+    fields[field_count + 1], fields[field_count + 2] = FIELD, meta
+    call('HSET', cells, unpack(fields))
+    if #dropped > 0 then call('ZREM', index, unpack(dropped)) end
+    if #added > 0 then call('ZADD', index, unpack(added)) end
+  end
+  reply[1] = now_text .. meta
+  return reply
+end
+
+-- What every reply begins with.
+local function answered(meta, ...)
+  if not meta then return { false } end
+  if byte(meta) ~= SCHEMA then return newer() end
+  return { now_text .. meta, ... }
+end
+
+local function in_slices(name, key, list)
+  for from = 1, #list, SLICE do call(name, key, unpack(list, from, math.min(from + SLICE - 1, #list))) end
+end
+
+-- The meta, then the cells whose keys are ARGV[from] to ARGV[upto].
+local function read(from, upto)
+  local found = { call('HGET', cells, FIELD) }
+  for start = from, upto, SLICE do
+    for _, cell in ipairs(call('HMGET', cells, unpack(ARGV, start, math.min(start + SLICE - 1, upto)))) do
+      found[#found + 1] = cell
+    end
+  end
+  return found
+end
+
+if command == 'load' then
+  local found = read(2, #ARGV)
+  return answered(found[1], found)
+end
+
+if command == 'scan' then
+  local newest, prefix, mark, most = ARGV[2] == '1', ARGV[3], byte(ARGV[4]), tonumber(ARGV[6])
+  local upto = ARGV[5] ~= '' and unpacked('>I8', ARGV[5])
+
+  local function wanted(cell)
+    if mark and byte(cell) ~= mark then return false end
+    if not upto then return true end
+    local till = unpacked('>I8', cell, 18)
+    return till > 0 and till <= upto
+  end
+
+  local function walk(low, high, skip, limit)
+    local found, count, looked, step, more, last = {}, 0, 0, limit, true, nil
+    while more and count < limit and looked < most do
+      step = math.min(step, SLICE)
+      local keys, members = {}, nil
+      if newest then
+        members = call('ZREVRANGEBYLEX', index, high, low, 'LIMIT', 0, step)
+      else
+        members = call('ZRANGEBYLEX', index, low, high, 'LIMIT', 0, step)
+      end
+      for _, member in ipairs(members) do
+        if sub(member, skip + 1, skip + #prefix) == prefix then keys[#keys + 1] = sub(member, skip + 1) end
+      end
+      for place, cell in ipairs(#keys > 0 and call('HMGET', cells, unpack(keys)) or {}) do
+        if count < limit and wanted(cell) then
+          found[count * 2 + 1], found[count * 2 + 2] = keys[place], cell
+          count = count + 1
+        end
+      end
+      more, looked, last = #members == step, looked + #members, members[#members]
+      step = step * 2
+      if more and newest then high = '(' .. last elseif more then low = '(' .. last end
+    end
+    return found, more and count < limit and last
+  end
+
+  local reply = answered(call('HGET', cells, FIELD))
+  for range = 7, #ARGV, 4 do
+    local skip, limit = tonumber(ARGV[range + 2]), tonumber(ARGV[range + 3])
+    reply[#reply + 1], reply[#reply + 2] = walk(ARGV[range], ARGV[range + 1], skip, limit)
+  end
+  return reply
+end
+
+if command == 'purge' then
+  local count = (#ARGV - 1) / 2
+  local found, gone, dropped = read(2, 1 + count), {}, {}
+  for place = 1, count do
+    local cell, key = found[place + 1], ARGV[1 + place]
+    if cell and unpacked('>I8', cell, 2) == tonumber(ARGV[1 + count + place]) then
+      local mark, at = byte(cell), sub(cell, 10, 17)
+      gone[#gone + 1] = key
+      dropped[#dropped + 1] = (mark < CLOSED and 'o' or 'k') .. key
+      if mark >= CLOSED and at ~= NONE then dropped[#dropped + 1] = 'a' .. at .. key end
+      if mark == ATTENTION then dropped[#dropped + 1] = 't' .. at .. key end
+    end
+  end
+  in_slices('HDEL', cells, gone)
+  in_slices('ZREM', index, dropped)
+  return answered(found[1], #gone)
+end
+
+local meta = call('HGET', cells, FIELD)
+
+if command == 'touch' then
+  -- a write that changes nothing: a replica that has it has all that came before it
+  if meta then call('HSET', cells, FIELD, meta) end
+  return answered(meta)
+end
+
+-- Hello: said on every new connection, before anything else. A server with another identity than the one that wrote
+-- last was restarted, or has taken the other's place. It kept what was written if every win was on disk before it was
+-- answered. If it was promoted, or another may have been in between, every win must have been on a replica too.
+if meta and byte(meta) ~= SCHEMA then return newer() end
+local identity, durable, replicas = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local promoted, failover = ARGV[5] == '1', ARGV[6] == '1'
+local new
+if meta then
+  new = sub(meta, 1, 42)
+  local was_durable, was_replicas = byte(meta, 43, 44)
+  local least = math.min(was_replicas, replicas)
+  if sub(meta, 45) ~= identity then
+    local kept = (promoted or was_durable + durable == 2) and (least > 0 or not (promoted or failover))
+    if not kept then
+      new, least = sub(next_life(meta, 0, 0), 1, 42), replicas
+    end
+  end
+  new = new .. string.char(durable, least) .. identity
+else
+  local birth = pack('>I8I8I8', now, 0, 0) .. NONE .. now_text
+  new = string.char(SCHEMA) .. birth .. string.char(ARGV[7], durable, replicas) .. identity
+end
+if new ~= meta then call('HSET', cells, FIELD, new) end
+return answered(new)

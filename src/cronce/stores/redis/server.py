@@ -1,0 +1,308 @@
+"""Redis servers: a connection and what is said over it, finding the master, and what its errors mean.
+
+Nothing here retries: a command is sent once. The connection is hiredis over a socket of ours: redis-py would retry by
+itself, and takes longer to import than a run under cron should take to start.
+"""
+
+import re
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from struct import pack
+from typing import Any, Final, cast
+
+from cronce.clock import SystemClock
+from cronce.errors import BadInput, StoreCorrupt, StoreError, StoreFull, StoreNewer, StoreReadOnly, StoreUnavailable
+from cronce.errors import StoreUnusable as Unusable
+from cronce.stores.redis.url import Address, Login, Place, Tls
+from cronce.value import NamedTuple
+
+try:
+    import hiredis
+except ImportError:
+    raise BadInput("redis:// needs hiredis: pip install 'cronce[redis]'") from None
+
+Command = Sequence[str | bytes | int]
+Reply = Any
+"""As hiredis reads it: bytes, a number, None, a list of them, or a `ReplyError`."""
+
+ReplyError: Final = hiredis.ReplyError
+_packed: Final[Callable[[tuple[Any, ...]], bytes]] = hiredis.pack_command  # its stub knows tuples of one word only
+
+
+# --- who it is ------------------------------------------------------------------------------------------------------
+
+
+class Server(NamedTuple):
+    """What a server says about itself; `config` is empty where it may not be asked."""
+
+    info: Mapping[str, str]
+    config: Mapping[str, str]
+
+    @property
+    def identity(self) -> str:
+        """Drawn by the server when it starts."""
+        return self.info.get("run_id", "")
+
+    @property
+    def master(self) -> bool:
+        return self.info.get("role") == "master"
+
+    @property
+    def promoted(self) -> bool:
+        """Since it started it was a replica, and then became the master."""
+        return self.info.get("master_replid2", "").strip("0") != ""
+
+    @property
+    def replicas(self) -> int:
+        return int(self.info.get("connected_slaves", "0"))
+
+    @property
+    def flushes(self) -> bool:
+        """Every write is on its disk before it is answered. Settings that cannot be read count as not."""
+        return self.config.get("appendonly") == "yes" and self.config.get("appendfsync") == "always"
+
+
+# --- a connection ---------------------------------------------------------------------------------------------------
+
+
+class Line:
+    """One connection. Commands said together travel together, and are answered in their order."""
+
+    def __init__(self, address: Address, timeout: float, tls: Tls | None = None) -> None:
+        self.address: Final = address
+        self._timeout = timeout
+        self._boot = SystemClock().boot
+        self._reader = hiredis.Reader()
+        self.server = Server({}, {})
+        self._socket = self._connected(tls)
+
+    def ask(self, *commands: Command) -> list[Reply]:
+        """The reply to each command; one that the server refused is a `ReplyError` among them."""
+        sent = False
+        try:
+            self._socket.sendall(b"".join([_packed(tuple(command)) for command in commands]))
+            sent = True
+            return [self._reply() for _ in commands]
+        except (TimeoutError, BlockingIOError):
+            raise self._silent(f"did not answer within {self._timeout:g} s", landed=sent) from None
+        except (OSError, hiredis.ProtocolError) as error:
+            raise self._silent(f"broke off: {error}", landed=sent) from error
+
+    def _reply(self) -> Reply:
+        deadline = 0.0
+        reply = self._reader.gets()
+        while reply is False:
+            if not (received := self._socket.recv(1 << 16)):
+                raise ConnectionResetError("the server hung up")
+            self._reader.feed(received)
+            reply = self._reader.gets()
+            if reply is False:  # each part in time is not all of it in time
+                deadline = deadline or self._boot() + self._timeout
+                if self._boot() > deadline:
+                    raise TimeoutError
+        return reply
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._socket.close()
+
+    def _silent(self, what: str, *, landed: bool) -> StoreUnavailable:
+        more = "; a write may have landed" if landed else ""
+        return StoreUnavailable(f"redis at {shown(self.address)} {what}{more}")
+
+    def _connected(self, tls: Tls | None) -> socket.socket:
+        try:
+            if isinstance(self.address, str):
+                plain = socket.socket(socket.AF_UNIX)
+                plain.settimeout(self._timeout)
+                plain.connect(self.address)
+            else:
+                plain = socket.create_connection(self.address, self._timeout)
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return _secured(plain, self.address[0], tls) if tls else _timed(plain, self._timeout)
+        except OSError as error:
+            raise StoreUnavailable(f"redis at {shown(self.address)} cannot be reached: {error}") from error
+
+
+def _timed(plain: socket.socket, seconds: float) -> socket.socket:
+    """Leave the timeout to the system: Python would ask it before every call whether there is something to wait for."""
+    whole = int(seconds)
+    plain.settimeout(None)
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        plain.setsockopt(socket.SOL_SOCKET, option, pack("ll", whole, int((seconds - whole) * 1_000_000)))
+    return plain
+
+
+def _secured(plain: socket.socket, host: str, tls: Tls) -> socket.socket:
+    import ssl  # noqa: PLC0415  slow to import, and few need it
+
+    try:
+        context = ssl.create_default_context(cafile=tls.ca or None)
+        if not tls.verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if tls.cert:
+            context.load_cert_chain(tls.cert, tls.key or None)
+        return context.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def shown(address: Address) -> str:
+    return address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+
+
+# --- logging in -----------------------------------------------------------------------------------------------------
+
+ABOUT: Final[Sequence[Command]] = (("INFO", "server"), ("INFO", "replication"), ("CONFIG", "GET", "append*"))
+
+
+def connect(place: Place) -> Line:
+    """A connection to the master, logged in, which has said who it is."""
+    line = Line(_find_master(place), place.timeout, place.tls)
+    try:
+        line.server = _log_in(line, place)
+    except BaseException:
+        line.close()
+        raise
+    return line
+
+
+def _log_in(line: Line, place: Place) -> Server:
+    login = _login(place.login)
+    if place.db:
+        login.append(("SELECT", place.db))
+    *answers, about, replication, config = line.ask(*login, *ABOUT)
+    for answer in (*answers, about, replication):
+        if isinstance(answer, ReplyError):
+            raise explained(answer, place)
+    server = Server({**read_info(about), **read_info(replication)}, read_config(config))
+    if not server.master:
+        raise not_the_master(place, line.address)
+    return server
+
+
+def _login(login: Login) -> list[Command]:
+    if not login.password:
+        return []
+    return [("AUTH", *([login.username] if login.username else []), login.password)]
+
+
+def read_info(reply: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in lines if colon}
+
+
+def read_config(reply: Reply) -> dict[str, str]:
+    if isinstance(reply, ReplyError):
+        return {}
+    words = [word.decode(errors="replace") for word in reply]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+# --- where the master is --------------------------------------------------------------------------------------------
+
+
+def _find_master(place: Place) -> Address:
+    if not place.fails_over:
+        return place.addresses[0]
+    patience = place.timeout / (len(place.addresses) + 1)  # all of them together are no slower than one call
+    troubles = []
+    for address in place.addresses:
+        try:
+            return (_ask_cluster if place.cluster else _ask_sentinel)(place, address, patience)
+        except StoreUnavailable as error:
+            troubles.append(str(error))
+    raise StoreUnavailable(f"{place.url}: no master is known: {'; '.join(troubles)}")
+
+
+def _ask_sentinel(place: Place, address: Address, patience: float) -> Address:
+    (found,) = _asked(
+        place, address, patience, place.sentinel_login, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", place.sentinel)
+    )
+    if found is None:
+        raise Unusable(f"{place.url}: the Sentinel at {shown(address)} knows no master called {place.sentinel!r}")
+    host, port = found
+    return host.decode(), int(port)
+
+
+def _ask_cluster(place: Place, address: Address, patience: float) -> Address:
+    where = ("CLUSTER", "KEYSLOT", tag(place.namespace))
+    slot, slots = _asked(place, address, patience, place.login, where, ("CLUSTER", "SLOTS"))
+    for first, last, master, *_replicas in slots:
+        if first <= slot <= last:
+            host = master[0].decode() if master[0] else cast(tuple[str, int], address)[0]
+            return host, int(master[1])
+    raise StoreUnavailable(f"{place.url}: no node of the Cluster serves slot {slot}, where this namespace is")
+
+
+def _asked(place: Place, address: Address, patience: float, login: Login, *commands: Command) -> list[Reply]:
+    line = Line(address, patience, place.tls)
+    try:
+        replies = line.ask(*_login(login), *commands)
+    finally:
+        line.close()
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise explained(reply, place)
+    return replies[-len(commands) :]
+
+
+def tag(namespace: str) -> str:
+    """What all keys of a namespace begin with: in a Cluster the braces keep them together."""
+    return f"{{cronce:{namespace}}}"
+
+
+# --- what errors mean -----------------------------------------------------------------------------------------------
+
+_CODE: Final = re.compile(
+    r"\b(NOAUTH|WRONGPASS|NOPERM|READONLY|OOM|LOADING|BUSY|MISCONF|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|MASTERDOWN"
+    r"|UNKILLABLE|WRONGTYPE|CRONCENEWER)\b"
+)
+
+_MEANS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
+    "NOAUTH": (Unusable, "it wants a password: redis://user:password@host"),
+    "WRONGPASS": (Unusable, "it does not accept this user and password"),
+    "NOPERM": (Unusable, "this user may not do that; it needs +@read +@write +@scripting +@connection +info +time"),
+    "OOM": (StoreFull, "it has reached its maxmemory, and nothing was written; raise maxmemory"),
+    "LOADING": (StoreUnavailable, "it is still loading its data; nothing was done, and it goes on by itself"),
+    "BUSY": (StoreUnavailable, "somebody's script keeps it busy; nothing was done. `SCRIPT KILL` ends that script"),
+    "UNKILLABLE": (StoreUnavailable, "somebody's script keeps it busy, and has written already; nothing was done"),
+    "MISCONF": (Unusable, "it cannot save to its disk, and refuses to write; see its log and make room"),
+    "NOREPLICAS": (StoreUnavailable, "it has fewer replicas than its min-replicas-to-write; nothing was written"),
+    "CLUSTERDOWN": (StoreUnavailable, "the Cluster is down, or this part of it; nothing was written"),
+    "TRYAGAIN": (StoreUnavailable, "the slot of this namespace is being moved to another node; nothing was written"),
+    "ASK": (StoreUnavailable, "the slot of this namespace is being moved to another node; nothing was written"),
+    "MOVED": (StoreUnavailable, "the slot of this namespace has another master now; nothing was written"),
+    "MASTERDOWN": (StoreUnavailable, "this is a replica that has lost its master; nothing was written"),
+    "WRONGTYPE": (StoreCorrupt, "its keys hold something else than a store; use another ?namespace="),
+    "CRONCENEWER": (StoreNewer, "upgrade this cronce"),
+}  # fmt: skip
+
+
+def explained(error: Exception, place: Place) -> StoreError:
+    """The server's refusal, in our words. It refused: nothing was written."""
+    found = _CODE.search(str(error))
+    code = found.group(1) if found else ""
+    if code == "READONLY":
+        return not_the_master(place, None)
+    if "max number of clients" in str(error):
+        return StoreUnavailable(f"{place.url}: all connections that the server allows are taken: {error}")
+    if code in ("MOVED", "ASK") and not place.cluster:
+        return Unusable(f"{place.url}: this is a node of a Cluster; add cluster=true to the URL")
+    kind, means = _MEANS.get(code, (Unusable, "the server refused"))
+    return kind(f"{place.url}: {means} ({error})")
+
+
+def not_the_master(place: Place, address: Address | None) -> StoreError:
+    where = f" at {shown(address)}" if address else ""
+    if place.fails_over:
+        return StoreUnavailable(f"{place.url}: the server{where} is no longer the master; nothing was written")
+    return StoreReadOnly(
+        f"{place.url}: the server{where} is a replica, which cannot be written and may be behind; name the master, or"
+        " its Sentinels: redis://host1,host2,host3/?sentinel=NAME"
+    )

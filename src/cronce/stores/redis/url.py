@@ -1,0 +1,142 @@
+"""What the URL of a Redis store says: where its servers are, how to log in, and how patient to be."""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from cronce.errors import BadInput
+from cronce.stores import mask
+from cronce.value import NamedTuple
+
+Address = tuple[str, int] | str
+"""A host and a port, or the path of a Unix socket."""
+
+PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
+
+KNOWN: Final = (
+    "cluster", "db", "min_replicas", "namespace", "sentinel", "sentinel_password", "sentinel_username",
+    "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile", "timeout",
+)  # fmt: skip
+
+
+class Login(NamedTuple):
+    username: str = ""
+    password: str = ""
+
+
+class Tls(NamedTuple):
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+    verify: bool = True
+
+
+class Place(NamedTuple):
+    """A store as its URL names it. `url` is masked, for people."""
+
+    url: str
+    addresses: tuple[Address, ...]
+    login: Login
+    db: int
+    namespace: str
+    timeout: float
+    min_replicas: int
+    sentinel: str
+    sentinel_login: Login
+    cluster: bool
+    tls: Tls | None
+
+    @property
+    def fails_over(self) -> bool:
+        """Another server may take this one's place by itself."""
+        return self.cluster or bool(self.sentinel)
+
+
+def read_url(url: str) -> Place:
+    """``redis://user:password@host:6379/0?namespace=cronce``; several hosts with commas; a Unix socket by its path."""
+    shown = mask(url)
+    scheme, _, rest = url.partition("://")
+    parts = urlsplit(f"redis://{rest}")
+    options = _options(shown, parts.query)
+    user, _, hosts = parts.netloc.rpartition("@")
+    path = unquote(parts.path)
+    username, _, password = user.partition(":")
+    socket = path if not hosts and path.strip("/") and not path.strip("/").isdigit() else ""
+    return Place(
+        shown,
+        (socket,) if socket else _addresses(shown, hosts, SENTINEL_PORT if options.get("sentinel") else PORT),
+        Login(unquote(username), unquote(password)),
+        _db(shown, "" if socket else path.strip("/"), options),
+        _namespace(shown, options.get("namespace", "cronce")),
+        _number(shown, options, "timeout", 5.0, least=0.001),
+        int(_number(shown, options, "min_replicas", 0, least=0, most=200)),
+        options.get("sentinel", ""),
+        Login(options.get("sentinel_username", ""), options.get("sentinel_password", "")),
+        _flag(shown, options),
+        _tls(shown, options) if scheme.lower() in ("rediss", "valkeys") else None,
+    )
+
+
+def _options(shown: str, query: str) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := sorted(options.keys() - set(KNOWN)):
+        raise BadInput(f"{shown!r}: redis knows no {', '.join(unknown)}; it knows {', '.join(KNOWN)}")
+    if options.get("sentinel") and options.get("cluster"):
+        raise BadInput(f"{shown!r}: a master under Sentinel, or a Cluster? Give sentinel or cluster, not both")
+    return options
+
+
+def _addresses(shown: str, hosts: str, port: int) -> tuple[Address, ...]:
+    return tuple(_address(shown, host, port) for host in (hosts or "localhost").split(","))
+
+
+def _address(shown: str, text: str, port: int) -> Address:
+    try:
+        parts = urlsplit(f"//{text}")
+        return parts.hostname or "localhost", parts.port or port
+    except ValueError:
+        raise BadInput(f"{shown!r}: {text!r} is not a host and a port; write it like localhost:6379") from None
+
+
+def _db(shown: str, path: str, options: Mapping[str, str]) -> int:
+    text = options.get("db") or path or "0"
+    if not text.isdigit():
+        raise BadInput(f"{shown!r}: {text!r} is not the number of a database; write it like redis://localhost:6379/0")
+    if int(text) and options.get("cluster"):
+        raise BadInput(f"{shown!r}: a Cluster has only database 0; separate stores with ?namespace=NAME")
+    return int(text)
+
+
+def _namespace(shown: str, name: str) -> str:
+    if not name or not name.isprintable() or set(name) & set("{} "):
+        raise BadInput(f"{shown!r}: {name!r} cannot be a namespace: it needs letters, and neither braces nor blanks")
+    return name
+
+
+def _number(
+    shown: str, options: Mapping[str, str], name: str, default: float, *, least: float, most: float = 1e6
+) -> float:
+    text = options.get(name)
+    try:
+        number = default if text is None else float(text)
+    except ValueError:
+        number = -1.0
+    if not least <= number <= most:
+        raise BadInput(f"{shown!r}: {name}={text} is not a number that can be meant; write it like {name}={default:g}")
+    return number
+
+
+def _flag(shown: str, options: Mapping[str, str]) -> bool:
+    text = options.get("cluster", "false")
+    if text not in ("true", "false"):
+        raise BadInput(f"{shown!r}: cluster={text}; write cluster=true, or leave it out")
+    return text == "true"
+
+
+def _tls(shown: str, options: Mapping[str, str]) -> Tls:
+    reqs = options.get("ssl_cert_reqs", "required")
+    if reqs not in ("required", "none"):
+        raise BadInput(f"{shown!r}: ssl_cert_reqs={reqs}; write ssl_cert_reqs=none to trust any certificate")
+    ca, cert, key = (options.get(name, "") for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"))
+    return Tls(ca, cert, key, reqs == "required")
