@@ -27,7 +27,7 @@ WIDTH: Final = 1150
 STYLE: Final = """
 svg { font: 11px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif }
 .page { fill: #ffffff } text { fill: #24292f } .dim { fill: #6e7781 } .title { font-size: 15px; font-weight: 600 }
-.bad-text { fill: #c62828; font-weight: 600 } .good-text { fill: #1a7f37; font-weight: 600 }
+.bad-text { fill: #c62828 } .good-text { fill: #1a7f37 }
 .grid { stroke: #d8dee4 } .row { fill: #f6f8fa }
 .succeeded { fill: #2da44e } .again { fill: #1f6feb } .overtaken { fill: #e3a008 } .ended { fill: #8c959f }
 .lost { fill: #cf222e } .failed { fill: #e3a008 } .skipped { fill: #afb8c1 } .unknown { fill: #8250df }
@@ -155,10 +155,10 @@ def _rect(x: float, y: float, width: float, height: float, kind: str, title: str
 
 def _head(frame: Frame) -> Iterator[str]:
     result = frame.result
-    yield _text(LEFT, 24, f"cronce torture, seed {result.settings.seed}", "title")
+    yield _text(8, 24, f"cronce torture, seed {result.settings.seed}", "title")
     for number, verdict in enumerate(result.verdicts):
         tone = "good-text" if verdict.passed(forgot=result.forgot) else "bad-text"
-        yield _text(LEFT, 42 + 15 * number, f"on_lost={verdict.on_lost}: {counted(verdict)}", tone)
+        yield _text(8, 42 + 15 * number, f"on_lost={verdict.on_lost}: {counted(verdict)}", tone)
 
 
 def _grid(frame: Frame) -> Iterator[str]:
