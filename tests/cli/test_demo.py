@@ -26,7 +26,7 @@ GOOD, BAD = Verdict(14, 14, 0, 0, 0, 2), Verdict(14, 14, 18, 0, 0, 0)
 def test_with_the_guard_every_slot_runs_once_and_without_it_they_do_not(tmp_path: Path) -> None:
     """Eight slots of three processes, the third slot's winner killed, the fifth's paused. Without the guard three
     processes start three slots each, and two of them all the others."""
-    command = [sys.executable, "-m", "cronce", "demo", "--json", "--seconds", "8", "--keep", str(tmp_path / "kept")]
+    command = [sys.executable, "-m", "cronce", "demo", "--json", "--seconds", "8", "--save", str(tmp_path / "kept")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
@@ -92,9 +92,9 @@ def test_too_few_slots_and_too_many_are_refused(words: list[str], capsys: pytest
 
 def test_files_are_not_kept_among_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine").touch()
-    assert main(["demo", "--keep", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"cronce demo: --keep {tmp_path}: there are files in it; name a new directory\n"
-    assert main(["demo", "--keep", str(tmp_path / "mine")]) == 2
+    assert main(["demo", "--save", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"cronce demo: --save {tmp_path}: there are files in it; name a new directory\n"
+    assert main(["demo", "--save", str(tmp_path / "mine")]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

@@ -57,14 +57,24 @@ def test_a_dry_run_changes_nothing(url: str, capsys: pytest.CaptureFixture[str])
     assert left(url) == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
-def test_who_does_not_wait_has_it_announced(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["purge", "billing", "--keep", "3h30m", "--no-wait", "--store", url]) == 0
-    said = "announced: 6 more go in a minute, by processes at work or the next `cronce purge`\n"
-    assert capsys.readouterr().out == said
-    assert left(url) == [2, 3, 4, 5, 6, 7, 8, 9]
+def test_the_document_for_programs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["purge", "billing", "--keep", "3h30m", "--json", "--store", url]) == 0
     assert json.loads(capsys.readouterr().out) == {"jobs": [{"job": "billing", "found": 6, "purged": 6}]}
     assert left(url) == [2, 3]
+
+
+def test_what_another_purged_meanwhile_is_not_waited_for(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sleep(_seconds: float) -> None:
+        store = open_store(url)
+        store.purge(store.scan(Scan("run/")).cells)
+        store.close()
+
+    monkeypatch.setattr(jobs, "PURGE_DELAY", timedelta(hours=1))
+    monkeypatch.setattr("cronce.cli.purge.time.sleep", sleep)
+    assert main(["purge", "--keep", "1", "--store", url]) == 0
+    assert capsys.readouterr().out == "billing: 0 purged\n"
 
 
 def test_by_default_nothing_of_this_is_too_much(url: str, capsys: pytest.CaptureFixture[str]) -> None:

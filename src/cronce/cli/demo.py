@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=int, default=14, metavar="N", help=f"how many slots, at least {FEWEST} (default 14)"
     )
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the store and the ledger files there")
+    parser.add_argument("--save", type=Path, metavar="DIR", help="keep the store and the ledger files there")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     if not FEWEST <= options.seconds <= MOST:
         raise BadInput(f"--seconds is {FEWEST} to {MOST}, and this is {options.seconds}")
     audience = audience_at(sys.stdout, quiet=options.json)
-    with ended_like_ctrl_c(), folder(options.keep) as place:
+    with ended_like_ctrl_c(), folder(options.save) as place:
         audience.open()
         stage = Stage(place, options.seconds, SystemClock(), audience.show)
         guarded, unguarded = stage.play()
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
             )
         )
     else:
-        print("\n".join([*_words(guarded, unguarded, screen()), *_kept(options.keep)]))
+        print("\n".join([*_words(guarded, unguarded, screen()), *_kept(options.save)]))
     return 0 if _passed(guarded, unguarded) else 1
 
 
@@ -84,7 +84,7 @@ def _document(verdict: Verdict, side: Side) -> dict[str, int]:
 def _words(guarded: Verdict, unguarded: Verdict, on: Screen) -> list[str]:
     lines = ["", _counted("guarded:", guarded, on), _counted("without:", unguarded, on), ""]
     if not _passed(guarded, unguarded):
-        return [*lines, *filled("This is not as it should be. Run it with --keep DIR, and send us the files.", on)]
+        return [*lines, *filled("This is not as it should be. Run it with --save DIR, and send us the files.", on)]
     sentence = "Every slot ran once, though one process was killed in the middle of a run and another was paused."
     return [*lines, *filled(f"{sentence} Without the guard, {unguarded.extra} runs were too many.", on), "", NEXT]
 

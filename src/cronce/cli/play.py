@@ -10,20 +10,20 @@ from cronce.errors import BadInput
 
 
 @contextmanager
-def folder(keep: Path | None) -> Iterator[Path]:
+def folder(saved: Path | None) -> Iterator[Path]:
     """Where the files are: of no further use after the verdict, unless somebody wants to look at them."""
-    if keep is None:
+    if saved is None:
         with tempfile.TemporaryDirectory(prefix="cronce-") as made:
             yield Path(made)
         return
     try:
-        keep.mkdir(parents=True, exist_ok=True)
-        used = any(keep.iterdir())
+        saved.mkdir(parents=True, exist_ok=True)
+        used = any(saved.iterdir())
     except OSError as error:
-        raise BadInput(f"--keep {keep}: {error.strerror}") from None
+        raise BadInput(f"--save {saved}: {error.strerror}") from None
     if used:
-        raise BadInput(f"--keep {keep}: there are files in it; name a new directory")
-    yield keep.resolve()
+        raise BadInput(f"--save {saved}: there are files in it; name a new directory")
+    yield saved.resolve()
 
 
 @contextmanager

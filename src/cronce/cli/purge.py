@@ -12,7 +12,6 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
 from cronce.runtime.desk import Desk
-from cronce.runtime.jobs import PURGED_AT_ONCE
 from cronce.runtime.look import job_names
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", action="append", default=[], metavar="[OUTCOME=]KEPT", help="how many of the newest, or for how long"
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would go")
-    parser.add_argument("--no-wait", action="store_true", help="only announce it; processes at work will carry it out")
     add_store(parser)
     parser.epilog = EXAMPLES
 
@@ -50,14 +48,11 @@ def run(options: argparse.Namespace) -> int:
         purger = Purger(store, keep or default_keep(store.traits))
         names = purger.jobs(options.job)
         found = {name: count for name in names if (count := purger.count(name))}
-        if options.dry_run or not found:
-            gone, left = dict.fromkeys(found, 0), 0
-        else:
-            gone, left = purger.purge(found, wait=not options.no_wait)
+        gone = dict.fromkeys(found, 0) if options.dry_run else purger.purge(found)
     if options.json:
         print(json.dumps({"jobs": [{"job": name, "found": found[name], "purged": gone[name]} for name in found]}))
     else:
-        print(_told(found, gone, left, dry_run=options.dry_run))
+        print(_told(found, gone, dry_run=options.dry_run))
     return 0
 
 
@@ -93,30 +88,22 @@ class Purger:
     def count(self, name: str) -> int:
         return len(self._desk.do(self._jobs.excess(name, self._keep)))
 
-    def purge(self, found: Mapping[str, int], *, wait: bool) -> tuple[dict[str, int], int]:
-        """How many went of each job, and how many jobs are left for later."""
+    def purge(self, found: Mapping[str, int]) -> dict[str, int]:
+        """How many went of each job, by this process; others may purge the same."""
         gone = dict.fromkeys(found, 0)
-        left = set(found)
+        whole, left = sum(found.values()), set(found)
         while left:
             for name in sorted(left):
-                count = self._desk.do(self._jobs.purge(name, self._keep))
-                gone[name] += count
-                if gone[name] >= found[name] or 0 < count < PURGED_AT_ONCE:
-                    left.discard(name)
-            if not wait:
-                break
-            bar("purging", sum(gone.values()), max(sum(found.values()), sum(gone.values())))
+                gone[name] += self._desk.do(self._jobs.purge(name, self._keep))
+            left = {name for name in left if self.count(name)}
+            bar("purging", min(sum(gone.values()), whole) if left else whole, whole)
             time.sleep(LOOK if left else 0)
-        return gone, len(left)
+        return gone
 
 
-def _told(found: Mapping[str, int], gone: Mapping[str, int], left: int, *, dry_run: bool) -> str:
+def _told(found: Mapping[str, int], gone: Mapping[str, int], *, dry_run: bool) -> str:
     if not found:
         return "nothing to purge"
     if dry_run:
         return "\n".join(f"{name}: {count:,} would go" for name, count in found.items())
-    lines = [f"{name}: {count:,} purged" for name, count in gone.items() if count]
-    if left:
-        waiting = sum(found.values()) - sum(gone.values())
-        lines.append(f"announced: {waiting:,} more go in a minute, by processes at work or the next `cronce purge`")
-    return "\n".join(lines)
+    return "\n".join(f"{name}: {count:,} purged" for name, count in gone.items())

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, metavar="N", help="repeat the plan of an earlier torture (default: a new one)")
     add("--restart", metavar="COMMAND", help="restarts the store, in the middle: 'systemctl restart postgresql'")
     add("--picture", type=Path, metavar="FILE", help="draw what happened: FILE.html or FILE.svg")
-    add("--keep", type=Path, metavar="DIR", help="keep the cells in the store, and the ledger files there")
+    add("--save", type=Path, metavar="DIR", help="keep the cells in the store, and the ledger files there")
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     settings = _settings(options)
     draw = _drawing(options.picture)
     print(f"cronce torture: seed {settings.seed}", file=sys.stderr)  # now: whatever happens, it can be repeated
-    with ended_like_ctrl_c(), folder(options.keep) as place:
+    with ended_like_ctrl_c(), folder(options.save) as place:
         result = Torture(settings, place, lambda due: bar("torture", due, settings.seconds)).run()
     if draw is not None:
         draw(result)
@@ -81,7 +81,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         seed,
         (options.on_lost,) if options.on_lost else get_args(OnLost),
         restart=_restart(options.restart),
-        keep=options.keep is not None,
+        keep=options.save is not None,
     )
 
 
@@ -154,5 +154,5 @@ def _words(result: Result, options: argparse.Namespace, on: Screen) -> list[str]
         lines.append(f"The picture is {options.picture}.")
     if result.passed:
         return [*lines, "", "Every promise was kept."]
-    again = f"A promise was broken. Repeat it with --seed {settings.seed} --keep DIR, and send us the files."
+    again = f"A promise was broken. Repeat it with --seed {settings.seed} --save DIR, and send us the files."
     return [*lines, "", *filled(again, on)]
