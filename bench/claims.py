@@ -20,8 +20,8 @@ from cronce.policy import Overlap
 from cronce.protocol.record import Job, Outcome
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
-from cronce.stores import sql
 from cronce.stores.sqlite import SqliteStore
+from cronce.stores.sqlite.statements import TABLES
 
 OPS = 20
 BATCH = 1000
@@ -70,7 +70,7 @@ class Bare:
         self.db = sqlite3.connect(path, isolation_level=None)
         self.db.execute("PRAGMA journal_mode = WAL")
         self.db.execute("PRAGMA synchronous = FULL")
-        for statement in sql.TABLES:
+        for statement in TABLES:
             self.db.execute(statement)
         self.numbers = count(1)
 

@@ -2,11 +2,9 @@
 
 import json
 import os
-import time
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from cronce.cli import main
@@ -16,6 +14,7 @@ from cronce.runtime import ntp
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.checks import error, ok, warn
+from tests.house.wait import wait_until
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.valkey import DURABLE, Valkey
 
@@ -144,13 +143,6 @@ def test_what_is_no_store_makes_no_sense(capsys: Said) -> None:
 # --- what has burned others, on real servers ------------------------------------------------------------------------
 
 
-def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
-
-
 def verdicts(found: dict[str, dict[str, str]]) -> dict[str, str]:
     """All that is not well."""
     return {name: check["verdict"] for name, check in found.items() if check["verdict"] != "ok" and name != "all"}
@@ -158,56 +150,41 @@ def verdicts(found: dict[str, dict[str, str]]) -> dict[str, str]:
 
 def test_a_redis_that_keeps_nothing(valkey: Valkey, capsys: Said) -> None:
     found = told(capsys, f"{valkey.url}?namespace=doctor-{os.getpid()}", code=1)
-    assert verdicts(found)["persistence"] == "error"
+    assert verdicts(found)["durable"] == "error"
     assert verdicts(found)["promises"] == "warn"
     assert found["claim"]["verdict"] == found["tidy"]["verdict"] == "ok"
 
 
 def test_a_redis_that_evicts(capsys: Said) -> None:
-    server = Valkey(*DURABLE, "--maxmemory-policy", "allkeys-lru").start()
-    try:
+    with Valkey(*DURABLE, "--maxmemory-policy", "allkeys-lru") as server:
         assert verdicts(told(capsys, server.url, code=1)) == {"eviction": "error"}
-    finally:
-        server.close()
 
 
 def test_a_replica_and_a_master_that_fails_over(capsys: Said) -> None:
-    master = Valkey(*DURABLE).start()
-    replica = Valkey("--replicaof", f"127.0.0.1 {master.port}").start()
-    try:
-        eventually(lambda: "online" in str(master.cli("INFO", "replication")))
+    with Valkey(*DURABLE) as master, closing(master.replica()) as replica:
         found = told(capsys, replica.url, code=1)
         assert verdicts(found) == {"use": "error"}
         assert "is a replica" in found["use"]["says"]
-        assert verdicts(told(capsys, master.url)) == {"failover": "warn", "isolation": "warn"}
-    finally:
-        replica.close()
-        master.close()
+        assert verdicts(told(capsys, master.url)) == {"failover": "warn", "partition": "warn"}
 
 
 def test_a_redis_that_is_well(capsys: Said) -> None:
-    server = Valkey(*DURABLE).start()
-    try:
+    with Valkey(*DURABLE) as server:
         assert verdicts(told(capsys, server.url)) == {}
-    finally:
-        server.close()
 
 
 def test_a_postgresql_that_does_not_wait_for_its_disk(capsys: Said) -> None:
-    server = Postgres(synchronous_commit="off").start()
-    try:
+    with Postgres(synchronous_commit="off") as server:
         found = told(capsys, server.url)
         assert verdicts(found) == {}
         assert found["durable"]["says"] == (
             "synchronous_commit is off here; cronce turns it on for each of its own writes"
         )
-        with psycopg.connect(server.url, autocommit=True) as admin:
+        with server.admin() as admin:
             admin.execute("ALTER SYSTEM SET fsync = off")
             admin.execute("SELECT pg_reload_conf()")
-            eventually(lambda: admin.execute("SHOW fsync").fetchone() == ("off",))
+            wait_until(lambda: admin.execute("SHOW fsync").fetchone() == ("off",))
         assert verdicts(told(capsys, server.url, code=1)) == {"durable": "error", "promises": "warn"}
-    finally:
-        server.close()
 
 
 def test_a_postgresql_behind_a_pooler(pgbouncer: PgBouncer, capsys: Said) -> None:

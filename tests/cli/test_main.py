@@ -129,3 +129,33 @@ def test_help_is_a_verb_too(capsys: pytest.CaptureFixture[str]) -> None:
         main(["help", "next"])
     assert ended.value.code == 0
     assert "cronce next" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["jobs", "postgresql://ada:S3CRET@db/app"],
+        ["runs", "--stroe", "redis://:S3CRET@cache/0"],
+        ["runs", "mysql://ada:S3CRET@db/app"],
+        ["exec", "mysql://ada:S3CRET@db/app", "--schedule", "* * * * *", "--", "true"],
+        ["jobs", "--store", "host=db password=S3CRET"],
+        ["jobs", "--store", "redis://ada:S3/CRET@cache/0"],
+        ["jobs", "--store", "mysql://ada:S3#CRET@cache/0"],
+        ["jobs", "--store", "postgresql://ada:S3@CRET@db/x"],
+        ["store", "init", "etcd://ada:S3CRET@:x/"],
+    ],
+)
+def test_no_password_is_shown_whatever_was_mistyped(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRONCE_URL", f"sqlite:///{tmp_path}/cronce.db")
+    open_store(f"sqlite:///{tmp_path}/cronce.db").close()
+    code = 0
+    try:
+        code = main(arguments)
+    except SystemExit as end:
+        code = int(str(end.code))
+    said = capsys.readouterr()
+    assert code in (1, 2)
+    assert "S3" not in said.out + said.err
+    assert "CRET" not in said.out + said.err

@@ -2,11 +2,10 @@
 runs twice, nobody hangs, one line says so, and all goes on by itself."""
 
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +16,7 @@ from cronce.model import Slot
 from cronce.policy import OnLost
 from cronce.protocol.record import Outcome, Record, decode
 from cronce.stores import open_store
+from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import Postgres
@@ -47,11 +47,8 @@ WAYS = [("stopped", "rerun"), ("killed", "skip"), *([("stopped", "skip"), ("kill
 
 @pytest.fixture(scope="module", params=SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    made = SERVERS[request.param]()
-    try:
-        yield made.start()
-    finally:
-        made.close()
+    with SERVERS[request.param]() as server:
+        yield server
 
 
 @pytest.fixture
@@ -59,41 +56,15 @@ def url(server: Server) -> str:
     return f"{server.url}{'&' if '?' in server.url else '?'}timeout={TIMEOUT:g}"
 
 
-class Away:
-    """The store is away in the block: every process of it stopped, or killed and started again on the same data."""
-
-    def __init__(self, server: Server, how: str) -> None:
-        self._server, self._killed = server, how == "killed"
-
-    def __enter__(self) -> float:
-        if self._killed:
-            self._server.kill()
-        else:
-            self._signal(signal.SIGSTOP)
-        return BOOT()
-
-    def __exit__(self, *_error: object) -> None:
-        if self._killed:
-            self._server.start()
-        else:
-            self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in (self._server.pid, *children(self._server.pid)):
-            os.kill(pid, number)
-
-
-def children(parent: int) -> list[int]:
-    """A server may have a process for each connection."""
-    stats = {entry.name: entry / "stat" for entry in Path("/proc").iterdir() if entry.name.isdigit()}
-    return [int(pid) for pid, stat in stats.items() if _parent(stat) == parent]
-
-
-def _parent(stat: Path) -> int:
+@contextmanager
+def away(server: Server, how: str) -> Iterator[float]:
+    """The store is away in the block: stopped, or killed and started again on the same data. Since when it is."""
+    leave, come_back = (server.kill, server.start) if how == "killed" else (server.pause, server.resume)
+    leave()
     try:
-        return int(stat.read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
+        yield BOOT()
+    finally:
+        come_back()
 
 
 class Job:
@@ -173,13 +144,6 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def until(condition: Callable[[], object], seconds: float = 30) -> None:
-    limit = BOOT() + seconds
-    while not condition():
-        assert BOOT() < limit
-        threading.Event().wait(0.02)
-
-
 def pass_by(boot: float) -> None:
     while BOOT() < boot:
         threading.Event().wait(min(max(boot - BOOT(), 0.0), 0.1))
@@ -191,9 +155,9 @@ def test_away_for_less_than_a_lease_bodies_finish(
 ) -> None:
     job = Job(url, f"brief-{how}", "skip", 300.0)
     call = Call(job, slots[0])
-    with Away(server, how) as since:
+    with away(server, how) as since:
         job.go_on.set()  # the body is done, and that cannot be recorded
-        until(lambda: told(caplog))
+        wait_until(lambda: told(caplog))
         began = BOOT()
         with pytest.raises(StoreUnavailable):
             job.call(slots[0], machine=1)
@@ -215,13 +179,13 @@ def test_away_for_three_leases_bodies_stop_in_time(
 ) -> None:
     job = Job(url, f"long-{how}-{on_lost}", on_lost, LEASE)
     call = Call(job, slots[1])
-    with Away(server, how) as since:
+    with away(server, how) as since:
         assert isinstance(call.result(), TrustEnded)
         assert since < job.stopped_at < since + LEASE  # no renewal can have been later
         assert BOOT() - job.stopped_at < HANG
         pass_by(since + 3 * LEASE)
     job.go_on.set()
-    until(lambda: job.call(slots[2], machine=1) is not None and record(url, Slot(job.name, slots[1])).outcome)
+    wait_until(lambda: job.call(slots[2], machine=1) is not None and record(url, Slot(job.name, slots[1])).outcome)
     outcome = record(url, Slot(job.name, slots[1])).outcome
     fences = [fence for slot, fence in job.starts if slot == Slot(job.name, slots[1]).key]
     if on_lost == "skip":  # that it failed may have been on its way, and landed when the store was back

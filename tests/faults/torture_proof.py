@@ -79,9 +79,8 @@ FORGETFUL_CASES: dict[str, Callable[[], Case]] = {
 @pytest.fixture
 def case(request: pytest.FixtureRequest) -> Iterator[Case]:
     made: Case = request.param()
-    made.server.start()
-    yield made
-    made.server.close()
+    with made.server:
+        yield made
 
 
 def tortured(url: str, seed: int, folder: Path, case: Case | None = None) -> Result:

@@ -4,12 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 from typing import NamedTuple
 
-from cronce.clock import SystemClock
 from cronce.protocol.record import Record, decode
 from cronce.stores import open_store
 
@@ -79,15 +76,6 @@ class Desk:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             process.communicate()
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    """Wait for something to become true; a test that waits in vain says for what."""
-    clock = SystemClock()
-    end = clock.boot() + seconds
-    while not condition():
-        assert clock.boot() < end, "it did not happen"
-        Event().wait(0.02)
 
 
 def ended(process: subprocess.Popen[str], seconds: float = 60) -> tuple[int, str, str]:

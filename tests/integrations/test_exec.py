@@ -12,11 +12,14 @@ from threading import Event
 
 import pytest
 
+from cronce.cli import main
 from cronce.errors import StorePrivate
 from cronce.protocol.record import Outcome
 from cronce.stores.default import choose
 from tests.house.needs import needs, tool
-from tests.integrations.execs import SLOT, Desk, ended, gone, until
+from tests.house.wait import wait_until
+from tests.integrations.execs import SLOT, Desk, ended, gone
+from tests.servers.valkey import Valkey
 
 AT = ("--slot", SLOT)
 RERUN = (*AT, "--on-lost", "rerun", "--lease", "2s")
@@ -97,6 +100,20 @@ def test_an_unreachable_store_is_75_and_nothing_runs(desk: Desk) -> None:
     assert desk.lines() == []
 
 
+def test_an_empty_store_that_may_have_forgotten_is_not_passed_over_in_silence(desk: Desk, valkey: Valkey) -> None:
+    """Most empty stores are new, and whoever has one wonders why nothing runs."""
+    desk.url = f"{valkey.url}?namespace=new"
+    code, _out, said = ended(desk.exec("--schedule", "@daily"))
+    assert (code, desk.lines()) == (0, [])
+    assert " was not run: the store was found empty at " in said
+    assert said.endswith("If the store is new, begin it with `cronce store init`\n")
+    desk.url = f"{valkey.url}?namespace=begun"
+    assert main(["store", "init", desk.url]) == 0
+    desk.let_go()
+    assert ended(desk.exec("--schedule", "@daily"))[0] == 0
+    assert [line.what for line in desk.lines()] == ["start", "done"]
+
+
 def test_a_store_that_needs_a_person_is_78(desk: Desk) -> None:
     (desk.folder / "cronce.db").write_text("this is not a database, and long enough to be taken for one" * 9)
     code, _, err = ended(desk.exec(*AT))
@@ -139,7 +156,7 @@ def test_a_timeout_stops_the_whole_group_and_is_124(desk: Desk) -> None:
     code, out, _ = ended(desk.exec(*AT, "--timeout", "500ms", "--grace", "300ms", command=command))
     assert code == 124
     assert desk.record().reason == "timed out after 500ms"
-    until(lambda: gone(int(out)))
+    wait_until(lambda: gone(int(out)))
 
 
 def test_retries_run_it_again_and_count_exactly(desk: Desk) -> None:
@@ -156,7 +173,7 @@ def test_retries_end_with_the_commands_own_code(desk: Desk) -> None:
 
 def test_a_run_longer_than_its_lease_is_renewed(desk: Desk) -> None:
     process = desk.exec(*SKIP)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     assert ended(desk.exec(*SKIP, command=("sleep", "5"))) == (0, "", "")  # held: it does not run
     Event().wait(5)  # two leases and a half
     desk.let_go()
@@ -242,7 +259,7 @@ def test_closed_standard_streams_are_no_failure(desk: Desk) -> None:
 
 def test_a_command_that_ran_while_the_store_went_away_is_76_never_75(desk: Desk) -> None:
     process = desk.exec(*AT)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     Event().wait(0.2)  # for so long after a look at its files, the store takes them to be there
     (desk.folder / "cronce.db").unlink()
     desk.let_go()
@@ -253,7 +270,7 @@ def test_a_command_that_ran_while_the_store_went_away_is_76_never_75(desk: Desk)
 
 def test_a_watchdog_that_somebody_stopped_does_not_keep_us(desk: Desk) -> None:
     process = desk.exec(*AT)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     (watchdog,) = {int(child) for child in children} - {desk.lines("start")[0].pid}
     os.kill(watchdog, signal.SIGSTOP)
@@ -266,9 +283,9 @@ def test_a_watchdog_that_somebody_stopped_does_not_keep_us(desk: Desk) -> None:
 
 def test_sigkill_under_skip_no_orphan_and_the_slot_is_lost_never_run_again(desk: Desk) -> None:
     process = desk.exec(*SKIP)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     process.kill()
-    until(lambda: gone(desk.lines("start")[0].pid))
+    wait_until(lambda: gone(desk.lines("start")[0].pid))
     codes = set()
     while 76 not in codes:  # it reads as held until its lease has passed on a clock that was watched as long
         codes.add(ended(desk.exec(*SKIP))[0])
@@ -281,10 +298,10 @@ def test_sigkill_under_skip_no_orphan_and_the_slot_is_lost_never_run_again(desk:
 
 def test_sigkill_under_rerun_who_stands_by_takes_over(desk: Desk) -> None:
     first = desk.exec(*RERUN)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     others = [desk.exec(*RERUN) for _ in range(2)]
     first.kill()
-    until(lambda: len(desk.lines("start")) == 2)
+    wait_until(lambda: len(desk.lines("start")) == 2)
     one, two = desk.lines("start")
     assert gone(one.pid)
     assert two.fence > one.fence
@@ -296,9 +313,9 @@ def test_sigkill_under_rerun_who_stands_by_takes_over(desk: Desk) -> None:
 def test_sigkill_under_rerun_the_next_slots_exec_takes_over_first(desk: Desk) -> None:
     """A crontab alone: nobody stands by, and the next minute's exec runs the older slot before its own."""
     first = desk.exec(*RERUN)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     first.kill()
-    until(lambda: gone(desk.lines("start")[0].pid))
+    wait_until(lambda: gone(desk.lines("start")[0].pid))
     desk.let_go()
     later = "2026-03-29T01:01:00Z"
     options = ("--slot", later, "--on-lost", "rerun", "--lease", "2s")
@@ -312,10 +329,10 @@ def test_sigkill_under_rerun_the_next_slots_exec_takes_over_first(desk: Desk) ->
 
 def test_sigstop_past_the_lease_under_rerun_the_group_ends_before_another_begins(desk: Desk) -> None:
     first = desk.exec(*RERUN)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     other = desk.exec(*RERUN)
     first.send_signal(signal.SIGSTOP)
-    until(lambda: len(desk.lines("start")) == 2)
+    wait_until(lambda: len(desk.lines("start")) == 2)
     assert gone(desk.lines("start")[0].pid)
     desk.let_go()
     assert ended(other) == (0, "", "")
@@ -326,13 +343,13 @@ def test_sigstop_past_the_lease_under_rerun_the_group_ends_before_another_begins
 
 def test_sigstop_past_the_lease_under_skip_the_one_body_goes_on(desk: Desk) -> None:
     first = desk.exec(*SKIP)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     first.send_signal(signal.SIGSTOP)
     codes = set()
     while 76 not in codes:
         codes.add(ended(desk.exec(*SKIP))[0])
     desk.let_go()
-    until(lambda: desk.lines("done"))
+    wait_until(lambda: desk.lines("done"))
     first.send_signal(signal.SIGCONT)
     assert ended(first)[0] == 76  # it ran to its end, but by the record it was lost: somebody has to look
     assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("done", 1)]
@@ -341,7 +358,7 @@ def test_sigstop_past_the_lease_under_skip_the_one_body_goes_on(desk: Desk) -> N
 
 def test_sigterm_under_skip_ends_the_command_and_closes_the_slot(desk: Desk) -> None:
     first = desk.exec(*SKIP)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     first.terminate()
     assert ended(first)[0] == 128 + signal.SIGTERM
     assert gone(desk.lines("start")[0].pid)
@@ -354,11 +371,11 @@ def test_sigterm_under_skip_ends_the_command_and_closes_the_slot(desk: Desk) -> 
 
 def test_sigterm_under_rerun_hands_over_at_once(desk: Desk) -> None:
     first = desk.exec(*RERUN)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     other = desk.exec(*RERUN)
     first.terminate()
     assert ended(first)[0] == 128 + signal.SIGTERM
-    until(lambda: len(desk.lines("start")) == 2)
+    wait_until(lambda: len(desk.lines("start")) == 2)
     desk.let_go()
     assert ended(other) == (0, "", "")
     assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("start", 2), ("done", 2)]
@@ -380,9 +397,9 @@ def has_open(pid: int, path: Path) -> bool:
 
 def test_sigterm_while_standing_by_leaves_the_slot_alone(desk: Desk) -> None:
     first = desk.exec(*RERUN)
-    until(lambda: desk.lines("start"))
+    wait_until(lambda: desk.lines("start"))
     other = desk.exec(*RERUN)
-    until(lambda: has_open(other.pid, desk.folder / "cronce.db"))  # it stands by, and takes signals
+    wait_until(lambda: has_open(other.pid, desk.folder / "cronce.db"))  # it stands by, and takes signals
     other.terminate()
     assert ended(other)[0] == 128 + signal.SIGTERM
     desk.let_go()

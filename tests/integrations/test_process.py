@@ -16,10 +16,9 @@ import pytest
 from cronce.errors import CannotStart
 from cronce.integrations.process import find_command
 from tests.house import needs
-from tests.integrations.execs import until as eventually
+from tests.house.wait import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0  # for what happens at once, on a machine that is busy with something else
 LONG = 3_600.0
 
 Facts = dict[str, Any]
@@ -170,7 +169,7 @@ def kill_all(leader: int) -> None:
 
 
 def wait_gone(*pids: int) -> None:
-    eventually(lambda: all(state(pid) == "Z" for pid in pids))
+    wait_until(lambda: all(state(pid) == "Z" for pid in pids))
 
 
 # A child whose parent is gone is a zombie until process 1 reaps it, which may take as long as it likes, and is a member
@@ -250,7 +249,7 @@ def test_a_hundred_megabytes_pass_in_constant_memory(start: Start, tmp_path: Pat
 
 def test_a_slow_reader_gets_everything(start: Start) -> None:
     run = start(sh("head -c 1M /dev/zero; echo end"))
-    eventually(lambda: state(run.process.pid) == "S")
+    wait_until(lambda: state(run.process.pid) == "S")
     assert len(pipe(run.process.stdout).read()) == 2**20 + 4
     assert run.ended()["code"] == 0
 
@@ -289,7 +288,7 @@ def test_what_a_command_leaves_running_is_not_stopped_as_under_cron(start: Start
 def test_standard_streams_that_our_caller_closed_are_not_mistaken_for_pipes(start: Start, tmp_path: Path) -> None:
     script = f"echo out; echo err >&2; echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 1000"
     run = start(sh(script), before=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"], grace=0.1)
-    eventually((tmp_path / "pid").exists)
+    wait_until((tmp_path / "pid").exists)
     run.process.kill()
     wait_gone(int((tmp_path / "pid").read_text()), run.watchdog)  # who would not have understood "out"
 
@@ -446,7 +445,7 @@ def test_a_paused_command_is_woken_to_hear_that_it_must_stop(start: Start) -> No
     run = start(sh("echo $$; exec sleep 1000"))
     paused = int(run.line())
     os.kill(paused, signal.SIGSTOP)
-    eventually(lambda: state(paused) == "T")
+    wait_until(lambda: state(paused) == "T")
     run.stop("enough", LONG)
     assert run.ended()["code"] == 143
 
@@ -463,7 +462,7 @@ def test_what_came_too_late_for_one_command_does_not_hurt_the_next(start: Start)
     assert run.report()["ended"]["code"] == 1
     assert run.line() == "ready"
     run.move_deadline(-1.0, word="late")
-    eventually(lambda: state(run.watchdog) == "S")
+    wait_until(lambda: state(run.watchdog) == "S")
     run.answer("2")
     assert run.ended() == {"code": 2, "stopped": "", "signalled": 0, "output": "ready\n"}
 
@@ -482,7 +481,7 @@ def test_when_we_are_killed_the_group_may_clean_up_first(start: Start, tmp_path:
     run = start(answers("TERM", f"open('{tmp_path}/clean', 'x')"))
     assert run.line() == "ready"
     run.process.kill()
-    eventually((tmp_path / "clean").exists)
+    wait_until((tmp_path / "clean").exists)
 
 
 def test_when_we_are_killed_a_group_that_ignores_it_is_killed_after_the_grace(start: Start) -> None:
@@ -533,7 +532,7 @@ def test_a_deadline_counts_as_moved_on_though_the_watchdog_hears_of_it_late(star
     for seconds in (0.0, -1.0, LONG):
         run.move_deadline(seconds)
     os.kill(run.watchdog, signal.SIGCONT)
-    eventually(lambda: state(run.watchdog) == "S")
+    wait_until(lambda: state(run.watchdog) == "S")
     run.answer("5")
     assert run.ended()["code"] == 5
 

@@ -76,6 +76,14 @@ def test_what_is_not_over_or_was_made_by_hand_or_cannot_be_read_stays() -> None:
     assert ages(read_keep(0), running, newer, closed(OK, 5, request="ada-1")) == []
 
 
+def test_a_run_of_a_slot_long_past_that_ended_just_now_is_new() -> None:
+    """Whoever runs the slots of last year must not find that each closes those before it."""
+    old = closed(OK, 9000)
+    new = old._replace(value=encode(Record(State.CLOSED, outcome=OK, finished=NOW - HOUR / 2)))
+    assert ages(read_keep("30d"), new, old) == [("succeeded", 9000)]
+    assert ages(read_keep(0), new, old) == [("succeeded", 9000)]
+
+
 def test_counting_goes_on_over_pages() -> None:
     seen: Counter[str] = Counter()
     pages = [[closed(OK, 2), closed(OK, 3)], [closed(OK, 4), closed(BAD, 5)]]

@@ -194,7 +194,7 @@ def file(tmp_path: Path) -> Path:
 def test_an_sqlite_file_on_a_local_disk_is_well(file: Path) -> None:
     found = {check.name: check for check in sqlite_checks(str(file), table("ext4"))}
     assert {check.verdict for check in found.values()} == {"ok"}
-    assert list(found) == ["file", "disk", "room", "readers", "sqlite"]
+    assert list(found) == ["file", "disk", "room", "readers", "version"]
     assert found["file"].says == f"{file} is the original and has no other name"
     assert found["disk"].says == "on a local file system (ext4)"
 
@@ -242,7 +242,7 @@ def test_an_sqlite_file_on_a_full_disk(file: Path, monkeypatch: pytest.MonkeyPat
 def test_a_store_that_is_well(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cronce.stores.mounts.current_table", lambda: table("ext4"))
     found = list(examine(f"sqlite:///{file}", CLOCK))
-    names = [check.name for check in found if check.name not in ("file", "disk", "room", "readers", "sqlite")]
+    names = [check.name for check in found if check.name not in ("file", "disk", "room", "readers", "version")]
     assert names == [
         "cronce", "ntp", "store", "round trip", "clocks", "promises", "claim", "lease", "fence", "closed", "tidy"
     ]  # fmt: skip

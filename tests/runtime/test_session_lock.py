@@ -20,15 +20,8 @@ from cronce.errors import BadInput, BadPolicy, StoreUnavailable, StoreUnusable
 from cronce.runtime.session_lock import SessionHolding
 from cronce.stores.memory import MemoryStore
 from cronce.stores.postgres.session import key_of
-from tests.servers.postgres import PgBouncer, Postgres
-
-Admin = psycopg.Connection[tuple[Any, ...]]
-
-
-@pytest.fixture
-def admin(postgres: Postgres) -> Iterator[Admin]:
-    with psycopg.connect(postgres.url, autocommit=True) as connection:
-        yield connection
+from tests.house.wait import wait_until
+from tests.servers.postgres import Admin, PgBouncer, Postgres, backends
 
 
 @pytest.fixture
@@ -47,23 +40,6 @@ def cron(postgres: Postgres) -> Iterator[Cronce]:
 def other(postgres: Postgres) -> Iterator[Cronce]:
     with Cronce(postgres.url) as cron:
         yield cron
-
-
-def backends(admin: Admin, key: int) -> list[int]:
-    """The server's own word on who has a lock."""
-    rows = admin.execute(
-        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
-        " AND (classid::bigint << 32 | objid::bigint) = %s",
-        (key,),
-    )
-    return [pid for (pid,) in rows]
-
-
-def eventually(true: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
 
 
 # --- exclusion ------------------------------------------------------------------------------------------------------
@@ -127,7 +103,7 @@ def test_a_hundred_locks_take_one_connection_which_goes_with_close(cron: Cronce,
         assert connections() == 1, "something is held"
     assert backends(admin, key_of(f"{name}-99")) == []
     cron.close()
-    eventually(lambda: connections() == 0)
+    wait_until(lambda: connections() == 0)
     with cron.lock(name, session=True):
         assert connections() == 1
 
@@ -309,20 +285,16 @@ def test_all_holders_are_told_and_none_of_them_keeps_the_others(cron: Cronce, ad
 
 
 def test_a_server_that_dies_ends_the_lock_and_nobody_gets_it_before_it_is_back() -> None:
-    server = Postgres().start()
-    try:
-        with Cronce(server.url) as cron:
-            killing = threading.Thread(target=server.kill)
-            with pytest.raises(TrustEnded, match="the lock reindex ended before its block did"):
-                _until_told(cron, "reindex", killing.start)
-            killing.join(30)
-            with pytest.raises(StoreUnavailable, match="cannot be reached"):
-                cron.lock("reindex", session=True).__enter__()
-            server.start()
-            with cron.lock("reindex", session=True):
-                pass
-    finally:
-        server.close()
+    with Postgres() as server, Cronce(server.url) as cron:
+        killing = threading.Thread(target=server.kill)
+        with pytest.raises(TrustEnded, match="the lock reindex ended before its block did"):
+            _until_told(cron, "reindex", killing.start)
+        killing.join(30)
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            cron.lock("reindex", session=True).__enter__()
+        server.start()
+        with cron.lock("reindex", session=True):
+            pass
 
 
 @pytest.mark.parametrize("end", [terminated, stopped])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.house.needs import needs
-from tests.servers.process import Server, free_port
+from tests.servers.process import Server, Service, free_port
 
 
 class Etcd(Server):
@@ -55,7 +55,7 @@ class Etcd(Server):
         )  # fmt: skip
 
 
-class EtcdCluster:
+class EtcdCluster(Service):
     """Three members on one machine."""
 
     def __init__(self) -> None:

@@ -5,57 +5,58 @@ A test that kills, stops or empties a server makes one of its own.
 
 import os
 from collections.abc import Iterator
-from typing import TypeVar
 
 import pytest
 
 from tests.servers.etcd import Etcd
 from tests.servers.mariadb import MariaDb
-from tests.servers.postgres import PgBouncer, Postgres
-from tests.servers.process import Server
+from tests.servers.postgres import Admin, PgBouncer, Postgres
 from tests.servers.valkey import Valkey
-
-S = TypeVar("S", bound=Server)
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    yield from _running(Postgres())
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def admin(postgres: Postgres) -> Iterator[Admin]:
+    with postgres.admin() as connection:
+        yield connection
 
 
 @pytest.fixture(scope="session")
 def pgbouncer(postgres: Postgres) -> Iterator[PgBouncer]:
-    yield from _running(PgBouncer(postgres))
+    with PgBouncer(postgres) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[Valkey]:
-    yield from _running(Valkey())
+    with Valkey() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def redis_6() -> Iterator[Valkey]:
-    yield from _running(Valkey(name="redis"))
+    with Valkey(name="redis") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def etcd() -> Iterator[Etcd]:
-    yield from _running(Etcd())
+    with Etcd() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDb]:
-    yield from _running(MariaDb())
+    with MariaDb() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def mysql_url(request: pytest.FixtureRequest) -> str:
     """A MySQL 8 that somebody runs and names, else our MariaDB."""
     return os.environ.get("CRONCE_TEST_MYSQL_URL") or request.getfixturevalue("mariadb").url
-
-
-def _running(server: S) -> Iterator[S]:
-    try:
-        yield server.start()
-    finally:
-        server.close()

@@ -3,13 +3,18 @@
 import os
 import shutil
 import signal
-import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.house.needs import needs, tool
 from tests.servers.process import NOBODY, Server
+
+if TYPE_CHECKING:
+    import psycopg
+
+Admin: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 
 class Postgres(Server):
@@ -36,10 +41,21 @@ class Postgres(Server):
     def stop(self) -> None:
         self._end(signal.SIGINT)  # do not wait for clients
 
-    def kill(self) -> None:
-        """Its children notice by themselves, and must be gone before the next start."""
-        super().kill()
-        _wait_for_children(self.data)
+    def admin(self) -> Admin:
+        """A connection of somebody who looks after the server."""
+        import psycopg  # noqa: PLC0415
+
+        return psycopg.connect(self.url, autocommit=True)
+
+
+def backends(admin: Admin, key: int) -> list[int]:
+    """The server's own word on who has an advisory lock."""
+    rows = admin.execute(
+        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
+        " AND (classid::bigint << 32 | objid::bigint) = %s",
+        (key,),
+    )
+    return [pid for (pid,) in rows]
 
 
 def _programs(directory: Path) -> Path:
@@ -71,23 +87,6 @@ def _answers(server: Server) -> bool:
 
     with psycopg.connect(server.url, connect_timeout=5) as connection:
         return connection.execute("SELECT NOT pg_is_in_recovery()").fetchone() == (True,)
-
-
-def _wait_for_children(data: Path) -> None:
-    """After a SIGKILL of the postmaster its children end within moments; they hold the shared memory until then."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and _uses(data):
-        time.sleep(0.02)
-
-
-def _uses(data: Path) -> bool:
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and (entry / "cwd").resolve() == data:
-                return True
-        except OSError:
-            continue
-    return False
 
 
 class PgBouncer(Server):

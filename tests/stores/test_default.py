@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cronce.errors import StorePrivate, StoreReadOnly, StoreUnusable
-from cronce.stores.default import DEFAULT, GIVEN, Chosen, choose, make_way, open_chosen
+from cronce.stores.default import DEFAULT, GIVEN, Chosen, choose, make_way, open_chosen, pinned
 from tests.stores import tables
 
 TMPFS = tables.DOCKER + "630 612 0:70 / /scratch rw,relatime - tmpfs tmpfs rw\n"
@@ -46,6 +46,15 @@ def test_what_is_given_comes_before_everything(home: Path, root: Path) -> None:
     config(root / "etc/cronce.toml", 'url = "memory:"')
     chosen = choose("sqlite:///mine.db", {"HOME": str(home), "CRONCE_URL": "memory:"}, root=root)
     assert chosen == Chosen("sqlite:///mine.db", GIVEN)
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "SQLite"])
+def test_a_file_stays_the_same_when_the_process_goes_elsewhere(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    chosen = pinned(Chosen(f"{scheme}:///mine.db?timeout=2", GIVEN))
+    assert chosen == Chosen(f"sqlite:///{tmp_path}/mine.db?timeout=2", GIVEN)
 
 
 def test_then_the_environment_then_the_users_config_then_the_machines(home: Path, root: Path) -> None:

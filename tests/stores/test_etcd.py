@@ -1,6 +1,5 @@
 """The etcd store, beyond the contract: round trips, guesses, what lies in etcd, URLs, errors, the doctor."""
 
-import hashlib
 import http.client
 import random
 import subprocess
@@ -28,11 +27,12 @@ from cronce.testing.contract import DAY, HOUR, LEASE, cell_of, change, claim, pu
 from tests.house.needs import tool
 from tests.servers.etcd import Etcd
 from tests.stores.forks import ask
+from tests.stores.places import name_of
 
 
 @pytest.fixture
-def namespace(request: pytest.FixtureRequest) -> str:
-    return hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:20]
+def namespace(tmp_path: Path) -> str:
+    return name_of(tmp_path)
 
 
 @pytest.fixture
@@ -55,11 +55,8 @@ def other(url: str) -> Iterator[Store]:
 @pytest.fixture
 def own() -> Iterator[Etcd]:
     """A server for this test alone."""
-    server = Etcd().start()
-    try:
+    with Etcd() as server:
         yield server
-    finally:
-        server.close()
 
 
 # --- round trips, counted by the server -----------------------------------------------------------------------------
@@ -477,25 +474,18 @@ def test_what_is_no_text_is_refused(store: Store, write: Write) -> None:
 
 
 def test_without_its_gateway() -> None:
-    server = Etcd("--enable-grpc-gateway=false").start()
-    try:
+    with Etcd("--enable-grpc-gateway=false") as server:
         caught = error(server.url)
-    finally:
-        server.close()
     assert type(caught) is StoreUnusable
     assert "--enable-grpc-gateway" in str(caught)
 
 
 def test_a_full_database() -> None:
-    server = Etcd("--quota-backend-bytes=6000000").start()
-    try:
-        with closing(open_store(server.url)) as store:
-            with pytest.raises(StoreFull, match="compact and defragment"):
-                _fill(store)
-            verdicts = {check.name: check.verdict for check in _checked(store)}
-            assert (verdicts["alarms"], verdicts["members"]) == ("error", "warn")
-    finally:
-        server.close()
+    with Etcd("--quota-backend-bytes=6000000") as server, closing(open_store(server.url)) as store:
+        with pytest.raises(StoreFull, match="compact and defragment"):
+            _fill(store)
+        verdicts = {check.name: check.verdict for check in _checked(store)}
+        assert (verdicts["alarms"], verdicts["members"]) == ("error", "warn")
 
 
 def _fill(store: Store) -> None:
@@ -535,13 +525,10 @@ def test_a_token_from_before_a_change_of_rights_is_renewed(tmp_path: Path) -> No
     key, public = tmp_path / "key.pem", tmp_path / "public.pem"
     _openssl("genrsa", "-out", str(key), "2048")
     _openssl("rsa", "-in", str(key), "-pubout", "-out", str(public))
-    server = Etcd(f"--auth-token=jwt,pub-key={public},priv-key={key},sign-method=RS256,ttl=1h").start()
-    try:
-        with closing(open_store(_guard(server))) as store:
-            server.ctl("--user=root:s3cret", "role", "add", "another")
-            win(store, claim("a"))
-    finally:
-        server.close()
+    token = f"--auth-token=jwt,pub-key={public},priv-key={key},sign-method=RS256,ttl=1h"
+    with Etcd(token) as server, closing(open_store(_guard(server))) as store:
+        server.ctl("--user=root:s3cret", "role", "add", "another")
+        win(store, claim("a"))
 
 
 def _openssl(*words: str) -> None:
@@ -555,11 +542,8 @@ def secured(tmp_path: Path) -> Iterator[Etcd]:
         "req", "-x509", "-newkey", "ec", "-nodes", "-days", "2", "-pkeyopt", "ec_paramgen_curve:prime256v1",
         "-keyout", str(key), "-out", str(cert), "-subj", "/CN=etcd", "-addext", "subjectAltName=IP:127.0.0.1",
     )  # fmt: skip
-    server = Etcd(f"--cert-file={cert}", f"--key-file={key}", scheme="https").start()
-    try:
+    with Etcd(f"--cert-file={cert}", f"--key-file={key}", scheme="https") as server:
         yield server
-    finally:
-        server.close()
 
 
 def test_over_tls(secured: Etcd, tmp_path: Path, etcd: Etcd) -> None:

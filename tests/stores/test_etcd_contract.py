@@ -1,12 +1,12 @@
 """etcd keeps the contract."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
 from cronce.testing import StoreContract
 from tests.servers.etcd import Etcd
+from tests.stores.places import name_of
 
 
 class TestEtcd(StoreContract):
@@ -15,4 +15,4 @@ class TestEtcd(StoreContract):
         self.server = etcd
 
     def url(self, place: Path) -> str:
-        return f"{self.server.url}/?namespace={hashlib.sha256(str(place).encode()).hexdigest()[:20]}"
+        return f"{self.server.url}/?namespace={name_of(place)}"

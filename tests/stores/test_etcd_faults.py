@@ -25,20 +25,14 @@ PATIENCE = timedelta(seconds=20)
 
 @pytest.fixture
 def own() -> Iterator[Etcd]:
-    server = Etcd().start()
-    try:
+    with Etcd() as server:
         yield server
-    finally:
-        server.close()
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EtcdCluster]:
-    cluster = EtcdCluster()
-    try:
-        yield cluster.start()
-    finally:
-        cluster.close()
+    with EtcdCluster() as cluster:
+        yield cluster
 
 
 def eventually_win(store: Store, key: str) -> Cell:
@@ -170,9 +164,8 @@ def test_a_snapshot_put_up_elsewhere_is_refused_until_it_is_adopted(own: Etcd, t
         won = swap(store, claim("a"))
     own.ctl("snapshot", "save", str(tmp_path / "snapshot"))
     copy = Etcd(member="copy")
-    try:
-        copy.restore(tmp_path / "snapshot")
-        copy.start()
+    copy.restore(tmp_path / "snapshot")
+    with copy:
         with pytest.raises(StoreCopied, match="cronce store adopt"):
             open_store(copy.url)
         epoch = adopt(copy.url)
@@ -182,8 +175,6 @@ def test_a_snapshot_put_up_elsewhere_is_refused_until_it_is_adopted(own: Etcd, t
         with closing(open_store(copy.url)) as store:
             assert store.load(["a"])[1:] == (epoch, [won.verdicts[0].cell])
             assert win(store, claim("b"))[0].version > epoch.base
-    finally:
-        copy.close()
 
 
 def test_an_emptied_server_begins_a_life_that_says_so_to_who_knew_it(own: Etcd) -> None:

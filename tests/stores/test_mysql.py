@@ -32,7 +32,9 @@ from cronce.stores.mysql import store as mysql
 from cronce.stores.mysql.schema import NOW
 from cronce.stores.mysql.server import Line, Server, explained, locate
 from cronce.stores.mysql.store import SAID_READ, SAID_SWAP, say_scan
+from cronce.stores.sql import FOREVER, NEVER
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
+from tests.house.wait import wait_until
 from tests.stores.forks import Child
 from tests.stores.test_mysql_contract import administrator, database
 
@@ -325,6 +327,44 @@ def test_a_loser_waits_for_no_lock_and_a_winner_not_for_ever(url: str, sql: Any)
         assert refusals(swap(store, claim("b"))) == [None]
 
 
+def test_a_swap_that_others_are_always_faster_than_gives_up_in_time(
+    url: str, sql: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = Line.ask
+
+    def outrun(line: Line, statements: str, **values: Any) -> Any:
+        if statements == SAID_SWAP:
+            sql.execute("UPDATE cronce_cells SET version = version + 1 WHERE `key` = 'held'")
+        return ask(line, statements, **values)
+
+    with opened(f"{url}?timeout=0.5") as store:
+        win(store, claim("held"))
+        monkeypatch.setattr(Line, "ask", outrun)
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=r"not done within 0\.5 s; too much goes on"):
+            swap(store, claim("held"), claim("free"))
+        assert 0.5 <= time.monotonic() - began < 2
+        assert cell_of(store, "free") == Cell("free")
+
+
+def test_a_round_trip_has_what_is_left_of_its_calls_time(store: MysqlStore) -> None:
+    def slowly(line: Line) -> None:
+        line.deadline -= 4.5
+        line.ask("SELECT SLEEP(10)")
+
+    def too_late(line: Line) -> None:
+        line.deadline -= 5
+        line.tell("DELETE FROM cronce_meta")
+
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="gave no answer"):
+        store._use(slowly)
+    assert time.monotonic() - began < 3
+    with pytest.raises(StoreUnavailable, match="not done within 5 s"):
+        store._use(too_late)
+    assert refusals(swap(store, claim("a"))) == [None]
+
+
 def test_a_settled_loser_writes_nothing(store: MysqlStore, sql: Any) -> None:
     """Not a byte of the server's log; but MySQL gives each a number, and notes some of the numbers in 10 bytes."""
     allowed = 0 if "MariaDB" in server_version(sql) else 60
@@ -374,9 +414,7 @@ def test_a_client_that_stops_in_the_middle_of_a_swap_holds_no_lock(url: str, sto
     with line.connection.cursor() as cursor:
         said = cursor.mogrify(SAID_SWAP, hope._asdict())
     line.connection._execute_command(3, said)  # type: ignore[attr-defined]
-    deadline = time.monotonic() + 10
-    while cell_of(store, "run/999").value != "changed":
-        assert time.monotonic() < deadline, "it waits for its client"
+    wait_until(lambda: cell_of(store, "run/999").value == "changed")  # it does not wait for its client
     win(store, claim("another"))
     line.connection._force_close()  # type: ignore[attr-defined]
 
@@ -511,9 +549,9 @@ def test_what_is_answered_is_what_was_written(store: MysqlStore) -> None:
     [
         (10, 20, None, (10, 20)),
         (10, 20, 15, (10, 20)),
-        (10, 20, 5, (mysql.NEVER, 9)),
-        (10, 20, 25, (21, mysql.FOREVER)),
-        (None, None, 25, (mysql.NEVER, mysql.FOREVER)),
+        (10, 20, 5, (NEVER, 9)),
+        (10, 20, 25, (21, FOREVER)),
+        (None, None, 25, (NEVER, FOREVER)),
     ],
 )
 def test_a_hope_holds_while_every_bound_is_as_it_was(
@@ -586,8 +624,8 @@ def test_parent_and_children_are_claimants_with_lines_of_their_own(store: MysqlS
 
 def test_the_doctor_hears_of_other_stores_on_the_server(url: str, store: MysqlStore, sql: Any) -> None:
     checks = {check.name: check for check in store.checks()}
-    assert list(checks) == ["server", "durable", "writable", "failover", "namespaces", "isolation", "time zone"]
-    assert [checks[name].verdict for name in ("server", "durable", "writable", "isolation")] == ["ok"] * 4
+    assert list(checks) == ["version", "durable", "writable", "failover", "namespaces", "isolation", "time zone"]
+    assert [checks[name].verdict for name in ("version", "durable", "writable", "isolation")] == ["ok"] * 4
     assert "READ-COMMITTED" in checks["isolation"].says
     other = url + "_other"
     sql.execute(f"CREATE DATABASE {locate(other).database}")

@@ -1,6 +1,5 @@
 """The MySQL store keeps the contract, between threads and between processes."""
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from pymysql.constants import CLIENT
 
 from cronce.stores.mysql.server import locate
 from cronce.testing import StoreContract
+from tests.stores.places import name_of
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def administrator(url: str) -> Iterator[Any]:
 
 def database(url: str, place: Path) -> str:
     """The URL of a database of this place's own."""
-    name = "cronce_" + hashlib.sha256(str(place).encode()).hexdigest()[:16]
+    name = name_of(place)
     with administrator(url) as cursor:
         cursor.execute(f"CREATE DATABASE IF NOT EXISTS {name}")
     return f"{url.rpartition('/')[0]}/{name}"

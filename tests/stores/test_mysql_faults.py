@@ -42,11 +42,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(certificates: Path) -> Iterator[MariaDb]:
     """A server for tests that are not kind to it."""
     files = {"ssl-ca": "ca.pem", "ssl-cert": "server.pem", "ssl-key": "server.key"}
-    server = MariaDb(**{name: str(certificates / file) for name, file in files.items()})
-    try:
-        yield server.start()
-    finally:
-        server.close()
+    with MariaDb(**{name: str(certificates / file) for name, file in files.items()}) as server:
+        yield server
 
 
 @pytest.fixture
@@ -138,9 +135,7 @@ def test_a_crash_before_the_disk_has_it_takes_back_nothing_that_was_told(
 ) -> None:
     """InnoDB shows a commit to others before it is on disk. On a slow disk everyone else hears of it too early."""
     monkeypatch.setenv("LD_PRELOAD", str(slow_disk(tmp_path)))
-    server = MariaDb(**{"innodb-flush-method": "fsync"})
-    try:
-        store = open_store(server.start().url)
+    with MariaDb(**{"innodb-flush-method": "fsync"}) as server, closing(open_store(server.url)) as store:
         traffic = Traffic(store, "run")
         traffic.wait_for(20)
         (tmp_path / "slow").touch()
@@ -151,9 +146,6 @@ def test_a_crash_before_the_disk_has_it_takes_back_nothing_that_was_told(
         server.start()
         assert load(store, *(cell.key for cell in traffic.won)) == traffic.won
         assert refusals(store.swap([claim("after")], traffic.most_seen)) == [None]
-        store.close()
-    finally:
-        server.close()
 
 
 def slow_disk(directory: Path) -> Path:

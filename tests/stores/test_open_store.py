@@ -2,20 +2,98 @@
 
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
+from ssl import SSLContext
+from typing import Any, Final
 
 import pytest
 
-from cronce.errors import BadInput
-from cronce.stores import GROUP, OURS, mask, open_store
+from cronce.errors import BadInput, StoreUnavailable
+from cronce.stores import GROUP, OURS, etcd, mask, module_of, mysql, open_store, postgres, redis, sqlite
+from cronce.stores.base import Loaded, life_of
+from cronce.stores.etcd.api import read_url as read_etcd
 from cronce.stores.memory import MemoryStore
+from cronce.stores.mysql.server import locate as read_mysql
+from cronce.stores.postgres.line import locate as read_postgres
+from cronce.stores.redis.url import read_url as read_redis
 from cronce.stores.sqlite import SqliteStore
+from cronce.stores.sqlite import locate as read_sqlite
 
 
 def test_a_scheme_names_a_store(tmp_path: Path) -> None:
     assert isinstance(open_store("memory:"), MemoryStore)
     assert isinstance(open_store(f"sqlite:///{tmp_path}/store.db"), SqliteStore)
+
+
+READERS: Final[dict[str, tuple[Callable[[str], Sequence[Any]], str]]] = {
+    sqlite.__name__: (read_sqlite, "///store.db"),
+    postgres.__name__: (read_postgres, "//ada:secret@host/jobs"),
+    mysql.__name__: (read_mysql, "//ada:secret@host/jobs"),
+    redis.__name__: (read_redis, "//ada:secret@host/0"),
+    etcd.__name__: (read_etcd, "//ada:secret@host"),
+}
+"""Of each store: who reads its URL, and what may stand behind the scheme."""
+
+
+def read(scheme: str, option: str = "") -> list[Any]:
+    """What a URL means; how it is shown, and the inside of TLS, left out."""
+    reader, rest = READERS[OURS[scheme.lower()]]
+    found = reader(f"{scheme}:{rest}{option}")
+    return [type(value) if isinstance(value, SSLContext) else value for value in found if "ada:" not in str(value)]
+
+
+SERVERS: Final = sorted(OURS.keys() - {"memory"})
+
+
+@pytest.mark.parametrize("scheme", SERVERS)
+def test_a_scheme_in_capitals_means_the_same(scheme: str) -> None:
+    assert read(scheme.upper()) == read(scheme.title()) == read(scheme)
+
+
+def test_a_store_is_found_by_its_scheme_in_capitals(tmp_path: Path) -> None:
+    assert isinstance(open_store("MEMORY:"), MemoryStore)
+    store = open_store(f"SQLite:///{tmp_path}/store.db")
+    assert isinstance(store, SqliteStore)
+    assert store.path == f"{tmp_path}/store.db"
+    assert module_of("ETCDS://host") is etcd
+
+
+@pytest.mark.parametrize("scheme", SERVERS)
+@pytest.mark.parametrize("text", ["nan", "inf", "1e12", "3600.1", "-1", "0", "1e-9", "", "abc"])
+def test_a_timeout_that_cannot_be_meant_is_refused(scheme: str, text: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read(scheme, f"?timeout={text}")
+    url = f"{scheme}:{READERS[OURS[scheme]][1]}?timeout={text}"
+    assert str(caught.value) == (
+        f"{mask(url)!r}: timeout={text} is not a number of seconds up to 3600; write it like timeout=2.5"
+    )
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", SERVERS)
+def test_a_timeout_may_be_short_or_an_hour(scheme: str) -> None:
+    assert read(scheme, "?timeout=0.001") != read(scheme, "?timeout=3600") != read(scheme)
+
+
+class Silent(MemoryStore):
+    """Opens, then answers no more."""
+
+    closed = False
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        raise StoreUnavailable("no answer")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_store_that_was_opened_for_its_life_only_is_closed_whatever_happens() -> None:
+    store = Silent()
+    with pytest.raises(StoreUnavailable):
+        life_of(store)
+    assert store.closed
 
 
 def test_an_unknown_scheme_is_refused_with_the_known_ones_and_without_its_password() -> None:

@@ -496,8 +496,8 @@ def test_a_child_uses_connections_of_its_own(store: PostgresStore) -> None:
 
 def test_the_doctor_hears_what_a_server_promises(store: PostgresStore, url: str, pgbouncer: PgBouncer) -> None:
     found = {check.name: check for check in store.checks()}
-    assert {name: check.verdict for name, check in found.items() if name != "schemas"} == dict.fromkeys(
-        ("server", "durable", "failover", "pooler", "vacuum", "transactions"), "ok"
+    assert {name: check.verdict for name, check in found.items() if name != "namespaces"} == dict.fromkeys(
+        ("version", "durable", "failover", "pooler", "vacuum", "transactions"), "ok"
     )
     assert found["pooler"].says.startswith("none")
     pooled = open_store(url.replace(store.place.url.partition("?")[0], pgbouncer.url))
@@ -508,6 +508,6 @@ def test_the_doctor_hears_what_a_server_promises(store: PostgresStore, url: str,
 
 def test_the_doctor_names_other_stores_of_the_database(store: PostgresStore, postgres: Postgres) -> None:
     open_store(f"{postgres.url}?schema=Another").close()
-    (schemas,) = [check for check in store.checks() if check.name == "schemas"]
-    assert schemas.verdict == "warn"
-    assert "Another" in schemas.says
+    (namespaces,) = [check for check in store.checks() if check.name == "namespaces"]
+    assert namespaces.verdict == "warn"
+    assert "Another" in namespaces.says

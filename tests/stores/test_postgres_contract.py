@@ -1,6 +1,5 @@
 """The contract on PostgreSQL, directly and through PgBouncer, where every statement may meet another session."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from cronce.testing import StoreContract
 from cronce.testing.contract import BatchContract, CellContract, GroupContract, RaceContract
 from tests.servers.postgres import PgBouncer, Postgres
+from tests.stores.places import name_of
 
 
 class OnPostgres:
@@ -18,8 +18,7 @@ class OnPostgres:
         self.server = postgres
 
     def url(self, place: Path) -> str:
-        """A schema of the test's own: the name of a place may repeat, its path does not."""
-        return f"{self.server.url}?schema=t{hashlib.sha1(str(place).encode()).hexdigest()[:16]}"
+        return f"{self.server.url}?schema={name_of(place)}"
 
 
 class TestPostgres(OnPostgres, StoreContract):

@@ -1,14 +1,11 @@
 """A PostgreSQL that is killed, stopped in mid-air, copied while it runs, or set up to promise less."""
 
-import os
 import shutil
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,17 +17,15 @@ from cronce.stores import open_store
 from cronce.stores.base import Store
 from cronce.stores.postgres import PostgresStore, init
 from cronce.testing.contract import claim, load, refusals, swap, win
+from tests.house.wait import wait_until
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.process import Server
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Postgres]:
-    server = Postgres()
-    try:
-        yield server.start()
-    finally:
-        server.close()
+    with Postgres() as server:
+        yield server
 
 
 @pytest.fixture
@@ -42,16 +37,9 @@ _NUMBERS = count()
 
 
 def say(server: Postgres, *statements: str) -> None:
-    with psycopg.connect(server.url, autocommit=True) as db:
+    with server.admin() as db:
         for statement in statements:
             db.execute(statement)
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.005)
 
 
 # --- killed ---------------------------------------------------------------------------------------------------------
@@ -68,7 +56,7 @@ def test_a_hard_kill_loses_no_win_that_was_answered_and_is_no_new_life(server: P
     workers = [threading.Thread(target=_work, args=(store, worker, won)) for worker in range(3)]
     for worker in workers:
         worker.start()
-    until(lambda: len(won) > 500)
+    wait_until(lambda: len(won) > 500)
     server.kill()
     for worker in workers:
         worker.join(timeout=20)
@@ -99,32 +87,11 @@ def _work(store: Store, worker: int, won: list[str]) -> None:
 # --- stopped in mid-air ---------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def stopped(server: Postgres) -> Iterator[None]:
-    """Every process of the server: connections stay open, and no answer comes."""
-    pids = [server.pid, *_children(server.data)]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-
-def _children(data: Path) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        with suppress(OSError):
-            if entry.name.isdigit() and (entry / "cwd").resolve() == data:
-                found.append(int(entry.name))
-    return found
-
-
 def test_a_server_that_stands_still_is_waited_for_no_longer_than_the_timeout(server: Postgres, url: str) -> None:
     store = open_store(f"{url}&timeout=0.5")
     win(store, claim("a"))
-    with stopped(server):
+    server.pause()
+    try:
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match=r"did not answer for 0\.5 s"):
             swap(store, claim("b"))
@@ -132,6 +99,8 @@ def test_a_server_that_stands_still_is_waited_for_no_longer_than_the_timeout(ser
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             store.load([])
         connected = time.monotonic() - began - asked
+    finally:
+        server.resume()
     assert (asked < 1.5, connected < 3.5) == (True, True)  # libpq gives a connection two seconds at least
     assert refusals(swap(store, claim("a"))) == [Refusal.VERSION]
     store.close()
@@ -160,16 +129,11 @@ def test_a_server_that_restarts_is_found_again(server: Postgres, url: str) -> No
 
 
 def test_a_pooler_that_restarts_is_found_again(server: Postgres, url: str) -> None:
-    pooler = PgBouncer(server).start()
-    try:
-        store = open_store(url.replace(server.url, pooler.url))
+    with PgBouncer(server) as pooler, closing(open_store(url.replace(server.url, pooler.url))) as store:
         win(store, claim("a"))
         pooler.kill()
         pooler.start()
         assert refusals(swap(store, claim("a"))) == [Refusal.VERSION]
-        store.close()
-    finally:
-        pooler.close()
 
 
 # --- what its settings promise --------------------------------------------------------------------------------------
@@ -200,8 +164,8 @@ LOCAL = "options=-c%20synchronous_commit%3Dlocal"
 @contextmanager
 def _waiting_for_a_standby(server: Postgres) -> Iterator[None]:
     say(server, "ALTER SYSTEM SET synchronous_standby_names = 'ghost'", "SELECT pg_reload_conf()")
-    with psycopg.connect(server.url, autocommit=True) as db:
-        until(lambda: _one(db, "SELECT current_setting('synchronous_standby_names') = 'ghost'"))
+    with server.admin() as db:
+        wait_until(lambda: _one(db, "SELECT current_setting('synchronous_standby_names') = 'ghost'"))
     try:
         yield
     finally:
@@ -216,8 +180,7 @@ def _checks(store: Store) -> list[Any]:
 
 
 def test_a_server_that_does_not_sync_is_not_durable_and_begins_as_one_that_can_forget() -> None:
-    server = Postgres(fsync="off", full_page_writes="off", autovacuum="off").start()
-    try:
+    with Postgres(fsync="off", full_page_writes="off", autovacuum="off") as server:
         store = open_store(server.url)
         assert (store.traits.durable, store.traits.survives_failover) == (False, False)
         assert store.load([]).epoch.origin is Origin.FOUND
@@ -225,8 +188,6 @@ def test_a_server_that_does_not_sync_is_not_durable_and_begins_as_one_that_can_f
         assert (verdicts["durable"], verdicts["vacuum"]) == ("error", "warn")
         store.close()
         assert init(f"{server.url}?schema=meant").origin is Origin.MADE
-    finally:
-        server.close()
 
 
 # --- standbys and people --------------------------------------------------------------------------------------------
@@ -240,10 +201,8 @@ def standby(server: Postgres) -> Iterator[Postgres]:
     copy = ("-D", str(standby.data), "-d", server.url, "-R", "-X", "stream", "-c", "fast")
     standby.run(str(standby.programs / "pg_basebackup"), *copy)
     standby._answers = _follows
-    try:
-        yield standby.start()
-    finally:
-        standby.close()
+    with standby:
+        yield standby
 
 
 def _one(db: Any, statement: str) -> bool:
@@ -271,11 +230,11 @@ def test_a_standby_is_refused_and_the_primary_found_beside_it(server: Postgres, 
 def test_a_failover_to_a_standby_that_lags_is_found_out(server: Postgres, url: str, standby: Postgres) -> None:
     """The same server by its identity, with less in it: the last wins are gone, and a new life begins."""
     store = open_store(url)
-    with psycopg.connect(standby.url, autocommit=True) as db:
-        until(lambda: _one(db, f"SELECT to_regclass('{url.partition('=')[2]}.cronce_swap_many') IS NULL"))
+    with standby.admin() as db:
+        wait_until(lambda: _one(db, f"SELECT to_regclass('{url.partition('=')[2]}.cronce_swap_many') IS NULL"))
         db.execute("ALTER SYSTEM SET primary_conninfo = ''")
         db.execute("SELECT pg_reload_conf()")
-        until(lambda: _one(db, "SELECT count(*) = 0 FROM pg_stat_wal_receiver"))
+        wait_until(lambda: _one(db, "SELECT count(*) = 0 FROM pg_stat_wal_receiver"))
         lost = swap(store, *(claim(f"run/{number}") for number in range(100))).epoch
         db.execute("SELECT pg_promote()")
     store.close()
@@ -300,7 +259,7 @@ def test_a_wrong_password_is_told_without_it(server: Postgres) -> None:
         told.append(str(caught.value))
         return 'password authentication failed for user "careful"' in told[-1]
 
-    until(locked_out)
+    wait_until(locked_out)
     assert ("wr0ng" in told[-1], "careful:***@" in told[-1]) == (False, True)
     rules.write_text(before)
     say(server, "SELECT pg_reload_conf()")

@@ -34,11 +34,9 @@ LEASE = timedelta(minutes=5)
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[Postgres]:
     """A server that does nothing by itself."""
-    server = Postgres(autovacuum="off", checkpoint_timeout="1h", max_wal_size="4GB", bgwriter_lru_maxpages="0")
-    try:
-        yield server.start()
-    finally:
-        server.close()
+    settings = {"checkpoint_timeout": "1h", "max_wal_size": "4GB", "bgwriter_lru_maxpages": "0"}
+    with Postgres(autovacuum="off", **settings) as server:
+        yield server
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from hashlib import blake2b
 from typing import Any
@@ -12,31 +12,14 @@ import pytest
 
 from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable, StoreUnusable
 from cronce.stores.postgres.session import SERVER_SETTINGS, Session, key_of
-from tests.servers.postgres import PgBouncer, Postgres
+from tests.servers.postgres import Admin, PgBouncer, Postgres, backends
 
-Admin = psycopg.Connection[tuple[object, ...]]
 Question = Callable[[Session, int], bool]
-
-
-@pytest.fixture
-def admin(postgres: Postgres) -> Iterator[Admin]:
-    with psycopg.connect(postgres.url, autocommit=True) as connection:
-        yield connection
 
 
 @pytest.fixture
 def key(request: pytest.FixtureRequest) -> int:
     return key_of(request.node.name)
-
-
-def backends(admin: Admin, key: int) -> list[int]:
-    """The server's own word on who has a lock."""
-    rows = admin.execute(
-        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1"
-        " AND (classid::bigint << 32 | objid::bigint) = %s",
-        (key,),
-    )
-    return [int(str(pid)) for (pid,) in rows]
 
 
 def test_keys_are_signed_64_bits_of_a_real_hash_of_the_name() -> None:
@@ -56,9 +39,8 @@ def test_every_bigint_is_a_key_and_the_server_knows_it_by_that_number(
     with closing(Session(postgres.url, "web-1")) as session:
         assert session.try_lock(key)
         assert admin.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone() == (False,)
-        process = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'web-1'").fetchone()
-        assert process is not None
-        assert session.who_has(key) == f"web-1 (backend {process[0]}, from 127.0.0.1)"
+        (process,) = backends(admin, key)
+        assert session.who_has(key) == f"web-1 (backend {process}, from 127.0.0.1)"
         assert session.unlock(key)
         assert not session.unlock(key), "what is not held is not given back"
         assert session.who_has(key) == "a session that has just let it go"
@@ -90,12 +72,9 @@ def test_the_server_is_told_to_give_up_a_client_that_went_silent(postgres: Postg
 
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_a_pooler_is_refused_even_if_it_has_only_one_session_to_give(postgres: Postgres, mode: str) -> None:
-    pooler = PgBouncer(postgres, mode, size=1).start()
-    try:
-        with pytest.raises(StoreUnusable, match=r"is a pooler \(PgBouncer or its like\).*URL of the server itself"):
-            Session(pooler.url, "web-1")
-    finally:
-        pooler.close()
+    refused = pytest.raises(StoreUnusable, match=r"is a pooler \(PgBouncer or its like\).*URL of the server itself")
+    with PgBouncer(postgres, mode, size=1) as pooler, refused:
+        Session(pooler.url, "web-1")
 
 
 def test_a_standby_is_refused() -> None:
@@ -105,12 +84,9 @@ def test_a_standby_is_refused() -> None:
     if server.demoted:
         os.chown(server.data / "standby.signal", 65534, 65534)
     server._answers = lambda server: not psycopg.connect(server.url, connect_timeout=5).close()  # type: ignore[func-returns-value]
-    try:
-        server.start()
-        with pytest.raises(StoreReadOnly, match="is a standby: a lock there keeps nobody out who asks the primary"):
-            Session(server.url, "web-1")
-    finally:
-        server.close()
+    refused = pytest.raises(StoreReadOnly, match="is a standby: a lock there keeps nobody out who asks the primary")
+    with server, refused:
+        Session(server.url, "web-1")
 
 
 def stopped(admin: Admin, process: int) -> Callable[[], object]:

@@ -26,7 +26,8 @@ from cronce.stores import open_store
 from cronce.stores.base import Store
 from cronce.stores.redis import RedisStore, init
 from cronce.testing.contract import cell_of, claim, put, refusals, swap, win
-from tests.servers.valkey import DURABLE, Valkey, Watched, wait_until
+from tests.house.wait import wait_until
+from tests.servers.valkey import DURABLE, Valkey, Watched
 
 T = TypeVar("T")
 Forget = Callable[[Valkey], None]
@@ -34,11 +35,8 @@ Forget = Callable[[Valkey], None]
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[Valkey]:
-    valkey = Valkey(*getattr(request, "param", ()))
-    try:
-        yield valkey.start()
-    finally:
-        valkey.close()
+    with Valkey(*getattr(request, "param", ())) as valkey:
+        yield valkey
 
 
 @pytest.fixture
@@ -90,10 +88,16 @@ def test_a_store_begun_on_purpose_was_made(server: Valkey, opened: Opened) -> No
     assert opened(server.url).load([]).epoch == made == init(server.url)
 
 
-def test_to_begin_a_store_that_has_begun_changes_nothing(server: Valkey, opened: Opened) -> None:
-    found = opened(server.url).load([]).epoch
+def test_to_begin_a_store_that_holds_something_changes_nothing(server: Valkey, opened: Opened) -> None:
+    found = swap(opened(server.url), claim("a")).epoch
     assert init(server.url) == found
     assert found.origin is Origin.FOUND
+
+
+def test_a_store_that_was_only_looked_at_can_still_be_begun(server: Valkey, opened: Opened) -> None:
+    """To look at an empty store is to find it empty; whoever begins it then knows better."""
+    found = opened(server.url).load([]).epoch
+    assert init(server.url) == found._replace(origin=Origin.MADE) == opened(server.url).load([]).epoch
 
 
 @pytest.mark.parametrize("server", [DURABLE], indirect=True)
@@ -306,11 +310,8 @@ def test_nothing_fires_twice_and_later_slots_run(server: Valkey, forget: Forget,
 
 @pytest.fixture
 def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
-    servers = Watched(getattr(request, "param", 1))
-    try:
-        yield servers.start()
-    finally:
-        servers.close()
+    with Watched(getattr(request, "param", 1)) as servers:
+        yield servers
 
 
 def until_it_answers(ask: Callable[[], T]) -> T:

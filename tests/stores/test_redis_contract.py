@@ -1,44 +1,36 @@
 """The contract on every kind of Redis: Valkey 9, Redis 6.2, one that flushes each write, a Cluster, and by Sentinel."""
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from cronce.testing import StoreContract
 from tests.servers.valkey import DURABLE, Cluster, Valkey, Watched
-
-S = TypeVar("S", Valkey, Cluster, Watched)
+from tests.stores.places import name_of
 
 
 def namespaced(url: str, place: Path) -> str:
     """The store of a test: a namespace of its own."""
-    name = hashlib.sha256(str(place).encode()).hexdigest()[:16]
-    return f"{url}{'&' if '?' in url else '?'}namespace={name}"
-
-
-def running(server: S) -> Iterator[S]:
-    try:
-        yield server.start()
-    finally:
-        server.close()
+    return f"{url}{'&' if '?' in url else '?'}namespace={name_of(place)}"
 
 
 @pytest.fixture(scope="module")
 def durable() -> Iterator[Valkey]:
-    yield from running(Valkey(*DURABLE))
+    with Valkey(*DURABLE) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    yield from running(Cluster())
+    with Cluster() as servers:
+        yield servers
 
 
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Watched]:
-    yield from running(Watched())
+    with Watched() as servers:
+        yield servers
 
 
 class OnAServer(StoreContract):

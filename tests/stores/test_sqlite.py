@@ -33,7 +33,8 @@ from cronce.runtime.desk import host_name
 from cronce.stores import open_store, sql
 from cronce.stores.base import By, Scan
 from cronce.stores.sqlite import SqliteStore, adopt_file, locate
-from cronce.stores.sqlite.file import DIALECT, explained, url_of
+from cronce.stores.sqlite.file import explained, url_of
+from cronce.stores.sqlite.statements import say_scan
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
 from tests.house.needs import needs
 from tests.stores.forks import NOBODY, Child, ask, locked, opened
@@ -155,7 +156,7 @@ QUICK = [
 def test_a_scan_goes_along_its_index_and_sorts_nothing(
     store: SqliteStore, path: Path, by: By, mark: Mark | None, plan: str
 ) -> None:
-    statement = sql.say_scan(DIALECT, by, mark, newest_first=False)
+    statement = say_scan(by, mark, newest_first=False)
     db = raw(path)
     steps = db.execute("EXPLAIN QUERY PLAN " + statement, ["x"] * statement.count("?")).fetchall()
     assert [step[3] for step in steps] == [plan]

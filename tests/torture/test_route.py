@@ -28,6 +28,7 @@ def test_a_store_that_is_reached_by_tcp(url: str, host: str, port: int, by_proxy
     [
         ("sqlite:///cronce.db", "a sqlite: store is not reached by TCP"),
         ("rediss://cache", "the connection is encrypted, and checks whom it talks to"),
+        ("ETCDS://node", "the connection is encrypted, and checks whom it talks to"),
         ("etcds://node", "the connection is encrypted, and checks whom it talks to"),
         ("postgresql://db/app?sslmode=verify-full", "the connection is encrypted, and checks whom it talks to"),
         ("mysql://db/app?ssl_ca=ca.pem", "the connection is encrypted, and checks whom it talks to"),

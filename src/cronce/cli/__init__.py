@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser_of(verb: str) -> argparse.ArgumentParser:
     """The parser of a verb; its file adds the arguments and, where there is more to say, to the description."""
     text = VERBS[verb]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"cronce {verb}",
         description=f"{text[0].upper()}{text[1:]}.",
         formatter_class=_formatter,
@@ -94,6 +94,19 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
     import_module(f"cronce.cli.{verb}").add_arguments(parser)
     parser.set_defaults(verb=verb)
     return parser
+
+
+class Parser(argparse.ArgumentParser):
+    """What it cannot make sense of may be a URL with a password."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(_fit(message))
+
+
+def _fit(message: str) -> str:
+    from cronce.stores import mask_all  # noqa: PLC0415  only who erred pays for it
+
+    return mask_all(message)
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -115,7 +128,7 @@ def _call(verb: str, given: Sequence[str]) -> int:
             sys.stdout.flush()
         return code
     except CronceError as error:
-        print(f"cronce {verb}: {error}", file=sys.stderr)
+        print(f"cronce {verb}: {_fit(str(error))}", file=sys.stderr)
         return _code(error)
     except KeyboardInterrupt:
         print(f"cronce {verb}: interrupted", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cronce.cli.table import Tone
 from cronce.errors import CronceError, StoreReadOnly
-from cronce.stores import open_store
+from cronce.stores import open_store, scheme_of
 from cronce.stores.default import Chosen, choose
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def looking(options: argparse.Namespace) -> Iterator["Store"]:
 
 def _refuse_nothing(chosen: Chosen) -> None:
     """To open an SQLite file is to make it, so it has to be there before."""
-    if chosen.url.partition(":")[0].lower() != "sqlite":
+    if scheme_of(chosen.url) != "sqlite":
         return
     from cronce.stores.sqlite import locate  # noqa: PLC0415  who has another store need not load SQLite
 

@@ -4,6 +4,7 @@ import argparse
 from typing import Final
 
 from cronce.errors import BadInput
+from cronce.model import Epoch, Origin
 from cronce.stores import mask, module_of
 from cronce.stores.default import choose
 
@@ -30,11 +31,17 @@ def run(options: argparse.Namespace) -> int:
     if options.action == "sql":
         print(result)
     else:
-        born = f"{result.born:%Y-%m-%d %H:%M:%S} UTC"
-        print(f"{mask(url)}: {'a life of its own' if options.action == 'init' else 'a new life'} since {born}")
-    if options.action == "adopt":
-        print("slots up to then that it does not know stay closed")
+        print(f"{mask(url)}: {_told(options.action, result)}")
     return 0
+
+
+def _told(action: str, epoch: Epoch) -> str:
+    born = f"{epoch.born:%Y-%m-%d %H:%M:%S} UTC"
+    if action == "adopt":
+        return f"a new life since {born}; slots up to then that it does not know stay closed"
+    if epoch.origin is Origin.MADE:
+        return f"begun on {born}"
+    return f"it holds something since {born}, when it was found empty or restored, and stays as it is"
 
 
 def _why_not(action: str) -> str:

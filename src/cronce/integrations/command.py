@@ -16,7 +16,7 @@ from cronce.clock import Clock
 from cronce.errors import NotRecorded, StoreError, TrustEnded
 from cronce.events import Event, What
 from cronce.integrations.process import Child, Ended, NotStarted, Supervisor
-from cronce.model import Slot, Traits, slot_of_cell, spell
+from cronce.model import Origin, Slot, Traits, slot_of_cell, spell
 from cronce.protocol.lease import margin
 from cronce.protocol.record import Outcome
 from cronce.runtime.call import Call, Ending, Work
@@ -137,7 +137,7 @@ class Exec:
             call = Call(keeper, self._job, command, take_over=True, stand_by=self._stand_by, refused=refused)
             result = take(call.steps(when), keeper.desk, self._sleep)
             if isinstance(result, Skipped):
-                return command.code if tried else self._skipped(result, named=when is not None)
+                return command.code if tried else self._skipped(result, keeper.desk, named=when is not None)
             self.ran = True
             if isinstance(result, Ended) and result.stopped:
                 self._say(f"{call.slot.key} was stopped: {result.stopped}")
@@ -151,8 +151,16 @@ class Exec:
         elif not self._supervisor.wait(nap.seconds):
             raise Signalled
 
-    def _skipped(self, skipped: Skipped, *, named: bool) -> int:
-        """Whoever names a slot wants it run, and is told when it is not and will not be."""
+    def _skipped(self, skipped: Skipped, desk: Desk, *, named: bool) -> int:
+        """Whoever names a slot wants it run, and is told when it is not and will not be. So is whoever has a store that
+        is empty, and seems to have forgotten: most are new."""
+        epoch = desk.ledger.know.epoch
+        if skipped.kind == "too old" and epoch.origin is Origin.FOUND:
+            self._say(
+                f"{skipped.slot} was not run: the store was found empty at {spell(epoch.born)}, and may have forgotten"
+                " that this slot ran; later slots run. If the store is new, begin it with `cronce store init`"
+            )
+            return NOT_DONE if named else 0
         going_on = skipped.kind == "held" or skipped.outcome == Outcome.SUCCEEDED
         self._say(f"{skipped.slot} was not run here: {skipped.reason}", quiet=going_on or not named)
         bad = skipped.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN)

@@ -1,5 +1,7 @@
 """How long runs that are over are kept. Pure: of a job's runs, newest first, which may go.
 
+How old a run is counts from its end: one of a slot long past that somebody ran just now is new.
+
 Deleting a run must never let its slot run again, so the job's floor rises to it first, and it goes a minute later. As
 the floor closes every slot below it, also one that has no record yet, nothing younger than `least` ever goes, however
 few are to be kept.
@@ -12,7 +14,7 @@ from typing import Final, cast
 
 from cronce.errors import BadInput, BadPolicy, BadRecord
 from cronce.model import Cell, Instant, Mark, Traits
-from cronce.protocol.record import Outcome, decode
+from cronce.protocol.record import Outcome, Record, decode
 from cronce.schedule.duration import format_duration, parse_duration
 from cronce.value import NamedTuple
 
@@ -81,11 +83,12 @@ def excess(cells: Iterable[Cell], keep: Keep, now: Instant, seen: Counter[str]) 
     """Of a job's cells, newest first, those that are not kept. What is not over, or was made by hand, stays. `seen`
     counts what came before these."""
     for cell in cells:
-        outcome = _outcome(cell)
-        if outcome is None or cell.at is None:
+        record = _over(cell)
+        if record is None or cell.at is None:
             continue
+        outcome = str(record.outcome)
         seen[outcome] += 1
-        age = now - cell.at
+        age = now - (record.finished or cell.at)
         if age >= keep.least and (_beyond(keep.outcomes[outcome], seen[outcome], age) or _full(keep, seen)):
             yield cell
 
@@ -98,12 +101,12 @@ def _full(keep: Keep, seen: Counter[str]) -> bool:
     return keep.total is not None and seen.total() > keep.total
 
 
-def _outcome(cell: Cell) -> str | None:
-    """How a run ended; None if it did not, or a newer cronce wrote it."""
+def _over(cell: Cell) -> Record | None:
+    """The record of a run that is over; None if it is not, or a newer cronce wrote it."""
     if cell.mark not in (Mark.CLOSED, Mark.ATTENTION):
         return None
     try:
-        outcome = decode(cell.value, cell.key).outcome
+        record = decode(cell.value, cell.key)
     except BadRecord:
         return None
-    return str(outcome) if outcome in OUTCOMES else None
+    return record if record.outcome in OUTCOMES else None

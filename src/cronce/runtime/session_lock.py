@@ -22,7 +22,7 @@ from cronce.runtime.desk import holder_name
 from cronce.runtime.keeper import Beat, Over, Tie
 from cronce.runtime.lock import LOOK, Block, Gate, Holding, Limits, Refused
 from cronce.runtime.steps import Do, Steps
-from cronce.stores import mask
+from cronce.stores import mask, scheme_of
 from cronce.stores.postgres.session import Session, key_of
 
 BEAT: Final = 2.0
@@ -80,7 +80,7 @@ class SessionKeeper:
     """The session of a process, and what is held in it; opened when the first lock is asked for."""
 
     def __init__(self, url: str, clock: Clock) -> None:
-        if url.partition(":")[0].lower() not in ("postgresql", "postgres"):
+        if scheme_of(url) not in ("postgresql", "postgres"):
             raise BadInput(
                 f"session=… needs a store named by its postgresql:// URL, and this one is {mask(url)};"
                 " leave it out: every store has locks of its own"

@@ -32,19 +32,32 @@ def open_store(url: str) -> "Store":
     """The store that a URL names: ``sqlite:///cronce.db``."""
     if not isinstance(url, str):
         raise BadInput(f"a store is named by a URL such as sqlite:///cronce.db, not by {url!r:.60}")
-    scheme, colon, _ = url.partition(":")
-    if not colon:
+    if ":" not in url:
         raise BadInput(f"{mask(url)!r} is not the URL of a store; for a file write sqlite:///{mask(url)}")
-    return _opener(scheme.lower(), url)(url)
+    _refuse_split(url)
+    return _opener(url)(url)
+
+
+def _refuse_split(url: str) -> None:
+    """A password with a character that ends the host in a URL would be taken for one, and shown as such."""
+    rest = url.partition("://")[2]
+    place = re.split("[/?#]", rest, maxsplit=1)[0]
+    host, colon, port = place.rpartition(":")
+    if place.count("@") > 1 or ("@" not in place and colon and host and not port.isdigit() and "@" in rest):
+        raise BadInput(
+            f"{scheme_of(url)}://…: is there a special character in the user or the password? Write it in percent:"
+            " %40 for @, %2F for /, %23 for #, %3F for ?"
+        )
 
 
 def module_of(url: str) -> ModuleType | None:
     """The file of a store of ours; None for one that somebody else wrote."""
-    scheme = url.partition(":")[0].lower()
+    scheme = scheme_of(url)
     return import_module(OURS[scheme]) if scheme in OURS else None
 
 
-def _opener(scheme: str, url: str) -> "Opener":
+def _opener(url: str) -> "Opener":
+    scheme = scheme_of(url)
     if scheme in OURS:
         return cast("Opener", import_module(OURS[scheme]).open_store)
     from importlib.metadata import entry_points  # noqa: PLC0415  slow, and rarely asked for
@@ -56,6 +69,37 @@ def _opener(scheme: str, url: str) -> "Opener":
     return cast("Opener", others[scheme].load())
 
 
+# --- what all URLs have in common -----------------------------------------------------------------------------------
+
+LONGEST: Final = 3600.0
+SHORTEST: Final = 0.001
+"""Seconds. Of a system that is asked to wait for nothing at all, some wait for ever."""
+
+
+def scheme_of(url: str) -> str:
+    """Which kind of store is meant; in capitals it means the same."""
+    return url.partition(":")[0].lower()
+
+
+def seconds(shown: str, text: str) -> float:
+    """What a URL's `timeout` says; `shown` is that URL, masked."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not SHORTEST <= number <= LONGEST:
+        raise BadInput(
+            f"{shown!r}: timeout={text} is not a number of seconds up to {LONGEST:g}; write it like timeout=2.5"
+        )
+    return number
+
+
 def mask(url: str) -> str:
     """A URL fit for people and logs: without its password, tokens and keys."""
     return re.sub(_HIDDEN, r"\1***", re.sub(_USER, r"\1:***@", url))
+
+
+def mask_all(text: str) -> str:
+    """A text fit for people in which there may be URLs, or words such as libpq takes."""
+    text = re.sub(r"(?i)\b(pass\w*|pwd)=[^\s&']+", r"\1=***", text)
+    return re.sub(r"[^\s'\"`]+://[^\s'\"`]+", lambda found: mask(found[0]), text)

@@ -14,6 +14,7 @@ What a backend has to get right, and `cronce.testing.StoreContract` checks:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Literal, Protocol
 
 from cronce.model import ABSENT, FREE, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Traits, Verdict, Write, to_us
@@ -95,7 +96,13 @@ def position(cell: Cell, by: By) -> Position | None:
     return None if instant is None else Position(to_us(instant), cell.key)
 
 
-# --- what the embedded stores share: judging a batch in memory ------------------------------------------------------
+def life_of(store: Store) -> Epoch:
+    """The life of a store that was opened only to begin it, or to ask for it."""
+    with closing(store):
+        return store.load([]).epoch
+
+
+# --- judging a batch in memory, for stores whose server does not ------------------------------------------------------
 
 
 def believe(seen: tuple[int, int], stored: Epoch) -> Literal["yes", "behind", "ahead"]:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cronce.errors import StorePrivate, StoreReadOnly, StoreUnusable
-from cronce.stores import mounts, open_store
+from cronce.stores import mounts, open_store, scheme_of
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _REMEDY: Final = f"name another store: {VARIABLE}=sqlite:////PATH/cronce.db"
 
 _LAYERS: Final = frozenset(("overlay", "aufs", "fuse-overlayfs", "fuse.fuse-overlayfs", "btrfs", "zfs"))
 """What container engines build a container's own root of. Mounted elsewhere than at / they are somebody's volume."""
-
-_FLEETING: Final = frozenset(("tmpfs", "ramfs"))
 
 
 class Chosen(NamedTuple):
@@ -73,7 +71,7 @@ def choose(
 
 def pinned(chosen: Chosen) -> Chosen:
     """The same store, also after the process has changed its directory."""
-    if not chosen.url.startswith("sqlite:"):
+    if scheme_of(chosen.url) != "sqlite":
         return chosen
     from cronce.stores.sqlite import absolute  # noqa: PLC0415
 
@@ -226,7 +224,7 @@ def _refuse_private(path: str, environ: Mapping[str, str], root: str, mount_tabl
         return
     table = mounts.current_table() if mount_table is None else mount_table
     mount = mounts.mount_of(os.path.realpath(path), table)
-    if mount is None or mount.kind in _FLEETING or (mount.point == "/" and mount.kind in _LAYERS):
+    if mount is None or mount.kind in mounts.FLEETING or (mount.point == "/" and mount.kind in _LAYERS):
         raise StorePrivate(
             f"in this container the default store, {path}, would be on no volume"
             f" ({mount.kind if mount else 'no mount is known'}) and go with it; and three containers with three private"

@@ -33,6 +33,9 @@ NETWORK: Final = frozenset(
 )
 """Kinds that other machines may write as well, a virtual machine's host among them."""
 
+FLEETING: Final = frozenset(("tmpfs", "ramfs"))
+"""Kinds in memory, which a reboot empties."""
+
 _ESCAPED: Final = r"\\([0-7]{3})"
 
 

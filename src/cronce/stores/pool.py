@@ -44,7 +44,9 @@ class Pool(Generic[L]):
         """With no lines. After a fork those of the parent stay the parent's: not used in the child, and not closed
         either, for that would hang up on it."""
         _PARENTS.extend(self._idle)
-        self._lock = threading.Condition()
+        self.lock = threading.RLock()
+        self._room = threading.Condition(self.lock)
+        self._waiting = 0
         self._idle = []
         self._open = 0
 
@@ -54,17 +56,15 @@ class Pool(Generic[L]):
 
     def close(self) -> None:
         """Hang up. Work that is under way comes to its end first; whoever waits for a line is told."""
-        with self._lock:
+        with self.lock:
             self._closed = True
             self._hang_up_idle()
-            self._lock.notify_all()
+            self._room.notify_all()
 
     def take(self) -> L:
-        with self._lock:
-            if not self._has_room() and not self._lock.wait_for(self._has_room, self._patience):
-                raise StoreUnavailable(
-                    f"all {self._most} connections of this process were busy for {self._patience:g} s"
-                )
+        with self.lock:
+            if not self._idle:
+                self._wait_for_room()
             if self._closed:
                 raise StoreUnavailable("this store was closed by this process; open it again")
             while self._idle:
@@ -76,20 +76,31 @@ class Pool(Generic[L]):
         try:
             return self._connect()
         except BaseException:
-            with self._lock:
+            with self.lock:
                 self._open -= 1
-                self._lock.notify()
+                self._room.notify()
             raise
 
     def give_back(self, line: L, *, failed: bool) -> None:
         """After an error it is hung up: what it is in the middle of, nobody knows."""
-        with self._lock:
+        with self.lock:
             if failed or self._closed:
                 self._forget(line)
                 self._hang_up_idle()
             else:
                 self._idle.append(line)
-            self._lock.notify_all()
+            if self._waiting:
+                self._room.notify_all()
+
+    def _wait_for_room(self) -> None:
+        self._waiting += 1
+        try:
+            if not self._room.wait_for(self._has_room, self._patience):
+                raise StoreUnavailable(
+                    f"all {self._most} connections of this process were busy for {self._patience:g} s"
+                )
+        finally:
+            self._waiting -= 1
 
     def _has_room(self) -> bool:
         return bool(self._idle) or self._open < self._most or self._closed
@@ -113,20 +124,20 @@ class Pool(Generic[L]):
 class Borrowed(Generic[L]):
     """A line while it is used."""
 
-    __slots__ = ("_line", "_pool", "_process")
+    __slots__ = ("_line", "_lock", "_pool")
 
     def __init__(self, pool: Pool[L]) -> None:
         self._pool = pool
-        self._process = os.getpid()
+        self._lock = pool.lock
 
     def __enter__(self) -> L:
         self._line = self._pool.take()
         return self._line
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if self._process == os.getpid():
+        if self._lock is self._pool.lock:
             self._pool.give_back(self._line, failed=kind is not None)
-        else:  # the work forked, and this is the child
+        else:  # the pool began anew: the work forked, and this is the child
             _PARENTS.append(self._line)
 
 

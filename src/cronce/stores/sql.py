@@ -1,59 +1,23 @@
-"""What the SQL stores share: the statements, whole and named, and the rows they speak in.
+"""The rows that the SQL stores have in common; the statements are each store's own.
 
-A dialect fills in what no two databases agree on: its clock, how a list of keys travels, how a statement is held to an
-index. Instants are whole microseconds since 1970, a mark is its number, a fence is two numbers, and a key compares
-bytewise. `value` stands last in a row, so that a filter on the other columns never reads a long one.
+Instants are whole microseconds since 1970, a mark is its number, a fence is two numbers, and a key compares bytewise.
+`value` stands last in a row, so that a filter on the other columns never reads a long one.
 """
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Final
 
 from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, from_us, to_us
-from cronce.stores.base import By
 from cronce.value import NamedTuple
 
 SCHEMA: Final = 1
 """The version of the tables. A newer one is refused, never guessed."""
 
+NEVER: Final = -(1 << 62)
+FOREVER: Final = 1 << 62
+"""Before and after every instant, in µs."""
+
 Row = Sequence[Any]
-
-# --- the tables -----------------------------------------------------------------------------------------------------
-
-TABLES: Final = (
-    """
-    CREATE TABLE IF NOT EXISTS cronce_meta (
-        only_row    INTEGER PRIMARY KEY CHECK (only_row = 1),
-        schema      INTEGER NOT NULL,
-        birth       BIGINT NOT NULL,
-        tally       BIGINT NOT NULL,
-        base        BIGINT NOT NULL,
-        origin      TEXT NOT NULL,
-        since       BIGINT,
-        last_write  BIGINT NOT NULL,
-        identity    TEXT NOT NULL,
-        network     INTEGER NOT NULL
-    )
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS cronce_cells (
-        key           TEXT NOT NULL,
-        version       BIGINT NOT NULL,
-        mark          INTEGER NOT NULL,
-        at            BIGINT,
-        until         BIGINT,
-        fence_birth   BIGINT,
-        fence_number  BIGINT,
-        value         TEXT NOT NULL
-    )
-    """,
-    "CREATE UNIQUE INDEX IF NOT EXISTS cronce_by_key ON cronce_cells (key)",
-    "CREATE INDEX IF NOT EXISTS cronce_by_at ON cronce_cells (at, key) WHERE at IS NOT NULL",
-    "CREATE INDEX IF NOT EXISTS cronce_open ON cronce_cells (until, key) WHERE mark = 1",
-    "CREATE INDEX IF NOT EXISTS cronce_attention ON cronce_cells (at, key) WHERE mark = 4",
-)
-
-# --- rows -----------------------------------------------------------------------------------------------------------
 
 _MARKS: Final = {int(mark): mark for mark in Mark}
 _ORIGINS: Final = {str(origin): origin for origin in Origin}
@@ -67,18 +31,18 @@ class Meta(NamedTuple):
     epoch: Epoch
     last_write: Instant
     identity: str
-    network: bool
+    network: bool = False  # a file on a network file system was adopted
 
 
 def read_meta(row: Row) -> Meta:
-    now, schema, birth, tally, base, origin, since, last_write, identity, network = row
+    now, schema, birth, tally, base, origin, since, last_write, identity, *network = row
     epoch = Epoch(birth, tally, base, _ORIGINS[origin], None if since is None else from_us(since))
-    return Meta(from_us(now), schema, epoch, from_us(last_write), identity, bool(network))
+    return Meta(from_us(now), schema, epoch, from_us(last_write), identity, *map(bool, network))
 
 
 def meta_row(epoch: Epoch, last_write: Instant) -> Row:
-    """What `UPDATE_META` takes."""
-    return (epoch.birth, epoch.tally, epoch.base, epoch.origin, _us(epoch.since), to_us(last_write))
+    """What changes in the row about the store: from birth to last_write."""
+    return (epoch.birth, epoch.tally, epoch.base, epoch.origin, us(epoch.since), to_us(last_write))
 
 
 def read_cell(row: Row) -> Cell:
@@ -94,18 +58,7 @@ def read_cell(row: Row) -> Cell:
     )
 
 
-def updated_row(cell: Cell) -> Row:
-    """What `UPDATE_CELL` takes."""
-    fence_birth, fence_number = cell.fence or (None, None)
-    return (cell.version, cell.mark, _us(cell.until), fence_birth, fence_number, cell.value, cell.key)
-
-
-def inserted_row(cell: Cell) -> Row:
-    """What `INSERT_CELL` takes."""
-    return (*updated_row(cell), _us(cell.at))
-
-
-def _us(instant: Instant | None) -> int | None:
+def us(instant: Instant | None) -> int | None:
     return None if instant is None else to_us(instant)
 
 
@@ -119,92 +72,3 @@ def beyond(prefix: str) -> str | None:
         return None
     last = ord(head[-1]) + 1
     return head[:-1] + chr(0xE000 if last == 0xD800 else last)  # no text holds a surrogate
-
-
-# --- statements -----------------------------------------------------------------------------------------------------
-
-
-class Dialect(NamedTuple):
-    """What differs between databases, as pieces of SQL."""
-
-    now: str  # this moment, in whole µs since 1970; never the transaction's start
-    wanted: str  # one parameter, unrolled into rows of keys: wanted (value)
-    held_to: str  # how a scan is held to an index
-
-
-FIRST_META: Final = """
-    INSERT INTO cronce_meta (only_row, schema, birth, tally, base, origin, since, last_write, identity, network)
-    VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (only_row) DO NOTHING
-"""
-
-SELECT_NOW: Final = "SELECT {now}"
-
-SELECT_META: Final = """
-    SELECT {now}, schema, birth, tally, base, origin, since, last_write, identity, network FROM cronce_meta
-"""
-
-UPDATE_META: Final = "UPDATE cronce_meta SET birth = ?, tally = ?, base = ?, origin = ?, since = ?, last_write = ?"
-
-ADOPT_META: Final = "UPDATE cronce_meta SET identity = ?, network = ?"
-
-SELECT_CELLS: Final = """
-    SELECT cells.key, version, mark, at, until, fence_birth, fence_number, cells.value
-    FROM {wanted} CROSS JOIN cronce_cells AS cells ON cells.key = wanted.value
-"""
-
-SELECT_CELL: Final = """
-    SELECT key, version, mark, at, until, fence_birth, fence_number, value FROM cronce_cells WHERE key = ?
-"""
-
-INSERT_CELL: Final = """
-    INSERT INTO cronce_cells (version, mark, until, fence_birth, fence_number, value, key, at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-
-# Its `at` is fixed by the first write; to name it here would rewrite its index each time.
-UPDATE_CELL: Final = """
-    UPDATE cronce_cells SET version = ?, mark = ?, until = ?, fence_birth = ?, fence_number = ?, value = ? WHERE key = ?
-"""
-
-PURGE: Final = "DELETE FROM cronce_cells WHERE key = ? AND version = ?"
-
-# A page begins past a position. By until without a mark has no index, and reads what is below its prefix.
-SCAN_BY_KEY: Final = """
-    SELECT key, version, mark, at, until, fence_birth, fence_number, value
-    FROM cronce_cells {held_to} {index}
-    WHERE {only} AND key >= ? AND key < ? AND key {past} ?
-    ORDER BY key {way} LIMIT ?
-"""
-
-SCAN_BY_INSTANT: Final = """
-    SELECT key, version, mark, at, until, fence_birth, fence_number, value
-    FROM cronce_cells {held_to} {index}
-    WHERE {only} AND key >= ? AND key < ? AND ({by}, key) {past} (?, ?) AND {by} <= ?
-    ORDER BY {by} {way}, key {way} LIMIT ?
-"""
-
-
-def say(statement: str, dialect: Dialect) -> str:
-    return statement.format(now=dialect.now, wanted=dialect.wanted)
-
-
-@cache
-def say_scan(dialect: Dialect, by: By, mark: Mark | None, *, newest_first: bool) -> str:
-    return (SCAN_BY_KEY if by == "key" else SCAN_BY_INSTANT).format(
-        held_to=dialect.held_to,
-        index=_index(by, mark),
-        only="TRUE" if mark is None else f"mark = {mark:d}",
-        by=by,
-        past="<" if newest_first else ">",
-        way="DESC" if newest_first else "ASC",
-    )
-
-
-def _index(by: By, mark: Mark | None) -> str:
-    """What is open or wants attention is little: its own index is read, and sorted if need be, whatever the order."""
-    if mark is Mark.OPEN:
-        return "cronce_open"
-    if mark is Mark.ATTENTION:
-        return "cronce_attention"
-    return "cronce_by_at" if by == "at" else "cronce_by_key"

@@ -21,7 +21,7 @@ from cronce.protocol.lease import forgotten_floor
 from cronce.protocol.record import FORGOTTEN, decode_job
 from cronce.runtime.flow import drive
 from cronce.runtime.look import RunSeen, read_all, seen_run
-from cronce.stores import mask, open_store
+from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Scan, Store
 from cronce.stores.sqlite import locate
 from cronce.testing.book import Line, Tail
@@ -39,6 +39,9 @@ SKEWS: Final = (0.0, 0.4, -0.4, 5.0, -5.0, 0.0)
 
 LEASE: Final = 2.5
 """Seconds. Short, so that takeovers happen within the minute; where a store's clock is doubtful, longer than that."""
+
+ANSWERS: Final = ("start", "accepted", "stale", "ran", "refused")
+"""What a process cannot say before the store has answered it."""
 
 LOOK: Final = 0.02
 BEFORE: Final = 2
@@ -92,7 +95,7 @@ class Result(NamedTuple):
 
 
 class Torture:
-    """One torture of one store. `show` is called with how many slots are due so far."""
+    """One torture of one store. `show` is called with how many slots are due so far: with 0 when it begins."""
 
     def __init__(self, settings: Settings, folder: Path, show: Callable[[int], None] = lambda _due: None) -> None:
         self.settings, self._folder, self._show = settings, folder, show
@@ -103,6 +106,7 @@ class Torture:
         self._older: dict[str, OnRecord] = {}
         self._first: Instant | None = None
         self._shown = 0
+        self._answered = 0.0
 
     def _task(self, on_lost: OnLost) -> Task:
         """Under skip the job is as most are, no two slots at once; under rerun what lapsed runs beside the others."""
@@ -164,18 +168,34 @@ class Torture:
     # --- the acts ---
 
     def _run(self) -> Result:
+        self._show(0)
         for name in self._names:
             self._start(name)
         self._until(
             lambda: all(("ready", name, "-") in self._said for name in self._names), self._clock.boot() + PATIENCE
         )
         self._begin()
+        try:
+            return self._play()
+        except StoreUnavailable as error:
+            raise StoreUnavailable(self._stopped_answering(error)) from None
+
+    def _play(self) -> Result:
         last = self._begun + self.settings.seconds
         self._until(lambda: self._clock.boot() >= last and not self._faults.left, last + PATIENCE)
         self._faults.end_all()
         self._until(self._settled, self._clock.boot() + PATIENCE)
         self._crew.end(GRACE)
         return self._result()
+
+    def _stopped_answering(self, error: StoreUnavailable) -> str:
+        """Every process has asked it since, in vain."""
+        ago = timedelta(seconds=self._clock.boot() - self._answered)
+        after = self._answered - self._begun
+        return (
+            f"the store stopped answering in the middle, at {self._clock.wall() - ago:%H:%M:%S} UTC ({after:.0f} s after"
+            f" the first slot), and nothing was judged: {error}"
+        )
 
     def _start(self, name: str) -> None:
         """A process, new or again; one that comes back begins at once."""
@@ -195,6 +215,7 @@ class Torture:
         now = self._store_now()
         self._first = first = now.replace(microsecond=0) + timedelta(seconds=BEFORE)
         self._begun = self._clock.boot() + (first - now).total_seconds()
+        self._answered = self._clock.boot()
         for name in self._names:
             self._crew.tell(name, spell(first))
         settings = self.settings
@@ -223,7 +244,10 @@ class Torture:
     def _look(self) -> None:
         new = self._ledger.new()
         self._lines += new
-        self._said |= {(line.what, line.who, line.slot) for line in self._calls.new()}
+        calls = self._calls.new()
+        self._said |= {(line.what, line.who, line.slot) for line in calls}
+        answers = (float(line.when) for line in (*new, *calls) if line.what in ANSWERS)
+        self._answered = max(self._answered, *answers, self._answered)
         self._faults.look(new)
         self._crew.check()
         if self._first is not None:
@@ -305,4 +329,4 @@ def _on_record(run: RunSeen) -> OnRecord:
 
 def file_of(url: str) -> str | None:
     """The file that a URL names, if it names one."""
-    return str(locate(url)[0]) if url.startswith("sqlite:") else None
+    return str(locate(url)[0]) if scheme_of(url) == "sqlite" else None

@@ -68,6 +68,15 @@ class Verdict(NamedTuple):
     on_lost: OnLost | Literal["both"] = "skip"
     taken_over: int = 0
     """Starts after a takeover that is on record."""
+    skipped: int = 0
+    failed: int = 0
+
+    @property
+    def twice(self) -> int:
+        """Slots that are counted twice, since both sides are: as run, by the ledger, and as lost, unknown, failed or
+        missed, by the record; or as missed under rerun, and lost. Without them each slot is counted once."""
+        each = self.runs + self.skipped + self.failed + self.lost + self.unknown + self.missed
+        return each - self.slots
 
     def passed(self, *, forgot: bool) -> bool:
         """Whether every promise was kept; `forgot`: the store lost what it knew, and says so."""
@@ -132,6 +141,8 @@ def _of_slot(lines: Sequence[Line], record: OnRecord | None, in_gap: bool, on_lo
         stale_accepted=sum(fence < max((record.fence, *starts)) for fence in accepted),
         on_lost=on_lost,
         taken_over=max(len(starts) - 1, 0) - len(unexplained),
+        skipped=outcome is Outcome.SKIPPED,
+        failed=outcome is Outcome.FAILED,
     )
 
 

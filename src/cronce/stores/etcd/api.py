@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, unquote
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot, check_name
-from cronce.stores import mask
+from cronce.stores import mask, scheme_of, seconds
 from cronce.stores.etcd.clock import Reading
 from cronce.stores.pool import Pool
 from cronce.value import NamedTuple
@@ -46,29 +46,29 @@ class Address(NamedTuple):
 
 
 def read_url(url: str) -> Address:
-    scheme, _, rest = url.partition("://")
+    _, _, rest = url.partition("://")
     before, _, query = rest.partition("?")
     login, _, hosts = before.rpartition("@")
     hosts, _, path = hosts.partition("/")
     user, _, password = login.partition(":")
     options = dict(parse_qsl(query, keep_blank_values=True))
-    shown = mask(url)
+    shown, secure = mask(url), scheme_of(url) == "etcds"
     files: dict[str, str] = {name: options.pop(name) for name in ("ca", "cert", "key") if name in options}
     address = Address(
         shown,
         [_endpoint(host, shown) for host in hosts.split(",")],
         check_name(options.pop("namespace", "cronce")),
-        _seconds(options.pop("timeout", str(TIMEOUT)), shown),
+        seconds(shown, options.pop("timeout", str(TIMEOUT))),
         unquote(user),
         unquote(password),
-        _tls(files, shown) if scheme == "etcds" else None,
+        _tls(files, shown) if secure else None,
     )
     if options:
         known = "namespace, timeout, and with etcds:// ca, cert and key"
         raise BadInput(f"{shown!r}: etcd knows no {', '.join(sorted(options))}; it knows {known}")
     if path:
         raise BadInput(f"{shown!r}: etcd has no databases; write ?namespace={path.strip('/') or 'NAME'} for /{path}")
-    if files and scheme != "etcds":
+    if files and not secure:
         raise BadInput(f"{shown!r}: {', '.join(files)} is for TLS; write etcds:// for it")
     return address
 
@@ -80,16 +80,6 @@ def _endpoint(text: str, shown: str) -> tuple[str, int]:
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise BadInput(f"{shown!r}: {text!r} is not a host and a port; write it like etcd://localhost:{PORT}")
     return host, int(port)
-
-
-def _seconds(text: str, shown: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise BadInput(f"{shown!r}: timeout={text} is not a number of seconds; write it like timeout=2.5")
-    return seconds
 
 
 def _tls(files: dict[str, str], shown: str) -> ssl.SSLContext:
@@ -149,7 +139,7 @@ class Api:
 
     def __init__(self, address: Address) -> None:
         self.address: Final = address
-        self._boot = SystemClock().boot
+        self.boot: Final = SystemClock().boot
         self._first = 0
         self._answered = False
         self._logged_in = not address.user
@@ -158,14 +148,11 @@ class Api:
 
     def deadline(self) -> Boot:
         """When a call that begins now has taken long enough."""
-        return self._boot() + self.address.timeout
-
-    def boot(self) -> Boot:
-        return self._boot()
+        return self.boot() + self.address.timeout
 
     def ask(self, path: str, body: Json, deadline: Boot) -> Answer:
         """One request. An old token is refused before anything is done, so a new one may be tried."""
-        if self._boot() >= deadline:
+        if self.boot() >= deadline:
             raise StoreUnavailable(
                 f"{self.address.shown}: not done within {self.address.timeout:g} s; too much goes on"
             )
@@ -244,7 +231,7 @@ class Api:
             headers["Authorization"] = self._token
         payload = json.dumps(body, separators=(",", ":")).encode()
         with suppress(_Spent), self._pool.line() as line:
-            began = self._boot()
+            began = self.boot()
             try:
                 line.sock.settimeout(max(deadline - began, 0.001))
                 line.request("POST", path, payload, headers)
@@ -253,7 +240,7 @@ class Api:
             except (OSError, HTTPException) as error:
                 self._look_elsewhere(line)
                 raise self._unanswered(error) from error
-            ended = self._boot()
+            ended = self.boot()
             if response.status >= 500 and not _is_old_token(text):
                 self._look_elsewhere(line)
                 raise refused(response.status, text, self.address.shown)

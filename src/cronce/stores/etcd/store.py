@@ -8,7 +8,7 @@ most slots), and the transaction compares that nothing has changed since. If som
 there now, and that is judged: refused, or tried once more with compares on that. A guess grants nothing by itself and
 refuses nobody. Each failed try means that somebody else won, so this ends; it is no retry of a write without an answer.
 
-*The clock* is read off the replies; see `etcd_clock`. A write is dated before it is sent.
+*The clock* is read off the replies; see `clock`. A write is dated before it is sent.
 
 *A batch of more than WRITES* is several transactions, one after the other: only a group lands as one.
 """
@@ -29,6 +29,7 @@ from cronce.stores.base import (
     first_life,
     groups,
     judge_groups,
+    life_of,
     next_life,
     position,
     refused_epoch,
@@ -59,7 +60,7 @@ from cronce.stores.etcd.layout import (
 from cronce.stores.etcd.scan import pages
 
 TRAITS: Final = Traits("etcd", step=timedelta(seconds=1), skew=timedelta(milliseconds=750))
-"""Its clock is known to the second; the clocks of its members and the way of a reply add the rest (`etcd_clock`)."""
+"""Its clock is known to the second; the clocks of its members and the way of a reply add the rest (`clock`)."""
 
 SAFE: Final = 3
 """Members that it takes to survive the loss of one."""
@@ -356,16 +357,9 @@ def open_store(url: str) -> EtcdStore:
 
 def init(url: str) -> Epoch:
     """Begin a store on purpose; one that is there already stays as it is."""
-    return _epoch(open_store(url))
+    return life_of(open_store(url))
 
 
 def adopt(url: str) -> Epoch:
     """Accept a restored snapshot or a copy as the store from now on; the life that begins with it."""
-    return _epoch(EtcdStore(read_url(url), adopt=True))
-
-
-def _epoch(store: EtcdStore) -> Epoch:
-    try:
-        return store.load([]).epoch
-    finally:
-        store.close()
+    return life_of(EtcdStore(read_url(url), adopt=True))

@@ -1,10 +1,10 @@
-"""The tables of a MySQL store: making them, the row about the store itself, and what `cronce doctor` asks of both.
+"""The tables of a MySQL store: making them, and the row about the store itself.
 
 Everything is said in what MySQL 8 and MariaDB 10.6 have in common. Keys are VARBINARY: of the text collations that both
 know, none tells "a" from "a ".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from inspect import cleandoc
 from typing import Any, Final
 
@@ -12,8 +12,7 @@ from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer
 from cronce.model import Epoch, Instant, Traits, to_us
 from cronce.stores import sql
 from cronce.stores.base import first_life, next_life
-from cronce.stores.checks import Check, error, ok, warn
-from cronce.stores.mysql.server import NO_SUCH_TABLE, Line, Place, Problem, Server, code_of
+from cronce.stores.mysql.server import NO_SUCH_TABLE, Line, Place, Problem, code_of
 from cronce.value import NamedTuple
 
 LONGEST: Final = 1000
@@ -67,8 +66,7 @@ META: Final = """
         origin      VARCHAR(16) NOT NULL,
         since       BIGINT,
         last_write  BIGINT NOT NULL,
-        identity    VARCHAR(255) NOT NULL,
-        network     TINYINT NOT NULL
+        identity    VARCHAR(255) NOT NULL
     ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """
 
@@ -87,14 +85,14 @@ NOW: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """When this statement began; no time zone plays a part in it."""
 
 SELECT_META: Final = """
-    SELECT {now}, `schema`, birth, tally, base, origin, since, last_write, identity, network,
+    SELECT {now}, `schema`, birth, tally, base, origin, since, last_write, identity,
         IS_FREE_LOCK(CONCAT('cronce:', birth, ':', tally)), @@read_only, {went}
     FROM cronce_meta
 """
 
 FIRST_META: Final = """
-    INSERT INTO cronce_meta (only_row, `schema`, birth, tally, base, origin, since, last_write, identity, network)
-    VALUES (1, %(schema)s, %(birth)s, %(tally)s, %(base)s, %(origin)s, %(since)s, %(last_write)s, %(identity)s, 0)
+    INSERT INTO cronce_meta (only_row, `schema`, birth, tally, base, origin, since, last_write, identity)
+    VALUES (1, %(schema)s, %(birth)s, %(tally)s, %(base)s, %(origin)s, %(since)s, %(last_write)s, %(identity)s)
     ON DUPLICATE KEY UPDATE only_row = only_row
 """
 
@@ -177,74 +175,3 @@ def _is_begun(line: Line) -> bool:
     for table in TABLES:
         line.tell(table)
     return False
-
-
-# --- what the doctor asks -------------------------------------------------------------------------------------------
-
-SELECT_SETTINGS: Final = r"""
-    SELECT @@time_zone, @@read_only;
-    SHOW SESSION VARIABLES WHERE variable_name IN ('transaction_isolation', 'tx_isolation');
-    SELECT table_schema FROM information_schema.tables
-    WHERE table_name = 'cronce_meta' AND table_schema <> DATABASE() ORDER BY table_schema;
-    SHOW GLOBAL VARIABLES LIKE 'rpl\_semi\_sync\_%%\_enabled';
-    SHOW GLOBAL VARIABLES LIKE 'wsrep\_on'
-"""
-
-
-def checks(line: Line) -> Iterator[Check]:
-    ((zone, read_only),), ((_, isolation), *_), others, semi, galera = line.ask(SELECT_SETTINGS)
-    yield ok("server", f"version {line.server.version}")
-    yield _durable(line.server)
-    yield _writable(line, read_only=is_on(read_only))
-    yield _failover(line.server, semi)
-    if any(value == "ON" for _, value in galera):
-        yield warn("cluster", "Galera: of two nodes that say yes, one takes it back", "let all name the same node")
-    yield _alone([str(name) for (name,) in others])
-    yield ok("isolation", f"{isolation}, which cronce sets for itself, whatever the server's default is")
-    yield ok("time zone", f"{zone}; cronce asks for UTC, whatever it is")
-
-
-def _durable(server: Server) -> Check:
-    says = f"innodb_flush_log_at_trx_commit={server.flush}"
-    if server.log_bin:
-        says += f", sync_binlog={server.sync_binlog}"
-    if server.durable:
-        return ok("durable", f"{says}: a win is on disk before it is answered")
-    remedy = "set innodb_flush_log_at_trx_commit=1 and sync_binlog=1"
-    return warn("durable", f"{says}: a crash can take back what was won", remedy)
-
-
-def _writable(line: Line, *, read_only: bool) -> Check:
-    if read_only:
-        return error("writable", "read_only is on", "name the server that is written to")
-    for show in ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"):
-        try:
-            (rows,) = line.ask(show)
-        except Problem:  # not spoken here, or not allowed
-            continue
-        if rows:
-            return error("writable", "this server is a replica", "name the server that it replicates")
-        return ok("writable", "read_only is off, and it is nobody's replica")
-    return ok("writable", "read_only is off; whether it is a replica, this user may not ask")
-
-
-def _failover(server: Server, semi: Sequence[sql.Row]) -> Check:
-    if not server.log_bin:
-        return ok("failover", "no binary log, so no replica: with its machine, the store is gone")
-    if any(value == "ON" for name, value in semi if "source" in name or "master" in name):
-        return ok("failover", "semi-synchronous: a win is on a replica too, unless that took longer than its timeout")
-    return warn(
-        "failover",
-        "replicas, if any, follow asynchronously: a failover loses the last wins, and their slots may run again",
-        "turn on semi-synchronous replication (rpl_semi_sync_source_enabled, on MariaDB rpl_semi_sync_master_enabled)",
-    )
-
-
-def _alone(others: Sequence[str]) -> Check:
-    if not others:
-        return ok("namespaces", "no other cronce database is to be seen on this server")
-    return warn(
-        "namespaces",
-        f"also on this server: {', '.join(others)}; a job known to two of them runs in each",
-        "see that every process of a job names the same database",
-    )

@@ -1,11 +1,11 @@
 """A server of MySQL or MariaDB: its URL, a connection, and what it says when something is wrong, in words."""
 
 import re
-from datetime import timedelta
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from cronce.clock import SystemClock
 from cronce.errors import (
     BadInput,
     StoreCorrupt,
@@ -16,7 +16,8 @@ from cronce.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from cronce.stores import mask, sql
+from cronce.model import Boot
+from cronce.stores import mask, seconds, sql
 from cronce.value import NamedTuple
 
 try:
@@ -36,6 +37,9 @@ OPTIONS: Final = ("timeout", "unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ss
 TIMEOUT: Final = "5"
 
 
+_boot: Final = SystemClock().boot
+
+
 class Place(NamedTuple):
     """What a URL names: a database on a server, and how to get there."""
 
@@ -53,6 +57,10 @@ class Place(NamedTuple):
         """Seconds for which the server waits for a lock: it says so a little before we lose patience with it."""
         return max(1, ceil(self.timeout) - 1)
 
+    def deadline(self) -> Boot:
+        """When a call that begins now has taken long enough."""
+        return _boot() + self.timeout
+
 
 def locate(url: str) -> Place:
     shown = mask(url)
@@ -67,19 +75,9 @@ def locate(url: str) -> Place:
     database = unquote(parts.path[1:])
     if not database or "/" in database:
         raise BadInput(f"{shown!r} names no database; write mysql://user:password@host:3306/database")
-    timeout = _seconds(options.pop("timeout", TIMEOUT))
+    timeout = seconds(shown, options.pop("timeout", TIMEOUT))
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return Place(shown, parts.hostname or "localhost", port, user, password, database, timeout, options)
-
-
-def _seconds(text: str) -> float:
-    try:
-        timeout = timedelta(seconds=float(text)).total_seconds()
-    except (ValueError, OverflowError):
-        timeout = 0.0
-    if timeout <= 0:
-        raise BadInput(f"timeout={text} is not a number of seconds; write it like timeout=2.5")
-    return timeout
 
 
 def tls(place: Place) -> "ssl.SSLContext | None":
@@ -132,10 +130,14 @@ class Server(NamedTuple):
 
 
 class Line:
-    """An open connection, and what is said over it: any number of statements in one round trip."""
+    """An open connection, and what is said over it: any number of statements in one round trip.
+
+    `deadline` is that of the call that uses it, however many round trips the call takes.
+    """
 
     def __init__(self, place: Place, context: "ssl.SSLContext | None") -> None:
         self.place: Final = place
+        self.deadline = place.deadline()
         self.packet = 1 << 20
         self.connection: Final = pymysql.connect(
             host=place.host,
@@ -169,6 +171,7 @@ class Line:
 
     def ask(self, statements: str, **values: Any) -> list[list[sql.Row]]:
         """The rows of each statement that has some."""
+        self._limit()
         with self.connection.cursor() as cursor:
             said = cursor.mogrify(statements, values)
             self._check_size(len(said.encode()))
@@ -181,8 +184,15 @@ class Line:
 
     def tell(self, statement: str, **values: Any) -> int:
         """How many rows it met, changed or not."""
+        self._limit()
         with self.connection.cursor() as cursor:
             return cursor.execute(statement, values)
+
+    def _limit(self) -> None:
+        left = self.deadline - _boot()
+        if left <= 0:
+            raise StoreUnavailable(f"{self.place.url}: not done within {self.place.timeout:g} s; too much goes on")
+        self.connection._read_timeout = left  # type: ignore[attr-defined]
 
     def _check_size(self, size: int) -> None:
         """The server would hang up in the middle of it, and not say why."""

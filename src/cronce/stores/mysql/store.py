@@ -25,24 +25,16 @@ from typing import Any, Final, TypeVar
 from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
 from cronce.stores import sql
-from cronce.stores.base import By, Loaded, Page, Scan, Swapped, judge, position
+from cronce.stores.base import By, Loaded, Page, Scan, Swapped, judge, life_of, position
 from cronce.stores.checks import Check
-from cronce.stores.mysql import schema as mysql_schema
-from cronce.stores.mysql.schema import LONGEST, NOW, SELECT_META, State, ddl, prepare, read_state, replace_life
+from cronce.stores.mysql.schema import LONGEST, NOW, SELECT_META, State, prepare, read_state, replace_life
 from cronce.stores.mysql.server import Line, Place, Problem, explained, locate, tls
 from cronce.stores.pool import Pool
 from cronce.value import NamedTuple
 
-__all__ = ["MysqlStore", "adopt", "ddl", "init", "open_store"]
-
 TRAITS: Final = Traits("mysql", survives_failover=False)
 
 AFTER_ALL_TEXT: Final = b"\xff"
-NEVER: Final = -(1 << 62)
-FOREVER: Final = 1 << 62
-
-TRIES: Final = 100
-"""How often a swap may find others to have been faster; each time, one of them got on."""
 
 _Answer = TypeVar("_Answer")
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -202,7 +194,7 @@ def hope_for_same(writes: Sequence[Write], cells: Sequence[Cell], swapped: Swapp
 
 def span(writes: Sequence[Write], now: Instant | None) -> tuple[int, int]:
     """From when till when every bound is kept or broken as it is now; None: all are kept."""
-    earliest, latest = NEVER, FOREVER
+    earliest, latest = sql.NEVER, sql.FOREVER
     for write in writes:
         if write.not_before is not None:
             if now is None or now >= write.not_before:
@@ -277,7 +269,9 @@ class MysqlStore:
         return int(gone)
 
     def checks(self) -> Iterator[Check]:
-        yield from self._use(lambda line: list(mysql_schema.checks(line)))
+        from cronce.stores.mysql.checks import checks  # noqa: PLC0415  only the doctor asks
+
+        yield from self._use(lambda line: list(checks(line)))
 
     def close(self) -> None:
         self._pool.close()
@@ -291,8 +285,10 @@ class MysqlStore:
         return line
 
     def _use(self, work: Callable[[Line], _Answer]) -> _Answer:
+        deadline = self._place.deadline()
         try:
             with self._pool.line() as line:
+                line.deadline = deadline
                 return work(line)
         except Problem as problem:
             raise explained(problem, self._place) from problem
@@ -312,25 +308,25 @@ def _ask(line: Line, statements: str, values: dict[str, Any]) -> tuple[State, li
 
 
 def _swap(line: Line, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+    """Each time that others were faster, one of them got on; so this ends, or the call's time is up."""
     wanted = {"wanted": named((write.key, 0) for write in writes)}
     hope, cells = hope_for_all(writes, seen), list[Cell]()
-    for _ in range(TRIES):
+    while True:
         state, found = _ask(line, SAID_SWAP, hope._asdict()) if hope else _ask(line, SAID_READ, wanted)
-        (now, _schema, epoch, last_write, identity, _network), went = state.meta, state.went
+        meta, went = state.meta, state.went
         cells = cells if went and cells else found  # if they are again the same, we have their values too
-        swapped, changed = judge(writes, seen, cells, epoch, last_write=last_write, now=now)
+        swapped, changed = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if went:
             return swapped
-        if swapped.epoch == epoch:
+        if swapped.epoch == meta.epoch:
             _settle(line, state)
             return swapped
         if state.read_only:
             raise StoreReadOnly(f"{line.place.url} is read_only: a replica? Name the server that is written to")
         if changed:
-            hope = hope_for_same(writes, cells, swapped, epoch)
-        elif replace_life(line, state.meta, swapped.epoch, identity):
+            hope = hope_for_same(writes, cells, swapped, meta.epoch)
+        elif replace_life(line, meta, swapped.epoch, meta.identity):
             return swapped
-    raise StoreUnavailable(f"{line.place.url}: others were faster {TRIES} times, and nothing was written")
 
 
 def _settle(line: Line, state: State) -> None:
@@ -345,14 +341,14 @@ def _settle(line: Line, state: State) -> None:
 
 def _bounds(scan: Scan) -> dict[str, Any]:
     high = sql.beyond(scan.prefix)
-    after: Any = (FOREVER, AFTER_ALL_TEXT) if scan.newest_first else (NEVER, "")
+    after: Any = (sql.FOREVER, AFTER_ALL_TEXT) if scan.newest_first else (sql.NEVER, "")
     us, key = scan.after or after
     return {
         "low": scan.prefix,
         "high": AFTER_ALL_TEXT if high is None else high,
         "us": us,
         "after": key,
-        "upto": FOREVER if scan.upto is None else to_us(scan.upto),
+        "upto": sql.FOREVER if scan.upto is None else to_us(scan.upto),
         "limit": scan.limit + 1,
     }
 
@@ -366,15 +362,9 @@ def open_store(url: str) -> MysqlStore:
 
 def init(url: str) -> Epoch:
     """Begin a store on purpose, or find it begun."""
-    return _life(MysqlStore(locate(url), on_purpose=True))
+    return life_of(MysqlStore(locate(url), on_purpose=True))
 
 
 def adopt(url: str) -> Epoch:
     """Accept a copy as the store from now on; the life that begins with it."""
-    return _life(MysqlStore(locate(url), adopt=True))
-
-
-def _life(store: MysqlStore) -> Epoch:
-    epoch = store.load([]).epoch
-    store.close()
-    return epoch
+    return life_of(MysqlStore(locate(url), adopt=True))

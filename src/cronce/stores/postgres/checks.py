@@ -29,15 +29,15 @@ def checks(store: "PostgresStore") -> Iterator[Check]:
     yield _durable(fsync, full_pages, commit)
     yield _failover(standbys, replicas, commit)
     yield _pooler(store)
-    yield _schemas(store.place.schema, schemas)
+    yield _namespaces(store.place.schema, schemas)
     yield _vacuum(autovacuum)
     yield _idle(idle)
 
 
 def _version(major: int, version: str) -> Check:
     if major < OLDEST:
-        return error("server", f"PostgreSQL {version}", f"use PostgreSQL {OLDEST} or newer")
-    return ok("server", f"PostgreSQL {version}, the primary")
+        return error("version", f"PostgreSQL {version}", f"use PostgreSQL {OLDEST} or newer")
+    return ok("version", f"PostgreSQL {version}, the primary")
 
 
 def _durable(fsync: str, full_pages: str, commit: str) -> Check:
@@ -79,12 +79,12 @@ def _pooler(store: "PostgresStore") -> Check:
     return ok("pooler", "none: each connection has a session of its own")
 
 
-def _schemas(ours: str, schemas: list[str]) -> Check:
+def _namespaces(ours: str, schemas: list[str]) -> Check:
     others = sorted(name.strip('"') for name in schemas if name.strip('"') != ours)
     if not others:
-        return ok("schemas", f"this database has one store, in {ours}")
+        return ok("namespaces", f"this database has one store, in {ours}")
     return warn(
-        "schemas",
+        "namespaces",
         f"this database has other stores, in {', '.join(others)}: a job runs once in each of them",
         "make sure that every process names the same ?schema=",
     )

@@ -25,7 +25,7 @@ from cronce.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from cronce.stores import mask
+from cronce.stores import mask, scheme_of, seconds
 from cronce.value import NamedTuple
 
 try:
@@ -110,17 +110,17 @@ class Place(NamedTuple):
 
 def locate(url: str) -> Place:
     """The place that a URL names: all that libpq knows, and our own ``?schema=NAME&timeout=SECONDS``."""
-    address, _, query = url.partition("?")
+    address, _, query = url.partition(":")[2].partition("?")
     options = [part.partition("=") for part in query.split("&") if part]
     ours = {name: unquote(value) for name, _, value in options if name in ("schema", "timeout")}
     rest = "&".join("".join(option) for option in options if option[0] not in ours)
     try:
-        given = conninfo_to_dict(f"{address}?{rest}")
+        given = conninfo_to_dict(f"{scheme_of(url)}:{address}?{rest}")
     except psycopg.ProgrammingError as error:
         raise BadInput(_unreadable(url, str(error))) from None
     if not str(given.get("port", "")).replace(",", "").isdigit() and "port" in given:
         raise BadInput(_unreadable(url, ""))
-    patience = _seconds(url, ours.get("timeout"))
+    patience = seconds(mask(url), ours["timeout"]) if "timeout" in ours else PATIENCE
     hosts = str(given.get("host") or given.get("hostaddr") or "").count(",") + 1
     given.setdefault("connect_timeout", max(PATIENCE_TO_CONNECT, ceil(patience / hosts)))
     given.setdefault("fallback_application_name", "cronce")
@@ -134,16 +134,6 @@ def _unreadable(url: str, words: str) -> str:
     if unknown:
         return f"{mask(url)!r}: there is no option {option.strip()}; ours are schema and timeout, the others libpq's"
     return f"{mask(url)!r} is not a URL: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with %40 for @ and so on"
-
-
-def _seconds(url: str, text: str | None) -> float:
-    try:
-        seconds = PATIENCE if text is None else float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 3600:
-        raise BadInput(f"{mask(url)!r}: timeout={text} is not a number of seconds; write it like timeout=2.5")
-    return seconds
 
 
 def _schema(url: str, name: str) -> str:

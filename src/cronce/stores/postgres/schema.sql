@@ -86,9 +86,11 @@ UPDATE {schema}.cronce_meta SET schema = {version} WHERE schema < {version};
 --   place 0   refused: 1 the writer believes in another life, 2 it saw more than the store knows; version: of no account;
 --             mark: the tally noted last; at: now; until: since; fence: birth and base; value: origin
 --   others    refused: 1 version, 2 early, 3 late, 4 its group: the cell as it stands, NULL if it is absent;
---             0: won, under the number that stands as version; the rest as it was before, without the value
+--             0: won, under the number that stands as version; of the rest only what the write left alone is of account
 --
--- -4611686018427387904 stands for an instant or a span that is not given. A mark above 16 is a grant.
+-- An answer to one write or a few is spelled, as one text: an array of numbers, six about the store (refused, mark, at,
+-- until, birth, base) and eight about each write (as above, and the length of its value); the origin and a blank; the
+-- values. -4611686018427387904 stands for an instant or a span that is not given. A mark above 16 is a grant.
 
 -- What every swap begins with: its answer about the store. Until numbers are drawn, `version` says whether it is time to
 -- note the last write. (Where there are more words than it seems to need: to plpgsql an assignment is cheap, and a
@@ -166,26 +168,71 @@ CREATE OR REPLACE FUNCTION {schema}.cronce_judged(
     LEFT JOIN {schema}.cronce_cells AS c ON c.key = u.key
 $cronce$;
 
+-- One write. There is nothing to undo if somebody was faster.
+CREATE OR REPLACE FUNCTION {schema}.cronce_swap_one(
+    seen_birth bigint, seen_tally bigint, patience text, its_key text, its_value text, seen bigint, its_mark bigint,
+    its_at bigint, ttl bigint, not_before bigint, not_after bigint
+) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off AS $cronce$
+DECLARE
+    head constant {schema}.cronce_answer := {schema}.cronce_enter(seen_birth, seen_tally, patience);
+    cell {schema}.cronce_cells;
+    reason integer;
+    was bigint;
+BEGIN
+    WHILE head.refused = 0 LOOP
+        SELECT * INTO cell FROM {schema}.cronce_cells AS c WHERE c.key = its_key;
+        reason := {schema}.cronce_reason(cell.version, cell.mark, seen, not_before, not_after, head.at);
+        EXIT WHEN reason > 0;
+        was := cell.version;
+        cell.version := nextval('{text}.cronce_tally');
+        cell.value := NULL;
+        IF its_mark > 16 THEN
+            cell.fence_birth := head.fence_birth;
+            cell.fence_number := cell.version;
+        END IF;
+        IF was IS NULL THEN
+            INSERT INTO {schema}.cronce_cells (version, at, until, fence_birth, fence_number, mark, key, value)
+            VALUES (cell.version, its_at, head.at + ttl, cell.fence_birth, cell.fence_number, its_mark & 15, its_key,
+                    its_value)
+            ON CONFLICT (key) DO NOTHING;
+        ELSE
+            UPDATE {schema}.cronce_cells AS c
+            SET version = cell.version, mark = its_mark & 15, until = coalesce(head.at + ttl, cell.until),
+                fence_birth = cell.fence_birth, fence_number = cell.fence_number, value = its_value
+            WHERE c.key = its_key AND c.version = was;
+        END IF;
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF head.version < 0 AND reason = 0 THEN
+        PERFORM {schema}.cronce_note(cell.version, head.at);
+    END IF;
+    RETURN concat(
+        ARRAY[head.refused, head.mark, head.at, head.until, head.fence_birth, head.fence_number, reason, cell.version,
+              cell.mark, cell.at, cell.until, cell.fence_birth, cell.fence_number, length(cell.value)]::text,
+        head.value, ' ', cell.value
+    );
+END
+$cronce$;
+
 -- One group of a few writes, in the order of their keys. `told` is what the writer has seen, birth and tally, and the
 -- patience; then six numbers for each write: seen, mark, at, ttl, not before, not after. `texts` are all keys, then all
--- values. The answer is spelled: first the numbers, then the origin and the values of the cells that stood in the way.
+-- values.
 CREATE OR REPLACE FUNCTION {schema}.cronce_swap_few(
     told bigint[], divider text, texts text, given_now bigint DEFAULT NULL
-) RETURNS text[] LANGUAGE plpgsql SET enable_seqscan = off AS $cronce$
+) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off AS $cronce$
 DECLARE
     none constant bigint := -4611686018427387904;
     many constant integer := cardinality(told) / 6;
     words constant text[] := string_to_array(texts, divider);
     head constant {schema}.cronce_answer := {schema}.cronce_enter(told[1], told[2], told[3]::text, given_now);
-    answer text[] := ARRAY[concat_ws(',', head.refused, head.mark, head.at, coalesce(head.until, none), head.fence_birth,
-                                     head.fence_number), head.value];
+    answer bigint[] := ARRAY[head.refused, head.mark, head.at, head.until, head.fence_birth, head.fence_number];
     cell {schema}.cronce_cells;
     cells {schema}.cronce_cells[];
     reasons integer[];
     hopeless boolean := head.refused > 0;
-    seen bigint;
+    was bigint;
     number bigint;
-    numbers bigint[];
+    found_values text := '';
 BEGIN
     WHILE NOT hopeless LOOP
         FOR i IN 1..many LOOP
@@ -201,14 +248,11 @@ BEGIN
             FOR old IN 0..1 LOOP
                 FOR i IN 1..many LOOP
                     cell := cells[i];
-                    CONTINUE WHEN (cell.version IS NOT NULL)::integer <> old;
-                    seen := cell.version;
+                    was := cell.version;
+                    CONTINUE WHEN (was IS NOT NULL)::integer <> old;
                     number := nextval('{text}.cronce_tally');
-                    numbers[i] := number;
-                    cell.key := words[i];
-                    cell.value := words[many + i];
                     cell.version := number;
-                    cell.mark := told[i * 6 - 1] & 15;
+                    cell.value := NULL;
                     IF told[i * 6 - 1] > 16 THEN
                         cell.fence_birth := head.fence_birth;
                         cell.fence_number := number;
@@ -216,14 +260,16 @@ BEGIN
                     IF told[i * 6 + 1] <> none THEN
                         cell.until := head.at + told[i * 6 + 1];
                     END IF;
+                    cells[i] := cell;
                     IF old = 0 THEN
-                        cell.at := nullif(told[i * 6], none);
-                        INSERT INTO {schema}.cronce_cells VALUES (cell.*);
+                        INSERT INTO {schema}.cronce_cells (version, at, until, fence_birth, fence_number, mark, key, value)
+                        VALUES (number, nullif(told[i * 6], none), cell.until, cell.fence_birth, cell.fence_number,
+                                told[i * 6 - 1] & 15, words[i], words[many + i]);
                     ELSE
                         UPDATE {schema}.cronce_cells AS c
-                        SET version = cell.version, mark = cell.mark, until = cell.until, fence_birth = cell.fence_birth,
-                            fence_number = cell.fence_number, value = cell.value
-                        WHERE c.key = cell.key AND c.version = seen;
+                        SET version = number, mark = told[i * 6 - 1] & 15, until = cell.until,
+                            fence_birth = cell.fence_birth, fence_number = cell.fence_number, value = words[many + i]
+                        WHERE c.key = words[i] AND c.version = was;
                         IF NOT FOUND THEN
                             RAISE unique_violation;
                         END IF;
@@ -233,7 +279,6 @@ BEGIN
             EXIT;
         EXCEPTION WHEN unique_violation THEN
             number := NULL;  -- somebody was faster: read again
-            numbers := NULL;
         END;
     END LOOP;
     IF head.version < 0 AND number IS NOT NULL THEN
@@ -241,21 +286,20 @@ BEGIN
     END IF;
     FOR i IN 1..CASE WHEN head.refused = 0 THEN many ELSE 0 END LOOP
         cell := cells[i];
-        answer[1] := concat_ws(
-            ',', answer[1], CASE WHEN hopeless AND reasons[i] = 0 THEN 4 ELSE reasons[i] END,
-            coalesce(numbers[i], cell.version, none), coalesce(cell.mark, none), coalesce(cell.at, none),
-            coalesce(cell.until, none), coalesce(cell.fence_birth, none), coalesce(cell.fence_number, none)
-        );
-        answer[i + 2] := CASE WHEN hopeless THEN cell.value END;
+        answer := answer || ARRAY[
+            CASE WHEN hopeless AND reasons[i] = 0 THEN 4 ELSE reasons[i] END, cell.version, cell.mark, cell.at, cell.until,
+            cell.fence_birth, cell.fence_number, length(cell.value)
+        ];
+        found_values := found_values || coalesce(cell.value, '');
     END LOOP;
-    RETURN answer;
+    RETURN concat(answer::text, head.value, ' ', found_values);
 END
 $cronce$;
 
 -- Groups one after the other, each seeing what the ones before it did: for a batch that names a key twice. It does not
 -- take its locks in order, so it is alone while it works. `sizes` are those of the groups.
 CREATE OR REPLACE FUNCTION {schema}.cronce_swap_in_turn(told bigint[], divider text, texts text, sizes integer[])
-RETURNS SETOF text[] LANGUAGE plpgsql AS $cronce$
+RETURNS SETOF text LANGUAGE plpgsql AS $cronce$
 DECLARE
     words constant text[] := string_to_array(texts, divider);
     many constant integer := cardinality(words) / 2;

@@ -18,7 +18,7 @@ from cronce.stores import sql
 from cronce.stores.base import Loaded, Page, Scan, Swapped, position, refused_epoch
 from cronce.stores.pool import Pool
 from cronce.stores.postgres.line import Line, Place, Server, connect, explained, locate, psycopg, socket
-from cronce.stores.postgres.swap import read_epoch, read_head, read_rows, read_verdicts, spell_swap
+from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read_rows, read_verdicts, spell_swap
 
 if TYPE_CHECKING:
     from cronce.stores.checks import Check
@@ -84,6 +84,7 @@ class PostgresStore:
         self._lock = threading.Lock()
         self._known = (0, 0)
         self._said: dict[str, str] = {}
+        self._told: dict[str, bytes] = {}
         self._patience_ms = place.patience_ms
         self._connect = partial(connect, place, adopt=adopt, made=made)
         self._pool: Pool[Line] = Pool(lambda: self._connect(), socket, place.patience)  # noqa: PLW0108  it changes
@@ -100,7 +101,7 @@ class PostgresStore:
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         call = spell_swap(writes, (*seen, self._patience_ms))
-        rows = read_rows(call, self.ask(call.statement, call.given))
+        rows = read_rows(call, (self.ask if call.statement is MANY_WRITES else self._tell)(call.statement, call.given))
         head = read_head(rows[0])
         if head.belief:
             epoch = self._begin(seen) if head.belief > 1 else self._learnt(head.epoch, 0)
@@ -131,6 +132,11 @@ class PostgresStore:
     def ask(self, statement: str, given: Any) -> Sequence[sql.Row]:
         said = self._said.get(statement) or self._said.setdefault(statement, self.place.say(statement, bound=True))
         return self._work(lambda line: line.execute(said, given, binary=True).fetchall())
+
+    def _tell(self, statement: str, given: Sequence[str | bytes | None]) -> Sequence[sql.Row]:
+        """Ask without a cursor: for a statement as short as a single swap that would take as long as its work."""
+        said = self._told.get(statement) or self._told.setdefault(statement, self.place.say(statement).encode())
+        return self._work(lambda line: _texts(line, said, given))
 
     def _work(self, work: Callable[[Line], _Answer]) -> _Answer:
         try:
@@ -164,6 +170,16 @@ class PostgresStore:
     def adopt(self) -> Epoch:
         """A new life on this server, whatever was known of the one before."""
         return self._begin(self.load([]).epoch.seen, adopt=True)
+
+
+def _texts(line: Line, statement: bytes, given: Sequence[str | bytes | None]) -> list[sql.Row]:
+    """The rows of texts that a statement comes to. A str travels as it is, with its length."""
+    parameters = [text.encode() if isinstance(text, str) else text for text in given]
+    line.pgconn.send_query_params(statement, parameters, param_formats=[isinstance(text, str) for text in given])
+    (result,) = line.wait(psycopg.generators.execute(line.pgconn))
+    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+        raise psycopg.errors.error_from_result(result)
+    return [((result.get_value(row, 0) or b"").decode(),) for row in range(result.ntuples)]
 
 
 # --- scans ----------------------------------------------------------------------------------------------------------

@@ -35,8 +35,9 @@ _ORIGINS: Final = {str(origin): origin for origin in Origin}
 _Value = TypeVar("_Value")
 
 
-FEW_WRITES: Final = "SELECT {schema}.cronce_swap_few(%s, %s, %s)"
-IN_TURN: Final = "SELECT * FROM {schema}.cronce_swap_in_turn(%s, %s, %s, %s)"
+ONE_WRITE: Final = "SELECT {schema}.cronce_swap_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+FEW_WRITES: Final = "SELECT {schema}.cronce_swap_few($1, $2, $3)"
+IN_TURN: Final = "SELECT * FROM {schema}.cronce_swap_in_turn($1, $2, $3, $4)"
 MANY_WRITES: Final = "SELECT * FROM {schema}.cronce_swap_many(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
 
 Told = tuple[int, int, int]
@@ -63,7 +64,7 @@ class Instants(dict[int | None, Instant | None]):
 
 def spell_swap(writes: Sequence[Write], told: Told) -> Call:
     if len(writes) <= 1:
-        return _few(writes, told, range(len(writes)))
+        return _one(writes, told) if writes else _few(writes, told, range(0))
     if len({write.key for write in writes}) < len(writes):
         return _in_turn(writes, told)
     sizes = _sizes(writes)
@@ -85,6 +86,14 @@ def _sizes(writes: Sequence[Write]) -> Sequence[int]:
     return [len(places) for places in groups(writes)]
 
 
+def _one(writes: Sequence[Write], told: Told) -> Call:
+    ((key, seen, value, mark, at, grant, ttl, before, after, _),) = writes
+    numbers = (*told, seen, mark + GRANT * grant, _us(at), _span(ttl), _us(before), _us(after))
+    birth, tally, patience, *others = [None if number == NONE else b"%d" % number for number in numbers]
+    given = [birth, tally, patience, key, value, *others]
+    return Call(ONE_WRITE, given, writes, range(1), Instants())
+
+
 def _few(writes: Sequence[Write], told: Told, order: Sequence[int]) -> Call:
     ordered = [writes[place] for place in order]
     return Call(FEW_WRITES, _spelled(ordered, told), ordered, order, Instants())
@@ -95,11 +104,11 @@ def _in_turn(writes: Sequence[Write], told: Told) -> Call:
     for places in groups(writes):
         if len({writes[place].key for place in places}) < len(places):
             raise BadInput(f"a group cannot write {writes[places[0]].key!r} or another of its cells twice")
-    given = [*_spelled(writes, told), _array(_sizes(writes))]
+    given = [*_spelled(writes, told), _array(_sizes(writes)).encode()]
     return Call(IN_TURN, given, writes, range(len(writes)), Instants())
 
 
-def _spelled(writes: Sequence[Write], told: Told) -> list[str]:
+def _spelled(writes: Sequence[Write], told: Told) -> list[str | bytes]:
     """What was seen and six numbers for each write; a character that is in no text; all texts with it between them."""
     numbers = [
         number
@@ -107,7 +116,7 @@ def _spelled(writes: Sequence[Write], told: Told) -> list[str]:
         for number in (seen, mark + GRANT * grant, _us(at), _span(ttl), _us(before), _us(after))
     ]
     divider, keys, values = _joined(writes)
-    return [_array([*told, *numbers]), divider, f"{keys}{divider}{values}"]
+    return [_array([*told, *numbers]).encode(), divider, f"{keys}{divider}{values}"]
 
 
 def _many(writes: Sequence[Write], told: Told, sizes: Sequence[int]) -> Call:
@@ -175,12 +184,17 @@ def read_rows(call: Call, answer: Sequence[sql.Row]) -> list[sql.Row]:
 def _unspelled(answer: Iterable[sql.Row]) -> Iterator[sql.Row]:
     """The rows of an answer that came spelled, as each group of a few writes has one."""
     places = count(1)
-    for ((spelled, origin, *values),) in answer:
-        numbers = [None if number == NONE else number for number in map(int, spelled.split(","))]
+    for (spelled,) in answer:
+        digits, _, texts = spelled[1:].partition("}")
+        origin, _, values = texts.partition(" ")
+        numbers = [None if number == "NULL" else int(number) for number in digits.split(",")]
         belief, tally, now, since, birth, base = numbers[:6]
         yield (0, belief, 0, tally, now, since, birth, base, origin)
-        for start, value in zip(range(6, len(numbers), 7), values, strict=True):
-            yield (next(places), *numbers[start : start + 7], value)
+        end = 0
+        for place in range(6, len(numbers), 8):
+            *cell, length = numbers[place : place + 8]
+            start, end = end, end + (length or 0)
+            yield (next(places), *cell, values[start:end])
 
 
 def read_head(row: sql.Row) -> Head:

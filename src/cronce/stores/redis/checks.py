@@ -15,15 +15,15 @@ SCANS: Final = 20
 
 def checks(line: Line, place: Place) -> Iterator[Check]:
     config = _config(line)
-    yield ok("server", f"{shown(line.address)} is the master")
     yield _version(line)
+    yield ok("writable", f"{shown(line.address)} is the master")
     yield _settings(config)
     if config:
-        yield _persistence(config)
+        yield _durable(config)
         yield _eviction(config)
     yield _failover(line, place)
     if config and (place.fails_over or line.server.replicas):
-        yield _isolation(config)
+        yield _partition(config)
     yield _namespaces(line, place)
 
 
@@ -54,23 +54,23 @@ def _settings(config: Mapping[str, str]) -> Check:
     )
 
 
-def _persistence(config: Mapping[str, str]) -> Check:
+def _durable(config: Mapping[str, str]) -> Check:
     if config.get("appendonly") == "yes":
         if config.get("appendfsync") == "always":
-            return ok("persistence", "every write is on disk before it is answered")
+            return ok("durable", "every write is on disk before it is answered")
         return warn(
-            "persistence",
+            "durable",
             f"appendfsync is {config.get('appendfsync')}: a crash loses the last second, and its slots are unknown",
             "CONFIG SET appendfsync always, and the same in its configuration file",
         )
     if config.get("save"):
         return warn(
-            "persistence",
+            "durable",
             f"only snapshots (save {config['save']}): a crash loses what came after, and its slots are unknown",
             "CONFIG SET appendonly yes, then appendfsync always, and the same in its configuration file",
         )
     return error(
-        "persistence",
+        "durable",
         "nothing outlives a restart: what was claimed is forgotten, and slots around it are unknown",
         "CONFIG SET appendonly yes, then appendfsync always, and the same in its configuration file",
     )
@@ -103,12 +103,12 @@ def _failover(line: Line, place: Place) -> Check:
     )
 
 
-def _isolation(config: Mapping[str, str]) -> Check:
+def _partition(config: Mapping[str, str]) -> Check:
     least = config.get("min-replicas-to-write", "0")
     if least != "0":
-        return ok("isolation", f"a master with fewer than {least} replicas refuses to write")
+        return ok("partition", f"a master with fewer than {least} replicas refuses to write")
     return warn(
-        "isolation",
+        "partition",
         "a master that is cut off goes on taking writes, which are lost when it comes back",
         "CONFIG SET min-replicas-to-write 1",
     )
@@ -126,9 +126,9 @@ def _namespaces(line: Line, place: Place) -> Check:
             break
     others = sorted(key.decode(errors="replace")[8:-7] for key in found - {ours})
     if not others:
-        return ok("namespace", f"{place.namespace} is the only one on this server")
+        return ok("namespaces", f"{place.namespace} is the only one on this server")
     return warn(
-        "namespace",
+        "namespaces",
         f"{place.namespace}, beside {', '.join(others[:5])}{' and more' * (len(others) > 5)}: jobs of one do not see"
         " those of another",
         "give every process of a job the same ?namespace=",

@@ -7,18 +7,21 @@
 --                 wants attention also "t" at key, with or without an instant
 --
 -- ARGV  1 the command, and what it takes:
---   swap    head and shapes, items, keys, values: see below
+--   swap    head and shapes, items, values, keys: see below
 --   load    keys
 --   scan    newest first (0 or 1), prefix of the keys, mark (a byte, or "" for all), latest until or "", most members
 --           to look at in a range; then of each range: lowest and highest member as ZRANGEBYLEX has them, bytes before
 --           the key, limit
 --   purge   keys, versions
---   hello   identity, durable (0 or 1), replicas waited for, promoted (0 or 1), failover (0 or 1), origin
+--   hello   identity, durable (0 or 1), replicas waited for, promoted (0 or 1), failover (0 or 1), origin,
+--           whether that is meant (0 or 1)
 --   touch
 --
 -- Returns {now and meta, ...}, or {nil} where the store is empty: then nothing was done.
---   swap    what is not a cell that its write made: 8 * place + reason, cell, 8 * place + reason, ...
---           reason 0: won over a cell that was there; this is its new head. Lost: 1 version, 2 early, 3 late, 4 group
+--   swap    the meta goes on, after its replicas, with what became of each write, a byte: 0 it made its cell, 1 it won
+--           over one that was there; it lost: 2 version, 3 early, 4 late, 5 group. Then the new heads of those won over.
+--           Where some lost, the cell or nil of each follows; else this text is all, and not in a table: that is the
+--           dearest way to answer. A writer that is not believed is told the meta alone
 --   load    {meta, cell or nil, ...}
 --   scan    of each range: {key, cell, ...}, and the member where it stopped before its limit and its end, or nil
 --   purge   how many
@@ -32,13 +35,16 @@
 --   shape   what many writes of a batch share: mark, grant (a byte each), ttl + 1, not_before, or 1 if that is `at`,
 --           not_after
 --   item    of each write: twice the place of its shape, and 1 on top of that if it lands together with the one before
---           it (two bytes), what it expects (a byte: 0 absent, 1 absent or free, 2 the version seen), version seen, at
+--           it (two bytes), what it expects (a byte: 0 absent, 1 absent or free, 2 the version seen), version seen, at,
+--           where its value begins and ends among the values (four bytes each): a loser's is never looked at
 
 local SCHEMA = 1
 local FREE, CLOSED, ATTENTION = 2, 3, 4 -- marks; open is 1
 local FIELD = '\255'
 local BASE = 1125899906842624
 local NONE = '\0\0\0\0\0\0\0\0'
+local NEWER = 'CRONCENEWER this store was written by a newer cronce'
+local ITEM = 27 -- bytes of one
 local SLICE = 5000 -- Lua's stack holds 8,000
 
 local call, sub, byte, pack, unpacked = redis.call, string.sub, string.byte, struct.pack, struct.unpack
@@ -56,76 +62,73 @@ local function next_life(meta, seen_birth, seen_tally)
   return sub(meta, 1, 1) .. pack('>I8I8I8', birth, tally, tally) .. last .. last .. '\3' .. sub(meta, 43)
 end
 
-local function newer()
-  return redis.error_reply('CRONCENEWER this store was written by a newer cronce')
-end
-
 -- The hot path makes few tables and no functions: what Lua has to collect costs more than what Redis does.
 if command == 'swap' then
-  local count = (#ARGV - 3) / 2
-  local values_at = 3 + count
-  local found = call('HMGET', cells, FIELD, unpack(ARGV, 4, values_at))
+  local count = #ARGV - 4
+  local found = call('HMGET', cells, FIELD, unpack(ARGV, 5))
   local meta = found[1]
   if not meta then return { false } end
-  if byte(meta) ~= SCHEMA then return newer() end
+  if byte(meta) ~= SCHEMA then return redis.error_reply(NEWER) end
 
-  local seen_birth, seen_tally, latest, earliest, twice = unpacked('>I8I8I8I8B', ARGV[2])
+  local texts, items, values = ARGV[2], ARGV[3], ARGV[4]
+  local seen_birth, seen_tally, latest, earliest, twice = unpacked('>I8I8I8I8B', texts)
   local birth, tally = unpacked('>I8I8', meta, 2)
   if seen_birth > birth or (seen_birth == birth and seen_tally > tally) then
     meta = next_life(meta, seen_birth, seen_tally)
     call('HSET', cells, FIELD, meta)
-    return { now_text .. meta }
+    return now_text .. meta
   end
-  if seen_birth ~= birth then return { now_text .. meta } end
+  if seen_birth ~= birth then return now_text .. meta end
 
-  local texts, items, birth_text = ARGV[2], ARGV[3], sub(meta, 2, 9)
-  local moment = now + BASE
-  local some_early, some_late = moment < latest, earliest > 0 and moment > earliest
+  local birth_text, moment = sub(meta, 2, 9), now + BASE
+  local untimely = moment < latest or (earliest > 0 and moment > earliest)
   local wrote = twice == 1 and {} -- the cells that this batch has written so far
-  local reply, shapes, fields, added, dropped, whys = {}, {}, {}, {}, {}, nil
-  local first, drawn, said, field_count = 1, tally, 1, 0
+  local first, drawn, told, field_count, add_count, drop_count = 1, tally, 1, 0, 0, 0
+  -- as large as a run and its turn need them: to grow a table costs more than to fill it
+  local became, shapes, fields = { 0, 0 }, { false, false, false }, { '', '', '', '', '', '' }
+  local added, dropped, heads, reply = { '', '', '', '' }, { '' }, nil, nil
 
   while first <= count do
     -- a group: from the first up to the next that does not land together with the one before it
     local past, lost = first, false
     repeat
-      local item = past * 19
-      local old, why = wrote and wrote[ARGV[3 + past]] or found[past + 1], 0
-      local expects = byte(items, item - 16)
+      local item = past * ITEM
+      local old, why = wrote and wrote[ARGV[4 + past]] or found[past + 1], 0
+      local expects = byte(items, item - 24)
       if old then
         if expects == 2 then
-          if sub(old, 2, 9) ~= sub(items, item - 15, item - 8) then why = 1 end
+          if sub(old, 2, 9) ~= sub(items, item - 23, item - 16) then why = 2 end
         elseif expects == 0 or byte(old) ~= FREE then
-          why = 1
+          why = 2
         end
       elseif expects == 2 then
-        why = 1
+        why = 2
       end
-      if why == 0 and (some_early or some_late) then
-        local high, low = byte(items, item - 18, item - 17)
+      if untimely and why == 0 then
+        local high, low = byte(items, item - 26, item - 25)
         local not_before, not_after = unpacked('>I8I8', texts, (high * 256 + low - low % 2) * 13 + 44)
-        if not_before == 1 then not_before = unpacked('>I8', items, item - 7) end
-        if moment < not_before then why = 2 elseif not_after > 0 and moment > not_after then why = 3 end
+        if not_before == 1 then not_before = unpacked('>I8', items, item - 15) end
+        if moment < not_before then why = 3 elseif not_after > 0 and moment > not_after then why = 4 end
       end
-      if why > 0 then
-        whys, lost = whys or {}, true
-        whys[past] = why
-      end
+      if why > 0 then lost = true end
+      became[past] = why
       past = past + 1
-    until past > count or byte(items, past * 19 - 17) % 2 == 0
+    until past > count or byte(items, past * ITEM - 25) % 2 == 0
 
     for place = first, past - 1 do
-      local key = ARGV[3 + place]
+      local key = ARGV[4 + place]
       local old = wrote and wrote[key] or found[place + 1]
       if lost then
-        reply[said + 1], reply[said + 2] = place * 8 + (whys[place] or 4), old
-        said = said + 2
+        if became[place] == 0 then became[place] = 5 end
+        reply, told = reply or {}, told + 1
+        reply[told] = old
       else
-        local high, low = byte(items, place * 19 - 18, place * 19 - 17)
-        local number = high * 256 + low - low % 2
+        local item = place * ITEM
+        local high, low = byte(items, item - 26, item - 25)
+        local number = high * 256 + low - low % 2 + 1
         local shape = shapes[number]
         if not shape then
-          local text = number * 13 + 33
+          local text = number * 13 + 20
           local ttl = unpacked('>I8', texts, text + 3)
           local till = ttl > 0 and pack('>I8', moment + ttl - 1)
           local mark, grant = byte(texts, text + 1, text + 2)
@@ -140,42 +143,44 @@ if command == 'swap' then
           was, at, till = byte(old), sub(old, 10, 17), till or sub(old, 18, 25)
           if not fence then fence, fence_number = sub(old, 26, 33), sub(old, 34, 41) end
         else
-          at, till = sub(items, place * 19 - 7, place * 19), till or NONE
+          at, till = sub(items, item - 15, item - 8), till or NONE
           if not fence then fence, fence_number = NONE, NONE end
         end
         if live ~= (was and was < CLOSED) then
-          local last = #added
-          if live then
-            added[last + 1], added[last + 2] = '0', 'o' .. key
-          else
-            added[last + 1], added[last + 2] = '0', 'k' .. key
-            if at ~= NONE then added[last + 3], added[last + 4] = '0', 'a' .. at .. key end
+          added[add_count + 1], added[add_count + 2] = '0', (live and 'o' or 'k') .. key
+          add_count = add_count + 2
+          if was then
+            drop_count = drop_count + 1
+            dropped[drop_count] = (live and 'k' or 'o') .. key
           end
-          if was and live then
-            dropped[#dropped + 1] = 'k' .. key
-            if at ~= NONE then dropped[#dropped + 1] = 'a' .. at .. key end
-          elseif was then
-            dropped[#dropped + 1] = 'o' .. key
+          if at ~= NONE and not live then
+            added[add_count + 1], added[add_count + 2] = '0', 'a' .. at .. key
+            add_count = add_count + 2
+          elseif at ~= NONE and was then
+            drop_count = drop_count + 1
+            dropped[drop_count] = 'a' .. at .. key
           end
         end
         if mark == ATTENTION and was ~= mark then
-          local last = #added
-          added[last + 1], added[last + 2] = '0', 't' .. at .. key
+          added[add_count + 1], added[add_count + 2] = '0', 't' .. at .. key
+          add_count = add_count + 2
         elseif was == ATTENTION and was ~= mark then
-          dropped[#dropped + 1] = 't' .. at .. key
+          drop_count = drop_count + 1
+          dropped[drop_count] = 't' .. at .. key
         end
-        local cell = shape[4] .. version .. at .. till .. fence .. fence_number .. ARGV[values_at + place]
+        local value = sub(values, unpacked('>I4I4', items, item - 7))
+        local cell = shape[4] .. version .. at .. till .. fence .. fence_number .. value
         fields[field_count + 1], fields[field_count + 2] = key, cell
         field_count = field_count + 2
         if old then
-          reply[said + 1], reply[said + 2] = place * 8, sub(cell, 1, 41)
-          said = said + 2
+          became[place], heads = 1, heads or { nil, nil }
+          heads[#heads + 1] = sub(cell, 1, 41)
         end
         if wrote then wrote[key] = cell end
-        if wrote or #added > SLICE or #dropped > SLICE then
-          if #dropped > 0 then call('ZREM', index, unpack(dropped)) end
-          if #added > 0 then call('ZADD', index, unpack(added)) end
-          added, dropped = {}, {}
+        if wrote or add_count > SLICE or drop_count > SLICE then
+          if drop_count > 0 then call('ZREM', index, unpack(dropped, 1, drop_count)) end
+          if add_count > 0 then call('ZADD', index, unpack(added, 1, add_count)) end
+          add_count, drop_count = 0, 0
         end
       end
     end
@@ -185,18 +190,21 @@ if command == 'swap' then
   if drawn > tally then
     meta = sub(meta, 1, 9) .. pack('>I8', drawn) .. sub(meta, 18, 33) .. now_text .. sub(meta, 42)
     fields[field_count + 1], fields[field_count + 2] = FIELD, meta
-    call('HSET', cells, unpack(fields))
-    if #dropped > 0 then call('ZREM', index, unpack(dropped)) end
-    if #added > 0 then call('ZADD', index, unpack(added)) end
+    call('HSET', cells, unpack(fields, 1, field_count + 2))
+    if drop_count > 0 then call('ZREM', index, unpack(dropped, 1, drop_count)) end
+    if add_count > 0 then call('ZADD', index, unpack(added, 1, add_count)) end
   end
-  reply[1] = now_text .. meta
+  local text = now_text .. sub(meta, 1, 44) .. string.char(unpack(became, 1, count))
+  if heads then text = text .. table.concat(heads) end
+  if not reply then return text end
+  reply[1] = text
   return reply
 end
 
 -- What every reply begins with.
 local function answered(meta, ...)
   if not meta then return { false } end
-  if byte(meta) ~= SCHEMA then return newer() end
+  if byte(meta) ~= SCHEMA then return redis.error_reply(NEWER) end
   return { now_text .. meta, ... }
 end
 
@@ -294,7 +302,7 @@ end
 -- Hello: said on every new connection, before anything else. A server with another identity than the one that wrote
 -- last was restarted, or has taken the other's place. It kept what was written if every win was on disk before it was
 -- answered. If it was promoted, or another may have been in between, every win must have been on a replica too.
-if meta and byte(meta) ~= SCHEMA then return newer() end
+if meta and byte(meta) ~= SCHEMA then return redis.error_reply(NEWER) end
 local identity, durable, replicas = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local promoted, failover = ARGV[5] == '1', ARGV[6] == '1'
 local new
@@ -307,6 +315,9 @@ if meta then
     if not kept then
       new, least = sub(next_life(meta, 0, 0), 1, 42), replicas
     end
+  end
+  if ARGV[8] == '1' and call('HLEN', cells) == 1 then
+    new = sub(new, 1, 41) .. string.char(ARGV[7]) -- whoever begins it on purpose says why there is nothing in it
   end
   new = new .. string.char(durable, least) .. identity
 else

@@ -22,7 +22,7 @@ try:
 except ImportError:
     raise BadInput("redis:// needs hiredis: pip install 'cronce[redis]'") from None
 
-Command = Sequence[str | bytes | int]
+Command = tuple[str | bytes | int, ...]
 Reply = Any
 """As hiredis reads it: bytes, a number, None, a list of them, or a `ReplyError`."""
 
@@ -81,7 +81,7 @@ class Line:
         """The reply to each command; one that the server refused is a `ReplyError` among them."""
         sent = False
         try:
-            self._socket.sendall(b"".join([_packed(tuple(command)) for command in commands]))
+            self._socket.sendall(b"".join(map(_packed, commands)))
             sent = True
             return [self._reply() for _ in commands]
         except (TimeoutError, BlockingIOError):

@@ -17,7 +17,7 @@ will last, and nor is anything that is read after it, until a later write has re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha1
-from typing import Any, Final
+from typing import Final
 
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Cell, Epoch, Mark, Origin, Traits, Write, to_us
@@ -65,7 +65,8 @@ class RedisStore:
     def __init__(self, place: Place, *, on_purpose: bool = False) -> None:
         self.place: Final = place
         self.traits = TRAITS
-        self._keys = (f"{tag(place.namespace)}:cells", f"{tag(place.namespace)}:index")
+        keys = (f"{tag(place.namespace)}:cells", f"{tag(place.namespace)}:index")
+        self._by_name, self._by_text = (*BY_NAME, *keys), (*BY_TEXT, *keys)
         wait: Command = ("WAIT", place.min_replicas, int(place.timeout * 500))  # in ms, and the server is not exact
         self._proof = (wait,) if place.min_replicas else ()
         self._new_is: Origin | None = Origin.MADE if on_purpose else None
@@ -75,8 +76,8 @@ class RedisStore:
             pass  # what cannot be used says so at once
 
     def load(self, keys: Sequence[str]) -> Loaded:
-        meta, (found,) = self._say("load", *keys)
-        return Loaded(meta.now, meta.epoch, read_cells(keys, found[1:]))
+        raw, found = self._say("load", *keys)
+        return Loaded(*read_meta(raw), read_cells(keys, found[1:]))
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         if len(writes) <= BATCH:
@@ -85,16 +86,17 @@ class RedisStore:
         return parts[-1]._replace(verdicts=[verdict for part in parts for verdict in part.verdicts])
 
     def _swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        meta, told = self._say("swap", *said(writes, seen), writes=bool(writes))
-        believed = seen[0] == meta.epoch.birth
-        return Swapped(*meta, read_verdicts(writes, told, meta) if believed else refused_epoch(writes))
+        told, *others = self._say("swap", *said(writes, seen), writes=bool(writes))
+        now, epoch = meta = read_meta(told)
+        believed = seen[0] == epoch.birth
+        return Swapped(now, epoch, read_verdicts(writes, told, others, meta) if believed else refused_epoch(writes))
 
     def purge(self, cells: Sequence[Cell]) -> int:
         gone = 0
         for start in range(0, len(cells), BATCH):
             part = cells[start : start + BATCH]
             keys, versions = [cell.key for cell in part], [cell.version for cell in part]
-            _, (count,) = self._say("purge", *keys, *versions)
+            _, count = self._say("purge", *keys, *versions)
             gone += count
         return gone
 
@@ -118,12 +120,12 @@ class RedisStore:
         found: dict[bytes, bytes] = {}
         while ranges:
             words = [word for each in ranges for word in each]
-            meta, parts = self._say("scan", int(scan.newest_first), scan.prefix, mark, until, LOOKED_AT, *words)
+            raw, *parts = self._say("scan", int(scan.newest_first), scan.prefix, mark, until, LOOKED_AT, *words)
             for cells in parts[::2]:
                 found |= zip(cells[::2], cells[1::2], strict=True)
             stopped = zip(ranges, parts[1::2], strict=True)
             ranges = [_past(each, member, newest_first=scan.newest_first) for each, member in stopped if member]
-        return _page(meta, scan, found)
+        return _page(read_meta(raw), scan, found)
 
     # --- talking to the server --------------------------------------------------------------------------------------
 
@@ -148,37 +150,36 @@ class RedisStore:
         )
         origin = self._new_is or (Origin.MADE if self.traits.durable else Origin.FOUND)
         flags = (int(server.flushes), place.min_replicas, int(server.promoted), int(place.fails_over))
-        self._run(line, "hello", server.identity, *flags, NUMBERS[origin])
+        self._run(line, ("hello", server.identity, *flags, NUMBERS[origin], int(self._new_is is Origin.MADE)))
         self._new_is = Origin.FOUND  # from now on an empty store is one that was emptied
 
-    def _say(self, command: str, *arguments: str | bytes | int, writes: bool = False) -> tuple[Meta, list[Any]]:
+    def _say(self, *words: str | bytes | int, writes: bool = False) -> list[Reply]:
+        """Call the script. What it answers begins with the meta."""
         try:
             with self._pool.line() as line:
                 if self._unproven and not writes:
-                    self._run(line, "touch", proven=True)
-                meta, *rest = self._run(line, command, *arguments, proven=writes)
-                if meta is None:  # it was emptied under this process, and nothing was done
+                    self._run(line, ("touch",), proven=True)
+                reply = self._run(line, words, proven=writes)
+                if reply[0] is None:  # it was emptied under this process, and nothing was done
                     self._greet(line)
-                    meta, *rest = self._run(line, command, *arguments, proven=writes)
+                    reply = self._run(line, words, proven=writes)
         except UnicodeEncodeError as error:
             raise BadInput(f"{error.object[:60]!r} is not text that can be stored") from None
-        if meta is None:
+        if reply[0] is None:
             raise StoreUnavailable(f"{self.place.url}: the store is emptied faster than it can begin anew")
-        return read_meta(meta), rest
+        return reply
 
-    def _run(self, line: Line, command: str, *arguments: str | bytes | int, proven: bool = False) -> list[Reply]:
+    def _run(self, line: Line, words: Command, *, proven: bool = False) -> list[Reply]:
         """Call the script, once; a server that does not know it says so, and is sent it. `proven`: on replicas too."""
         proof = self._proof if proven else ()
-        words = (*self._keys, command, *arguments)
-        answer, *acknowledged = line.ask((*BY_NAME, *words), *proof)
-        if type(answer) is not list and "NOSCRIPT" in str(answer):
-            answer, *acknowledged = line.ask((*BY_TEXT, *words), *proof)
+        answer, *acknowledged = line.ask((*self._by_name, *words), *proof)
+        if isinstance(answer, ReplyError) and "NOSCRIPT" in str(answer):
+            answer, *acknowledged = line.ask((*self._by_text, *words), *proof)
         if isinstance(answer, ReplyError):
             raise explained(answer, self.place)
         if acknowledged:
             self._check_proof(acknowledged[0])
-        reply: list[Reply] = answer
-        return reply
+        return answer if type(answer) is list else [answer]
 
     def _check_proof(self, replicas: Reply) -> None:
         self._unproven = True
@@ -258,7 +259,8 @@ def open_store(url: str) -> RedisStore:
 
 
 def init(url: str) -> Epoch:
-    """Begin the store on purpose; one that has begun stays as it is. The life it is in."""
+    """Begin the store on purpose, also if somebody has looked at it, empty as it is; one that holds something stays as
+    it is. The life it is in."""
     store = RedisStore(read_url(url), on_purpose=True)
     try:
         return store.load([]).epoch

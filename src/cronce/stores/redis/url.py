@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from cronce.errors import BadInput
-from cronce.stores import mask
+from cronce.stores import mask, scheme_of, seconds
 from cronce.value import NamedTuple
 
 Address = tuple[str, int] | str
@@ -13,6 +13,9 @@ Address = tuple[str, int] | str
 
 PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
+TIMEOUT: Final = "5"
+
+MOST_REPLICAS: Final = 200
 
 KNOWN: Final = (
     "cluster", "db", "min_replicas", "namespace", "sentinel", "sentinel_password", "sentinel_username",
@@ -56,7 +59,7 @@ class Place(NamedTuple):
 def read_url(url: str) -> Place:
     """``redis://user:password@host:6379/0?namespace=cronce``; several hosts with commas; a Unix socket by its path."""
     shown = mask(url)
-    scheme, _, rest = url.partition("://")
+    _, _, rest = url.partition("://")
     parts = urlsplit(f"redis://{rest}")
     options = _options(shown, parts.query)
     user, _, hosts = parts.netloc.rpartition("@")
@@ -69,12 +72,12 @@ def read_url(url: str) -> Place:
         Login(unquote(username), unquote(password)),
         _db(shown, "" if socket else path.strip("/"), options),
         _namespace(shown, options.get("namespace", "cronce")),
-        _number(shown, options, "timeout", 5.0, least=0.001),
-        int(_number(shown, options, "min_replicas", 0, least=0, most=200)),
+        seconds(shown, options.get("timeout", TIMEOUT)),
+        _replicas(shown, options.get("min_replicas", "0")),
         options.get("sentinel", ""),
         Login(options.get("sentinel_username", ""), options.get("sentinel_password", "")),
         _flag(shown, options),
-        _tls(shown, options) if scheme.lower() in ("rediss", "valkeys") else None,
+        _tls(shown, options) if scheme_of(url) in ("rediss", "valkeys") else None,
     )
 
 
@@ -101,7 +104,7 @@ def _address(shown: str, text: str, port: int) -> Address:
 
 def _db(shown: str, path: str, options: Mapping[str, str]) -> int:
     text = options.get("db") or path or "0"
-    if not text.isdigit():
+    if not text.isdecimal():
         raise BadInput(f"{shown!r}: {text!r} is not the number of a database; write it like redis://localhost:6379/0")
     if int(text) and options.get("cluster"):
         raise BadInput(f"{shown!r}: a Cluster has only database 0; separate stores with ?namespace=NAME")
@@ -114,17 +117,10 @@ def _namespace(shown: str, name: str) -> str:
     return name
 
 
-def _number(
-    shown: str, options: Mapping[str, str], name: str, default: float, *, least: float, most: float = 1e6
-) -> float:
-    text = options.get(name)
-    try:
-        number = default if text is None else float(text)
-    except ValueError:
-        number = -1.0
-    if not least <= number <= most:
-        raise BadInput(f"{shown!r}: {name}={text} is not a number that can be meant; write it like {name}={default:g}")
-    return number
+def _replicas(shown: str, text: str) -> int:
+    if text not in map(str, range(MOST_REPLICAS + 1)):
+        raise BadInput(f"{shown!r}: min_replicas={text} is not a number of replicas; write it like min_replicas=1")
+    return int(text)
 
 
 def _flag(shown: str, options: Mapping[str, str]) -> bool:

@@ -29,14 +29,15 @@ CELL: Final = Struct(">BQQQQQ")
 META: Final = Struct(">QBQQQQQBBB")
 HEAD: Final = Struct(">QQQQB").pack
 SHAPE: Final = Struct(">BBQQQ").pack
-ITEM: Final = Struct(">HBQQ").pack
+ITEM: Final = Struct(">HBQQII").pack
 AT: Final = 1
 MARKS: Final = {int(mark): mark for mark in Mark}
 ORIGINS: Final = {1: Origin.MADE, 2: Origin.FOUND, 3: Origin.RESTORED}
 NUMBERS: Final = {origin: number for number, origin in ORIGINS.items()}
-REASONS: Final = {1: Refusal.VERSION, 2: Refusal.EARLY, 3: Refusal.LATE, 4: Refusal.GROUP}
+MADE, WON = 0, 1
+REASONS: Final = {MADE: None, WON: None, 2: Refusal.VERSION, 3: Refusal.EARLY, 4: Refusal.LATE, 5: Refusal.GROUP}
+"""What may become of a write."""
 
-NOBODY: Final = (0, 0, None)
 FEW: Final = 4
 """Up to so many are handled one by one, more of them column by column."""
 
@@ -65,32 +66,39 @@ def in_batches(writes: Sequence[Write]) -> Iterator[Sequence[Write]]:
 def said(writes: Sequence[Write], seen: tuple[int, int]) -> list[str | bytes]:
     """A batch, as `swap` takes it."""
     shapes: dict[tuple[Any, ...], int] = {}
-    keys, values, items = [], [], []
-    latest = earliest = last = None
+    keys, values, items, starts = [], [], [], [0]
+    earliest = last = None
+    end = 0
     for key, version, value, mark, at, grant, ttl, not_before, not_after, group in writes:
-        shape = (mark, grant, ttl, AT if not_before is at is not None else not_before, not_after)
+        instant = 0 if at is None else (at - EPOCH) // MICROSECOND + BASE
+        at_once = not_before is at
+        start = instant if at_once else _number(not_before)
+        starts.append(start)
+        shape = (mark, grant, ttl, AT if at_once and instant else start, not_after)
         number = shapes.get(shape)
         if number is None:
             number = shapes[shape] = 2 * len(shapes)
             if not_after is not None and (earliest is None or not_after < earliest):
                 earliest = not_after
-        if not_before is not None and (latest is None or not_before > latest):
-            latest = not_before
         if group is not None and group == last:
             number += 1
-        instant = 0 if at is None else (at - EPOCH) // MICROSECOND + BASE
-        items.append(ITEM(number, 2, version, instant) if version > 0 else ITEM(number, -version, 0, instant))
+        begin = end + 1
+        end += len(value) if value.isascii() else len(value.encode(errors="surrogatepass"))  # the sender refuses those
+        if version > 0:
+            items.append(ITEM(number, 2, version, instant, begin, end))
+        else:
+            items.append(ITEM(number, -version, 0, instant, begin, end))
         keys.append(key)
         values.append(value)
         last = group
-    head = HEAD(*seen, _number(latest), _number(earliest), len(set(keys)) < len(keys))
-    return [b"".join([head, *[_shape(*shape) for shape in shapes]]), b"".join(items), *keys, *values]
+    head = HEAD(*seen, max(starts), _number(earliest), len(set(keys)) < len(keys))
+    return [b"".join([head, *[_shape(*shape) for shape in shapes]]), b"".join(items), "".join(values), *keys]
 
 
 @lru_cache(maxsize=64)
-def _shape(mark: Mark, grant: bool, ttl: timedelta | None, start: Instant | int | None, end: Instant | None) -> bytes:
+def _shape(mark: Mark, grant: bool, ttl: timedelta | None, start: int, end: Instant | None) -> bytes:
     span = 0 if ttl is None else ttl // MICROSECOND + 1
-    return SHAPE(mark, grant, span, start if isinstance(start, int) else _number(start), _number(end))
+    return SHAPE(mark, grant, span, start, _number(end))
 
 
 def _number(instant: Instant | None) -> int:
@@ -113,9 +121,8 @@ class Meta(NamedTuple):
 
 def read_meta(raw: bytes) -> Meta:
     now, _schema, birth, tally, base, since, _last, origin, _durable, _replicas = META.unpack_from(raw)
-    return Meta(
-        from_us(now - BASE), Epoch(birth, tally, base, ORIGINS[origin], from_us(since - BASE) if since else None)
-    )
+    epoch = Epoch(birth, tally, base, ORIGINS[origin], from_us(since - BASE) if since else None)
+    return Meta(EPOCH + (now - BASE) * MICROSECOND, epoch)
 
 
 def read_cells(keys: Sequence[str], found: Sequence[bytes | None]) -> list[Cell]:
@@ -137,18 +144,18 @@ def _cells(keys: Sequence[str], found: Sequence[bytes]) -> Iterator[Cell]:
     return _made(Cell, keys, versions, values, dates[0], map(MARKS.__getitem__, marks), fences, dates[1])
 
 
-def _cell(key: str, raw: bytes | None, known: dict[int, Instant | None], value: str | None = None) -> Cell:
-    """`known` are the instants that were read before: those of a batch are much the same. `value`: if only its head
-    was told."""
-    if raw is None:
-        return Cell(key)
-    mark, version, at, until, birth, number = CELL.unpack_from(raw)
+def _cell(key: str, raw: bytes | None, known: dict[int, Instant | None]) -> Cell:
+    """`known` are the instants that were read before: those of a batch are much the same."""
+    return Cell(key) if raw is None else _with_head(key, raw[CELL.size :].decode(), CELL.unpack_from(raw), known)
+
+
+def _with_head(key: str, value: str, head: tuple[int, ...], known: dict[int, Instant | None]) -> Cell:
+    mark, version, at, until, birth, number = head
     if at not in known:
         known[at] = from_us(at - BASE)
     if until not in known:
         known[until] = from_us(until - BASE)
-    text = raw[CELL.size :].decode() if value is None else value
-    return Cell(key, version, text, known[at], MARKS[mark], Fence(birth, number) if number else None, known[until])
+    return Cell(key, version, value, known[at], MARKS[mark], Fence(birth, number) if number else None, known[until])
 
 
 def instant_of(raw: bytes, by: By) -> int | None:
@@ -160,28 +167,31 @@ def instant_of(raw: bytes, by: By) -> int | None:
     return us - BASE if us else None
 
 
-def read_verdicts(writes: Sequence[Write], told: Sequence[Any], meta: Meta) -> list[Verdict]:
-    """What became of each write. Those that won drew the last numbers of the tally, in their order. Told is only what
-    they cannot know: place, reason and cell of each that lost, and of each that won over a cell that was there."""
-    reasons = [tag & 7 for tag in told[::2]]
-    version = meta.epoch.tally - len(writes) + len(reasons) - reasons.count(0) + 1
-    if not told and len(writes) > FEW:
-        return list(_made(Verdict, repeat(None), _fresh_cells(writes, version, meta)))
-    if len(reasons) == len(writes) > FEW and 0 not in reasons:
-        cells = read_cells([write.key for write in writes], told[1::2])
-        return list(_made(Verdict, map(REASONS.__getitem__, reasons), cells))
-    others = zip(told[::2], reasons, told[1::2], strict=True)
-    tag, reason, raw = next(others, NOBODY)
+def read_verdicts(writes: Sequence[Write], told: bytes, others: Sequence[bytes | None], meta: Meta) -> list[Verdict]:
+    """What became of each write. Those that won drew the last numbers of the tally, in their order. `told` is the meta,
+    and behind it what they cannot know; `others` are the cells that beat those that lost."""
+    heads = META.size + len(writes)
+    became = told[META.size : heads]
+    version = meta.epoch.tally - became.count(MADE) - became.count(WON) + 1
+    if len(writes) > FEW:
+        if len(told) == heads and not others:
+            return list(_made(Verdict, repeat(None), _fresh_cells(writes, version, meta)))
+        if len(others) == len(writes):
+            cells = read_cells([write.key for write in writes], others)
+            return list(_made(Verdict, map(REASONS.__getitem__, became), cells))
     known: dict[int, Instant | None] = {0: None}
+    lost = iter(others)
     verdicts = []
-    for place, write in enumerate(writes, 1):
-        if place != tag >> 3:
-            verdicts.append(Verdict(None, _fresh(write, version, meta)))
-            version += 1
-            continue
-        verdicts.append(Verdict(REASONS.get(reason), _cell(write.key, raw, known, None if reason else write.value)))
-        version += not reason
-        tag, reason, raw = next(others, NOBODY)
+    for write, tag in zip(writes, became, strict=True):
+        if tag == MADE:
+            cell = _fresh(write, version, meta)
+        elif tag == WON:
+            cell = _with_head(write.key, write.value, CELL.unpack_from(told, heads), known)
+            heads += CELL.size
+        else:
+            cell = _cell(write.key, next(lost), known)
+        version += tag <= WON
+        verdicts.append(Verdict(REASONS[tag], cell))
     return verdicts
 
 

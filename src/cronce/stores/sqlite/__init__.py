@@ -1,6 +1,6 @@
 """Cells in one SQLite file.
 
-`store` is the store, `file` how its file is found, made, checked and adopted,
+`store` is the store, `statements` what is said to SQLite, `file` how its file is found, made, checked and adopted,
 `checks` what the doctor asks.
 """
 

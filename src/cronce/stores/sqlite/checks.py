@@ -10,8 +10,6 @@ from typing import Final
 from cronce.stores import mounts
 from cronce.stores.checks import Check, ok, warn
 
-FLEETING: Final = frozenset(("tmpfs", "ramfs"))
-
 ROOM: Final = 100_000_000
 """Bytes. Less than this left on a disk is soon nothing."""
 
@@ -24,7 +22,7 @@ def checks(path: str, mount_table: str | None = None) -> Iterator[Check]:
     yield _disk(mounts.mount_of(real, table), real)
     yield _room(real)
     yield _readers(real)
-    yield ok("sqlite", sqlite3.sqlite_version)
+    yield ok("version", f"SQLite {sqlite3.sqlite_version}")
 
 
 def _name(path: Path, real: Path) -> Check:
@@ -40,7 +38,7 @@ def _disk(mount: mounts.Mount | None, real: Path) -> Check:
     if mount.kind in mounts.NETWORK:
         says = f"on a network file system ({mount.kind}), which was adopted: its locks do not reach other machines"
         return warn("disk", says, "use it from one machine only, or move it to a local disk or a database server")
-    if mount.kind in FLEETING:
+    if mount.kind in mounts.FLEETING:
         return warn("disk", f"in memory ({mount.kind}): a reboot empties it", f"move {real} to a disk")
     return ok("disk", f"on a local file system ({mount.kind})")
 

@@ -25,50 +25,7 @@ from cronce.errors import (
 from cronce.model import Traits, to_us
 from cronce.stores import mounts, sql
 from cronce.stores.base import first_life, next_life
-
-DIALECT: Final = sql.Dialect(
-    # A Julian day is a float exact to 40 µs and the clock behind it has whole milliseconds, so rounding restores them.
-    now="CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000",
-    wanted="json_each(?) AS wanted",
-    held_to="INDEXED BY",
-)
-SELECT_NOW: Final = sql.say(sql.SELECT_NOW, DIALECT)
-SELECT_META: Final = sql.say(sql.SELECT_META, DIALECT)
-
-RUNS: Final = """
-    CREATE VIEW IF NOT EXISTS cronce_runs AS
-    WITH runs AS (
-        SELECT *, substr(key, 5) AS path, instr(substr(key, 5), '/') AS slash
-        FROM cronce_cells WHERE key >= 'run/' AND key < 'run0'
-    )
-    SELECT
-        substr(path, 1, slash - 1) AS job,
-        substr(path, slash + 1, 20) AS slot,
-        substr(path, slash + 22) AS request,
-        json_extract(value, '$.state') AS state,
-        json_extract(value, '$.outcome') AS outcome,
-        json_extract(value, '$.reason') AS reason,
-        json_extract(value, '$.holder') AS holder,
-        CASE WHEN fence_number IS NOT NULL THEN printf('%014x-%012x', fence_birth, fence_number) END AS fence,
-        coalesce(json_extract(value, '$.grant'), 0) AS "grant",
-        {started} AS started,
-        {finished} AS finished,
-        {due} AS due,
-        {until} AS until
-    FROM runs
-"""
-"""For people and their own queries; cronce does not read it."""
-
-_SPELLED: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', {0} / 1000000.0, 'unixepoch')"
-STATEMENTS: Final = (
-    *sql.TABLES,
-    RUNS.format(
-        started=_SPELLED.format("json_extract(value, '$.started')"),
-        finished=_SPELLED.format("json_extract(value, '$.finished')"),
-        due=_SPELLED.format("at"),
-        until=_SPELLED.format("until"),
-    ),
-)
+from cronce.stores.sqlite.statements import ADOPT_META, DDL, FIRST_META, SELECT_META, SELECT_NOW, UPDATE_META
 
 OLDEST: Final = (3, 38)
 """The first SQLite that always has JSON; Python brings its own or the system's."""
@@ -205,11 +162,11 @@ def _fill(db: sqlite3.Connection, path: str, traits: Traits, network: str | None
         raise _on_network(path, network)
     os.chmod(path, 0o600)  # what jobs printed is in it; its log, not made yet, is given the same
     db.execute("BEGIN IMMEDIATE")
-    for statement in STATEMENTS:
+    for statement in DDL:
         db.execute(statement)
     epoch = first_life(db.execute(SELECT_NOW).fetchone()[0], traits)
     meta = (sql.SCHEMA, *sql.meta_row(epoch, epoch.born), str(inode(path)), network is not None)
-    db.execute(sql.FIRST_META, meta)
+    db.execute(FIRST_META, meta)
     db.execute("COMMIT")
 
 
@@ -219,8 +176,8 @@ def _adopt(db: sqlite3.Connection, path: str, network: str | None) -> None:
     db.execute("BEGIN IMMEDIATE")
     meta = read_meta(db, path)
     epoch = next_life(to_us(meta.now), meta.epoch.seen, meta.epoch, meta.last_write)
-    db.execute(sql.UPDATE_META, sql.meta_row(epoch, meta.last_write))
-    db.execute(sql.ADOPT_META, (str(inode(path)), network is not None))
+    db.execute(UPDATE_META, sql.meta_row(epoch, meta.last_write))
+    db.execute(ADOPT_META, (str(inode(path)), network is not None))
     db.execute("COMMIT")
 
 

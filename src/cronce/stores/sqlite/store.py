@@ -34,19 +34,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Traits, Write, to_us
-from cronce.stores import mask, sql
-from cronce.stores.base import Loaded, Page, Scan, Swapped, judge, position
-from cronce.stores.sqlite.file import (
-    DIALECT,
-    STATEMENTS,
-    connect,
-    explained,
-    inodes,
-    is_busy,
-    names,
-    plain_path,
-    read_meta,
-    url_of,
+from cronce.stores import mask, scheme_of, seconds, sql
+from cronce.stores.base import Loaded, Page, Scan, Swapped, judge, life_of, position
+from cronce.stores.sqlite.file import connect, explained, inodes, is_busy, names, plain_path, read_meta, url_of
+from cronce.stores.sqlite.statements import (
+    DDL,
+    INSERT_CELL,
+    PURGE,
+    SELECT_CELL,
+    SELECT_CELLS,
+    UPDATE_CELL,
+    UPDATE_META,
+    inserted_row,
+    say_scan,
+    updated_row,
 )
 
 if TYPE_CHECKING:
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 
 TRAITS: Final = Traits("sqlite", survives_failover=False, step=timedelta(milliseconds=1))
 
-SELECT_CELLS: Final = sql.say(sql.SELECT_CELLS, DIALECT)
-
 PATIENCE: Final = timedelta(seconds=10)
 """How long a call waits for a lock that another process holds; a transaction holds it for one flush to disk."""
 
@@ -66,8 +65,6 @@ WATCH: Final = 0.05
 time stamps of a file with the next change after someone asked for them."""
 
 AFTER_ALL_TEXT: Final = b""  # a blob sorts after every text
-NEVER: Final = -(1 << 62)
-FOREVER: Final = 1 << 62
 
 _Answer = TypeVar("_Answer")
 Work = Callable[["Line"], _Answer]
@@ -115,10 +112,10 @@ class SqliteStore:
         return self._use(lambda line: line.swap(writes, wanted, seen))
 
     def scan(self, scan: Scan) -> Page:
-        statement = sql.say_scan(DIALECT, scan.by, scan.mark, newest_first=scan.newest_first)
+        statement = say_scan(scan.by, scan.mark, newest_first=scan.newest_first)
         bounds = [scan.prefix, _end(scan.prefix), *_start(scan)]
         if scan.by != "key":
-            bounds.append(FOREVER if scan.upto is None else to_us(scan.upto))
+            bounds.append(sql.FOREVER if scan.upto is None else to_us(scan.upto))
         meta, cells = self._use(lambda line: line.read(statement, [*bounds, scan.limit + 1]))
         page = cells[: scan.limit]
         return Page(meta.now, meta.epoch, page, position(page[-1], scan.by) if len(cells) > scan.limit else None)
@@ -284,7 +281,7 @@ class Line:
         swapped, changed = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if swapped.epoch != meta.epoch:
             self._put(changed.values(), {cell.key for cell in cells})
-            self.db.execute(sql.UPDATE_META, sql.meta_row(swapped.epoch, meta.now if changed else meta.last_write))
+            self.db.execute(UPDATE_META, sql.meta_row(swapped.epoch, meta.now if changed else meta.last_write))
         self.db.execute("COMMIT")
         return swapped
 
@@ -294,9 +291,9 @@ class Line:
         for cell in changed:
             (old if cell.key in there else new).append(cell)
         if new:
-            self.db.executemany(sql.INSERT_CELL, map(sql.inserted_row, new))
+            self.db.executemany(INSERT_CELL, map(inserted_row, new))
         if old:
-            self.db.executemany(sql.UPDATE_CELL, map(sql.updated_row, old))
+            self.db.executemany(UPDATE_CELL, map(updated_row, old))
 
     def _refused_already(
         self, writes: Sequence[Write], wanted: Select, seen: tuple[int, int], error: sqlite3.OperationalError
@@ -312,7 +309,7 @@ class Line:
 
     def purge(self, cells: Sequence[tuple[str, int]]) -> int:
         self.db.execute("BEGIN IMMEDIATE")
-        gone = self.db.executemany(sql.PURGE, cells).rowcount if cells else 0
+        gone = self.db.executemany(PURGE, cells).rowcount if cells else 0
         self.db.execute("COMMIT")
         return gone
 
@@ -354,10 +351,10 @@ def absolute(url: str) -> str:
 
 
 def _named(url: str) -> tuple[str, timedelta]:
-    scheme, _, rest = url.partition(":///")
-    if scheme != "sqlite":
+    _, _, rest = url.partition(":")
+    if scheme_of(url) != "sqlite" or not rest.startswith("///"):
         raise BadInput(f"{mask(url)!r}: write sqlite:///relative.db, or sqlite:////absolute/path.db with four slashes")
-    path, _, query = rest.partition("?")
+    path, _, query = rest[3:].partition("?")
     timeout = _patience(url, query) if query else PATIENCE
     if "%" in path:
         from urllib.parse import unquote  # noqa: PLC0415  as below
@@ -373,32 +370,19 @@ def _patience(url: str, query: str) -> timedelta:
     timeout = options.pop("timeout", None)
     if options:
         raise BadInput(f"{mask(url)!r}: sqlite knows no {', '.join(sorted(options))}; it knows timeout, in seconds")
-    return PATIENCE if timeout is None else _seconds(timeout)
-
-
-def _seconds(text: str) -> timedelta:
-    try:
-        timeout = timedelta(seconds=float(text))
-    except (ValueError, OverflowError):
-        timeout = timedelta(-1)
-    if timeout < timedelta(0):
-        raise BadInput(f"timeout={text} is not a number of seconds; write it like timeout=2.5")
-    return timeout
+    return PATIENCE if timeout is None else timedelta(seconds=seconds(mask(url), timeout))
 
 
 def init(url: str) -> Epoch:
     """Begin a store, or find it begun. What is durable is made on purpose either way."""
-    store = open_store(url)
-    epoch = store.load([]).epoch
-    store.close()
-    return epoch
+    return life_of(open_store(url))
 
 
 def ddl(_url: str) -> str:
     """The SQL that makes the tables."""
     from inspect import cleandoc  # noqa: PLC0415  slow to import, and only a person asks
 
-    return ";\n\n".join(map(cleandoc, STATEMENTS)) + ";"
+    return ";\n\n".join(map(cleandoc, DDL)) + ";"
 
 
 def adopt(url: str) -> Epoch:
@@ -413,10 +397,7 @@ def adopt_file(path: str | os.PathLike[str], *, timeout: timedelta = PATIENCE, m
 
     A copy may be behind its original, so what is open in it counts as unknown.
     """
-    store = SqliteStore(path, timeout=timeout, adopt=True, mount_table=mount_table)
-    epoch = store.load([]).epoch
-    store.close()
-    return epoch
+    return life_of(SqliteStore(path, timeout=timeout, adopt=True, mount_table=mount_table))
 
 
 # --- small matters --------------------------------------------------------------------------------------------------
@@ -442,7 +423,7 @@ def select(keys: Sequence[str]) -> Select:
     """
     if "\0" in "".join(keys):
         raise BadInput("a key cannot contain NUL")
-    return (sql.SELECT_CELL, keys) if len(keys) == 1 else (SELECT_CELLS, [_encode(keys)])
+    return (SELECT_CELL, keys) if len(keys) == 1 else (SELECT_CELLS, [_encode(keys)])
 
 
 def _end(prefix: str) -> str | bytes:
@@ -454,4 +435,4 @@ def _start(scan: Scan) -> list[Any]:
     """The position that a page begins past."""
     if scan.by == "key":
         return [scan.after.key if scan.after else AFTER_ALL_TEXT if scan.newest_first else ""]
-    return list(scan.after) if scan.after else [FOREVER if scan.newest_first else NEVER, ""]
+    return list(scan.after) if scan.after else [sql.FOREVER if scan.newest_first else sql.NEVER, ""]

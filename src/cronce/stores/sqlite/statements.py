@@ -1,0 +1,172 @@
+"""What is said to SQLite: the tables, and the statements, whole and named."""
+
+from functools import cache
+from typing import Final
+
+from cronce.model import Cell, Mark
+from cronce.stores.base import By
+from cronce.stores.sql import Row, us
+
+# --- the tables -----------------------------------------------------------------------------------------------------
+
+TABLES: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS cronce_meta (
+        only_row    INTEGER PRIMARY KEY CHECK (only_row = 1),
+        schema      INTEGER NOT NULL,
+        birth       BIGINT NOT NULL,
+        tally       BIGINT NOT NULL,
+        base        BIGINT NOT NULL,
+        origin      TEXT NOT NULL,
+        since       BIGINT,
+        last_write  BIGINT NOT NULL,
+        identity    TEXT NOT NULL,
+        network     INTEGER NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS cronce_cells (
+        key           TEXT NOT NULL,
+        version       BIGINT NOT NULL,
+        mark          INTEGER NOT NULL,
+        at            BIGINT,
+        until         BIGINT,
+        fence_birth   BIGINT,
+        fence_number  BIGINT,
+        value         TEXT NOT NULL
+    )
+    """,
+    "CREATE UNIQUE INDEX IF NOT EXISTS cronce_by_key ON cronce_cells (key)",
+    "CREATE INDEX IF NOT EXISTS cronce_by_at ON cronce_cells (at, key) WHERE at IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS cronce_open ON cronce_cells (until, key) WHERE mark = 1",
+    "CREATE INDEX IF NOT EXISTS cronce_attention ON cronce_cells (at, key) WHERE mark = 4",
+)
+
+RUNS: Final = """
+    CREATE VIEW IF NOT EXISTS cronce_runs AS
+    WITH runs AS (
+        SELECT *, substr(key, 5) AS path, instr(substr(key, 5), '/') AS slash
+        FROM cronce_cells WHERE key >= 'run/' AND key < 'run0'
+    )
+    SELECT
+        substr(path, 1, slash - 1) AS job,
+        substr(path, slash + 1, 20) AS slot,
+        substr(path, slash + 22) AS request,
+        json_extract(value, '$.state') AS state,
+        json_extract(value, '$.outcome') AS outcome,
+        json_extract(value, '$.reason') AS reason,
+        json_extract(value, '$.holder') AS holder,
+        CASE WHEN fence_number IS NOT NULL THEN printf('%014x-%012x', fence_birth, fence_number) END AS fence,
+        coalesce(json_extract(value, '$.grant'), 0) AS "grant",
+        {started} AS started,
+        {finished} AS finished,
+        {due} AS due,
+        {until} AS until
+    FROM runs
+"""
+"""For people and their own queries; cronce does not read it."""
+
+_SPELLED: Final = "strftime('%Y-%m-%dT%H:%M:%fZ', {0} / 1000000.0, 'unixepoch')"
+DDL: Final = (
+    *TABLES,
+    RUNS.format(
+        started=_SPELLED.format("json_extract(value, '$.started')"),
+        finished=_SPELLED.format("json_extract(value, '$.finished')"),
+        due=_SPELLED.format("at"),
+        until=_SPELLED.format("until"),
+    ),
+)
+
+# --- the row about the store ----------------------------------------------------------------------------------------
+
+NOW: Final = "CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000"
+"""In whole µs since 1970. A Julian day is a float exact to 40 µs and the clock behind it has whole milliseconds, so
+rounding restores them."""
+
+SELECT_NOW: Final = f"SELECT {NOW}"
+
+FIRST_META: Final = """
+    INSERT INTO cronce_meta (only_row, schema, birth, tally, base, origin, since, last_write, identity, network)
+    VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (only_row) DO NOTHING
+"""
+
+SELECT_META: Final = f"""
+    SELECT {NOW}, schema, birth, tally, base, origin, since, last_write, identity, network FROM cronce_meta
+"""  # noqa: S608  only words of our own
+
+UPDATE_META: Final = "UPDATE cronce_meta SET birth = ?, tally = ?, base = ?, origin = ?, since = ?, last_write = ?"
+
+ADOPT_META: Final = "UPDATE cronce_meta SET identity = ?, network = ?"
+
+# --- cells ----------------------------------------------------------------------------------------------------------
+
+SELECT_CELLS: Final = """
+    SELECT cells.key, version, mark, at, until, fence_birth, fence_number, cells.value
+    FROM json_each(?) AS wanted CROSS JOIN cronce_cells AS cells ON cells.key = wanted.value
+"""
+
+SELECT_CELL: Final = """
+    SELECT key, version, mark, at, until, fence_birth, fence_number, value FROM cronce_cells WHERE key = ?
+"""
+
+INSERT_CELL: Final = """
+    INSERT INTO cronce_cells (version, mark, until, fence_birth, fence_number, value, key, at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+# Its `at` is fixed by the first write; to name it here would rewrite its index each time.
+UPDATE_CELL: Final = """
+    UPDATE cronce_cells SET version = ?, mark = ?, until = ?, fence_birth = ?, fence_number = ?, value = ? WHERE key = ?
+"""
+
+PURGE: Final = "DELETE FROM cronce_cells WHERE key = ? AND version = ?"
+
+
+def updated_row(cell: Cell) -> Row:
+    """What `UPDATE_CELL` takes."""
+    fence_birth, fence_number = cell.fence or (None, None)
+    return (cell.version, cell.mark, us(cell.until), fence_birth, fence_number, cell.value, cell.key)
+
+
+def inserted_row(cell: Cell) -> Row:
+    """What `INSERT_CELL` takes."""
+    return (*updated_row(cell), us(cell.at))
+
+
+# --- scans ----------------------------------------------------------------------------------------------------------
+
+# A page begins past a position. By until without a mark has no index, and reads what is below its prefix.
+SCAN_BY_KEY: Final = """
+    SELECT key, version, mark, at, until, fence_birth, fence_number, value
+    FROM cronce_cells INDEXED BY {index}
+    WHERE {only} AND key >= ? AND key < ? AND key {past} ?
+    ORDER BY key {way} LIMIT ?
+"""
+
+SCAN_BY_INSTANT: Final = """
+    SELECT key, version, mark, at, until, fence_birth, fence_number, value
+    FROM cronce_cells INDEXED BY {index}
+    WHERE {only} AND key >= ? AND key < ? AND ({by}, key) {past} (?, ?) AND {by} <= ?
+    ORDER BY {by} {way}, key {way} LIMIT ?
+"""
+
+
+@cache
+def say_scan(by: By, mark: Mark | None, *, newest_first: bool) -> str:
+    return (SCAN_BY_KEY if by == "key" else SCAN_BY_INSTANT).format(
+        index=_index(by, mark),
+        only="TRUE" if mark is None else f"mark = {mark:d}",
+        by=by,
+        past="<" if newest_first else ">",
+        way="DESC" if newest_first else "ASC",
+    )
+
+
+def _index(by: By, mark: Mark | None) -> str:
+    """What is open or wants attention is little: its own index is read, and sorted if need be, whatever the order."""
+    if mark is Mark.OPEN:
+        return "cronce_open"
+    if mark is Mark.ATTENTION:
+        return "cronce_attention"
+    return "cronce_by_at" if by == "at" else "cronce_by_key"
