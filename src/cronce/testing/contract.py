@@ -164,6 +164,15 @@ class CellContract(_Shelf):
         assert written == Cell("a", written.version, '{"né": "☃ 𝄞 \' \\" \\\\ %s ?"}', at, Mark.ATTENTION, None, None)
         assert cell_of(store, "a") == cell_of(other, "a") == written
 
+    def test_values_of_one_batch_are_not_mixed_up(self, store: Store, other: Store) -> None:
+        """Also where a character is several bytes, and a value none."""
+        values = ["né", "", "☃" * 300, "plain", "𝄞", ""]
+        cells = win(store, *(put(f"run/{place}", value=value) for place, value in enumerate(values)))
+        assert [cell.value for cell in load(other, *keys_of(cells))] == values
+        swapped = swap(store, *(change(cell, cell.value * 2) for cell in cells), put("run/0", value="late ☃"))
+        assert refusals(swapped) == [*[None] * 6, Refusal.VERSION]
+        assert [cell.value for cell in load(other, *keys_of(cells))] == [value * 2 for value in values]
+
     def test_an_empty_value_and_a_huge_one_are_kept(self, store: Store, other: Store) -> None:
         huge = "ü" * (1 << 19)
         win(store, put("empty", value=""), put("huge", value=huge))

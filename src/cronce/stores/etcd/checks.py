@@ -12,6 +12,9 @@ QUOTA: Final = 2 << 30
 """etcd's own default."""
 
 OLDEST: Final = (3, 4)
+STEADY: Final[dict[tuple[int, ...], int]] = {(3, 4): 23, (3, 5): 7}
+"""The first patches that outlive a client that goes away in the middle of a read (etcd-io/etcd issues 14110, 14891)."""
+
 MOST_NAMESPACES: Final = 20
 MANY: Final = 100_000
 """Revisions that a busy day makes."""
@@ -37,7 +40,7 @@ def _asked(name: str, check: Callable[[Api], Check], api: Api) -> Check:
     try:
         return check(api)
     except StoreError as failure:
-        return ok(name, f"not looked at: {failure}")
+        return warn(name, f"not looked at: {failure}", "ask once as a user who may, such as root")
 
 
 def _status(api: Api) -> Answer | StoreError:
@@ -62,19 +65,25 @@ def _endpoints(statuses: dict[str, Answer | StoreError]) -> Iterator[Check]:
 def _members(api: Api) -> Check:
     members = api.ask("/v3/cluster/member/list", {}, api.deadline()).body.get("members", ())
     voters = sum(not member.get("isLearner", False) for member in members)
-    says = f"{voters} voting member{'s' * (voters != 1)}, which survive the loss of {(voters - 1) // 2}"
-    if voters < 3:
-        return warn("members", says, "three members survive the loss of one")
+    if voters == 1:
+        return warn("members", "one member: its loss is the loss of the store", "three members survive the loss of one")
+    if voters == 2:
+        return warn("members", "two members: the loss of one stops both", "three members survive the loss of one")
+    says = f"{voters} voting members, which survive the loss of {(voters - 1) // 2}"
     if voters % 2 == 0:
         return warn("members", says, "an odd number survives as much with one member less")
     return ok("members", says)
 
 
 def _version(answers: Sequence[Json]) -> Check:
-    versions = sorted({str(status.get("version", "0")) for status in answers})
-    says = " and ".join(versions)
-    if min(tuple(map(int, version.split(".")[:2])) for version in versions) < OLDEST:
+    said = {str(status.get("version", "0")) for status in answers}
+    versions: list[tuple[int, ...]] = sorted(tuple(map(int, text.partition("-")[0].split("."))) for text in said)
+    says = " and ".join(sorted(said))
+    if versions[0][:2] < OLDEST:
         return error("version", says, "cronce needs etcd 3.4 or newer")
+    if any(version[2:] < (STEADY.get(version[:2], 0),) for version in versions):
+        crash = f"{says}: a client that goes away in the middle of a read may crash it"
+        return warn("version", crash, "upgrade to 3.5.7 or newer (3.4.23, if it must be 3.4)")
     return ok("version", says)
 
 

@@ -18,10 +18,10 @@
 --   touch
 --
 -- Returns {now and meta, ...}, or {nil} where the store is empty: then nothing was done.
---   swap    the meta goes on, after its replicas, with what became of each write, a byte: 0 it made its cell, 1 it won
---           over one that was there; it lost: 2 version, 3 early, 4 late, 5 group. Then the new heads of those won over.
---           Where some lost, the cell or nil of each follows; else this text is all, and not in a table: that is the
---           dearest way to answer. A writer that is not believed is told the meta alone
+--   swap    behind the replicas of the meta: what became of each write, a byte: 0 it made its cell, 1 it won over one
+--           that was there, it lost: 2 version, 3 early, 4 late, 5 group; then the new head of each cell won over. Of
+--           each that lost its cell, or nil, follows. Where none did, this text is the answer, not a table with it:
+--           that would take the server as long as a write. A writer that is not believed is told the meta alone
 --   load    {meta, cell or nil, ...}
 --   scan    of each range: {key, cell, ...}, and the member where it stopped before its limit and its end, or nil
 --   purge   how many

@@ -164,7 +164,8 @@ class RedisStore:
                     self._greet(line)
                     reply = self._run(line, words, proven=writes)
         except UnicodeEncodeError as error:
-            raise BadInput(f"{error.object[:60]!r} is not text that can be stored") from None
+            near = error.object[max(error.start - 30, 0) :][:60]
+            raise BadInput(f"{near!r} is not text that can be stored") from None
         if reply[0] is None:
             raise StoreUnavailable(f"{self.place.url}: the store is emptied faster than it can begin anew")
         return reply

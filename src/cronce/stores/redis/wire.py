@@ -1,4 +1,4 @@
-"""How cells, writes and answers travel to and from `redis.lua`, whose head says the same in its words.
+"""How cells, writes and answers travel to and from `script.lua`, whose head says the same in its words.
 
 A batch is a thousand writes that differ in little. So what they share travels once, as a *shape*, and what a winner
 already knows, because it wrote it, does not travel back.
