@@ -5,6 +5,7 @@ import os
 from contextlib import closing
 from pathlib import Path
 
+import pymysql
 import pytest
 
 from cronce.cli import main
@@ -15,6 +16,7 @@ from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.checks import error, ok, warn
 from tests.house.wait import wait_until
+from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import PgBouncer, Postgres
 from tests.servers.valkey import DURABLE, Valkey
 
@@ -135,9 +137,23 @@ def test_a_store_that_needs_a_person_is_an_error(tmp_path: Path, capsys: Said) -
     assert "is not an SQLite database" in found["use"]["says"]
 
 
-def test_what_is_no_store_makes_no_sense(capsys: Said) -> None:
-    assert main(["doctor", "mongodb://h/x"]) == 2
-    assert "no store is called 'mongodb'" in capsys.readouterr().err
+def test_what_is_no_store_is_a_line_a_summary_and_an_exit_code_of_its_own(capsys: Said) -> None:
+    found = told(capsys, "mongodb://me:secret@h/x", code=2)
+    assert found["all"]["url"] == "mongodb://me:***@h/x"
+    assert found["store"]["verdict"] == "error"
+    assert found["store"]["says"] == "'mongodb://me:***@h/x': no store is called 'mongodb'"
+    assert found["store"]["remedy"].startswith("known: etcd, ")
+    assert main(["doctor", "mongodb://me:secret@h/x"]) == 2
+    said = capsys.readouterr()
+    assert "✓ store" not in said.out
+    assert said.out.endswith("\n\n1 error\n")
+    assert said.err == ""
+
+
+def test_the_store_may_be_given_as_everywhere_but_not_twice(url: str, capsys: Said) -> None:
+    assert told(capsys, "--store", url)["store"]["says"] == url
+    assert main(["doctor", url, "--store", url]) == 2
+    assert capsys.readouterr().err == "cronce doctor: the store is named twice; give URL, or --store URL\n"
 
 
 # --- what has burned others, on real servers ------------------------------------------------------------------------
@@ -153,6 +169,29 @@ def test_a_redis_that_keeps_nothing(valkey: Valkey, capsys: Said) -> None:
     assert verdicts(found)["durable"] == "error"
     assert verdicts(found)["promises"] == "warn"
     assert found["claim"]["verdict"] == found["tidy"]["verdict"] == "ok"
+
+
+def test_a_redis_that_was_found_empty_and_one_that_was_begun_on_purpose(valkey: Valkey, capsys: Said) -> None:
+    url = f"{valkey.url}?namespace=doctor-life-{os.getpid()}"
+    found = told(capsys, url, code=1)["life"]
+    assert found["verdict"] == "warn"
+    assert found["says"].startswith("it was found empty at 20")
+    assert found["says"].endswith(" UTC, and may have forgotten: slots up to then stay closed")
+    assert found["remedy"] == "if it is new, run `cronce store init URL` before the first job"
+    assert main(["store", "init", url]) == 0
+    capsys.readouterr()
+    assert "life" not in told(capsys, url, code=1)
+
+
+def test_a_mysql_that_may_only_be_read(mariadb: MariaDb, capsys: Said) -> None:
+    open_store(mariadb.url).close()
+    with pymysql.connect(host="127.0.0.1", port=mariadb.port, user="root") as admin, admin.cursor() as sql:
+        sql.execute("CREATE OR REPLACE USER reader@'%' IDENTIFIED BY 'secret'")
+        sql.execute("GRANT SELECT ON cronce.* TO reader@'%'")
+    found = told(capsys, mariadb.url.replace("root@", "reader:secret@"), code=1)
+    assert verdicts(found) == {"proof": "error"}
+    assert "lacks a privilege; let an administrator run" in found["proof"]["says"]
+    assert found["tidy"]["says"] == "nothing was written"
 
 
 def test_a_redis_that_evicts(capsys: Said) -> None:

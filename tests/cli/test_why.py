@@ -91,6 +91,22 @@ billing@2026-03-29T12:00:00Z succeeded: web-1 ran it from 12:00:00Z to 12:00:04Z
     )
 
 
+def test_who_was_refused_in_the_second_of_the_grant_stands_below_it(desk: Desk, store: Wire, clock: HandClock) -> None:
+    """Another process reads the store's clock a little differently."""
+    clock.turn(0.5)
+    grant = granted(desk)
+    early = [(SLOT, clock.wall() - 300 * SECOND / 1000, "held by web-1"), (SLOT, START - SECOND, "too early")]
+    refuse(store, "web-2", early, 2)
+    clock.turn(0.2)
+    finish(desk, grant)
+    assert told(store).splitlines()[1:] == [
+        "  11:59:59Z  refused to web-2: too early",
+        "  12:00:00Z  granted to web-1",
+        "  12:00:00Z  refused to web-2: held by web-1",
+        "  12:00:00Z  succeeded",
+    ]
+
+
 def test_a_slot_that_is_running_says_since_when_and_who_was_refused(desk: Desk, store: Wire, clock: HandClock) -> None:
     granted(desk)
     clock.turn(1)

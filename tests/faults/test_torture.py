@@ -5,17 +5,21 @@ A few seconds on three stores; a minute on each store, many times and worse, is 
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from cronce.cli import torture as command
+from cronce.errors import StoreUnavailable
 from cronce.stores import open_store
 from cronce.stores.base import Scan
+from cronce.torture import harness
 from cronce.torture.harness import Result, Settings, Torture
 from cronce.torture.plan import NETWORK, SIGNALS, Kind, plan
 from cronce.torture.verdict import Verdict
 from tests.servers.process import Server
+from tests.servers.valkey import DURABLE, Valkey
 
 ROOT = Path(__file__).parents[2]
 BRIEF = 7
@@ -83,6 +87,23 @@ def test_a_file_by_the_command_with_a_picture(tmp_path: Path, capsys: pytest.Cap
     assert told["left_out"] == ["no lost replies, latency or partitions: a sqlite: store is not reached by TCP"]
     assert picture.read_text().startswith("<svg")
     assert cells(url) == []
+
+
+def test_a_store_that_is_gone_for_good_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = seed_of("kill", among=(*SIGNALS, *NETWORK), seconds=3)
+    with Valkey(*DURABLE) as server:
+
+        def gone() -> None:
+            server.kill()
+            monkeypatch.setattr(harness, "PATIENCE", 0.5)
+
+        torture = Torture(Settings(server.url, 3, processes=2, seed=quiet, restart=gone), tmp_path)
+        with pytest.raises(StoreUnavailable) as stopped:
+            torture.run()
+    said = (
+        r"the store stopped answering in the middle, at \d\d:\d\d:\d\d UTC \(\d s after the first slot\), and nothing"
+    )
+    assert re.match(said, str(stopped.value)), stopped.value
 
 
 def test_a_broken_promise_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

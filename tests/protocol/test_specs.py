@@ -127,21 +127,6 @@ def test_spans_for_different_reasons_stay_apart() -> None:
     assert job.spans == (Span(at(0), at(10), 3, "paused"), Span(at(10), at(20), 4, "missed"))
 
 
-def test_spans_that_do_not_touch_stay_apart() -> None:
-    job = raise_floor(raise_floor(Job(at(0)), at(10), 3, "unknown"), at(20), 4, "unknown", since=at(15))
-    assert job.spans == (Span(at(0), at(10), 3, "unknown"), Span(at(15), at(20), 4, "unknown"))
-
-
-def test_a_span_begins_where_the_doubt_begins_but_never_below_the_floor() -> None:
-    assert raise_floor(Job(at(0)), at(10), None, "unknown", since=at(4)).spans[0].start == at(4)
-    assert raise_floor(Job(at(6)), at(10), None, "unknown", since=at(4)).spans[0].start == at(6)
-
-
-def test_a_span_never_ends_before_it_begins_a_doubt_from_a_clock_that_went_back_is_a_doubt_of_all() -> None:
-    [span] = raise_floor(Job(at(0)), at(10), None, "unknown", since=at(30)).spans
-    assert (span.start, span.end) == (at(0), at(10))
-
-
 def test_of_too_many_spans_the_oldest_are_joined_and_none_is_dropped() -> None:
     job = Job(at(0))
     for number in range(PAST_KEPT + 5):
@@ -177,14 +162,13 @@ def test_a_store_that_never_forgot_raises_no_floor() -> None:
     assert after_forgetting(job, Epoch(to_us(at(9))), EXACT) is job
 
 
-@pytest.mark.parametrize(("since", "start"), [(None, at(0)), (at(4), at(4))])
-def test_once_the_store_forgot_all_up_to_its_birth_is_closed_and_on_record(
-    since: Instant | None, start: Instant
-) -> None:
+@pytest.mark.parametrize("since", [None, at(4)])
+def test_once_the_store_forgot_all_up_to_its_birth_is_closed_and_on_record(since: Instant | None) -> None:
+    """Also what was due before the last write that is known, and that nobody had claimed by then."""
     epoch = Epoch(to_us(at(9)), origin=Origin.RESTORED, since=since)
     job = after_forgetting(registered(), epoch, Traits("vague", skew=timedelta(seconds=2)))
     assert job.floor == at(9) + timedelta(seconds=2)
-    assert job.spans == (Span(start, job.floor, None, "unknown: the store forgot"),)
+    assert job.spans == (Span(at(0), job.floor, None, "unknown: the store forgot"),)
     assert after_forgetting(job, epoch, EXACT) is job  # once is enough
 
 

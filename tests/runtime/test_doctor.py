@@ -3,17 +3,29 @@
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cronce import __version__
 from cronce.clock import SystemClock
-from cronce.errors import StoreUnavailable
-from cronce.model import Cell, Traits, Write
+from cronce.errors import BadInput, StoreUnavailable
+from cronce.model import Cell, Epoch, Origin, Traits, Write, to_us
 from cronce.runtime import ntp
-from cronce.runtime.doctor import SAMPLES, Sample, examine, kept_right, measured, named, promises, round_trip, skew
+from cronce.runtime.doctor import (
+    SAMPLES,
+    Sample,
+    examine,
+    kept_right,
+    life,
+    measured,
+    named,
+    promises,
+    round_trip,
+    skew,
+    unusable,
+)
 from cronce.runtime.proof import NOT_A_STORE, Proof
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Scan, Store, Swapped
@@ -83,10 +95,42 @@ def test_skew_is_judged_by_what_is_sure_of_it(ahead: int, took: int, says: Check
     assert skew([Sample(took * MS, ahead * MS), Sample(took * 9 * MS, 0 * MS)], SHARED) == says
 
 
-def test_a_clock_that_the_store_itself_is_unsure_of_is_given_the_benefit() -> None:
-    unsure = SHARED._replace(step=250 * MS)
-    says = "this machine's clock is 300 ms behind the store's, known to ±250 ms"
-    assert skew([Sample(0 * MS, 300 * MS)], unsure) == ok("clocks", says)
+@pytest.mark.parametrize(
+    ("ahead", "says"),
+    [
+        (250, ok("clocks", "the store's clock is not known better than 250 ms, and this machine's is within that")),
+        (-300, ok("clocks", "this machine's clock is 300 ms ahead of the store's, known to ±250 ms")),
+        (351, warn("clocks", "this machine's clock is 351 ms behind the store's, known to ±250 ms", KEEP)),
+    ],
+)
+def test_a_clock_that_the_store_itself_is_unsure_of_is_given_the_benefit(ahead: int, says: Check) -> None:
+    assert skew([Sample(0 * MS, ahead * MS)], SHARED._replace(step=200 * MS, skew=50 * MS)) == says
+
+
+def test_a_clock_that_is_known_well_is_told_in_numbers() -> None:
+    says = "this machine's clock is 0.10 ms behind the store's, known to ±1.00 ms"
+    assert skew([Sample(0 * MS, 0.1 * MS)], SHARED._replace(step=1 * MS)) == ok("clocks", says)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "says", "remedy"),
+    [
+        ("'x' is not the URL of a store; for a file write y", "'x' is not the URL of a store", "for a file write y"),
+        ("x:// needs y: pip install 'cronce[x]'", "x:// needs y", "pip install 'cronce[x]'"),
+        ("'x': write y", "'x': write y", ""),
+    ],
+)
+def test_a_store_that_cannot_be_meant(trouble: str, says: str, remedy: str) -> None:
+    assert unusable(BadInput(trouble)) == error("store", says, remedy)
+
+
+def test_only_a_life_that_was_found_empty_is_told() -> None:
+    born = datetime(2026, 3, 29, 8, 17, 5, 900_000, tzinfo=UTC)
+    (found,) = life(Epoch(to_us(born), origin=Origin.FOUND))
+    assert found.says == (
+        "it was found empty at 2026-03-29 08:17:05 UTC, and may have forgotten: slots up to then stay closed"
+    )
+    assert [*life(Epoch(to_us(born))), *life(Epoch(to_us(born), origin=Origin.RESTORED))] == []
 
 
 @pytest.mark.parametrize(

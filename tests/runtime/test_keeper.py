@@ -191,10 +191,10 @@ def test_what_can_wait_is_written_in_one_go_after_a_while(office: Office, store:
     done: list[object] = []
     for _ in range(3):
         office.keeper.later("chore", done.append)
-    assert office.keeper.renew() == clock.boot() + 5
+    assert office.keeper.do_chores() == clock.boot() + 5
     assert done == []
     clock.turn(5)
-    assert office.keeper.renew() is None
+    assert office.keeper.do_chores() is None
     assert done == [store]
     office.keeper.later("chore", done.append)
     office.keeper.close()
@@ -207,7 +207,7 @@ def test_a_chore_that_finds_no_store_is_dropped(office: Office, clock: HandClock
 
     office.keeper.later("chore", fails)
     clock.turn(5)
-    assert office.keeper.renew() is None
+    assert office.keeper.do_chores() is None
 
 
 # --- real threads -----------------------------------------------------------------------------------------------------

@@ -1,14 +1,18 @@
 """Purging: in two steps, in bounded pieces, by whoever ran a slot, about once an hour."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
+
+from cronce.errors import BadRecord
 from cronce.events import What
 from cronce.model import Mark, Slot, Write, holder_cell, lock_cell
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.protocol.retention import OUTCOMES, Keep, Limit, read_keep
 from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant
-from cronce.stores.base import Scan
+from cronce.stores.base import Scan, Store
 from tests.runtime.office import Office
 from tests.runtime.shelf import START, Desk, HandClock, Wire, claim, granted
 
@@ -110,6 +114,50 @@ def test_whoever_ran_a_slot_sees_to_what_is_kept(office: Office, clock: HandCloc
     for _day in range(4):
         assert office.call(daily, lambda _run: "ran") == "ran"
         clock.turn(20)
-        office.keeper.renew()
+        office.keeper.do_chores()
         clock.turn(86_380)
     assert [cell.at for cell in office.store.scan(Scan("run/")).cells] == [START + day * DAY for day in (2, 3)]
+
+
+def test_a_job_that_always_fails_is_tidied_too(office: Office, clock: HandClock) -> None:
+    daily = declare("billing", "0 12 * * *", keep=1)
+    for _day in range(4):
+        with pytest.raises(ZeroDivisionError):
+            office.call(daily, lambda _run: 1 / 0)
+        clock.turn(20)
+        office.keeper.do_chores()
+        clock.turn(86_380)
+    assert [cell.at for cell in office.store.scan(Scan("run/")).cells] == [START + day * DAY for day in (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("policies", "span"),
+    [({}, HOUR), ({"start_within": "6h"}, 6 * HOUR), ({"start_within": "1m"}, HOUR), ({"missed": "all"}, 7 * DAY)],
+)
+def test_no_run_goes_while_a_slot_before_it_may_still_start(policies: dict[str, Any], span: timedelta) -> None:
+    assert declare("billing", "* * * * *", keep=0, **policies).still_open == span
+
+
+def test_a_slot_that_may_still_start_is_not_closed_by_what_is_kept(office: Office, clock: HandClock) -> None:
+    clock.turn(5 * 3600)
+    often = declare("billing", "every 10m", keep=0, start_within="6h")
+    for hours in (5, 2):
+        assert office.call(often, lambda _run: "ran", when=START + (5 - hours) * HOUR) == "ran"
+    office.hand.turn(20)
+    office.keeper.do_chores()
+    clock.turn(61)
+    office.keeper.do_chores()
+    assert office.call(often, lambda _run: "ran", when=START + 2 * HOUR) == "ran"
+
+
+def test_a_chore_that_fails_or_takes_long_keeps_nobody_from_renewing(office: Office, clock: HandClock) -> None:
+    done: list[str] = []
+
+    def broken(_store: Store) -> None:
+        raise BadRecord("written by a newer cronce")
+
+    office.keeper.later("broken", broken)
+    office.keeper.later("next", lambda _store: done.append("next"))
+    clock.turn(6)
+    assert (office.keeper.renew(), done) == (None, [])
+    assert (office.keeper.do_chores(), done) == (None, ["next"])

@@ -42,7 +42,7 @@ def result(**changes: object) -> Result:
     }
     made = Result(
         Settings("sqlite:///x.db", 5, processes=3, seed=7),
-        (Verdict(5, 1, 0, 2, 1, 0, 0, 0, "skip"), Verdict(5, 5, on_lost="rerun", taken_over=1)),
+        (Verdict(5, 1, missed=2, lost=1, skipped=1), Verdict(5, 5, on_lost="rerun", taken_over=1)),
         forgot=False,
         left_out=("no partitions: a sqlite: store is not reached by TCP",),
         tasks=(SKIP, RERUN),

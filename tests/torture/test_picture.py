@@ -1,11 +1,14 @@
 """The picture shows every run, every slot and every fault, and needs nothing but itself."""
 
+import re
 from collections import Counter
+from collections.abc import Iterable
 from xml.etree import ElementTree
 
 import pytest
 
-from cronce.torture.picture import Bar, bars, html, outcome, svg
+from cronce.testing.book import parse
+from cronce.torture.picture import RUNS, SLOTS, STYLE, WORDS, Bar, bars, html, outcome, svg
 from tests.torture.results import RERUN, SKIP, key, result
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -45,8 +48,8 @@ def test_a_slot_without_a_record_is_missed_or_forgotten() -> None:
 
 def test_the_verdicts_stand_above_it_good_and_bad() -> None:
     texts = {text.text: text.get("class") for text in ElementTree.fromstring(svg(result())).iter(f"{SVG}text")}
-    skip = "on_lost=skip: 5 slots, 1 runs, extra 0, missed 2, lost 1, unknown 0, overlapping 0, stale accepted 0"
-    assert texts[f"{skip}, taken over 0"] == "bad-text"
+    skip = "on_lost=skip: 5 slots: 1 ran, 1 skipped, 0 failed, 1 lost, 0 unknown, 2 missed; extra 0, overlapping 0"
+    assert texts[f"{skip}, stale accepted 0, taken over 0"] == "bad-text"
     assert [tone for text, tone in texts.items() if text and text.startswith("on_lost=rerun")] == ["good-text"]
 
 
@@ -57,6 +60,46 @@ def test_it_needs_nothing_but_itself_and_is_light_and_dark(draw: object) -> None
     assert "prefers-color-scheme: dark" in text
     assert "<script" not in text
     assert ("<!doctype html>" in text) is (draw is html)
+
+
+def placed(text: str, tag: str) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(text).iter(f"{SVG}{tag}"))
+
+
+def test_no_line_is_cut_off_however_short_it_was() -> None:
+    drawing = svg(result())
+    width = float(ElementTree.fromstring(drawing).get("width", ""))
+    started = [text for text in placed(drawing, "text") if text.get("text-anchor") == "start"]
+    ends = [float(text.get("x", "")) + 7 * len(text.text or "") for text in started]
+    assert [end for end in ends if end > width] == []
+
+
+def test_what_happens_before_the_first_slot_and_after_the_last_is_within_the_grid() -> None:
+    """A clock that is read by the second lets the first runs seem early; the last are taken over late."""
+    early = parse(f"{what} w1 {key(SKIP, 0)} f1 1 {when}" for what, when in (("start", 99.3), ("done", 99.9)))
+    late = parse(f"{what} w2 {key(RERUN, 2)} f4 1 {when}" for what, when in (("start", 111.0), ("done", 111.5)))
+    drawing = svg(result(lines=(*early, *late)))
+    labels = [text.text for text in placed(drawing, "text") if text.get("text-anchor") == "middle"]
+    assert labels == [f"{second} s" for second in range(-1, 13)]
+    grid = [float(line.get("x1", "")) for line in placed(drawing, "line")]
+    boxes = [box for box in placed(drawing, "rect") if box.get("class") in ("succeeded", "lost", "missed")]
+    within = [min(grid) <= float(box.get("x", "")) <= max(grid) for box in boxes if box.find(f"{SVG}title") is not None]
+    assert within == [True] * (2 + 9)  # runs, and slots on record
+
+
+def test_the_legend_says_which_bar_is_whose_and_what_stands_beside_a_process() -> None:
+    clock = "a process each, with what its clock is wrong by: +5 s is five seconds ahead of the store's"
+    assert [text.text for text in placed(svg(result()), "text")][-1] == (
+        f"{clock}; the upper bar is skip, the lower rerun"
+    )
+    assert [text.text for text in placed(svg(result(tasks=(RERUN,))), "text")][-1] == clock
+
+
+@pytest.mark.parametrize("kinds", [WORDS, RUNS, SLOTS])
+def test_no_two_of_a_kind_have_the_same_colour(kinds: Iterable[str]) -> None:
+    light, dark = (dict(re.findall(r"\.(\w+) { fill: (#\w+) }", part)) for part in STYLE.split("@media"))
+    for colours in (light, {**light, **dark}):
+        assert len({colours[kind] for kind in kinds}) == len([*kinds])
 
 
 def test_a_torture_in_which_nothing_happened_is_drawn_too() -> None:

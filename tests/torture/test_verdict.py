@@ -80,6 +80,33 @@ def test_what_is_on_record_for_a_reason_is_not_missed_under_skip_and_is_under_re
     assert judged(*started, record=OnRecord(outcome, "f1"), on_lost="rerun").missed == 1
 
 
+# --- what adds up ---
+
+START, RUN = ("start",), ("start", "done")
+
+
+@pytest.mark.parametrize(
+    ("acts", "outcome", "on_lost", "verdict", "twice"),
+    [
+        (RUN, Outcome.SUCCEEDED, "skip", Verdict(2, 2), 0),
+        (START, Outcome.LOST, "skip", Verdict(2, 1, lost=1), 0),
+        (START, Outcome.FAILED, "skip", Verdict(2, 1, failed=1), 0),
+        (START, Outcome.SKIPPED, "skip", Verdict(2, 1, skipped=1), 0),
+        (START, Outcome.UNKNOWN, "skip", Verdict(2, 1, unknown=1), 0),
+        (START, None, "skip", Verdict(2, 1, missed=1), 0),
+        (RUN, Outcome.LOST, "skip", Verdict(2, 2, lost=1), 1),
+        (RUN, Outcome.UNKNOWN, "skip", Verdict(2, 2, unknown=1), 1),
+        (RUN, None, "skip", Verdict(2, 2, missed=1), 1),
+        (START, Outcome.LOST, "rerun", Verdict(2, 1, missed=1, lost=1, on_lost="rerun"), 1),
+    ],
+)
+def test_the_slots_add_up_but_for_those_that_are_counted_twice(
+    acts: tuple[str, ...], outcome: Outcome | None, on_lost: OnLost, verdict: Verdict, twice: int
+) -> None:
+    found = judged(*one("f1", "a", 1, *acts), record=OnRecord(outcome, "f1"), on_lost=on_lost)
+    assert (found, found.twice) == (verdict, twice)
+
+
 # --- lost and unknown ---
 
 
@@ -216,3 +243,8 @@ def test_which_ends_let_another_run_begin() -> None:
 def test_an_earlier_reading_explains_what_the_store_has_forgotten_since() -> None:
     now = OnRecord(Outcome.SUCCEEDED, "f3", frozenset(["f2"]))
     assert now.joined(OnRecord(None, "f2", frozenset(["f1"]))) == now._replace(ended=frozenset(["f1", "f2"]))
+
+
+def test_a_guard_that_refuses_everything_is_found_out() -> None:
+    assert not Verdict(slots=60, skipped=60).passed(forgot=False)
+    assert Verdict(slots=60, runs=1, skipped=59).passed(forgot=False)

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Final
 
+from cronce.cli.looking import add_store
 from cronce.cli.table import Screen, Toned, paint, screen
 from cronce.clock import SystemClock
-from cronce.errors import StoreError, StoreUnavailable
+from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.runtime.doctor import examine
 from cronce.stores import mask
 from cronce.stores.checks import Check, CheckVerdict
@@ -16,12 +17,15 @@ from cronce.stores.default import choose
 
 EXAMPLES = """
 It makes the store where there is none, as the first job would, writes a few cells to prove that a slot is claimed once,
-and removes them. Exit codes: 0 all is well, or there are warnings only; 1 there is an error; 75 the store cannot be
-reached.
+and removes them.
+
+exit codes: 0 all is well, or there are warnings only; 1 there is an error; 2 the URL cannot be used, or its driver is
+not installed; 75 the store cannot be reached.
 
 examples:
   cronce doctor
   cronce doctor postgresql://cronce@db/cronce
+  cronce doctor --store postgresql://cronce@db/cronce
 """
 
 MARKS: Final[dict[CheckVerdict, Toned]] = {
@@ -35,26 +39,34 @@ COLUMN: Final = 14
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", nargs="?", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_store(parser)
     parser.epilog = EXAMPLES
 
 
 def run(options: argparse.Namespace) -> int:
+    url = _named(options)
     seen: list[Check] = []
     on = screen()
-    reached = True
+    code = 0
     try:
-        for check in examine(options.url, SystemClock()):
+        for check in examine(url, SystemClock()):
             seen.append(check)
             if not options.json:
                 print("\n".join(lines(check, on)), flush=True)
     except StoreUnavailable:  # the last check says so
-        reached = False
+        code = 75
+    except BadInput:
+        code = 2
     verdict = worst(seen)
-    print(json.dumps(_document(options.url, verdict, seen)) if options.json else f"\n{summary(seen)}")
-    if not reached:
-        return 75
-    return 1 if verdict == "error" else 0
+    print(json.dumps(_document(url, verdict, seen)) if options.json else f"\n{summary(seen)}")
+    return code or (1 if verdict == "error" else 0)
+
+
+def _named(options: argparse.Namespace) -> str | None:
+    if options.url is not None and options.store is not None:
+        raise BadInput("the store is named twice; give URL, or --store URL")
+    url: str | None = options.store if options.url is None else options.url
+    return url
 
 
 def worst(seen: Iterable[Check]) -> CheckVerdict:

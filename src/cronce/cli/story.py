@@ -234,12 +234,18 @@ def _timeline(story: Story) -> list[str]:
     """Each grant, how it ended, and each refusal; one line each, the earliest first."""
     say = _Clock(story.slot.at)
     record = story.run.record if story.run else None
-    events = [(one.at, f"refused to {_whom(host, one.why)}") for host, one in story.refused]
-    if record is not None and story.run is not None:
-        events = [*_grants(record, story.run.cell.fence), *events]
-    events.sort(key=lambda event: event[0])
+    grants = list(_grants(record, story.run.cell.fence)) if record is not None and story.run is not None else []
+    refused = [(_after(record, one.at), f"refused to {_whom(host, one.why)}") for host, one in story.refused]
+    events = sorted([*grants, *refused], key=lambda event: event[0])
     width = max((len(say(at)) for at, _ in events), default=0)
     return [f"{say(at):<{width}}  {safe(text)}" for at, text in events]
+
+
+def _after(record: Record | None, at: Instant) -> Instant:
+    """Where a refusal stands: within the second that is shown, after the grant. Two processes do not know the store's
+    clock well enough to say more."""
+    starts = (*(past.started for past in record.past), record.started) if record is not None else ()
+    return max(at, min((start for start in starts if start and spell(start) == spell(at)), default=at))
 
 
 def _whom(host: str, why: str) -> str:

@@ -4,18 +4,20 @@ import argparse
 import json
 import random
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, get_args
+from typing import IO, Final, get_args
 
 from cronce.cli.audience import filled
 from cronce.cli.play import ended_like_ctrl_c, folder
 from cronce.cli.progress import bar
-from cronce.cli.table import Screen, Toned, paint, screen
-from cronce.errors import BadInput, CronceError
+from cronce.cli.table import Screen, Toned, paint, safe, screen
+from cronce.errors import BadInput
 from cronce.policy import OnLost
 from cronce.stores.default import choose, pinned
 from cronce.torture.faults import Hook
@@ -29,19 +31,27 @@ SEEDS: Final = 1_000_000
 RESTART: Final = 120
 """Seconds that a command may take that restarts the store."""
 
+SAID: Final = 400
+"""Characters of what such a command said at last, if it failed."""
+
+AROUND: Final = 6
+"""Seconds that it takes to begin, and to settle what is still open at the end, most often."""
+
 TEXT: Final = """\
 Processes whose clocks are up to five seconds wrong call two jobs every second, on your own store. They are killed and
 stopped, lose replies to writes that landed, get theirs late, and are cut off: one of them, and all. The bodies write a
 ledger file that knows nothing of cronce; at the end it is held against what the store has on record. All of it happens
 under job names of its own, and is removed from the store afterwards.
 
-exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sense; 75 the store cannot be reached."""
+exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sense, or the command of --restart failed;
+75 the store cannot be reached, or stopped answering; 78 the store needs a person. With any but 0 and 1 nothing was
+judged."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = TEXT
     add = parser.add_argument
-    add("--url", metavar="URL", help="the store (default: as everywhere, $CRONCE_URL first)")
+    add("--store", "--url", dest="url", metavar="URL", help="the store (default: as everywhere, $CRONCE_URL first)")
     add("--seconds", type=int, default=60, metavar="N", help="how many slots each job has (default 60)")
     add("--processes", type=int, default=6, metavar="N", help="how many there are (default 6)")
     add("--on-lost", choices=get_args(OnLost), help="torture a job with this policy only (default: one of each)")
@@ -55,13 +65,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     settings = _settings(options)
     draw = _drawing(options.picture)
-    print(f"cronce torture: seed {settings.seed}", file=sys.stderr)  # now: whatever happens, it can be repeated
     with ended_like_ctrl_c(), folder(options.save) as place:
-        result = Torture(settings, place, lambda due: bar("torture", due, settings.seconds)).run()
+        result = Torture(settings, place, partial(_show, settings)).run()
     if draw is not None:
         draw(result)
     print(json.dumps(document(result)) if options.json else "\n".join(_words(result, options, screen())))
     return 0 if result.passed else 1
+
+
+def _show(settings: Settings, due: int) -> None:
+    if not due:  # the store is there, and whatever happens now, it can be repeated
+        takes = f"{settings.processes} processes, about {settings.seconds + AROUND} s"
+        print(f"cronce torture: seed {settings.seed}, {takes}", file=sys.stderr, flush=True)
+    bar("torture", due, settings.seconds)
 
 
 # --- what is asked for ----------------------------------------------------------------------------------------------
@@ -94,25 +110,48 @@ def _restart(command: str | None) -> Hook | None:
         raise BadInput(f"--restart {command}: {error}") from None
     if not words:
         raise BadInput("--restart needs a command")
+    if shutil.which(words[0]) is None:
+        raise BadInput(f"--restart {command}: there is no program {words[0]} that can be run; no shell is asked")
     return partial(_run_restart, words)
 
 
 def _run_restart(words: Sequence[str]) -> None:
+    """What it says goes to a file: at the end of a pipe we would wait for the very server that it starts."""
+    with tempfile.TemporaryFile() as file:
+        trouble = _trouble(words, file)
+        if trouble:
+            file.seek(0)
+            said = safe(" ".join(file.read().decode(errors="replace").split())[-SAID:])
+            told = f"said: {said}" if said else "said nothing"
+            raise BadInput(f"--restart: {shlex.join(words)} {trouble} and {told}; nothing was judged")
+
+
+def _trouble(words: Sequence[str], output: IO[bytes]) -> str:
+    """How a command failed; nothing if it did not."""
     try:
-        subprocess.run(words, check=True, timeout=RESTART, stdout=sys.stderr)  # noqa: S603  the user's own command
-    except (OSError, subprocess.SubprocessError) as error:
-        raise CronceError(f"--restart: {error}") from None
+        done = subprocess.run(  # noqa: S603  the user's own command
+            words, check=False, timeout=RESTART, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    except subprocess.TimeoutExpired:
+        return f"had not ended after {RESTART} s"
+    except OSError as error:
+        return f"could not be started ({error.strerror})"
+    return f"ended with {done.returncode}" if done.returncode else ""
 
 
 def _drawing(path: Path | None) -> Callable[[Result], object] | None:
-    """Asked before anything begins: a minute later is too late to learn that the file cannot be written."""
+    """Asked before anything begins: a minute later is too late to learn that the file cannot be written. Until then it
+    is left as it was, or is not there."""
     if path is None:
         return None
     draw = {".html": html, ".svg": svg}.get(path.suffix)
     if draw is None:
         raise BadInput(f"--picture {path}: name a file that ends in .html or .svg")
     try:
-        path.touch()
+        was_there = path.exists()
+        path.open("a").close()
+        if not was_there:
+            path.unlink()
     except OSError as error:
         raise BadInput(f"--picture {path}: {error.strerror}") from None
     return lambda result: path.write_text(draw(result), encoding="utf-8")
@@ -142,7 +181,7 @@ def _columns(verdict: Verdict) -> dict[str, object]:
 def _words(result: Result, options: argparse.Namespace, on: Screen) -> list[str]:
     settings = result.settings
     faults = ", ".join(f"{count} × {kind}" for kind, count in result.faults.most_common())
-    lines = [f"seed {settings.seed}: {settings.processes} processes, {settings.seconds} s; {faults or 'no faults'}"]
+    lines = [f"{settings.processes} processes, {settings.seconds} s; {faults or 'no faults'}"]
     lines += [f"left out: {text}" for text in result.left_out]
     for verdict in result.verdicts:
         good = verdict.passed(forgot=result.forgot)

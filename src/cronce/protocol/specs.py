@@ -36,12 +36,11 @@ def declared(job: Job, spec: tuple[str, str], now: Instant) -> Job:
     return job._replace(specs=(*job.specs, Spec(digest, now, text))[-SPECS_KEPT:])
 
 
-def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str, since: Instant | None = None) -> Job:
-    """A floor never falls. The span that is passed over leaves one record: all of it, or from a `since` within it."""
+def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str) -> Job:
+    """A floor never falls. The span that is passed over leaves one record."""
     if floor <= job.floor:
         return job
-    start = since if since and job.floor < since < floor else job.floor
-    return job._replace(floor=floor, spans=_recorded(job.spans, Span(start, floor, slots, reason)))
+    return job._replace(floor=floor, spans=_recorded(job.spans, Span(job.floor, floor, slots, reason)))
 
 
 def _recorded(spans: tuple[Span, ...], new: Span) -> tuple[Span, ...]:
@@ -61,7 +60,7 @@ def _joined(first: Span, second: Span) -> Span:
 def after_forgetting(job: Job, epoch: Epoch, traits: Traits) -> Job:
     """Once the store forgot, nothing up to its birth can be known: it is closed, and on record as unknown."""
     floor = forgotten_floor(epoch, traits)
-    return job if floor is None else raise_floor(job, floor, None, FORGOTTEN, epoch.since)
+    return job if floor is None else raise_floor(job, floor, None, FORGOTTEN)
 
 
 def live_digests(holders: Mapping[str, Mapping[str, str]], job: str) -> set[str]:

@@ -221,17 +221,18 @@ class Call:
         if lease.mine:
             self.keeper.drop(lease)
             yield from self._finish(lease, ending) if ending else self._give_back(lease)
-            self._tidy(grant)
+            self._tidy(lease)
         return result
 
-    def _tidy(self, grant: Grant) -> None:
+    def _tidy(self, lease: Lease) -> None:
         """See to what is kept of the job, soon and on the keeper's thread; nobody waits, and nothing hangs on it."""
-        if grant.slot is not None and self.job.tidies(grant.slot):
+        slot = lease.grant.slot
+        if slot is not None and self.job.tidies(slot):
             self.keeper.later(f"tidy {self.job.name}", self._tidied)
 
     def _tidied(self, store: Store) -> None:
         jobs, clock = self.desk.ledger.jobs, self.desk.clock
-        keep = self.job.keep or default_keep(store.traits)
+        keep = (self.job.keep or default_keep(store.traits))._replace(least=self.job.still_open)
         for _ in range(TIDY_MOST):
             if drive(jobs.purge(self.job.name, keep), store, clock) < PURGED_AT_ONCE:
                 break
@@ -249,6 +250,7 @@ class Call:
         ending = self._ending(lease, over, error)
         try:
             yield from self._finish(lease, ending, once=not isinstance(error, Exception))
+            self._tidy(lease)
         except (StoreError, TrustEnded) as trouble:
             if over is None:
                 error.add_note(f"and how it ended could not be recorded: {trouble}")
@@ -315,7 +317,8 @@ def _for_good(error: StoreError | None) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    text = str(error)
+    """What a record keeps of an exception: text that every database can show."""
+    text = str(error).replace("\0", "\ufffd").encode(errors="replace").decode()
     return f"{type(error).__name__}: {text}"[:REASON_KEPT] if text else type(error).__name__
 
 

@@ -11,7 +11,7 @@ from cronce.errors import BadInput, BadPolicy
 from cronce.model import Instant, Slot, check_name, slot
 from cronce.policy import Fold, Gap, Missed, OnLost, Overlap, check_choice, refuse_foreign
 from cronce.protocol.lease import lease_for
-from cronce.protocol.retention import Keep, Kept, read_keep
+from cronce.protocol.retention import LEAST, Keep, Kept, read_keep
 from cronce.runtime.ledger import Terms, checked
 from cronce.schedule import (
     At,
@@ -39,6 +39,9 @@ SHORTEST: Final = timedelta(seconds=1)
 """A shorter lease could be over before the answer is there that grants it."""
 
 TIDY_EVERY: Final = timedelta(hours=1)
+
+ANY_TIME: Final = timedelta(days=7)
+"""Slots that are never too late to start are given this long before runs after them may be deleted."""
 
 CLOCK_OFF: Final = timedelta(minutes=1)
 """How far a host's clock may be off the store's. Beyond it, what the host takes for a slot is an error."""
@@ -117,6 +120,14 @@ class Declaration(NamedTuple):
             self._start_within(gap, inferred=inferred),
             outside=True,
         )
+
+    @property
+    def still_open(self) -> timedelta:
+        """For how long a slot without a record may still be run: no run younger than this is deleted, since that closes
+        every slot before it."""
+        if self.start_within is not None:
+            return max(LEAST, self.start_within)
+        return ANY_TIME if self.missed == "all" or self.schedule is None else LEAST
 
     def tidies(self, done: Slot) -> bool:
         """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts."""

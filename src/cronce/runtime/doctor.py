@@ -6,6 +6,7 @@ Checks are yielded as they are made, so that whoever waits sees how far it is.
 
 import os
 import platform
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -14,8 +15,8 @@ from typing import Final
 
 from cronce import __version__
 from cronce.clock import Clock
-from cronce.errors import StoreError, StoreUnavailable
-from cronce.model import Instant, Traits
+from cronce.errors import BadInput, StoreError, StoreUnavailable
+from cronce.model import Epoch, Instant, Origin, Traits
 from cronce.runtime import ntp
 from cronce.runtime.proof import Proof
 from cronce.stores import mask
@@ -41,14 +42,23 @@ class Sample(NamedTuple):
 
 
 def examine(url: str | None, clock: Clock, connect: Open = open_chosen) -> Iterator[Check]:
-    """All checks, in an order that people can follow. Raises `StoreUnavailable` after the check that says so."""
+    """All checks, in an order that people can follow. Raises `StoreUnavailable`, or `BadInput` if the URL is none or
+    its driver is not installed, after the check that says so."""
     yield ok("cronce", f"{__version__}, on Python {platform.python_version()} and {platform.system()}")
     yield kept_right(ntp.kept(), container=in_container(os.environ, "/"))
     try:
         chosen = choose(url)
+        try:
+            store = connect(chosen)
+        except StoreError:
+            yield named(chosen)
+            raise
         yield named(chosen)
-        with closing(connect(chosen)) as store:
+        with closing(store):
             yield from _examined(store, lambda: connect(chosen), clock)
+    except BadInput as trouble:
+        yield unusable(trouble)
+        raise
     except StoreUnavailable as trouble:
         yield error("reach", str(trouble), "see that it runs, and that this machine may reach it")
         raise
@@ -61,6 +71,7 @@ def _examined(store: Store, connect: Callable[[], Store], clock: Clock) -> Itera
     yield round_trip(samples)
     yield skew(samples, store.traits)
     yield promises(store.traits)
+    yield from life(store.load([]).epoch)
     ask = getattr(store, "checks", None)
     if ask is not None:
         yield from ask()
@@ -79,6 +90,19 @@ def named(chosen: Chosen) -> Check:
             return ok("store", f"{url}, the default: only this user's processes on this machine share it")
         case source:
             return ok("store", f"{url}, named by {source}")
+
+
+def unusable(trouble: BadInput) -> Check:
+    """Most say what is wrong, and then what to do about it."""
+    says, *remedy = re.split("; |: (?=pip install )", str(trouble), maxsplit=1)
+    return error("store", says, "".join(remedy))
+
+
+def life(epoch: Epoch) -> Iterator[Check]:
+    """A store that can forget, and was empty when it was first seen, may be new; or not."""
+    if epoch.origin is Origin.FOUND:
+        says = f"it was found empty at {epoch.born:%Y-%m-%d %H:%M:%S} UTC, and may have forgotten: slots up to then"
+        yield warn("life", f"{says} stay closed", "if it is new, run `cronce store init URL` before the first job")
 
 
 def promises(traits: Traits) -> Check:
@@ -121,7 +145,10 @@ def round_trip(samples: Sequence[Sample]) -> Check:
 def skew(samples: Sequence[Sample], traits: Traits) -> Check:
     """By the answer that was fastest: the store read its clock somewhere between question and answer."""
     best = min(samples, key=lambda sample: sample.took)
-    doubt = best.took / 2 + traits.step
+    own = traits.step + traits.skew
+    if OFF < own >= abs(best.ahead):
+        return ok("clocks", f"the store's clock is not known better than {_ms(own)}, and this machine's is within that")
+    doubt = best.took / 2 + own
     surely = abs(best.ahead) - doubt
     says = f"this machine's clock is {_ms(abs(best.ahead))} {'behind' if best.ahead > timedelta(0) else 'ahead of'} the"
     says += f" store's, known to ±{_ms(doubt)}"

@@ -2,8 +2,9 @@
 works under a lease that it must stop.
 
 Two threads, because a store that does not answer must not keep anybody from being told in time: one renews, and may
-hang in a call for as long as the store lets it; the other only looks at the clock. Both are there only while something
-is held, so that a process that forks in between forks without threads.
+hang in a call for as long as the store lets it; the other only looks at the clock. A third does chores, which may take
+their time. All are there only while there is something to do, so that a process that forks in between forks without
+threads.
 
 Whether a lease may be believed is computed where it is asked (`Lease.trusted`), by a clock that goes on in suspend. The
 threads only bring the news. A body that holds the GIL, a starved machine or a suspended one may delay the news, never
@@ -18,7 +19,7 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from cronce.clock import Clock
-from cronce.errors import StoreError, TrustEnded
+from cronce.errors import CronceError, StoreError, TrustEnded
 from cronce.model import Boot, Instant
 from cronce.protocol.commands import Stale
 from cronce.protocol.lease import renew_every
@@ -187,9 +188,11 @@ class Keeper:
         self._ended: set[Lease] = set()
         self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
         self._store: Store | None = None
+        self._connecting = threading.Lock()
         self.outage = Outage(desk)
         self._renewing = beat("cronce-keeper", self.renew, desk.clock)
         self._watching = beat("cronce-watch", self.watch, desk.clock)
+        self._tidying = beat("cronce-chores", self.do_chores, desk.clock)
 
     # --- from the threads that hold something ---
 
@@ -219,11 +222,11 @@ class Keeper:
         """Something for the store that can wait for a few seconds; one of each name."""
         with self._lock:
             self._chores.setdefault(name, (self._clock.boot() + LAZY, chore))
-        self._renewing.wake()
+        self._tidying.wake()
 
     def close(self) -> None:
         """Do what was put off, and hang up. Not while somebody holds something: it has to be renewed, and let go."""
-        self._do_chores(at_once=True)
+        self.do_chores(at_once=True)
         if self.busy:
             return
         with self._lock:
@@ -254,11 +257,8 @@ class Keeper:
         due = [lease for lease in self._kept() if lease.renew_at <= boot and not lease.at_limit]
         if due:
             self._renew(due)
-        self._do_chores()
         with self._lock:
-            waiting = [lease.renew_at for lease in self._leases if not lease.at_limit] + [
-                when for when, _ in self._chores.values()
-            ]
+            waiting = [lease.renew_at for lease in self._leases if not lease.at_limit]
         return min(waiting, default=None)
 
     def _renew(self, due: list[Lease]) -> None:
@@ -300,14 +300,19 @@ class Keeper:
         left = max(lease.grant.trust.end - self._clock.boot(), 0.0) / 3
         return min(renew_every(lease.grant.lease, self.desk.store.traits).total_seconds(), max(left, 0.02))
 
-    def _do_chores(self, *, at_once: bool = False) -> None:
+    # --- on the thread for what may take its time ---
+
+    def do_chores(self, *, at_once: bool = False) -> Boot | None:
+        """Do what was put off and is due; when is the next? What can wait can be lost."""
         boot = self._clock.boot()
         with self._lock:
             due = [name for name, (when, _) in self._chores.items() if at_once or when <= boot]
             chores = [self._chores.pop(name)[1] for name in due]
-        with suppress(StoreError):  # what can wait can be lost
-            for chore in chores:
+        for chore in chores:
+            with suppress(CronceError):
                 chore(self._connected())
+        with self._lock:
+            return min((when for when, _ in self._chores.values()), default=None)
 
     # --- on either ---
 
@@ -326,9 +331,10 @@ class Keeper:
             lease.end(over)
 
     def _connected(self) -> Store:
-        if self._store is None:
-            self._store = self.desk.connect()
-        return self._store
+        with self._connecting:
+            if self._store is None:
+                self._store = self.desk.connect()
+            return self._store
 
 
 def whose(by: str, me: str) -> str:

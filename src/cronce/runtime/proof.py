@@ -208,6 +208,8 @@ class Proof:
         keys = [key for one in self._slots for key in (one.cell, turn_cell(one.job, 0), job_cell(one.job))]
         try:
             there = [cell for cell in self._store.load(keys).cells if cell.version]
+            if not there:
+                return ok("tidy", "nothing was written")
             gone = self._store.purge(there)
             left = sum(cell.version > 0 for cell in self._store.load(keys).cells)
         except StoreError as trouble:

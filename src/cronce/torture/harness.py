@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from os import urandom
 from pathlib import Path
 from typing import Final, Self
 
@@ -106,11 +107,13 @@ class Torture:
         self._older: dict[str, OnRecord] = {}
         self._first: Instant | None = None
         self._shown = 0
-        self._answered = 0.0
+        self._answered = self._moved = 0.0
+        self._mark = urandom(3).hex()
+        """Two tortures of one seed on one store are not in each other's way."""
 
     def _task(self, on_lost: OnLost) -> Task:
         """Under skip the job is as most are, no two slots at once; under rerun what lapsed runs beside the others."""
-        name = f"torture-{self.settings.seed}-{on_lost}"
+        name = f"torture-{self.settings.seed}-{self._mark}-{on_lost}"
         return Task(name, on_lost, "skip" if on_lost == "skip" else "allow", self._lease)
 
     def run(self) -> Result:
@@ -184,17 +187,19 @@ class Torture:
         last = self._begun + self.settings.seconds
         self._until(lambda: self._clock.boot() >= last and not self._faults.left, last + PATIENCE)
         self._faults.end_all()
-        self._until(self._settled, self._clock.boot() + PATIENCE)
+        self._moved = self._clock.boot()
+        while not self._settled() and self._clock.boot() < self._moved + PATIENCE:  # however slow, while it goes on
+            self._until(self._settled, self._clock.boot() + 1)
         self._crew.end(GRACE)
         return self._result()
 
     def _stopped_answering(self, error: StoreUnavailable) -> str:
         """Every process has asked it since, in vain."""
         ago = timedelta(seconds=self._clock.boot() - self._answered)
-        after = self._answered - self._begun
+        last, after = self._clock.wall() - ago, self._answered - self._begun
         return (
-            f"the store stopped answering in the middle, at {self._clock.wall() - ago:%H:%M:%S} UTC ({after:.0f} s after"
-            f" the first slot), and nothing was judged: {error}"
+            f"the store stopped answering in the middle, at {last:%H:%M:%S} UTC ({after:.0f} s after the first slot),"
+            f" and nothing was judged: {error}"
         )
 
     def _start(self, name: str) -> None:
@@ -247,7 +252,9 @@ class Torture:
         calls = self._calls.new()
         self._said |= {(line.what, line.who, line.slot) for line in calls}
         answers = (float(line.when) for line in (*new, *calls) if line.what in ANSWERS)
-        self._answered = max(self._answered, *answers, self._answered)
+        self._answered = max([self._answered, *answers])
+        if new or calls:
+            self._moved = self._clock.boot()
         self._faults.look(new)
         self._crew.check()
         if self._first is not None:
@@ -307,7 +314,7 @@ class Torture:
         spans = decode_job(cell.value, cell.key).spans if cell.version else ()
         gaps = [Gap(span.start, span.end) for span in spans if span.reason == FORGOTTEN]
         floor = forgotten_floor(epoch, self._store.traits) if epoch.birth != self._epoch.birth else None
-        return gaps if floor is None else [*gaps, Gap(epoch.since, floor)]
+        return gaps if floor is None else [*gaps, Gap(None, floor)]
 
     def _remove(self) -> None:
         """Delete what was written; a store that does not answer keeps it."""

@@ -2,8 +2,9 @@
 them what was done to whom. Below, each slot as the store has it on record. SVG, alone or in a page; light and dark.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from math import ceil, floor
 from typing import Final
 
 from cronce.model import Slot
@@ -22,7 +23,12 @@ ROW: Final = 10
 """Pixels: of a lane of bars, and between two processes."""
 
 WIDTH: Final = 1150
-"""Pixels for all seconds together, unless that makes them too narrow or too wide."""
+NARROW: Final = 12.0
+"""Pixels for all seconds together, and the least for one of them: wide enough for the lines above and below."""
+
+LETTER: Final = 6.2
+LABEL: Final = 40
+"""Pixels of a letter, and between two labels of the time."""
 
 STYLE: Final = """
 svg { font: 11px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif }
@@ -30,15 +36,17 @@ svg { font: 11px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif
 .bad-text { fill: #c62828 } .good-text { fill: #1a7f37 }
 .grid { stroke: #d8dee4 } .row { fill: #f6f8fa }
 .succeeded { fill: #2da44e } .again { fill: #1f6feb } .overtaken { fill: #e3a008 } .ended { fill: #8c959f }
-.lost { fill: #cf222e } .failed { fill: #e3a008 } .skipped { fill: #afb8c1 } .unknown { fill: #8250df }
+.lost { fill: #cf222e } .failed { fill: #953800 } .skipped { fill: #afb8c1 } .unknown { fill: #8250df }
 .missed { fill: #ff00aa }
-.kill { fill: #cf222e } .pause { fill: #bf8700 } .cut { fill: #0969da } .outage { fill: #0969da }
-.drop { fill: #8250df } .delay { fill: #1b7c83 } .lock { fill: #bf8700 } .restart, .empty { fill: #cf222e }
+.kill { fill: #cf222e } .pause { fill: #bf8700 } .cut { fill: #0969da } .outage { fill: #57606a }
+.drop { fill: #8250df } .delay { fill: #1b7c83 } .lock { fill: #bf3989 } .restart { fill: #116329 }
+.empty { fill: #e16f24 }
 .deed { fill-opacity: .2 }
 @media (prefers-color-scheme: dark) {
   .page { fill: #0d1117 } text { fill: #e6edf3 } .dim { fill: #8b949e } .grid { stroke: #30363d }
   .row { fill: #161b22 } .bad-text { fill: #ff7b72 } .good-text { fill: #3fb950 }
-  .succeeded { fill: #3fb950 } .again { fill: #58a6ff } .skipped { fill: #484f58 } .deed { fill-opacity: .35 }
+  .succeeded { fill: #3fb950 } .again { fill: #58a6ff } .skipped { fill: #484f58 } .failed { fill: #db6d28 }
+  .outage { fill: #8b949e } .restart { fill: #3fb950 } .deed { fill-opacity: .35 }
 }
 """
 
@@ -59,6 +67,7 @@ RUNS: Final = {
     "overtaken": "taken over, or stopped in time",
     "ended": "did not end",
 }
+LEGENDS: Final = 4
 SLOTS: Final = ("succeeded", "lost", "failed", "skipped", "unknown", "missed")
 
 
@@ -77,8 +86,10 @@ class Frame(NamedTuple):
 
     result: Result
     names: tuple[str, ...]
-    second: float
-    """Pixels of a second."""
+    start: int
+    end: int
+    """From which second to which, counted from the first slot: where a store's clock is read by the second, the first
+    runs seem to begin before it."""
 
     @property
     def row(self) -> int:
@@ -90,31 +101,36 @@ class Frame(NamedTuple):
 
     @property
     def width(self) -> float:
-        return LEFT + self.second * (self._last + 1) + RIGHT
+        return LEFT + self.second * (self.end - self.start) + RIGHT
+
+    @property
+    def second(self) -> float:
+        """Pixels of a second."""
+        return max(WIDTH / (self.end - self.start), NARROW)
 
     @property
     def height(self) -> int:
-        return self.bottom + 44 + 18 * len(self.result.tasks) + 44
-
-    @property
-    def _last(self) -> float:
-        """Seconds from the first slot to the last line."""
-        times = [float(line.when) for line in self.result.lines] or [self.result.first]
-        return max(max(times) - self.result.first, len(self.result.slots))
+        return self.bottom + 44 + 18 * len(self.result.tasks) + 15 * LEGENDS - 1
 
     def x(self, boot: float) -> float:
-        return round(LEFT + (boot - self.result.first) * self.second, 1)
+        return self.at(boot - self.result.first)
 
     def y(self, who: str) -> int:
         return TOP + self.row * self.names.index(who)
 
-    def at(self, number: int) -> float:
-        return round(LEFT + number * self.second, 1)
+    def at(self, second: float) -> float:
+        return round(LEFT + (second - self.start) * self.second, 1)
+
+
+def framed(result: Result) -> Frame:
+    names = tuple(f"w{number + 1}" for number in range(result.settings.processes))
+    deeds = (time for deed in result.deeds for time in (deed.began, deed.ended))
+    times = [time - result.first for time in (*(float(line.when) for line in result.lines), *deeds)]
+    return Frame(result, names, floor(min([0.0, *times])), ceil(max([len(result.slots), *times])))
 
 
 def svg(result: Result) -> str:
-    names = tuple(f"w{number + 1}" for number in range(result.settings.processes))
-    frame = Frame(result, names, min(max(WIDTH / len(result.slots), 12.0), 40.0))
+    frame = framed(result)
     page = _rect(0, 0, frame.width, frame.height, "page")
     parts = [page, *_head(frame), *_grid(frame), *_deeds(frame), *_bars(frame), *_slots(frame), *_legend(frame)]
     size = f'width="{frame.width:.0f}" height="{frame.height}" viewBox="0 0 {frame.width:.0f} {frame.height}"'
@@ -133,11 +149,13 @@ def html(result: Result) -> str:
 
 
 def counted(verdict: Verdict) -> str:
-    """A verdict in words."""
+    """A verdict in words: what became of the slots, which adds up, and then what happened beside."""
+    names = {"runs": "ran", **{name: name for name in ("skipped", "failed", "lost", "unknown", "missed")}}
+    slots = ", ".join(f"{getattr(verdict, name)} {word}" for name, word in names.items())
+    twice = f" ({verdict.twice} counted twice)" if verdict.twice else ""
     return (
-        f"{verdict.slots} slots, {verdict.runs} runs, extra {verdict.extra}, missed {verdict.missed}, lost"
-        f" {verdict.lost}, unknown {verdict.unknown}, overlapping {verdict.overlapping}, stale accepted"
-        f" {verdict.stale_accepted}, taken over {verdict.taken_over}"
+        f"{verdict.slots} slots: {slots}{twice}; extra {verdict.extra}, overlapping {verdict.overlapping},"
+        f" stale accepted {verdict.stale_accepted}, taken over {verdict.taken_over}"
     )
 
 
@@ -168,10 +186,11 @@ def _grid(frame: Frame) -> Iterator[str]:
         middle = y + frame.row / 2 + 4
         yield _text(8, middle, name)
         yield _text(LEFT - 10, middle, f"{SKEWS[number % len(SKEWS)]:+g} s", "dim", "end")
-    for number in range(0, len(frame.result.slots) + 1, 5):
-        x = frame.at(number)
+    every = 1 if frame.second >= LABEL else 5
+    for second in range(-(-frame.start // every) * every, frame.end + 1, every):
+        x = frame.at(second)
         yield f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{frame.bottom}" class="grid"/>'
-        yield _text(x, TOP - 4, f"{number} s", "dim", "middle")
+        yield _text(x, TOP - 4, f"{second} s", "dim", "middle")
 
 
 def _deeds(frame: Frame) -> Iterator[str]:
@@ -251,10 +270,18 @@ def _legend(frame: Frame) -> Iterator[str]:
     seen = {deed.kind for deed in frame.result.deeds}
     deeds = [(f"deed {kind}", text) for kind, text in WORDS.items() if kind in seen]
     slots = [(kind, kind) for kind in SLOTS]
+    top = frame.height - 15 * LEGENDS + 1
     for number, (label, items) in enumerate((("runs", [*RUNS.items()]), ("slots", slots), ("faults", deeds))):
-        x, y = float(LEFT), frame.height - 44 + 15 * number
+        x, y = float(LEFT), top + 15 * number
         yield _text(8, y + 9, label, "dim")
         for kind, text in items:
             yield _rect(x, y, 12, 10, kind)
             yield _text(x + 17, y + 9, text, "dim")
-            x += 17 + 6.2 * len(text) + 18
+            x += 17 + LETTER * len(text) + 18
+    yield _text(8, top + 54, "rows", "dim")
+    yield _text(LEFT, top + 54, _rows(frame.result.tasks), "dim")
+
+
+def _rows(tasks: Sequence[Task]) -> str:
+    lanes = "; the upper bar is skip, the lower rerun" if len(tasks) > 1 else ""
+    return f"a process each, with what its clock is wrong by: +5 s is five seconds ahead of the store's{lanes}"

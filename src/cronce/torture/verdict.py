@@ -39,6 +39,10 @@ class OnRecord(NamedTuple):
         return self._replace(ended=self.ended | older.ended)
 
 
+IDLE: Final = 10
+"""Of so many slots some must run: a guard that refuses everything keeps every promise but the first."""
+
+
 class Gap(NamedTuple):
     """A time of which the store no longer knows: after `since` (None: for ever), up to `upto`."""
 
@@ -73,8 +77,8 @@ class Verdict(NamedTuple):
 
     @property
     def twice(self) -> int:
-        """Slots that are counted twice, since both sides are: as run, by the ledger, and as lost, unknown, failed or
-        missed, by the record; or as missed under rerun, and lost. Without them each slot is counted once."""
+        """Slots that are counted twice, since both sides are: one ran by the ledger, and is lost, unknown or open by
+        the record; another is missed, and on record for a reason that does not count under rerun."""
         each = self.runs + self.skipped + self.failed + self.lost + self.unknown + self.missed
         return each - self.slots
 
@@ -82,7 +86,8 @@ class Verdict(NamedTuple):
         """Whether every promise was kept; `forgot`: the store lost what it knew, and says so."""
         broken = self.extra or self.missed or self.overlapping or self.stale_accepted
         unexplained = self.unknown and not forgot
-        return not (broken or unexplained or (self.on_lost == "rerun" and self.lost))
+        idle = self.slots >= IDLE and not self.runs
+        return not (broken or unexplained or idle or (self.on_lost == "rerun" and self.lost))
 
 
 def judge(
