@@ -229,7 +229,7 @@ def test_a_schema_may_have_any_name(postgres: Postgres) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("name", ["", "x" * 64, "a%0Ab", "$$", "{lock}"])
+@pytest.mark.parametrize("name", ["", "x" * 64, "a%0Ab", "$$", "{lock}", "information_schema", "pg_catalog", "pg_own"])
 def test_a_name_that_cannot_be_a_schema_is_refused(postgres: Postgres, name: str) -> None:
     assert "cannot be a schema" in refused(f"{postgres.url}?schema={name}", BadInput)
 
@@ -249,7 +249,10 @@ def test_a_person_can_make_it_for_a_role_that_may_only_use_it(postgres: Postgres
     (cell,) = win(store, claim("a"))
     win(store, *(claim(f"run/{n}") for n in range(9)))
     assert store.purge([cell]) == 1
-    assert store.swap([], (store.load([]).epoch.birth + 10, 0)).epoch.origin is Origin.RESTORED
+    life = store.swap([], (store.load([]).epoch.birth + 10, 0)).epoch
+    assert life.origin is Origin.RESTORED
+    db.execute(f"UPDATE {schema}.cronce_meta SET timeline = 0")  # as after a failover
+    assert store.swap([], life.seen).epoch.birth > life.birth
     store.close()
     db.execute(f"REVOKE INSERT ON {schema}.cronce_cells FROM {role}")
     store = open_store(theirs)
@@ -265,6 +268,10 @@ def test_an_older_version_is_brought_up_to_this_one_and_keeps_its_cells(
     birth = store.load([]).epoch.birth
     db.execute(
         f"DROP FUNCTION {schema}.cronce_swap_few; DROP INDEX {schema}.cronce_open; DROP VIEW {schema}.cronce_runs"
+    )
+    db.execute(
+        f"CREATE FUNCTION {schema}.cronce_swap_few(bigint[], text, text, bigint) RETURNS text[] LANGUAGE sql"
+        " AS 'SELECT NULL::text[]'"
     )
     db.execute(f"UPDATE {schema}.cronce_meta SET schema = 0")
     newer = open_store(url)

@@ -51,11 +51,20 @@ IDENTITY: Final = (
 )
 """Of a server and a database: a copy of either has another one."""
 
+TIMELINE: Final = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint"
+"""The number of the history that a server writes: a standby that is promoted begins another, as does archive recovery;
+a restart goes on with it. (The last checkpoint's may still be the old one.) A standby must not be asked."""
+
+SURVIVES: Final = """(
+    current_setting('fsync') = 'on' AND current_setting('synchronous_standby_names') <> ''
+    AND current_setting('synchronous_commit') NOT IN ('off', 'local')
+)"""
+"""Whether a win waits for a standby, so that a failover forgets none."""
+
 HELLO: Final = """
     SELECT schema, identity, {identity}, current_setting('transaction_read_only') = 'on',
            current_setting('transaction_isolation'), current_setting('server_encoding'),
-           current_setting('fsync') = 'on', current_setting('synchronous_standby_names') <> '',
-           current_setting('synchronous_commit')
+           current_setting('fsync') = 'on', {survives}
     FROM {schema}.cronce_meta
 """
 
@@ -92,7 +101,9 @@ class Place(NamedTuple):
     def say(self, statement: str, *, bound: bool = False) -> str:
         """A statement about this place; `bound`: psycopg will look for its parameters, by their %."""
         schema = self.quoted.replace("%", "%%") if bound else self.quoted
-        return statement.replace("{identity}", IDENTITY).replace("{schema}", schema)
+        for name, piece in (("identity", IDENTITY), ("timeline", TIMELINE), ("survives", SURVIVES), ("schema", schema)):
+            statement = statement.replace(f"{{{name}}}", piece)
+        return statement
 
     def ddl(self, *, made: bool = False) -> str:
         """All that a store is made of, as SQL."""
@@ -137,8 +148,9 @@ def _unreadable(url: str, words: str) -> str:
 
 
 def _schema(url: str, name: str) -> str:
-    """Any name that PostgreSQL has for a schema, but for characters that only a trick would use."""
-    if not 0 < len(name.encode()) < 64 or not name.isprintable() or set(name) & set("${}"):
+    """Any name that PostgreSQL has for a schema of ours, but for characters that only a trick would use."""
+    its_own = name == "information_schema" or name.startswith("pg_")
+    if its_own or not 0 < len(name.encode()) < 64 or not name.isprintable() or set(name) & set("${}"):
         raise BadInput(f"{mask(url)!r}: {name[:70]!r} cannot be a schema")
     return name
 
@@ -153,8 +165,7 @@ class Server(NamedTuple):
     isolation: str
     encoding: str
     fsync: bool
-    standbys: bool
-    synchronous_commit: str
+    survives_failover: bool
 
 
 class NoAnswer(psycopg.OperationalError):

@@ -6,6 +6,7 @@ SELECT pg_advisory_xact_lock({lock});
 DO $cronce$
 DECLARE
     found integer;
+    old text;
 BEGIN
     IF to_regnamespace('{text}') IS NULL THEN
         CREATE SCHEMA {schema};
@@ -22,6 +23,13 @@ BEGIN
             RAISE EXCEPTION 'this store has version %, newer than this SQL ({version})', found;
         END IF;
     END IF;
+    FOR old IN  -- what a function returns cannot be replaced
+        SELECT oid::regprocedure FROM pg_proc
+        WHERE pronamespace = to_regnamespace('{text}') AND proname IN ('cronce_swap_few', 'cronce_swap_in_turn')
+            AND prorettype = 'text[]'::regtype
+    LOOP
+        EXECUTE 'DROP FUNCTION ' || old;
+    END LOOP;
 END
 $cronce$;
 
@@ -37,7 +45,7 @@ CREATE TABLE IF NOT EXISTS {schema}.cronce_meta (
     since       bigint,
     last_write  bigint NOT NULL,
     identity    text NOT NULL,
-    timeline    bigint
+    timeline    bigint NOT NULL
 ) WITH (fillfactor = 10);
 
 -- One number for every write that wins. No transaction waits for another's, and none is ever drawn twice.
@@ -64,7 +72,7 @@ CREATE INDEX IF NOT EXISTS cronce_attention ON {schema}.cronce_cells (at, key) W
 -- A life begins. The server and the database are remembered, so that a copy is told from the original.
 INSERT INTO {schema}.cronce_meta (schema, birth, tally, base, origin, last_write, identity, timeline)
 SELECT {version}, now.us, 0, 0, CASE WHEN {made} OR current_setting('fsync') = 'on' THEN 'made' ELSE 'found' END, now.us,
-       {identity}, (SELECT timeline_id FROM pg_control_checkpoint())
+       {identity}, {timeline}
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS us) AS now
 ON CONFLICT (only_row) DO NOTHING;
 
@@ -83,8 +91,9 @@ UPDATE {schema}.cronce_meta SET schema = {version} WHERE schema < {version};
 --      is undone, and judged again by what stands there now.
 --
 -- An answer is rows, in any order: one about the store, at place 0, and one for each write at its place, from 1 on.
---   place 0   refused: 1 the writer believes in another life, 2 it saw more than the store knows; version: of no account;
---             mark: the tally noted last; at: now; until: since; fence: birth and base; value: origin
+--   place 0   refused: 1 the writer believes in another life, 2 it saw more than the store knows, or the server may have
+--             forgotten something; version: of no account; mark: the tally noted last; at: now; until: since; fence:
+--             birth and base; value: origin
 --   others    refused: 1 version, 2 early, 3 late, 4 its group: the cell as it stands, NULL if it is absent;
 --             0: won, under the number that stands as version; of the rest only what the write left alone is of account
 --
@@ -93,8 +102,14 @@ UPDATE {schema}.cronce_meta SET schema = {version} WHERE schema < {version};
 -- values. -4611686018427387904 stands for an instant or a span that is not given. A mark above 16 is a grant.
 
 -- What every swap begins with: its answer about the store. Until numbers are drawn, `version` says whether it is time to
--- note the last write. (Where there are more words than it seems to need: to plpgsql an assignment is cheap, and a
--- statement with as much as a sum in it is not.)
+-- note the last write.
+--
+-- A server on another timeline than the noted one was promoted or recovered. What it lost need not show in the sequence,
+-- which is logged 32 numbers ahead: so unless wins wait for a standby, it is taken to have forgotten. That is asked each
+-- time and not once for each connection, since a pooler goes on with another server unseen.
+--
+-- (Where there are more words than it seems to need: to plpgsql an assignment is cheap, and a statement with as much as a
+-- sum in it is not.)
 CREATE OR REPLACE FUNCTION {schema}.cronce_enter(
     seen_birth bigint, seen_tally bigint, patience text, given_now bigint DEFAULT NULL
 ) RETURNS {schema}.cronce_answer LANGUAGE plpgsql AS $cronce$
@@ -116,6 +131,13 @@ BEGIN
             AND seen_birth = meta.birth)
     THEN
         head.refused := 2;
+    END IF;
+    IF meta.timeline <> {timeline} THEN
+        IF {survives} THEN
+            UPDATE {schema}.cronce_meta SET timeline = {timeline} WHERE timeline = meta.timeline;
+        ELSE
+            head.refused := 2;
+        END IF;
     END IF;
     head.at := coalesce(given_now, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
     head.version := -(meta.last_write < head.at - 5000000)::integer;
@@ -457,7 +479,8 @@ BEGIN
 END
 $cronce$;
 
--- A new life: somebody saw more than the store knows, so it forgot; or a copy is adopted. Everybody else waits for it.
+-- A new life: somebody saw more than the store knows, so it forgot; or the server was promoted or recovered, and may have;
+-- or a copy is adopted. Everybody else waits for it, and whoever comes second finds that nothing is left to do.
 CREATE OR REPLACE FUNCTION {schema}.cronce_begin(
     seen_birth bigint, seen_tally bigint, patience integer, adopt boolean
 ) RETURNS void LANGUAGE plpgsql AS $cronce$
@@ -473,7 +496,7 @@ BEGIN
     now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
     SELECT * INTO meta FROM {schema}.cronce_meta;
     SELECT last_value - (NOT is_called)::integer INTO drawn FROM {schema}.cronce_tally;
-    IF NOT adopt AND (seen_birth, seen_tally) <= (meta.birth, drawn) THEN
+    IF NOT adopt AND meta.timeline = {timeline} AND (seen_birth, seen_tally) <= (meta.birth, drawn) THEN
         RETURN;
     END IF;
     highest := CASE WHEN seen_birth >= meta.birth THEN greatest(seen_tally, drawn) ELSE drawn END;
@@ -481,7 +504,7 @@ BEGIN
     UPDATE {schema}.cronce_meta
     SET birth = greatest(now_us, seen_birth + 1, meta.birth + 1), tally = highest, base = highest, origin = 'restored',
         since = meta.last_write, identity = CASE WHEN adopt THEN {identity} ELSE meta.identity END,
-        timeline = (SELECT timeline_id FROM pg_control_checkpoint());
+        timeline = {timeline};
 END
 $cronce$;
 

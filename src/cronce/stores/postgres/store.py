@@ -9,13 +9,14 @@ what is certain: the number noted last, those of the cells it shows, and what th
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cronce.errors import BadInput
 from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, from_us, to_us
 from cronce.stores import sql
-from cronce.stores.base import Loaded, Page, Scan, Swapped, position, refused_epoch
+from cronce.stores.base import Loaded, Page, Scan, Swapped, life_of, position, refused_epoch
 from cronce.stores.pool import Pool
 from cronce.stores.postgres.line import Line, Place, Server, connect, explained, locate, psycopg, socket
 from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read_rows, read_verdicts, spell_swap
@@ -72,8 +73,7 @@ TRAITS: Final = Traits("postgresql", survives_failover=False)
 
 def traits_of(server: Server) -> Traits:
     """What this very server can promise, by its settings."""
-    waits = server.standbys and server.synchronous_commit not in ("off", "local")
-    return TRAITS._replace(durable=server.fsync, survives_failover=server.fsync and waits)
+    return TRAITS._replace(durable=server.fsync, survives_failover=server.survives_failover)
 
 
 class PostgresStore:
@@ -231,21 +231,15 @@ def open_store(url: str) -> PostgresStore:
 
 def init(url: str) -> Epoch:
     """Begin on purpose; where there is a store already, just the life it is in."""
-    return _once(PostgresStore(locate(url), made=True), lambda store: store.load([]).epoch)
+    return life_of(PostgresStore(locate(url), made=True))
 
 
 def adopt(url: str) -> Epoch:
     """Take a copy for the store from now on; the life that begins with it."""
-    return _once(PostgresStore(locate(url), adopt=True), PostgresStore.adopt)
+    with closing(PostgresStore(locate(url), adopt=True)) as store:
+        return store.adopt()
 
 
 def ddl(url: str) -> str:
     """All the SQL that a store is made of, for a person to run."""
     return locate(url).ddl()
-
-
-def _once(store: PostgresStore, work: Callable[[PostgresStore], Epoch]) -> Epoch:
-    try:
-        return work(store)
-    finally:
-        store.close()
