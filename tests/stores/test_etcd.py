@@ -20,11 +20,13 @@ from cronce.model import FREE, Boot, Cell, Mark, Refusal, Write
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
 from cronce.stores.etcd import TRAITS, EtcdStore, init
-from cronce.stores.etcd.api import data64, read_url, text64
+from cronce.stores.etcd.api import Answer, data64, read_url, text64
+from cronce.stores.etcd.checks import _version
 from cronce.stores.etcd.layout import Shelf, entries, mirror
 from cronce.stores.etcd.store import WRITES
 from cronce.testing.contract import DAY, HOUR, LEASE, cell_of, change, claim, put, refusals, swap, win
 from tests.house.needs import tool
+from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
 from tests.stores.forks import ask
 from tests.stores.places import name_of
@@ -117,6 +119,15 @@ def test_a_batch_is_as_many_round_trips_as_transactions_that_hold_it(etcd: Etcd,
     assert count() == 10
 
 
+def test_after_a_purge_the_others_need_one_more_round_trip_once(etcd: Etcd, store: Store, other: Store) -> None:
+    seen, cells = store.load([]).epoch.seen, win(other, put("a"), put("b"))
+    count = Count(etcd)
+    assert (other.purge(cells), count()) == (2, 2)
+    assert (refusals(other.swap([claim("run/0")], seen)), count()) == ([None], 1)
+    for number, trips in ((1, 2), (2, 1)):
+        assert (refusals(store.swap([claim(f"run/{number}")], seen)), count()) == ([None], trips)
+
+
 def test_the_newest_few_of_many_are_two_round_trips(etcd: Etcd, store: Store) -> None:
     win(store, *(put(f"run/{number:03}", at=DAY + number * HOUR) for number in range(300)))
     count = Count(etcd)
@@ -206,6 +217,32 @@ def test_a_cell_that_changes_between_reading_and_purging_stays(slow: Slow, other
     assert [cell.key for cell in other.scan(Scan("")).cells] == ["a"]
 
 
+class HeldBack(EtcdStore):
+    """Others act when what it writes is on its way."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def _commit(self, *plan: Any) -> Answer:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super()._commit(*plan)
+
+
+def test_a_claim_that_lands_after_its_slot_was_purged_is_refused(url: str, other: Store) -> None:
+    with closing(HeldBack(read_url(url))) as held:
+        loaded = held.load([])
+        late = loaded.now + timedelta(seconds=0.2)
+
+        def meanwhile() -> None:
+            assert other.purge(win(other, put("run/a", Mark.CLOSED))) == 1
+            wait_until(lambda: held._now() > late)
+
+        held.meanwhile = meanwhile
+        assert refusals(held.swap([claim("run/a", not_after=late)], loaded.epoch.seen)) == [Refusal.LATE]
+    assert cell_of(other, "run/a") == Cell("run/a")
+
+
 def test_a_lease_that_is_renewed_while_a_scan_looks_for_lapsed_ones_is_not_found(slow: Slow, other: Store) -> None:
     cells = win(other, put("a", Mark.OPEN, ttl=timedelta(0)), put("b", Mark.OPEN, ttl=timedelta(0)))
     slow.before = lambda: win(other, change(cells[0], ttl=HOUR))
@@ -253,12 +290,12 @@ def test_the_indexes_are_those_of_the_cells_whatever_was_written(etcd: Etcd, sto
             store.purge(dice.sample(store.scan(Scan("run/")).cells, 2))
     cells = store.scan(Scan("")).cells
     expected = {entry for cell in cells for entry in entries(cell)} | {f"cell/{cell.key}".encode() for cell in cells}
-    assert _keys(etcd, namespace) == sorted({b"meta", b"tally"} | expected)
+    assert _keys(etcd, namespace) == sorted({b"meta", b"purged", b"tally"} | expected)
 
 
-def test_what_is_purged_leaves_nothing_behind(etcd: Etcd, store: Store, namespace: str) -> None:
+def test_what_is_purged_leaves_nothing_of_its_own_behind(etcd: Etcd, store: Store, namespace: str) -> None:
     store.purge(win(store, *(put(f"run/{mark.name}", mark, at=DAY, ttl=LEASE) for mark in Mark)))
-    assert _keys(etcd, namespace) == [b"meta", b"tally"]
+    assert _keys(etcd, namespace) == [b"meta", b"purged", b"tally"]
 
 
 def _keys(etcd: Etcd, namespace: str) -> list[bytes]:
@@ -512,8 +549,10 @@ def test_users_passwords_and_rights(own: Etcd) -> None:
         own.kill()
         own.start()  # and knows no token any more
         win(early, claim("b"))
-        checks = {check.name: check.says for check in _checked(early)}
-        assert "permission denied" in checks["namespaces"]
+        (found,) = [check for check in _checked(early) if check.name == "namespaces"]
+        assert found.verdict == "warn"
+        assert "not looked at: " in found.says
+        assert "permission denied" in found.says
     assert "write etcd://USER:PASSWORD@HOST" in str(error(own.url))
     wrong = error(own.url.replace("//", "//app:wr0ng@"))
     assert "user or password is wrong" in str(wrong)
@@ -572,10 +611,26 @@ def test_the_doctor_looks_at_members_room_alarms_and_namespaces(own: Etcd) -> No
     with closing(open_store(f"{own.url},127.0.0.1:9")) as store:
         found = {f"{check.name} {check.verdict}": check.says for check in _checked(store)}
     assert list(found) == [
-        "endpoint ok", "endpoint warn", "version ok", "room ok", "members warn", "alarms ok", "compaction ok",
+        "endpoint ok", "endpoint warn", "version warn", "room ok", "members warn", "alarms ok", "compaction ok",
         "namespaces warn", "clock ok",
     ]  # fmt: skip
     assert found["namespaces warn"] == "cronce, second"
     assert found["compaction ok"].startswith("none of ")
     assert "Connection refused" in found["endpoint warn"]
-    assert found["members warn"] == "1 voting member, which survive the loss of 0"
+    assert found["members warn"] == "one member: its loss is the loss of the store"
+
+
+@pytest.mark.parametrize(
+    ("versions", "verdict"),
+    [
+        (["3.3.27"], "error"),
+        (["3.4.22"], "warn"),
+        (["3.4.23"], "ok"),
+        (["3.5.6"], "warn"),
+        (["3.5.7", "3.5.10"], "ok"),
+        (["3.5.10", "3.5.6"], "warn"),
+        (["3.6.0-rc.1"], "ok"),
+    ],
+)
+def test_versions_that_a_client_can_crash_are_told(versions: list[str], verdict: str) -> None:
+    assert _version([{"version": version} for version in versions]).verdict == verdict

@@ -29,7 +29,7 @@ from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.stores.base import Scan
 from cronce.stores.mysql import MysqlStore, adopt, ddl, init, open_store
 from cronce.stores.mysql import store as mysql
-from cronce.stores.mysql.schema import NOW
+from cronce.stores.mysql.schema import NOW, prepare
 from cronce.stores.mysql.server import Line, Server, explained, locate
 from cronce.stores.mysql.store import SAID_READ, SAID_SWAP, say_scan
 from cronce.stores.sql import FOREVER, NEVER
@@ -225,6 +225,19 @@ def test_a_copy_under_another_name_is_refused_until_it_is_adopted(url: str, stor
         assert other.load([]).epoch == epoch
         assert cell_of(other, "a") == cell
     sql.execute(f"DROP DATABASE {name}")
+
+
+def test_a_store_that_is_written_to_while_it_is_adopted_is_not(url: str, store: MysqlStore) -> None:
+    class Slow(Line):
+        def tell(self, statement: str, **values: Any) -> int:
+            win(store, claim("a"))
+            return super().tell(statement, **values)
+
+    epoch, line = store.load([]).epoch, Slow(locate(url), None)
+    with pytest.raises(StoreUnavailable, match="not adopted; try again"):
+        prepare(line, store.traits, on_purpose=False, adopt=True)
+    line.close()
+    assert store.load([]).epoch == epoch._replace(tally=epoch.tally + 1)
 
 
 def test_init_begins_a_store_once(url: str) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable, StoreUnusable
-from cronce.model import Cell, Origin
+from cronce.model import Cell, Origin, Refusal
 from cronce.stores.base import Scan
 from cronce.stores.mysql import MysqlStore, init, open_store
+from cronce.stores.mysql.server import locate
 from cronce.testing.contract import cell_of, claim, keys_of, load, refusals, swap, win
 from tests.house.needs import tool
 from tests.servers.mariadb import MariaDb
@@ -67,7 +68,7 @@ def set_to(server: MariaDb, name: str, value: str) -> Iterator[None]:
         try:
             yield
         finally:
-            sql.execute(f"SET GLOBAL {name} = {before}")
+            sql.execute(f"SET GLOBAL {name} = {'NULL' if before is None else before}")
 
 
 # --- killed and stopped -----------------------------------------------------------------------------------------------
@@ -208,6 +209,58 @@ def test_a_server_that_does_not_flush_can_forget(server: MariaDb, url: str, flus
         assert init(url).origin is Origin.FOUND  # it had begun already
     with closing(open_store(url)) as store:
         assert store.traits.durable is True
+
+
+def test_with_a_binary_log_that_is_not_flushed_it_can_forget_too() -> None:
+    with MariaDb(**{"log-bin": "log", "binlog-format": "MIXED"}) as server:
+        for flushed_every, durable in (("0", False), ("2", False), ("1", True)):
+            with set_to(server, "sync_binlog", flushed_every), closing(open_store(server.url)) as store:
+                assert store.traits.durable is durable
+                (check,) = (check for check in store.checks() if check.name == "durable")
+                assert (check.verdict == "ok", f"sync_binlog={flushed_every}" in check.says) == (durable, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("completion_type", "1"),
+        ("completion_type", "2"),
+        ("sql_safe_updates", "1"),
+        ("sql_select_limit", "1"),
+        ("max_join_size", "1"),
+    ],
+)
+def test_defaults_of_the_server_change_nothing(server: MariaDb, url: str, name: str, value: str) -> None:
+    with set_to(server, name, value), closing(open_store(url)) as store, closing(open_store(url)) as other:
+        cells = win(store, *(claim(f"run/{number}") for number in range(5)))
+        assert load(other, *(cell.key for cell in cells)) == cells
+        assert refusals(swap(other, claim("run/0"), claim("run/5"))) == [Refusal.VERSION, None]
+        assert len(store.scan(Scan("run/")).cells) == 6
+        assert store.purge(cells[:3]) == 3
+        assert keys_of(other.scan(Scan("run/")).cells) == ["run/3", "run/4", "run/5"]
+        epoch = store.load([]).epoch
+        after = store.swap([], (epoch.birth, epoch.tally + 7)).epoch
+        assert (other.load([]).epoch, after.origin) == (after, Origin.RESTORED)
+
+
+def test_a_server_that_makes_only_tables_of_another_engine_is_refused(server: MariaDb, url: str) -> None:
+    with (
+        set_to(server, "enforce_storage_engine", "Aria"),
+        pytest.raises(StoreUnusable, match="unset enforce_storage_engine"),
+    ):
+        open_store(url)
+    open_store(url).close()
+
+
+@pytest.mark.parametrize("table", ["cronce_cells", "cronce_meta"])
+def test_tables_without_transactions_are_refused(server: MariaDb, url: str, table: str) -> None:
+    open_store(url).close()
+    with administrator(url) as sql:
+        sql.execute(f"ALTER TABLE {locate(url).database}.{table} ENGINE = Aria")
+        with pytest.raises(StoreUnusable, match=f"{table} is of the engine Aria, .*; run ALTER TABLE") as refused:
+            open_store(url)
+        sql.execute(str(refused.value).partition("; run ")[2])
+    open_store(url).close()
 
 
 def test_a_store_that_can_forget_is_begun_on_purpose(server: MariaDb, url: str) -> None:

@@ -4,6 +4,7 @@ Below the namespace, which is a prefix:
 
     meta                  this life of the store, as JSON; written once in a life
     tally                 how many wins the last write had, and when; written with every win
+    purged                written with every purge; empty
     cell/KEY              a line of JSON, then the cell's value
     at/INSTANT/KEY        every cell that has an instant, in its order; empty
     ta/…                  the same the other way round: etcd reads the newest few only forwards
@@ -37,6 +38,7 @@ DRAFT: Final = 1 << 62
 
 META: Final = b"meta"
 TALLY: Final = b"tally"
+PURGED: Final = b"purged"
 CELL: Final = b"cell/"
 
 _NONE: Final = "~"  # after all digits
@@ -53,6 +55,7 @@ class Life(NamedTuple):
     identity: str
     begun: int  # the revision that began it
     written: int  # the revision that last won something in it
+    purged: int  # the revision that last purged something; 0: nothing was
 
     @property
     def shift(self) -> int:
@@ -107,12 +110,13 @@ def schema_of(meta: Kv) -> int:
     return int(json.loads(data64(meta["value"]))["schema"])
 
 
-def read_life(meta: Kv, tally: Kv) -> Life:
+def read_life(meta: Kv, tally: Kv, purged: Sequence[Kv]) -> Life:
     row, last = json.loads(data64(meta["value"])), json.loads(data64(tally["value"]))
     since = None if row["since"] is None else from_us(row["since"])
     epoch = Epoch(row["birth"], row["base"], row["base"], Origin(row["origin"]), since)
     begun, written = int(meta["mod_revision"]), int(tally["mod_revision"])
-    life = Life(epoch, from_us(last["now"]), row["identity"], begun, written)
+    emptied = int(purged[0]["mod_revision"]) if purged else 0
+    life = Life(epoch, from_us(last["now"]), row["identity"], begun, written, emptied)
     return life.went_on(written, last["wins"], life.last_write)
 
 

@@ -40,6 +40,7 @@ from cronce.stores.etcd.clock import WIDEST, Bounds, bounds
 from cronce.stores.etcd.layout import (
     DRAFT,
     META,
+    PURGED,
     SCHEMA,
     SPAN,
     TALLY,
@@ -171,10 +172,13 @@ class EtcdStore:
     def _commit(self, shelf: Shelf, changed: dict[str, Cell], wins: int, now: Instant, deadline: Boot) -> Answer:
         """Write the changed cells, if they and the store's life are still as on the shelf; else read all of them.
 
-        That its tally has not fallen shows that the store has not forgotten what the writer saw.
+        That its tally has not fallen shows that the store has not forgotten what the writer saw. That nothing was
+        purged since shows that a cell that is not there never was: a network may hold a claim back for longer than the
+        slot is kept, and its bounds were judged before it was sent.
         """
         life = shelf.life
-        compare = [is_at(self._prefix + META, life.begun), is_at_least(self._prefix + TALLY, life.written)]
+        compare = [is_at(self._prefix + META, life.begun), is_at(self._prefix + PURGED, life.purged)]
+        compare.append(is_at_least(self._prefix + TALLY, life.written))
         then = [put(self._prefix + TALLY, tally_value(wins, now))]
         for key, cell in changed.items():
             compare.append(is_at(self._cell(key), shelf.revision(key)))
@@ -202,9 +206,13 @@ class EtcdStore:
             shelf = self._read(list(versions), deadline)
             gone = [kept for key, kept in shelf.cells.items() if kept.cell.version == versions[key]]
             compare = [is_at(self._cell(cell.key), revision) for revision, cell in gone]
-            then = [delete(self._cell(cell.key)) for _, cell in gone]
+            then = [put(self._prefix + PURGED), *(delete(self._cell(cell.key)) for _, cell in gone)]
             then += [operation for _, cell in gone for operation in self._reindexed(cell, None)]
-            if not gone or self._transact(compare, then, [], deadline).succeeded:
+            if not gone:
+                return 0
+            answer = self._transact(compare, then, [], deadline)
+            if answer.succeeded:
+                self._life = shelf.life._replace(purged=answer.revision)
                 return len(gone)
 
     # --- reading ----------------------------------------------------------------------------------------------------
@@ -248,14 +256,15 @@ class EtcdStore:
             self._begin(deadline)
 
     def _reads(self, keys: Iterable[str]) -> list[Json]:
-        return [one(self._prefix + META), one(self._prefix + TALLY), *(one(self._cell(key)) for key in keys)]
+        about = [one(self._prefix + key) for key in (META, TALLY, PURGED)]
+        return [*about, *(one(self._cell(key)) for key in keys)]
 
     def _take_in(self, answer: Answer) -> tuple[Life | None, Sequence[Sequence[Kv]]]:
-        meta, tally, *found = answer.ranges
+        meta, tally, purged, *found = answer.ranges
         if not meta:
             return None, found
         self._check(meta[0], tally)
-        life = read_life(meta[0], tally[0])
+        life = read_life(meta[0], tally[0], purged)
         if life.identity != self._cluster and not self._adopting:
             raise StoreCopied(
                 f"{self.api.address.shown} was written by another cluster: this is a restored snapshot or a copy, and"

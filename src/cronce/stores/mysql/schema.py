@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from inspect import cleandoc
 from typing import Any, Final
 
-from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer
+from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer, StoreUnavailable, StoreUnusable
 from cronce.model import Epoch, Instant, Traits, to_us
 from cronce.stores import sql
 from cronce.stores.base import first_life, next_life
@@ -90,6 +90,11 @@ SELECT_META: Final = """
     FROM cronce_meta
 """
 
+SELECT_ENGINES: Final = """
+    SELECT table_name, engine FROM information_schema.tables
+    WHERE table_schema = DATABASE() AND table_name IN ('cronce_cells', 'cronce_meta') ORDER BY table_name
+"""
+
 FIRST_META: Final = """
     INSERT INTO cronce_meta (only_row, `schema`, birth, tally, base, origin, since, last_write, identity)
     VALUES (1, %(schema)s, %(birth)s, %(tally)s, %(base)s, %(origin)s, %(since)s, %(last_write)s, %(identity)s)
@@ -129,6 +134,16 @@ def is_on(setting: Any) -> bool:
     return setting not in (0, "OFF")
 
 
+def check_engines(rows: Sequence[sql.Row], place: Place) -> None:
+    """Without transactions two processes win the same slot."""
+    for table, engine in rows:
+        if engine != "InnoDB":
+            raise StoreUnusable(
+                f"{place.url}: the table {table} is of the engine {engine}, which knows no transactions; run"
+                f" ALTER TABLE `{place.database}`.{table} ENGINE = InnoDB"
+            )
+
+
 def replace_life(line: Line, meta: sql.Meta, life: Epoch, identity: str) -> bool:
     """False if another was faster."""
     new = _row(life, meta.last_write, identity)
@@ -153,10 +168,13 @@ def prepare(line: Line, traits: Traits, *, on_purpose: bool, adopt: bool) -> Non
         (((now,),),) = line.ask(f"SELECT {NOW}")
         epoch = first_life(now, traits, on_purpose=on_purpose)
         line.tell(FIRST_META, schema=sql.SCHEMA, **_row(epoch, epoch.born, identity))
-    (rows,) = line.ask(SELECT_META.format(now=NOW, went=0))
+    engines, rows = line.ask(f"{SELECT_ENGINES}; {SELECT_META.format(now=NOW, went=0)}")
+    check_engines(engines, line.place)
     meta = read_state(rows, line.place).meta
     if adopt:
-        replace_life(line, meta, next_life(to_us(meta.now), meta.epoch.seen, meta.epoch, meta.last_write), identity)
+        life = next_life(to_us(meta.now), meta.epoch.seen, meta.epoch, meta.last_write)
+        if not replace_life(line, meta, life, identity):
+            raise StoreUnavailable(f"{line.place.url} was written to meanwhile, and is not adopted; try again")
     elif meta.identity != identity:
         raise StoreCopied(
             f"{line.place.url} is a copy of the database {meta.identity!r}: with the original in use, both would run"

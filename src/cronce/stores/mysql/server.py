@@ -101,8 +101,11 @@ def tls(place: Place) -> "ssl.SSLContext | None":
 # --- a connection ---------------------------------------------------------------------------------------------------
 
 # READ COMMITTED: no gaps are locked, and a statement sees what was committed before it began.
+# The rest are defaults that a server may have changed: under some of them a COMMIT hangs up, and a SELECT is cut short.
 SET_UP: Final = """
-    SET SESSION sql_mode = 'STRICT_TRANS_TABLES', innodb_lock_wait_timeout = %(wait)s, lock_wait_timeout = %(wait)s;
+    SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION',
+        innodb_lock_wait_timeout = %(wait)s, lock_wait_timeout = %(wait)s,
+        completion_type = 0, sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SELECT VERSION(), @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog, @@max_allowed_packet
 """
@@ -243,6 +246,7 @@ MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
 NO_ANSWER: Final = (StoreUnavailable, "gave no answer, and a write may have landed")
 NOT_REACHED: Final = (StoreUnavailable, "cannot be reached; does the server run, and is this its address?")
 NOT_TRUSTED: Final = (StoreUnusable, "shows a certificate that does not fit; see ssl_ca and ssl_check_hostname")
+NOT_INNODB: Final = (StoreUnusable, "makes no tables of InnoDB, and cronce needs them; unset enforce_storage_engine")
 
 
 def code_of(problem: Exception) -> int:
@@ -255,4 +259,6 @@ def explained(problem: Exception, place: Place) -> StoreError:
     kind, meaning = MEANING.get(code, NO_ANSWER)
     if code == CANNOT_CONNECT:
         kind, meaning = NOT_TRUSTED if "CERTIFICATE" in text else NOT_REACHED
+    elif "NO_ENGINE_SUBSTITUTION" in text:  # its number is that of read_only too
+        kind, meaning = NOT_INNODB
     return kind(f"{place.url} {meaning.format(place=place)} ({code}: {text})")
