@@ -15,6 +15,7 @@ from cronce.runtime import ntp
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.checks import error, ok, warn
+from cronce.stores.redis import init
 from tests.house.wait import wait_until
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import PgBouncer, Postgres
@@ -196,6 +197,7 @@ def test_a_mysql_that_may_only_be_read(mariadb: MariaDb, capsys: Said) -> None:
 
 def test_a_redis_that_evicts(capsys: Said) -> None:
     with Valkey(*DURABLE, "--maxmemory-policy", "allkeys-lru") as server:
+        init(server.url)
         assert verdicts(told(capsys, server.url, code=1)) == {"eviction": "error"}
 
 
@@ -204,11 +206,13 @@ def test_a_replica_and_a_master_that_fails_over(capsys: Said) -> None:
         found = told(capsys, replica.url, code=1)
         assert verdicts(found) == {"use": "error"}
         assert "is a replica" in found["use"]["says"]
+        init(master.url)
         assert verdicts(told(capsys, master.url)) == {"failover": "warn", "partition": "warn"}
 
 
 def test_a_redis_that_is_well(capsys: Said) -> None:
     with Valkey(*DURABLE) as server:
+        init(server.url)
         assert verdicts(told(capsys, server.url)) == {}
 
 

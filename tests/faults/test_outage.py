@@ -16,6 +16,7 @@ from cronce.model import Slot
 from cronce.policy import OnLost
 from cronce.protocol.record import Outcome, Record, decode
 from cronce.stores import open_store
+from cronce.stores.redis import init
 from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
 from tests.servers.mariadb import MariaDb
@@ -48,6 +49,8 @@ WAYS = [("stopped", "rerun"), ("killed", "skip"), *([("stopped", "skip"), ("kill
 @pytest.fixture(scope="module", params=SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     with SERVERS[request.param]() as server:
+        if isinstance(server, Valkey):
+            init(server.url)
         yield server
 
 

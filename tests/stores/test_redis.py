@@ -168,7 +168,19 @@ def calls(server: Valkey) -> dict[str, int]:
     """Commands that clients sent since the last time; those of scripts and of the question itself aside."""
     stats = server.cli("INFO", "commandstats")
     server.cli("CONFIG", "RESETSTAT")
-    inner = ("hmget", "hget", "hset", "zadd", "zrem", "time", "hello", "client|setinfo", "info", "config|resetstat")
+    inner = (
+        "hmget",
+        "hget",
+        "hset",
+        "zadd",
+        "zrem",
+        "del",
+        "time",
+        "hello",
+        "client|setinfo",
+        "info",
+        "config|resetstat",
+    )
     found = {name.removeprefix("cmdstat_"): stat["calls"] for name, stat in stats.items()}
     return {name: count for name, count in found.items() if name not in inner}
 
@@ -304,6 +316,48 @@ def test_instants_before_1970_stand_before_those_after(store: RedisStore) -> Non
     assert [cell.at for cell in store.scan(Scan("run/", by="at")).cells] == instants
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        put("a", at=EPOCH.replace(year=1900)),
+        put("a", at=EPOCH.replace(year=1)),
+        Write("a", 0, "", Mark.OPEN, not_before=EPOCH.replace(year=1900)),
+        Write("a", 0, "", Mark.OPEN, not_after=EPOCH.replace(year=1)),
+        put("a", ttl=timedelta(microseconds=-1)),
+        put("a", ttl=timedelta(days=-1)),
+        put("a", ttl=timedelta.max),
+        Write("a", 1 << 64, "", Mark.OPEN),
+    ],
+    ids=["at 1900", "at 1", "not before 1900", "not after 1", "ttl -1 us", "ttl -1 day", "ttl for ever", "version"],
+)
+def test_what_cannot_be_kept_is_refused(store: RedisStore, write: Write) -> None:
+    with pytest.raises(BadInput, match="Redis keeps"):
+        swap(store, write)
+    assert store.load([]).epoch.tally == 0
+
+
+def test_what_cannot_be_asked_for_is_refused(store: RedisStore) -> None:
+    with pytest.raises(BadInput, match="Redis keeps"):
+        store.swap([claim("a")], (1 << 64, 0))
+    for by in ("at", "until"):
+        with pytest.raises(BadInput, match="Redis keeps instants from 1935"):
+            store.scan(Scan("", by=by, upto=EPOCH.replace(year=1900)))
+    (cell,) = win(store, claim("a"))
+    assert store.purge([cell._replace(version=1 << 64)]) == 0
+
+
+def test_a_page_goes_on_after_a_key_that_is_the_prefix(store: RedisStore) -> None:
+    for mark, prefix in ((Mark.CLOSED, "run"), (Mark.OPEN, "x")):
+        keys = [prefix, f"{prefix}/1", f"{prefix}/2"]
+        win(store, *(put(key, mark) for key in keys))
+        found, after = [], None
+        for _ in keys:
+            page = store.scan(Scan(prefix, limit=1, after=after))
+            found += keys_of(page.cells)
+            after = page.next
+        assert (found, after) == (keys, None)
+
+
 # --- many at once, and forks ------------------------------------------------------------------------------------------
 
 
@@ -433,6 +487,30 @@ def test_a_busy_server(server: Valkey) -> None:
         assert store.load([]).epoch.tally == 0
 
 
+@pytest.mark.parametrize("name", ["valkey", "redis"])
+def test_a_script_that_somebody_ended(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server ends none that has written, so it is as if it had not been called."""
+    with Valkey("--lua-time-limit", "50", name=name) as server, opened(server.url) as store:
+        said: list[str] = []
+        monkeypatch.setattr(store, "_by_name", ("EVAL", "while true do end", 0))
+        caller = threading.Thread(target=lambda: said.append(_said(store.load, [])))
+        caller.start()
+        wait_until(lambda: _ended(server))
+        caller.join()
+        assert said == ["StoreUnavailable: somebody ended the script"]
+        monkeypatch.undo()
+        assert store.load([]).epoch.tally == 0
+
+
+def _ended(server: Valkey) -> bool:
+    try:
+        return bool(server.cli("SCRIPT", "KILL"))
+    except Exception as error:
+        if "No scripts in execution" in str(error):
+            return False
+        raise
+
+
 def _hog(server: Valkey) -> None:
     with pytest.raises(Exception, match="Script killed"):
         server.cli("EVAL", "while true do end", 0)
@@ -535,6 +613,22 @@ def test_a_win_counts_once_it_is_on_a_replica(server: Valkey) -> None:
         assert cell_of(store, "b").version == 2
 
 
+def test_a_win_whose_answer_was_lost_counts_once_it_is_on_a_replica(server: Valkey) -> None:
+    with closing(server.replica()) as replica, opened(f"{server.url}?min_replicas=1&timeout=0.5") as store:
+        seen = swap(store, claim("a")).epoch.seen
+        replica.pause()
+        server.pause()
+        with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.5 s; a write may have landed"):
+            store.swap([claim("b")], seen)
+        server.resume()
+        wait_until(lambda: server.cli("HEXISTS", "{cronce:cronce}:cells", "b") == 1)
+        for ask in (lambda: store.load(["b"]), lambda: store.swap([claim("b")], seen), lambda: store.load(["b"])):
+            with pytest.raises(StoreUnavailable, match="has reached 0 of 1 replicas"):
+                ask()
+        replica.resume()
+        assert cell_of(store, "b").version == 2
+
+
 def test_a_loser_does_not_wait_for_replicas(server: Valkey) -> None:
     with closing(server.replica()) as replica, opened(f"{server.url}?min_replicas=1&timeout=2") as store:
         (cell,) = win(store, claim("a"))
@@ -546,10 +640,14 @@ def test_a_loser_does_not_wait_for_replicas(server: Valkey) -> None:
 
 
 def test_traits_say_what_the_settings_allow(server: Valkey) -> None:
-    settings = [("yes", "always", True), ("yes", "everysec", False), ("no", "always", False)]
-    for appendonly, appendfsync, durable in settings:
+    settings = [
+        ("yes", "always", "no", True), ("yes", "everysec", "no", False), ("yes", "always", "yes", False),
+        ("no", "always", "no", False),
+    ]  # fmt: skip
+    for appendonly, appendfsync, unflushed, durable in settings:
         server.cli("CONFIG", "SET", "appendonly", appendonly)
         server.cli("CONFIG", "SET", "appendfsync", appendfsync)
+        server.cli("CONFIG", "SET", "no-appendfsync-on-rewrite", unflushed)
         with opened(server.url) as store:
             assert store.traits == TRAITS._replace(durable=durable)
     with closing(server.replica()), opened(server.url) as store:
@@ -611,6 +709,8 @@ def test_the_doctor_looks_at_persistence_and_eviction(server: Valkey) -> None:
     assert verdicts(server.url) == healthy | {"durable": "warn"}
     server.cli("CONFIG", "SET", "appendfsync", "always")
     assert verdicts(server.url) == healthy
+    server.cli("CONFIG", "SET", "no-appendfsync-on-rewrite", "yes")
+    assert verdicts(server.url) == healthy | {"durable": "warn"}
 
 
 def test_the_doctor_looks_at_replicas(server: Valkey) -> None:

@@ -6,7 +6,7 @@ that was put back while no process lived.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +23,7 @@ from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
 from cronce.runtime.task import Unsure
 from cronce.stores import open_store
-from cronce.stores.base import Store
+from cronce.stores.base import Scan, Store
 from cronce.stores.redis import RedisStore, init
 from cronce.testing.contract import cell_of, claim, put, refusals, swap, win
 from tests.house.wait import wait_until
@@ -101,8 +101,25 @@ def test_a_store_that_was_only_looked_at_can_still_be_begun(server: Valkey, open
 
 
 @pytest.mark.parametrize("server", [DURABLE], indirect=True)
-def test_an_empty_store_that_keeps_everything_was_made(server: Valkey, opened: Opened) -> None:
-    assert opened(server.url).load([]).epoch.origin is Origin.MADE
+def test_flushed_before_a_new_process_comes_it_is_found_too(server: Valkey, opened: Opened) -> None:
+    """Also where it promises to keep everything: nothing says that there was nothing before."""
+    assert init(server.url).origin is Origin.MADE
+    opened(server.url).close()
+    flush(server)
+    store = opened(server.url)
+    assert (store.traits.durable, store.load([]).epoch.origin) == (True, Origin.FOUND)
+
+
+def test_cells_that_were_deleted_alone_leave_no_index(server: Valkey, opened: Opened) -> None:
+    """As an eviction does: the store is two keys."""
+    store = opened(server.url)
+    win(store, put("a", Mark.OPEN, ttl=timedelta(0)), put("b"))
+    server.cli("DEL", "{cronce:cronce}:cells")
+    assert store.scan(Scan("")).cells == []
+    assert server.cli("EXISTS", "{cronce:cronce}:index") == 0
+    win(store, put("a"), put("b"))
+    server.cli("HDEL", "{cronce:cronce}:cells", "a")
+    assert [cell.key for cell in store.scan(Scan("")).cells] == ["b"]
 
 
 @pytest.mark.parametrize("server", [(), DURABLE], indirect=True)
@@ -209,6 +226,44 @@ def test_nothing_is_written_to_a_restarted_server_before_it_was_looked_at(server
     restart(server)
     assert refusals(store.swap([claim("b")], seen.seen)) == [Refusal.EPOCH]
     assert cell_of(store, "b").version == 0
+
+
+def set_last_write(server: Valkey, seconds: int) -> None:
+    """So far from now: what a clock that stepped back would see."""
+    server.cli(
+        "EVAL",
+        "local meta = redis.call('HGET', KEYS[1], '\\255')"
+        " local last = struct.pack('>I8', (redis.call('TIME')[1] + ARGV[1]) * 1000000 + 2^50)"
+        " redis.call('HSET', KEYS[1], '\\255', string.sub(meta, 1, 33) .. last .. string.sub(meta, 42))",
+        1, "{cronce:cronce}:cells", seconds,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("server", [("--dbfilename", "old.rdb")], indirect=True)
+def test_no_life_begins_while_the_clock_is_behind_the_last_write(server: Valkey, opened: Opened) -> None:
+    """It would be born before what was lost, which would then be granted again."""
+    store = opened(server.url)
+    win(store, claim("a"))
+    set_last_write(server, 3600)
+    opened(server.url)  # nothing was lost yet
+    server.cli("SAVE")
+    restart(server)
+    for ask in (lambda: store.load([]), lambda: opened(server.url)):
+        with pytest.raises(StoreUnavailable, match="its clock is behind its own last write; set the clock"):
+            ask()
+    set_last_write(server, 0)
+    assert store.load([]).epoch.origin is Origin.RESTORED
+
+
+def test_a_writer_that_has_seen_more_begins_no_life_either(server: Valkey, opened: Opened) -> None:
+    store = opened(server.url)
+    birth, tally = swap(store, claim("a")).epoch.seen
+    set_last_write(server, 3600)
+    with pytest.raises(StoreUnavailable, match="set the clock"):
+        store.swap([claim("b")], (birth, tally + 1))
+    assert store.load([]).epoch.seen == (birth, tally)
+    set_last_write(server, 0)
+    assert refusals(store.swap([claim("b")], (birth, tally + 1))) == [Refusal.EPOCH]
 
 
 # --- and above it: nothing fires twice, and later slots run -----------------------------------------------------------
@@ -340,6 +395,7 @@ def test_a_lagging_replica_in_the_masters_place_is_a_store_that_lost_writes(watc
 def test_a_run_goes_on_through_a_failover_when_replicas_have_every_win(watched: Watched, opened: Opened) -> None:
     url = f"{watched.url}&min_replicas=1"
     init(url)
+    wait_until(lambda: all(runs_for(replica, 3) for replica in watched.replicas))
     process = Process(opened(url))
     assert process.store.traits.survives_failover
     day = Day(process, lambda: None)
@@ -353,6 +409,46 @@ def test_a_run_goes_on_through_a_failover_when_replicas_have_every_win(watched: 
     assert isinstance(newcomer.claim(day.later), Held)
     assert isinstance(newcomer.claim(day.unclaimed), Grant)
     assert (process.forgot, newcomer.forgot) == ([], [])
+
+
+def runs_for(server: Valkey, seconds: int) -> bool:
+    return bool(server.cli("INFO", "server")["uptime_in_seconds"] > seconds)
+
+
+@pytest.mark.parametrize("server", [("--dbfilename", "old.rdb")], indirect=True)
+def test_a_master_that_restarts_from_a_dump_is_not_taken_for_its_replica(server: Valkey, opened: Opened) -> None:
+    """A Valkey then says that it continues the replication in the dump, as a replica in its place would."""
+    url = f"{server.url}?min_replicas=1"
+    with closing(server.replica()):
+        store = opened(url)
+        wait_until(lambda: runs_for(server, 3))
+        before = swap(store, claim("a"))
+        server.cli("SAVE")
+        win(store, claim("b"))
+        restart(server)
+        epoch = opened(url).load([]).epoch
+    assert epoch == Epoch(epoch.birth, 1, 1, Origin.RESTORED, before.now)
+
+
+def test_a_server_that_was_promoted_in_the_place_of_another_is_not_believed(server: Valkey, opened: Opened) -> None:
+    """It continues a replication, but not that of the server that wrote last."""
+    store = opened(f"{server.url}?min_replicas=1")
+    with Valkey() as elsewhere, closing(elsewhere.replica()) as other, closing(server.replica()):
+        other.cli("REPLICAOF", "NO", "ONE")
+        wait_until(lambda: runs_for(other, 3))
+        win(store, claim("a"))
+        server.cli("MIGRATE", "127.0.0.1", other.port, "{cronce:cronce}:cells", 0, 5000, "COPY")
+        assert opened(f"{other.url}?min_replicas=1").load([]).epoch.origin is Origin.RESTORED
+
+
+def test_a_replica_in_its_masters_place_is_believed(server: Valkey, opened: Opened) -> None:
+    with closing(server.replica()) as replica:
+        store = opened(f"{server.url}?min_replicas=1")
+        wait_until(lambda: runs_for(replica, 3))
+        before = swap(store, claim("a")).epoch
+        server.kill()
+        replica.cli("REPLICAOF", "NO", "ONE")
+        assert opened(f"{replica.url}?min_replicas=1").load([]).epoch == before
 
 
 def _sure(answer: object) -> object:

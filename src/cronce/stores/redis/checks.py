@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from cronce.stores.checks import Check, error, ok, warn
-from cronce.stores.redis.server import Line, ReplyError, explained, read_config, shown, tag
+from cronce.stores.redis.server import FLUSHING, Line, ReplyError, explained, read_config, shown, tag
 from cronce.stores.redis.url import Place
 
 OLDEST: Final = (6, 2)
-SETTINGS: Final = ("append*", "save", "maxmemory*", "min-replicas-to-write")
+SETTINGS: Final = ("*append*", "save", "maxmemory*", "min-replicas-to-write")
 SCANS: Final = 20
 """Steps of a thousand keys: on a server with more, namespaces beyond them are not seen."""
 
@@ -56,8 +56,14 @@ def _settings(config: Mapping[str, str]) -> Check:
 
 def _durable(config: Mapping[str, str]) -> Check:
     if config.get("appendonly") == "yes":
-        if config.get("appendfsync") == "always":
+        if FLUSHING.items() <= config.items():
             return ok("durable", "every write is on disk before it is answered")
+        if config.get("appendfsync") == "always":
+            return warn(
+                "durable",
+                "no-appendfsync-on-rewrite is yes: a crash while the log is rewritten loses writes",
+                "CONFIG SET no-appendfsync-on-rewrite no, and the same in its configuration file",
+            )
         return warn(
             "durable",
             f"appendfsync is {config.get('appendfsync')}: a crash loses the last second, and its slots are unknown",

@@ -13,8 +13,8 @@
 --           to look at in a range; then of each range: lowest and highest member as ZRANGEBYLEX has them, bytes before
 --           the key, limit
 --   purge   keys, versions
---   hello   identity, durable (0 or 1), replicas waited for, promoted (0 or 1), failover (0 or 1), origin,
---           whether that is meant (0 or 1)
+--   hello   identity, id of its replication, id of the one it continues or "", second by which it had started, durable
+--           (0 or 1), replicas waited for, failover (0 or 1), origin, whether that is meant (0 or 1)
 --   touch
 --
 -- Returns {now and meta, ...}, or {nil} where the store is empty: then nothing was done.
@@ -31,6 +31,7 @@
 -- as much as a number of Lua holds; it would print no more than 14 digits of them.
 --   cell    mark (a byte), version, at, until, birth and number of the fence; then its value as it came
 --   meta    schema (a byte), birth, tally, base, since, last write; origin, durable, replicas (a byte each); identity
+--           and id of the replication of the server that wrote last, with a blank between them
 --   head    birth seen, tally seen, latest not_before, earliest not_after, whether a key comes twice (a byte)
 --   shape   what many writes of a batch share: mark, grant (a byte each), ttl + 1, not_before, or 1 if that is `at`,
 --           not_after
@@ -44,6 +45,8 @@ local FIELD = '\255'
 local BASE = 1125899906842624
 local NONE = '\0\0\0\0\0\0\0\0'
 local NEWER = 'CRONCENEWER this store was written by a newer cronce'
+local BEHIND = 'CRONCEBEHIND nothing was begun'
+local SECOND = 1000000
 local ITEM = 27 -- bytes of one
 local SLICE = 5000 -- Lua's stack holds 8,000
 
@@ -62,6 +65,11 @@ local function next_life(meta, seen_birth, seen_tally)
   return sub(meta, 1, 1) .. pack('>I8I8I8', birth, tally, tally) .. last .. last .. '\3' .. sub(meta, 43)
 end
 
+-- A life that began now would be born before what was lost: the slots in between would be granted again.
+local function is_behind(meta)
+  return now + BASE + SECOND < unpacked('>I8', meta, 34)
+end
+
 -- The hot path makes few tables and no functions: what Lua has to collect costs more than what Redis does.
 if command == 'swap' then
   local count = #ARGV - 4
@@ -74,6 +82,7 @@ if command == 'swap' then
   local seen_birth, seen_tally, latest, earliest, twice = unpacked('>I8I8I8I8B', texts)
   local birth, tally = unpacked('>I8I8', meta, 2)
   if seen_birth > birth or (seen_birth == birth and seen_tally > tally) then
+    if is_behind(meta) then return redis.error_reply(BEHIND) end
     meta = next_life(meta, seen_birth, seen_tally)
     call('HSET', cells, FIELD, meta)
     return now_text .. meta
@@ -233,6 +242,7 @@ if command == 'scan' then
   local upto = ARGV[5] ~= '' and unpacked('>I8', ARGV[5])
 
   local function wanted(cell)
+    if not cell then return false end -- somebody else deleted it
     if mark and byte(cell) ~= mark then return false end
     if not upto then return true end
     local till = unpacked('>I8', cell, 18)
@@ -300,29 +310,41 @@ if command == 'touch' then
 end
 
 -- Hello: said on every new connection, before anything else. A server with another identity than the one that wrote
--- last was restarted, or has taken the other's place. It kept what was written if every win was on disk before it was
--- answered. If it was promoted, or another may have been in between, every win must have been on a replica too.
+-- last was restarted, or has taken the other's place. Restarted, it kept what was written if every win was on disk
+-- before it was answered, and, where another may have been in between, on a replica too. In the other's place, it kept
+-- it if every win was on a replica, and it was the replica of that very one when that wrote last. To continue a
+-- replication is no proof of that: a Valkey that is restarted from a dump continues its own. A second is for the clocks.
 if meta and byte(meta) ~= SCHEMA then return redis.error_reply(NEWER) end
-local identity, durable, replicas = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local promoted, failover = ARGV[5] == '1', ARGV[6] == '1'
+local identity, replication, continued, started = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]) * SECOND
+local durable, replicas, failover = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
 local new
 if meta then
   new = sub(meta, 1, 42)
   local was_durable, was_replicas = byte(meta, 43, 44)
   local least = math.min(was_replicas, replicas)
-  if sub(meta, 45) ~= identity then
-    local kept = (promoted or was_durable + durable == 2) and (least > 0 or not (promoted or failover))
+  local was_identity, was_replication = string.match(sub(meta, 45), '^(%S*) ?(%S*)$')
+  if was_identity ~= identity then
+    if is_behind(meta) then return redis.error_reply(BEHIND) end
+    local kept
+    if continued ~= '' then
+      local followed = continued == was_replication and started + SECOND + BASE < unpacked('>I8', meta, 34)
+      kept = followed and least > 0
+    else
+      kept = was_durable + durable == 2 and (least > 0 or not failover)
+    end
     if not kept then
       new, least = sub(next_life(meta, 0, 0), 1, 42), replicas
     end
   end
-  if ARGV[8] == '1' and call('HLEN', cells) == 1 then
-    new = sub(new, 1, 41) .. string.char(ARGV[7]) -- whoever begins it on purpose says why there is nothing in it
+  if ARGV[10] == '1' and call('HLEN', cells) == 1 then
+    new = sub(new, 1, 41) .. string.char(ARGV[9]) -- whoever begins it on purpose says why there is nothing in it
   end
-  new = new .. string.char(durable, least) .. identity
+  new = new .. string.char(durable, least)
 else
+  call('DEL', index) -- it may be left where the cells were evicted or deleted
   local birth = pack('>I8I8I8', now, 0, 0) .. NONE .. now_text
-  new = string.char(SCHEMA) .. birth .. string.char(ARGV[7], durable, replicas) .. identity
+  new = string.char(SCHEMA) .. birth .. string.char(ARGV[9], durable, replicas)
 end
+new = new .. identity .. ' ' .. replication
 if new ~= meta then call('HSET', cells, FIELD, new) end
 return answered(new)

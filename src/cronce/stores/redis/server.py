@@ -27,6 +27,8 @@ Reply = Any
 """As hiredis reads it: bytes, a number, None, a list of them, or a `ReplyError`."""
 
 ReplyError: Final = hiredis.ReplyError
+NEVER: Final = 1 << 62
+FLUSHING: Final = {"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
 _packed: Final[Callable[[tuple[Any, ...]], bytes]] = hiredis.pack_command  # its stub knows tuples of one word only
 
 
@@ -49,9 +51,21 @@ class Server(NamedTuple):
         return self.info.get("role") == "master"
 
     @property
-    def promoted(self) -> bool:
-        """Since it started it was a replica, and then became the master."""
-        return self.info.get("master_replid2", "").strip("0") != ""
+    def replication(self) -> str:
+        """What its replicas follow."""
+        return self.info.get("master_replid", "")
+
+    @property
+    def continued(self) -> str:
+        """The replication that its own goes on from: it was a replica of that one, or, a Valkey, loaded its dump."""
+        replication = self.info.get("master_replid2", "")
+        return replication if replication.strip("0") else ""
+
+    @property
+    def started(self) -> int:
+        """The second, by its own clock, by which its process had started; one that does not say may just have."""
+        now = int(self.info.get("server_time_usec", NEVER)) // 1_000_000
+        return now - int(self.info.get("uptime_in_seconds", "0")) + 1
 
     @property
     def replicas(self) -> int:
@@ -60,7 +74,7 @@ class Server(NamedTuple):
     @property
     def flushes(self) -> bool:
         """Every write is on its disk before it is answered. Settings that cannot be read count as not."""
-        return self.config.get("appendonly") == "yes" and self.config.get("appendfsync") == "always"
+        return FLUSHING.items() <= self.config.items()
 
 
 # --- a connection ---------------------------------------------------------------------------------------------------
@@ -158,7 +172,7 @@ def shown(address: Address) -> str:
 
 # --- logging in -----------------------------------------------------------------------------------------------------
 
-ABOUT: Final[Sequence[Command]] = (("INFO", "server"), ("INFO", "replication"), ("CONFIG", "GET", "append*"))
+ABOUT: Final[Sequence[Command]] = (("INFO", "server"), ("INFO", "replication"), ("CONFIG", "GET", "*append*"))
 
 
 def connect(place: Place) -> Line:
@@ -261,7 +275,7 @@ def tag(namespace: str) -> str:
 
 _CODE: Final = re.compile(
     r"\b(NOAUTH|WRONGPASS|NOPERM|READONLY|OOM|LOADING|BUSY|MISCONF|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|MASTERDOWN"
-    r"|UNKILLABLE|WRONGTYPE|CRONCENEWER)\b"
+    r"|UNKILLABLE|WRONGTYPE|CRONCENEWER|CRONCEBEHIND)\b"
 )
 
 _MEANS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
@@ -281,6 +295,7 @@ _MEANS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
     "MASTERDOWN": (StoreUnavailable, "this is a replica that has lost its master; nothing was written"),
     "WRONGTYPE": (StoreCorrupt, "its keys hold something else than a store; use another ?namespace="),
     "CRONCENEWER": (StoreNewer, "upgrade this cronce"),
+    "CRONCEBEHIND": (StoreUnavailable, "its clock is behind its own last write; set the clock"),
 }  # fmt: skip
 
 
@@ -292,6 +307,8 @@ def explained(error: Exception, place: Place) -> StoreError:
         return not_the_master(place, None)
     if "max number of clients" in str(error):
         return StoreUnavailable(f"{place.url}: all connections that the server allows are taken: {error}")
+    if "killed by user" in str(error):  # the server ends no script that has written
+        return StoreUnavailable(f"{place.url}: somebody ended the script; nothing was written ({error})")
     if code in ("MOVED", "ASK") and not place.cluster:
         return Unusable(f"{place.url}: this is a node of a Cluster; add cluster=true to the URL")
     kind, means = _MEANS.get(code, (Unusable, "the server refused"))

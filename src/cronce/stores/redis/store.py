@@ -32,6 +32,7 @@ from cronce.stores.redis.wire import (
     NUMBERS,
     Meta,
     in_batches,
+    in_range,
     instant_of,
     ordered,
     read_cells,
@@ -69,8 +70,8 @@ class RedisStore:
         self._by_name, self._by_text = (*BY_NAME, *keys), (*BY_TEXT, *keys)
         wait: Command = ("WAIT", place.min_replicas, int(place.timeout * 500))  # in ms, and the server is not exact
         self._proof = (wait,) if place.min_replicas else ()
-        self._new_is: Origin | None = Origin.MADE if on_purpose else None
-        self._unproven = False
+        self._new_is = Origin.MADE if on_purpose else Origin.FOUND
+        self._doubt: object = None  # of the last write that may not have reached the replicas
         self._pool = Pool(self._connect, Line.fileno, place.timeout)
         with self._pool.line():
             pass  # what cannot be used says so at once
@@ -86,7 +87,9 @@ class RedisStore:
         return parts[-1]._replace(verdicts=[verdict for part in parts for verdict in part.verdicts])
 
     def _swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        told, *others = self._say("swap", *said(writes, seen), writes=bool(writes))
+        with in_range():
+            words = said(writes, seen)
+        told, *others = self._say("swap", *words, writes=bool(writes))
         now, epoch = meta = read_meta(told)
         believed = seen[0] == epoch.birth
         return Swapped(now, epoch, read_verdicts(writes, told, others, meta) if believed else refused_epoch(writes))
@@ -114,8 +117,9 @@ class RedisStore:
 
     def scan(self, scan: Scan) -> Page:
         """Each range that may hold such cells is read, as far as need be, all at once; then they are put in order."""
-        ranges = [_range(scan, kind, in_order) for kind, in_order in _kinds(scan)]
-        until = ordered(to_us(scan.upto) + BASE) if scan.by == "until" and scan.upto is not None else b""
+        with in_range():
+            ranges = [_range(scan, kind, in_order) for kind, in_order in _kinds(scan)]
+            until = ordered(to_us(scan.upto) + BASE) if scan.by == "until" and scan.upto is not None else b""
         mark = b"" if scan.mark is None else bytes((scan.mark,))
         found: dict[bytes, bytes] = {}
         while ranges:
@@ -148,17 +152,18 @@ class RedisStore:
             survives_failover=replicated,
             skew=SKEW if place.fails_over or server.replicas else timedelta(0),
         )
-        origin = self._new_is or (Origin.MADE if self.traits.durable else Origin.FOUND)
-        flags = (int(server.flushes), place.min_replicas, int(server.promoted), int(place.fails_over))
-        self._run(line, ("hello", server.identity, *flags, NUMBERS[origin], int(self._new_is is Origin.MADE)))
+        who = (server.identity, server.replication, server.continued, server.started)
+        flags = (int(server.flushes), place.min_replicas, int(place.fails_over))
+        self._run(line, ("hello", *who, *flags, NUMBERS[self._new_is], int(self._new_is is Origin.MADE)))
         self._new_is = Origin.FOUND  # from now on an empty store is one that was emptied
 
     def _say(self, *words: str | bytes | int, writes: bool = False) -> list[Reply]:
         """Call the script. What it answers begins with the meta."""
         try:
             with self._pool.line() as line:
-                if self._unproven and not writes:
+                if doubt := self._doubt:  # a swap that loses would not wait for them: it writes nothing
                     self._run(line, ("touch",), proven=True)
+                    self._doubt = None if self._doubt is doubt else self._doubt
                 reply = self._run(line, words, proven=writes)
                 if reply[0] is None:  # it was emptied under this process, and nothing was done
                     self._greet(line)
@@ -172,7 +177,15 @@ class RedisStore:
 
     def _run(self, line: Line, words: Command, *, proven: bool = False) -> list[Reply]:
         """Call the script, once; a server that does not know it says so, and is sent it. `proven`: on replicas too."""
-        proof = self._proof if proven else ()
+        if not (proven and self._proof):
+            return self._ask(line, words)
+        try:
+            return self._ask(line, words, *self._proof)
+        except BaseException:
+            self._doubt = object()
+            raise
+
+    def _ask(self, line: Line, words: Command, *proof: Command) -> list[Reply]:
         answer, *acknowledged = line.ask((*self._by_name, *words), *proof)
         if isinstance(answer, ReplyError) and "NOSCRIPT" in str(answer):
             answer, *acknowledged = line.ask((*self._by_text, *words), *proof)
@@ -183,7 +196,6 @@ class RedisStore:
         return answer if type(answer) is list else [answer]
 
     def _check_proof(self, replicas: Reply) -> None:
-        self._unproven = True
         if isinstance(replicas, ReplyError):
             raise explained(replicas, self.place)
         if replicas < self.place.min_replicas:
@@ -191,7 +203,6 @@ class RedisStore:
                 f"{self.place.url}: a write has reached {replicas} of {self.place.min_replicas} replicas in time;"
                 " it may have landed, and a failover may lose it"
             )
-        self._unproven = False
 
 
 def _kinds(scan: Scan) -> Iterator[tuple[bytes, bool]]:
@@ -220,7 +231,7 @@ def _range(scan: Scan, kind: bytes, in_order: bool) -> Range:
         high = high if scan.upto is None else b"(" + kind + ordered(to_us(scan.upto) + BASE + 1)
     if scan.after is not None:
         past = b"(" + kind + (b"" if keyed else ordered(scan.after.us + BASE)) + scan.after.key.encode()
-        low, high = (low, min(high, past)) if scan.newest_first else (max(low, past, key=_bytes), high)
+        low, high = (low, min(high, past)) if scan.newest_first else (max(past, low, key=_bytes), high)
     return low, high, 1 if keyed else 9, scan.limit + 1
 
 

@@ -4,7 +4,9 @@ A batch is a thousand writes that differ in little. So what they share travels o
 already knows, because it wrote it, does not travel back.
 """
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
 from itertools import pairwise, repeat
@@ -42,6 +44,9 @@ FEW: Final = 4
 """Up to so many are handled one by one, more of them column by column."""
 
 MICROSECOND: Final = timedelta(microseconds=1)
+LONGEST: Final = timedelta(days=36_525)
+"""A ttl, so that no sum with it is more than a number of Lua holds."""
+
 _T = TypeVar("_T", bound=tuple[Any, ...])
 
 
@@ -95,8 +100,20 @@ def said(writes: Sequence[Write], seen: tuple[int, int]) -> list[str | bytes]:
     return [b"".join([head, *[_shape(*shape) for shape in shapes]]), b"".join(items), "".join(values), *keys]
 
 
+@contextmanager
+def in_range() -> Iterator[None]:
+    try:
+        yield
+    except struct.error:
+        raise BadInput(
+            "Redis keeps instants from 1935 on, and versions below 2**64; one of these is out of that range"
+        ) from None
+
+
 @lru_cache(maxsize=64)
 def _shape(mark: Mark, grant: bool, ttl: timedelta | None, start: int, end: Instant | None) -> bytes:
+    if ttl is not None and not timedelta(0) <= ttl <= LONGEST:
+        raise BadInput(f"a ttl of {ttl} is not one that Redis keeps: from 0 to {LONGEST.days:,} days")
     span = 0 if ttl is None else ttl // MICROSECOND + 1
     return SHAPE(mark, grant, span, start, _number(end))
 
