@@ -118,7 +118,8 @@ def test_an_interrupt_ends_at_once_and_in_one_line() -> None:
                 assert process.poll() is None
             os.killpg(process.pid, signal.SIGINT)
             assert process.wait(timeout=60) == 130
-            assert process.stderr.read().splitlines()[-1] == b"cronce simulate: interrupted"
+            said = process.stderr.read().splitlines()  # a child that was just starting may say that its parent is gone
+            assert said.count(b"cronce simulate: interrupted") == 1
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
