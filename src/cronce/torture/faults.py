@@ -182,8 +182,10 @@ class Faults:
             self.heal_all()
 
     def _take_lock(self) -> bool:
-        """Whether it was free: a process that was stopped in the middle of a commit has it."""
+        """Whether it was free: a process that was stopped in the middle of a commit has it, or an earlier fault."""
         assert self._props.file is not None
+        if self._lock is not None:
+            return False
         self._lock = sqlite3.connect(self._props.file, timeout=0.1, isolation_level=None)
         try:
             self._lock.execute("BEGIN IMMEDIATE")
