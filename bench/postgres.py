@@ -11,7 +11,7 @@
 
 import atexit
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import cache
@@ -20,16 +20,14 @@ from typing import Any, Final
 import psycopg
 
 from bench import seam
-from bench.harness import Benchmark, Sides, Slice, Unavailable, Within
-from cronce.model import Cell, Mark, to_us
+from bench.harness import Unavailable
+from cronce.model import Cell, to_us
 from cronce.protocol.record import encode
 from cronce.stores import open_store
-from cronce.stores.base import Scan, Store
+from cronce.stores.base import Store
 from cronce.stores.postgres import PostgresStore
 from tests.servers.postgres import Postgres
 
-RUNS: Final = 1_000_000
-JOBS: Final = 1_000
 SETTINGS: Final = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "1h"}
 
 
@@ -115,13 +113,6 @@ FILL: Final = """
 """
 """A thousand open runs, 800 that lapsed long ago; 200 that want attention; the rest closed."""
 
-SCANS: Final = {
-    "newest": Scan("run/", by="at", limit=50, newest_first=True),
-    "of-a-job": Scan("run/job-500/", limit=50, newest_first=True),
-    "lapsed": Scan("run/", by="until", mark=Mark.OPEN, upto=seam.START + timedelta(minutes=800), limit=200),
-    "attention": Scan("run/", by="at", mark=Mark.ATTENTION, limit=50, newest_first=True),
-}
-
 
 @cache
 def filled() -> PostgresStore:
@@ -133,18 +124,9 @@ def filled() -> PostgresStore:
     assert isinstance(store, PostgresStore)
     until_the_end.callback(store.close)
     with psycopg.connect(postgres.url, autocommit=True) as db:
-        db.execute(FILL, (encode(seam.closed(seam.record())), RUNS))
+        db.execute(FILL, (encode(seam.closed(seam.record())), seam.RUNS))
         db.execute("VACUUM ANALYZE public.cronce_cells")
     return store
-
-
-def scanning(scan: Scan) -> Callable[[], Any]:
-    @contextmanager
-    def sides() -> Iterator[Sides]:
-        store = filled()
-        yield Sides(Slice(lambda: store.scan(scan)))
-
-    return sides
 
 
 BENCHMARKS = [
@@ -157,10 +139,7 @@ BENCHMARKS = [
         bare_pair="INSERT ON CONFLICT DO NOTHING, then UPDATE, of one row, a transaction each, same table and psycopg",
         bare_batch="one INSERT SELECT unnest of the same rows, same table, psycopg; nothing returned",
     ),
-    *(
-        Benchmark(f"scan-{name}", scanning(scan), Within(0.005), f"a page out of {RUNS:,} runs of {JOBS:,} jobs")
-        for name, scan in SCANS.items()
-    ),
+    *seam.scans(filled, lapsed=seam.START + timedelta(minutes=800)),
 ]
 
 if __name__ == "__main__":

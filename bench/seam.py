@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Final, Protocol
 
-from bench.harness import CPU, AtLeast, AtMost, Benchmark, Sides, Slice
-from cronce.model import ABSENT, FREE, Cell, Fence, Mark, Slot, Verdict, Write, to_us, turn_cell
+from bench.harness import CPU, AtLeast, AtMost, Benchmark, Sides, Slice, Within
+from cronce.model import ABSENT, FREE, Cell, Fence, Instant, Mark, Slot, Verdict, Write, to_us, turn_cell
 from cronce.protocol.record import Outcome, Record, State, Turn, encode, encode_turn
-from cronce.stores.base import Store
+from cronce.stores.base import Scan, Store
 
 OPS: Final = 20
 BATCH: Final = 1000
@@ -199,3 +199,32 @@ def benchmarks(
             Benchmark(f"cpu-{kind}", batches, AtMost(cpu[place]), f"client CPU of {bare_batch}", CPU),
         ]
     return found
+
+
+# --- a million runs -------------------------------------------------------------------------------------------------
+
+RUNS: Final = 1_000_000
+JOBS: Final = 1000
+
+
+def scans(filled: Callable[[], Store], lapsed: Instant) -> Iterator[Benchmark]:
+    """A page of each kind that people ask for, out of so many runs; `lapsed`: those whose lease was over by then."""
+    wanted = {
+        "newest": Scan("run/", by="at", limit=50, newest_first=True),
+        "of-a-job": Scan("run/job-500/", limit=50, newest_first=True),
+        "lapsed": Scan("run/", by="until", mark=Mark.OPEN, upto=lapsed, limit=200),
+        "attention": Scan("run/", by="at", mark=Mark.ATTENTION, limit=50, newest_first=True),
+    }
+    for name, scan in wanted.items():
+        yield Benchmark(
+            f"scan-{name}", scanning(filled, scan), Within(0.005), f"a page out of {RUNS:,} runs of {JOBS:,} jobs"
+        )
+
+
+def scanning(filled: Callable[[], Store], scan: Scan) -> Callable[[], AbstractContextManager[Sides]]:
+    @contextmanager
+    def sides() -> Iterator[Sides]:
+        store = filled()
+        yield Sides(Slice(lambda: store.scan(scan)))
+
+    return sides

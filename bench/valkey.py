@@ -9,26 +9,24 @@ no clock, no groups, nothing that could find a cell again but its key.
 
 import atexit
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from bench import seam
-from bench.harness import Benchmark, Sides, Slice, Unavailable, Within
+from bench.harness import Unavailable
 from cronce.model import ABSENT, Cell, Mark, Slot, Write
 from cronce.protocol.record import encode
 from cronce.stores import open_store
-from cronce.stores.base import Scan, Store
+from cronce.stores.base import Store
 from tests.servers.valkey import Valkey
 
-RUNS: Final = 1_000_000
-JOBS: Final = 1_000
 LOOP: Final = "for i = 1, #ARGV, 2 do redis.call('HSETNX', KEYS[1], ARGV[i], ARGV[i + 1]) end"
 
 
@@ -75,13 +73,6 @@ def opened() -> Iterator[tuple[Store, seam.Bare]]:
 
 # --- a million runs -------------------------------------------------------------------------------------------------
 
-SCANS: Final = {
-    "newest": Scan("run/", by="at", limit=50, newest_first=True),
-    "of-a-job": Scan("run/job-500/", limit=50, newest_first=True),
-    "lapsed": Scan("run/", by="until", mark=Mark.OPEN, upto=seam.START + timedelta(days=36500), limit=200),
-    "attention": Scan("run/", by="at", mark=Mark.ATTENTION, limit=50, newest_first=True),
-}
-
 
 @cache
 def filled() -> Store:
@@ -93,10 +84,10 @@ def filled() -> Store:
     store = open_store(valkey.url)
     until_the_end.callback(store.close)
     seen = store.load([]).epoch.seen
-    for start in range(0, RUNS, JOBS):
-        store.swap([_run(number) for number in range(start, start + JOBS)], seen)
+    for start in range(0, seam.RUNS, seam.JOBS):
+        store.swap([_run(number) for number in range(start, start + seam.JOBS)], seen)
     memory = valkey.cli("INFO", "memory")["used_memory_dataset"]
-    print(f"{memory / RUNS:.0f} bytes of memory for each of {RUNS:,} runs", file=sys.stderr)
+    print(f"{memory / seam.RUNS:.0f} bytes of memory for each of {seam.RUNS:,} runs", file=sys.stderr)
     return store
 
 
@@ -104,19 +95,10 @@ CLOSED: Final = encode(seam.closed(seam.record()))
 
 
 def _run(number: int) -> Write:
-    slot = Slot(f"job-{number % JOBS}", seam.START + number // JOBS * timedelta(minutes=1))
+    slot = Slot(f"job-{number % seam.JOBS}", seam.START + number // seam.JOBS * timedelta(minutes=1))
     mark = Mark.OPEN if number % 1000 == 7 else Mark.ATTENTION if number % 5000 == 13 else Mark.CLOSED
     ttl = timedelta(days=number % 2000) if mark is Mark.OPEN else timedelta(minutes=5)
     return Write(slot.cell, ABSENT, CLOSED, mark, slot.at, grant=True, ttl=ttl)
-
-
-def scanning(scan: Scan) -> Callable[[], Any]:
-    @contextmanager
-    def sides() -> Iterator[Sides]:
-        store = filled()
-        yield Sides(Slice(lambda: store.scan(scan)))
-
-    return sides
 
 
 BENCHMARKS = [
@@ -129,10 +111,7 @@ BENCHMARKS = [
         bare_pair="redis-py's Lock with a timeout: acquire and release, by one client with hiredis",
         bare_batch="one EVALSHA of a script that calls HSETNX for each of the same keys and values, by redis-py",
     ),
-    *(
-        Benchmark(f"scan-{name}", scanning(scan), Within(0.005), f"a page out of {RUNS:,} runs of {JOBS:,} jobs")
-        for name, scan in SCANS.items()
-    ),
+    *seam.scans(filled, lapsed=seam.START + timedelta(days=36500)),
 ]
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cronce.protocol.record import Outcome
-from cronce.testing.book import Line
+from cronce.testing.book import Line, by_slot
 from cronce.value import NamedTuple
 
 
@@ -45,20 +45,14 @@ class _Count(NamedTuple):
 
 def judge(slots: Sequence[str], lines: Iterable[Line], records: Mapping[str, OnRecord] = NO_RECORDS) -> Verdict:
     """The verdict on a ledger file, in the order it was written. Without a guard there are no records."""
-    by_slot: dict[str, list[Line]] = {slot: [] for slot in slots}
-    astray = 0
-    for line in lines:
-        if line.slot in by_slot:
-            by_slot[line.slot].append(line)
-        else:  # a body of no slot that anybody asked for
-            astray += line.what == "start"
-    counts = {slot: _count(told, records.get(slot, OnRecord(1)).grants) for slot, told in by_slot.items()}
+    told_of, astray = by_slot(slots, lines)
+    counts = {slot: _count(told, records.get(slot, OnRecord(1)).grants) for slot, told in told_of.items()}
     return Verdict(
         len(slots),
         sum(count.ran for count in counts.values()),
         sum(count.extra for count in counts.values()) + astray,
         sum(not count.ran and slot not in records for slot, count in counts.items()),
-        sum(slot in records and records[slot].outcome is Outcome.LOST for slot in by_slot),
+        sum(slot in records and records[slot].outcome is Outcome.LOST for slot in told_of),
         sum(count.taken_over for count in counts.values()),
     )
 

@@ -5,6 +5,7 @@ A block that goes on after its lock ended is stopped as a job's body is (`interr
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
@@ -92,7 +93,7 @@ class Keeps(Protocol):
     def drop(self, lease: Any) -> None: ...
 
 
-class Block:
+class Block(ABC):
     """`with` or `async with`, whatever is held for it: who takes it, who leaves it, and how it is stopped.
 
     One object may be used by many threads and tasks; each is a claimant of its own.
@@ -104,19 +105,19 @@ class Block:
         self._keeper = keeper
         self._holdings: dict[object, list[tuple[Tie, Gate, Keeps]]] = {}
 
+    @abstractmethod
     def _try(self, desk: Any, gate: Gate) -> Steps[Any]:
         """Ask once: what is held, or `Refused`. `gate` is to be stopped when it ends."""
-        raise NotImplementedError
 
-    def _release(self, lease: Any, desk: Any) -> Steps[None]:
-        raise NotImplementedError
+    @abstractmethod
+    def _release(self, lease: Any, desk: Any) -> Steps[None]: ...
 
+    @abstractmethod
     def _undo(self, lease: Any, desk: Any) -> Steps[None]:
         """Release one that nobody has worked under."""
-        raise NotImplementedError
 
-    def _holding(self, lease: Any) -> Holding:
-        raise NotImplementedError
+    @abstractmethod
+    def _holding(self, lease: Any) -> Holding: ...
 
     def __enter__(self) -> Holding:
         gate, who, keeper = ThreadGate(), threading.get_ident(), self._keeper()

@@ -60,6 +60,18 @@ class Tail:
         return parse(whole.decode().splitlines())
 
 
+def by_slot(slots: Iterable[str], lines: Iterable[Line]) -> tuple[dict[str, list[Line]], int]:
+    """What was written about each slot, and how many bodies started for none that anybody asked for."""
+    found: dict[str, list[Line]] = {slot: [] for slot in slots}
+    astray = 0
+    for line in lines:
+        if line.slot in found:
+            found[line.slot].append(line)
+        else:
+            astray += line.what == "start"
+    return found, astray
+
+
 def parse(lines: Iterable[str]) -> list[Line]:
     return [_line(text) for text in lines]
 

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from cronce.model import Instant
 from cronce.policy import OnLost
 from cronce.protocol.record import LAPSED, Outcome
-from cronce.testing.book import Line
+from cronce.testing.book import Line, by_slot
 from cronce.value import NamedTuple
 
 EXCUSES: Final[Mapping[OnLost, tuple[Outcome, ...]]] = {
@@ -100,18 +100,12 @@ def judge(
     exclusive: bool,
 ) -> Verdict:
     """The verdict on one job. `exclusive`: no two of its slots may run at once."""
-    by_slot: dict[str, list[Line]] = {key: [] for key in slots}
-    astray = 0
-    for line in lines:
-        if line.slot in by_slot:
-            by_slot[line.slot].append(line)
-        else:  # a body of no slot that anybody asked for
-            astray += line.what == "start"
+    told_of, astray = by_slot(slots, lines)
     one_by_one = [
         _of_slot(told, records.get(key), any(gap.covers(slots[key]) for gap in gaps), on_lost)
-        for key, told in by_slot.items()
+        for key, told in told_of.items()
     ]
-    scopes = [[line for told in by_slot.values() for line in told]] if exclusive else list(by_slot.values())
+    scopes = [[line for told in told_of.values() for line in told]] if exclusive else list(told_of.values())
     whole = added(one_by_one, on_lost)
     return whole._replace(extra=whole.extra + astray, overlapping=sum(map(_overlapping, scopes)))
 
