@@ -52,7 +52,10 @@ def test_processes_that_make_the_store_together_make_one(path: Path, attempt: in
 
 
 def test_processes_that_come_and_go_leave_nothing_behind(path: Path) -> None:
-    """Each is sometimes the last to leave, and deletes the log that the next is about to open."""
+    """Each is sometimes the last to leave, and deletes the log that the next is about to open.
+
+    Two that leave in the same instant each find the other still there, and leave the log to the next who comes.
+    """
 
     def visit(me: Child) -> int:
         me.wait()
@@ -67,6 +70,7 @@ def test_processes_that_come_and_go_leave_nothing_behind(path: Path) -> None:
     for child in children:
         child.go()
     assert sum(child.end()[-1] for child in children) == 25
+    SqliteStore(path).close()
     assert sorted(file.name for file in path.parent.iterdir()) == ["store.db"]
     assert is_sound(path)
 
