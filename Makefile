@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := $(VENV)/.peers
 
 .PHONY: help demo test lint servers bench proof clean
 .DEFAULT_GOAL := help
@@ -38,12 +39,17 @@ test: lint servers ## lint and all tests
 
 proof: $(STAMP) servers ## the full-size figures: torture on every store (two hours; TORTURE_RUNS=1 is less), 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts
 	CRONCE_SKEWED_SLOTS=100 $(BIN)/python -m pytest tests/faults/test_skewed_hosts.py
-	CRONCE_TORTURE_RUNS=$(or $(TORTURE_RUNS),10) $(BIN)/python -m pytest tests/faults/torture_proof.py tests/faults/test_outage.py
+	CRONCE_TORTURE_RUNS=$(or $(TORTURE_RUNS),10) $(BIN)/python -m pytest tests/faults/torture_proof.py tests/faults/test_outage.py tests/faults/test_election.py
 	$(BIN)/cronce simulate --seeds 20000
 	$(BIN)/python -m cronce.testing.explorer --check-docs
 
-bench: $(STAMP) ## speed and memory, as ratios against a limit in the same run
+$(PEERS): $(STAMP)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@
+
+bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the same run
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.scheduler
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -80,9 +80,9 @@ UNNEST: Final = f"""
 
 
 @contextmanager
-def server() -> Iterator[Postgres]:
+def server(**settings: str) -> Iterator[Postgres]:
     try:
-        postgres = Postgres(**SETTINGS)
+        postgres = Postgres(**SETTINGS, **settings)
     except BaseException as missing:  # pytest's way to skip
         raise Unavailable(f"needs PostgreSQL: {missing}") from missing
     try:

@@ -19,9 +19,11 @@
     │   └── StoreForgot                       the store lost what it had promised to keep
     ├── BadRecord                             a value in the store that this version cannot read
     ├── LockHeld                              another has the lock: who, and until when
+    │   └── NotElected                        another leads
     ├── TrustEnded                            a run or a lock that is no longer ours: stop
     ├── TimedOut (also a TimeoutError)        a run that took longer than its job allows
     ├── CannotStart                           a command that cannot be started: missing, or not executable
+    ├── BodyFailed                            an isolated body that raised, or whose process died
     ├── ClockOff                              this machine's clock is minutes off the store's
     └── ClockUnsupported                      no clock here that counts time in suspend
 
@@ -106,13 +108,21 @@ class BadRecord(CronceError):
 class LockHeld(CronceError):
     """Another has the lock. `by` is the holder, `until` when its lease ends unless it is renewed."""
 
+    held, rests = "the lock {name} is held by {by}", "the lock {name} rests"
+
     def __init__(self, name: str, by: str, until: datetime | None) -> None:
         when = f" until {until:%Y-%m-%d %H:%M:%S} UTC" + " unless it goes on" * bool(by) if until else ""
-        super().__init__(f"the lock {name} is held by {by}{when}" if by else f"the lock {name} rests{when}")
+        super().__init__((self.held if by else self.rests).format(name=name, by=by) + when)
         self.name, self.by, self.until = name, by, until
 
     def __reduce__(self) -> tuple[object, ...]:
-        return LockHeld, (self.name, self.by, self.until)
+        return type(self), (self.name, self.by, self.until)
+
+
+class NotElected(LockHeld):
+    """Another leads the group `name`: `by` is who, if anybody, `until` when its lease ends unless it is renewed."""
+
+    held, rests = "{by} leads {name}", "nobody leads {name}"
 
 
 class TrustEnded(CronceError):
@@ -129,6 +139,10 @@ class CannotStart(CronceError):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class BodyFailed(CronceError):
+    """An isolated body failed: the exception it raised, in words, or how its process ended."""
 
 
 class ClockOff(CronceError):

@@ -5,6 +5,7 @@ store to do to a cell. An *epoch* is one life of a store. A *fence* orders grant
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import Final
@@ -75,7 +76,7 @@ class Slot(NamedTuple):
 
     @property
     def due(self) -> Instant | None:
-        """What its cell is filed and purged by. A run by hand has no instant of its own, and is kept."""
+        """What its cell is filed and purged by. A run by hand has no instant of its own: when it is asked for counts."""
         return None if self.request else self.at
 
     @property
@@ -127,6 +128,33 @@ def leader_cell(group: str) -> str:
 
 def holder_cell(holder: str) -> str:
     return f"holder/{holder}"
+
+
+SWITCH: Final = "switch"
+"""While an act stands in it nothing is granted at all: `pause --all`."""
+
+BOARD_RUNS: Final = "board/runs"
+BOARD_JOBS: Final = "board/jobs"
+"""Written over, unread, whenever somebody else should look: at the runs, or at the jobs that live in the store."""
+
+
+def bundle_cells(bundle: str) -> str:
+    """The prefix of the cells that a bundle is spread over."""
+    return f"bundle/{bundle}/"
+
+
+def drain_cells(holder: str, labels: Mapping[str, str]) -> list[str]:
+    """Where it may stand that a process shall claim nothing more: by its name, or by one of its labels."""
+    return [f"drain/holder:{holder}", *(f"drain/label:{label}={value}" for label, value in sorted(labels.items()))]
+
+
+def asked_cell(job: str, request: str) -> str:
+    """Where it stands when a run was asked for, so that asking twice by one id is asking once."""
+    return f"asked/{job}/{request}"
+
+
+def stored_cell(job: str) -> str:
+    return f"stored/{job}"
 
 
 def machine_cell(host: str) -> str:

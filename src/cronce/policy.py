@@ -23,43 +23,105 @@ Overlap = Literal["skip", "wait", "replace", "allow"]
 
 def check_choice(name: str, value: object, choices: Any) -> None:
     """Refuse a value that is none of the choices, naming them."""
-    if value not in get_args(choices):
-        known = ", ".join(map(repr, get_args(choices)))
-        raise BadPolicy(f"{name} is one of {known}, and this is {value!r:.60}")
+    known = get_args(choices)
+    if value in known:
+        return
+    alike = [repr(choice) for choice in known if _folded(choice) == _folded(str(value))]
+    meant = alike[0] if alike else _translated(value)
+    hint = f"; here it is {meant}" if meant else ""
+    raise BadPolicy(f"{name} is one of {', '.join(map(repr, known))}, and this is {value!r:.60}{hint}")
 
 
 FOREIGN = {
+    # APScheduler
     "coalesce": "missed='latest' (or 'all', or 'skip')",
     "misfire_grace_time": "start_within='5m'",
     "max_instances": "turns=2, or overlap='allow' for no limit",
     "replace_existing": "nothing: a job is known by its name, and the newest version of it counts",
+    "next_run_time": "start='2026-03-29T01:00:00Z', or `cronce trigger` to run it now, or `cronce pause`",
+    "start_date": "start='2026-03-29T01:00:00Z'",
+    "end_date": "end='2026-03-29T01:00:00Z'",
     "id": "name='...'",
-    "jitter": "nothing: a slot is one instant for all machines",
     "trigger": "the schedule itself, as in '*/15 * * * *' or every='15m'",
     "seconds": "every='30s'",
     "minutes": "every='15m'",
     "hours": "every='2h'",
     "timezone": "tz='Europe/Berlin'",
-    "catchup": "missed='all' or missed='latest'",
+    "jobstore": "the store, as in Cronce('postgresql://...')",
+    # Kubernetes
     "concurrencyPolicy": "overlap='skip' for Forbid, 'allow' for Allow, 'replace' for Replace",
-    "concurrency_policy": "overlap='skip' for Forbid, 'allow' for Allow, 'replace' for Replace",
+    "Forbid": "overlap='skip'",
+    "Allow": "overlap='allow'",
+    "Replace": "overlap='replace'",
     "startingDeadlineSeconds": "start_within='5m'",
-    "starting_deadline_seconds": "start_within='5m'",
-    "backoffLimit": "retries=3",
     "activeDeadlineSeconds": "timeout='1h'",
-    "max_retries": "retries=3",
-    "soft_time_limit": "timeout='1h'",
-    "time_limit": "timeout='1h'",
+    "backoffLimit": "retries=3",
+    "suspend": "`cronce pause`",
+    "successfulJobsHistoryLimit": "keep={'succeeded': 3}",
+    "failedJobsHistoryLimit": "keep={'failed': 10}",
+    "ttlSecondsAfterFinished": "keep='1d'",
+    # Quartz
+    "DisallowConcurrentExecution": "overlap='wait'; the default, overlap='skip', skips instead",
+    "requestsRecovery": "on_lost='rerun'",
+    "FireAndProceed": "missed='latest'",
+    "FireOnceNow": "missed='latest'",
+    "FireNow": "missed='latest'",
+    "DoNothing": "missed='skip'",
+    "IgnoreMisfires": "missed='all'",
+    "misfireThreshold": "nothing: a slot up to a minute late is not missed; start_within='5m' is its deadline",
+    "startAt": "start='2026-03-29T01:00:00Z'",
+    "endAt": "end='2026-03-29T01:00:00Z'",
+    # ShedLock and other locks
     "lockAtMostFor": "at_most='10m'",
-    "lock_at_most_for": "at_most='10m'",
     "lockAtLeastFor": "at_least='1m'",
-    "lock_at_least_for": "at_least='1m'",
     "ttl": "lease='30s', which is renewed while the run works; or at_most='10m' for a lock",
     "expire": "lease='30s', which is renewed while the run works; or at_most='10m' for a lock",
     "blocking_timeout": "wait='5s'",
+    # Temporal
+    "Skip": "overlap='skip'",
+    "BufferOne": "overlap='wait'",
+    "BufferAll": "overlap='wait' with missed='all'",
+    "CancelOther": "overlap='replace'",
+    "TerminateOther": "overlap='replace'",
+    "AllowAll": "overlap='allow'",
+    "catchupWindow": "missed='all' with start_within='1h'",
+    "backfill": "`cronce backfill`",
+    "pause": "`cronce pause`",
+    # Airflow
+    "catchup": "missed='all' or missed='latest'",
+    "max_active_runs": "turns=2",
+    "retry_delay": "backoff='10s'",
+    "execution_timeout": "timeout='1h'",
+    # Celery
+    "max_retries": "retries=3",
+    "autoretry_for": "retries=3",
+    "default_retry_delay": "backoff='10s'",
+    "retry_backoff": "backoff='10s'",
+    "retry_jitter": "nothing: backoff always varies, by hash",
+    "soft_time_limit": "timeout='1h'",
+    "time_limit": "timeout='1h'",
+    "expires": "start_within='5m'",
+    "acks_late": "on_lost='rerun'",
+    "reject_on_worker_lost": "on_lost='rerun'",
     "unique": "nothing: each slot runs once anyway",
+    # Hangfire
+    "Relaxed": "missed='latest'",
+    "Strict": "missed='all'",
+    "Ignorable": "missed='skip'",
+    "DisableConcurrentExecution": "overlap='wait'",
+    "AutomaticRetry": "retries=3",
+    # cron, anacron and systemd
+    "CRON_TZ": "tz='Europe/Berlin'",
+    "RANDOM_DELAY": "jitter='30s'",
+    "RandomizedDelaySec": "jitter='30s'",
+    "splay": "jitter='30s'",
+    "OnCalendar": "the schedule itself, as in '*/15 * * * *' or every='15m'",
+    "Persistent": "missed='latest'",
+    "TimeoutStartSec": "timeout='1h'",
+    "flock": "overlap='skip' for flock -n, the default; overlap='wait' for flock",
 }
-"""What other schedulers call it → what it is called here. There are no aliases."""
+"""What other schedulers call it → what it is called here: words, and values of theirs. There are no aliases. Case and
+underscores do not matter: `concurrency_policy` is found too. The table in docs/reference/policies.md is this one."""
 
 
 def refuse_foreign(words: Iterable[str], ours: Iterable[str]) -> None:
@@ -72,7 +134,15 @@ def refuse_foreign(words: Iterable[str], ours: Iterable[str]) -> None:
 def _meant(word: str, ours: list[str]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
 
-    if word in FOREIGN:
-        return f"here it is {FOREIGN[word]}"
+    if translated := _translated(word):
+        return f"here it is {translated}"
     close = get_close_matches(word.lower(), ours, n=1)
     return f"did you mean {close[0]}?" if close else f"known are {', '.join(ours)}"
+
+
+def _translated(word: object) -> str | None:
+    return {_folded(foreign): ours for foreign, ours in FOREIGN.items()}.get(_folded(str(word)))
+
+
+def _folded(word: str) -> str:
+    return word.replace("_", "").replace("-", "").lower()

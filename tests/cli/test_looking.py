@@ -10,6 +10,7 @@ import pytest
 from cronce.cli import main
 from cronce.clock import SystemClock
 from cronce.model import ABSENT, Mark, Slot, Write, job_cell, lock_cell, spell
+from cronce.protocol.commands import Queue
 from cronce.protocol.record import Job, Outcome, Spec
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
@@ -33,7 +34,9 @@ def url(tmp_path: Path) -> str:
     text = json.dumps({"schedule": spec_of(Every("1d")), "retries": 2})
     declared = Job(SLOT.at - timedelta(days=2), specs=(Spec("v1", NOW, text),))
     drive(ledger.jobs.edit("billing", lambda _job, _now: declared), store, CLOCK)
-    wanted = [Wanted(SLOT, TERMS), Wanted(SLOT._replace(request="again"), TERMS)]
+    again = SLOT._replace(request="again")
+    drive(ledger.queue([again], TERMS, Queue(by="ada@laptop", payload='{"month":3}')), store, CLOCK)
+    wanted = [Wanted(SLOT, TERMS), Wanted(again, TERMS)]
     first, _second = drive(ledger.claim(wanted), store, CLOCK)
     assert isinstance(first, Grant)
     drive(ledger.finish(first, Outcome.SUCCEEDED, output="all sent"), store, CLOCK)
@@ -69,8 +72,10 @@ def test_jobs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         "policies": {"retries": 2},
         "next": spell(upcoming),
         "paused": False,
+        "pause": None,
         "floor": spell(SLOT.at - timedelta(days=2)),
         "last": next(one for one in told(capsys, "runs", "--store", url)["runs"] if "#again" in str(one["slot"])),
+        "stored": None,
     }
 
 
@@ -79,15 +84,15 @@ def test_jobs_that_are_paused_called_with_two_schedules_or_unreadable_say_so(
 ) -> None:
     store = open_store(url)
     ledger = Ledger(store.traits, CLOCK, "web-1")
-    drive(ledger.jobs.pause("billing"), store, CLOCK)
+    drive(ledger.jobs.pause("billing", "ada", "moving"), store, CLOCK)
     specs = tuple(Spec(f"v{hours}", NOW, json.dumps({"schedule": {"text": f"every {hours}h"}})) for hours in (1, 2))
     drive(ledger.jobs.edit("mail", lambda _job, now: Job(now, specs=specs)), store, CLOCK)
     store.swap([Write(job_cell("new"), ABSENT, '{"v":99}', Mark.OPEN)], store.load([]).epoch.seen)
     store.close()
     _header, billing, mail, new = said(capsys, "jobs", "--store", url).splitlines()
-    assert billing.split()[:4] == ["billing", "every", "1d", "paused"]
+    assert billing.split()[:6] == ["billing", "every", "1d", "paused", "by", "ada"]
     assert "(2 seen)" in mail
-    assert new == "new      the cell 'job/new' has format 99, this cronce reads up to 2: upgrade cronce"
+    assert new == "new      the cell 'job/new' has format 99, this cronce reads up to 3: upgrade cronce"
     documents = told(capsys, "jobs", "--store", url)["jobs"]
     assert [document["paused"] for document in documents] == [True, False, None]
 
@@ -98,9 +103,12 @@ def test_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert again.split()[:3] == [f"{SLOT.key}#again", "running", "web-1"]
     assert first.split()[:3] == [SLOT.key, "succeeded", "web-1"]
     running, succeeded = told(capsys, "runs", "--store", url)["runs"]
-    keys = ["job", "slot", "state", "outcome", "holder", "fence", "grant", "started", "finished", "reason", "lapsed"]
+    keys = ["job", "slot", "state", "outcome", "holder", "fence", "grant", "started", "finished", "reason", "lapsed",
+            "by", "payload", "progress"]  # fmt: skip
     assert list(succeeded) == keys
     assert (running["state"], running["finished"], running["lapsed"]) == ("running", None, False)
+    assert (running["by"], running["payload"], running["progress"]) == ("ada@laptop", {"month": 3}, None)
+    assert (succeeded["by"], succeeded["payload"], succeeded["progress"]) == (None, None, None)
     assert (succeeded["job"], succeeded["slot"], succeeded["grant"]) == ("billing", SLOT.key, 1)
     assert (succeeded["state"], succeeded["outcome"], succeeded["reason"]) == ("closed", "succeeded", None)
     assert said(capsys, "runs", "billing", "--state", "succeeded", "--store", url).count(SLOT.key) == 1
@@ -155,7 +163,7 @@ def test_why_a_slot(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-2:] == ["  the end of its output:", "    | all sent"]
     assert said(capsys, "why", f"billing@{SLOT.at.isoformat()}", "--store", url).splitlines() == lines
     document = json.loads(said(capsys, "why", SLOT.key, "--store", url, "--json"))
-    assert list(document) == ["job", "next", "paused", "floor", "refusals", "slots"]
+    assert list(document) == ["job", "next", "paused", "pause", "floor", "refusals", "slots"]
     (slot,) = document["slots"]
     assert list(slot) == ["slot", "case", "sentence", "run", "past", "refused", "output"]
     assert (slot["case"], slot["output"], slot["sentence"]) == ("succeeded", "all sent", lines[0])

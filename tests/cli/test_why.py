@@ -8,13 +8,13 @@ import pytest
 
 from cronce.cli.story import about, tell
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, refusals_cell, to_us
-from cronce.protocol.commands import Resolve
+from cronce.protocol.commands import Queue, Resolve
 from cronce.protocol.record import Job, Outcome, Refusals, Refused, Spec, encode_refusals
 from cronce.runtime.ledger import Grant
 from cronce.runtime.why import Why, why
 from cronce.schedule import parse_schedule, spec_of
 from cronce.stores.base import next_life
-from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, claim, granted, terms
+from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, beat, claim, granted, terms
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -285,7 +285,7 @@ billing@2026-03-29T12:00:00Z was skipped at 12:00:00Z: a person skipped it.
 
 
 def test_a_slot_that_is_due_says_who_had_it(desk: Desk, store: Wire) -> None:
-    desk.do(desk.ledger.queue(later(0), terms()))
+    desk.do(desk.ledger.queue([later(0)], terms()))
     assert told(store) == "billing@2026-03-29T12:00:00Z is due, and nobody has it; it may be claimed now."
     desk.do(desk.ledger.release([granted(desk)], rest=timedelta(seconds=30)))
     assert (
@@ -336,9 +336,9 @@ def test_a_slot_below_the_floor_says_what_raised_it(
 
 def test_an_edit_by_a_newer_deploy_says_so(desk: Desk, other: Desk, store: Wire, clock: HandClock) -> None:
     old, new = (json.dumps({"schedule": spec_of(parse_schedule(text))}) for text in ("every 5m", "every 10m"))
-    desk.do(desk.ledger.jobs.beat({"billing": ("v1", old)}))
+    beat(desk, {"billing": ("v1", old)})
     clock.turn(301)
-    other.do(other.ledger.jobs.beat({"billing": ("v2", new)}))
+    beat(other, {"billing": ("v2", new)})
     clock.turn(1)
     assert told(store, later(5)) == (
         "billing@2026-03-29T12:05:00Z has no record and will not run: the schedule was edited at 12:05:01Z, and an edit"
@@ -411,7 +411,12 @@ def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(desk: Desk, store: 
     assert told(store, again) == (
         "billing@2026-03-29T12:00:00Z#again is on record nowhere: nobody asked for this run by hand."
     )
+    desk.do(desk.ledger.queue([again], terms(), Queue(by="ada", payload='{"month":3}', key=SLOT.key)))
     finish(desk, granted(desk, again))
+    assert told(store, again).splitlines()[1:3] == [
+        '  asked for by ada, with {"month":3}',
+        "  its effects go by billing@2026-03-29T12:00:00Z",
+    ]
     assert told(store, again).startswith("billing@2026-03-29T12:00:00Z#again succeeded: web-1 ran it")
 
 
@@ -441,12 +446,12 @@ Refused so far: web-2 17 times, web-3 once."""
 
 def test_a_job_that_is_paused_says_so_instead_of_its_next_slot(desk: Desk, store: Wire) -> None:
     declare(desk, "0 9 * * *", floor=START)
-    desk.do(desk.ledger.jobs.pause("billing"))
+    desk.do(desk.ledger.jobs.pause("billing", "ada", "moving"))
     assert (
         about(asked(store, None))
         == """\
 billing runs at 09:00 every day (0 9 * * *).
-It is paused: none of its slots is granted until it is resumed."""
+It is paused by ada at 2026-03-29T12:00:00Z (moving): none of its slots is granted until it is resumed."""
     )
 
 
@@ -476,7 +481,7 @@ def test_what_a_newer_cronce_wrote_is_said_to_be_unreadable(desk: Desk, store: W
     store._cells[SLOT.cell] = store._cells[SLOT.cell]._replace(value=newer)
     assert told(store) == (
         "billing@2026-03-29T12:00:00Z cannot be read: the cell 'run/billing/2026-03-29T12:00:00Z' has format 99, this"
-        " cronce reads up to 2: upgrade cronce."
+        " cronce reads up to 3: upgrade cronce."
     )
     store._cells["job/billing"] = store._cells["job/billing"]._replace(value=newer)
     assert about(asked(store, None)).startswith("billing cannot be read: the cell 'job/billing' has format 99")

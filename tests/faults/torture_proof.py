@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cronce.model import Slot
-from cronce.torture.faults import Hook
 from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.means import Hook
 from cronce.torture.picture import outcome, svg
 from tests.faults.test_torture import cells, check
 from tests.servers.etcd import Etcd

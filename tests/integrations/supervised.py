@@ -15,7 +15,8 @@ from typing import Any
 
 from cronce.clock import SystemClock
 from cronce.errors import CannotStart
-from cronce.integrations.process import FORWARDED, Child, Ended, NotStarted, Supervisor
+from cronce.integrations.process import FORWARDED, Child, Supervisor
+from cronce.runtime.processes.child import Ended, NotStarted
 
 HANDLED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTOU)
 

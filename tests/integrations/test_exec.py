@@ -214,6 +214,22 @@ def test_a_slot_that_is_none_of_the_schedule_is_refused(desk: Desk) -> None:
     assert "the nearest: 2026-03-29T01:00:00Z and 2026-03-29T01:15:00Z" in err
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--jitter", "2h"], "jitter=2h may start a slot of 'every 1h' after the next one, 1h later"),
+        (["--backoff", "5s"], "backoff is how long to wait before a retry, and there are none"),
+    ],
+)
+def test_policies_that_cannot_be_meant_are_refused_before_anything_runs(
+    desk: Desk, options: list[str], words: str
+) -> None:
+    code, _, err = ended(desk.exec("--schedule", "every 1h", *options))
+    assert code == 2
+    assert words in err
+    assert desk.lines() == []
+
+
 def test_whoever_names_a_slot_that_will_not_run_is_told(desk: Desk) -> None:
     assert ended(desk.exec(*AT, command=("true",)))[0] == 0
     code, _, err = ended(desk.exec("--slot", "2026-03-29T00:00:00Z"))

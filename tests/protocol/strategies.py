@@ -9,6 +9,8 @@ from cronce.model import Fence, from_us
 from cronce.policy import OnLost
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import (
+    Act,
+    Bundle,
     Holder,
     Job,
     Machine,
@@ -21,6 +23,7 @@ from cronce.protocol.record import (
     Span,
     Spec,
     State,
+    Stored,
     Turn,
 )
 
@@ -56,18 +59,26 @@ records = st.builds(
     reason=any_text,
     past=st.lists(pasts, max_size=3).map(tuple),
     output=any_text,
+    by=any_text,
+    payload=any_text,
+    key=texts,
+    progress=st.none() | st.tuples(counts, counts),
 )
 turns = st.builds(Turn, texts)
+acts = st.none() | st.builds(Act, any_text, st.none() | instants, any_text)
 jobs = st.builds(
     Job,
     instants,
-    st.booleans(),
+    acts,
     st.lists(st.builds(Spec, texts, instants, any_text), max_size=3).map(tuple),
     texts,
     st.lists(st.builds(Span, instants, instants, st.none() | counts, any_text), max_size=3).map(tuple),
     st.none() | st.builds(Purging, instants, instants),
 )
-holders = st.builds(Holder, texts, st.dictionaries(texts, texts, max_size=3))
+labels = st.dictionaries(texts, texts, max_size=3)
+holders = st.builds(Holder, texts, texts, texts, counts, labels, instants, texts, st.booleans())
+bundles = st.builds(Bundle, labels)
+stored = st.builds(Stored, counts, st.none() | any_text, any_text, instants)
 boots = st.floats(0, 1e9)
 machines = st.builds(Machine, texts, st.lists(st.builds(Sample, boots, boots, instants), max_size=3).map(tuple))
 refusals = st.builds(Refusals, counts, st.lists(st.builds(Refused, texts, instants, any_text), max_size=3).map(tuple))

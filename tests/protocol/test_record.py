@@ -15,6 +15,8 @@ from cronce.model import Fence
 from cronce.protocol import record
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import (
+    Act,
+    Bundle,
     Holder,
     Job,
     Machine,
@@ -27,6 +29,7 @@ from cronce.protocol.record import (
     Span,
     Spec,
     State,
+    Stored,
     Turn,
 )
 from tests.protocol import strategies
@@ -36,7 +39,7 @@ TWO = datetime(2026, 3, 29, 2, 0, 0, 250, tzinfo=UTC)
 
 
 class Kind(NamedTuple):
-    """One kind of value: its codec, random ones, and how version 2 spells one with every field set. For ever."""
+    """One kind of value: its codec, random ones, and how version 3 spells one with every field set. For ever."""
 
     encode: Callable[[Any], str]
     decode: Callable[[str, str], Any]
@@ -66,19 +69,23 @@ RUN = Kind(
         reason="größer\n\0\udcff",
         past=(Past(Fence(7, 8), "web-1:70:9", ONE, "lapsed", TWO), Past(None, "", None, "")),
         output="3 rows\n",
+        by="ada",
+        payload='{"month":3}',
+        key="billing@2026-03-29T00:00:00Z",
+        progress=(3, 10),
     ),
-    r'{"v":2,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
+    r'{"v":3,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
     r'"attempts":3,"failures":1,"turn":"turn/billing/0","ask":"replaced","started":1774746000000000,'
     r'"finished":1774749600000250,"outcome":"failed","reason":"gr\u00f6\u00dfer\n\u0000\udcff",'
     r'"past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lapsed",1774749600000250],[null,"",null,"",null]],'
-    r'"output":"3 rows\n"}',
+    r'"output":"3 rows\n","by":"ada","payload":"{\"month\":3}","key":"billing@2026-03-29T00:00:00Z","progress":[3,10]}',
 )
 TURN = Kind(
     record.encode_turn,
     record.decode_turn,
     strategies.turns,
     Turn("run/billing/2026-03-29T01:00:00Z"),
-    '{"v":2,"run":"run/billing/2026-03-29T01:00:00Z"}',
+    '{"v":3,"run":"run/billing/2026-03-29T01:00:00Z"}',
 )
 JOB = Kind(
     record.encode_job,
@@ -86,13 +93,14 @@ JOB = Kind(
     strategies.jobs,
     Job(
         ONE,
-        paused=True,
+        paused=Act("ada", TWO, "deploy"),
         specs=(Spec("a1", ONE, "0 * * * *"), Spec("b2", TWO)),
         firing="b2",
         spans=(Span(ONE, TWO, 3, "paused"), Span(ONE, TWO, None, "edited")),
         purging=Purging(ONE, TWO),
     ),
-    '{"v":2,"floor":1774746000000000,"paused":true,"specs":[["a1",1774746000000000,"0 * * * *"],'
+    '{"v":3,"floor":1774746000000000,"paused":["ada",1774749600000250,"deploy"],'
+    '"specs":[["a1",1774746000000000,"0 * * * *"],'
     '["b2",1774749600000250,""]],"firing":"b2","spans":[[1774746000000000,1774749600000250,3,"paused"],'
     '[1774746000000000,1774749600000250,null,"edited"]],"purging":[1774746000000000,1774749600000250]}',
 )
@@ -100,24 +108,56 @@ HOLDER = Kind(
     record.encode_holder,
     record.decode_holder,
     strategies.holders,
-    Holder("web-1:70:9", {"billing": "a1"}),
-    '{"v":2,"holder":"web-1:70:9","specs":{"billing":"a1"}}',
+    Holder("web-1:70:9", "c3d4", "both", 10, {"colour": "blue"}, ONE, "1.0", draining=True),
+    '{"v":3,"holder":"web-1:70:9","bundle":"c3d4","role":"both","workers":10,"labels":{"colour":"blue"},'
+    '"since":1774746000000000,"cronce":"1.0","draining":true}',
+)
+BUNDLE = Kind(
+    record.encode_bundle,
+    record.decode_bundle,
+    strategies.bundles,
+    Bundle({"billing": "a1"}),
+    '{"v":3,"specs":{"billing":"a1"}}',
+)
+ACT = Kind(
+    record.encode_act,
+    record.decode_act,
+    strategies.acts,
+    Act("ada", ONE, "deploy"),
+    '{"v":3,"act":["ada",1774746000000000,"deploy"]}',
+)
+STORED = Kind(
+    record.encode_stored,
+    record.decode_stored,
+    strategies.stored,
+    Stored(3, '{"every":"15m"}', "ada", ONE),
+    '{"v":3,"revision":3,"definition":"{\\"every\\":\\"15m\\"}","by":"ada","at":1774746000000000}',
 )
 MACHINE = Kind(
     record.encode_machine,
     record.decode_machine,
     strategies.machines,
     Machine("0f3a", (Sample(1.5, 1.75, ONE), Sample(31.0, 31.25, TWO))),
-    '{"v":2,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
+    '{"v":3,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
 )
 REFUSALS = Kind(
     record.encode_refusals,
     record.decode_refusals,
     strategies.refusals,
     Refusals(7, (Refused("billing@2026-03-29T01:00:00Z", ONE, "held by web-1:70:9"),)),
-    '{"v":2,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
+    '{"v":3,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
 )
-KINDS = {"run": RUN, "turn": TURN, "job": JOB, "holder": HOLDER, "machine": MACHINE, "refusals": REFUSALS}
+KINDS = {
+    "run": RUN,
+    "turn": TURN,
+    "job": JOB,
+    "holder": HOLDER,
+    "bundle": BUNDLE,
+    "act": ACT,
+    "stored": STORED,
+    "machine": MACHINE,
+    "refusals": REFUSALS,
+}
 
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -126,18 +166,18 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @every_kind
-def test_version_2_is_spelled_like_this_for_ever(kind: Kind) -> None:
+def test_version_3_is_spelled_like_this_for_ever(kind: Kind) -> None:
     assert kind.encode(kind.value) == kind.golden
 
 
 @every_kind
-def test_version_2_is_readable_for_ever(kind: Kind) -> None:
+def test_version_3_is_readable_for_ever(kind: Kind) -> None:
     assert kind.decode(kind.golden, "k") == kind.value
 
 
 def test_what_is_at_its_default_is_not_written() -> None:
-    assert record.encode(Record(State.DUE)) == '{"v":2,"state":"due"}'
-    assert record.decode('{"v":2,"state":"due"}') == Record(State.DUE)
+    assert record.encode(Record(State.DUE)) == '{"v":3,"state":"due"}'
+    assert record.decode('{"v":3,"state":"due"}') == Record(State.DUE)
 
 
 @given(st.data())
@@ -154,15 +194,15 @@ def test_what_is_written_is_read_back_whole(kind: Kind, data: st.DataObject) -> 
 
 @every_kind
 def test_a_newer_version_is_refused_never_guessed(kind: Kind) -> None:
-    newer = kind.golden.replace('"v":2', '"v":3')
-    with pytest.raises(BadRecord, match=r"the cell 'k' has format 3, this cronce reads up to 2: upgrade cronce"):
+    newer = kind.golden.replace('"v":3', '"v":4')
+    with pytest.raises(BadRecord, match=r"the cell 'k' has format 4, this cronce reads up to 3: upgrade cronce"):
         kind.decode(newer, "k")
 
 
 @every_kind
 @pytest.mark.parametrize("version", ["0", "-1", "true", "1.0", '"1"', "null", "[1]", "1e999"])
 def test_a_version_that_never_was_is_refused(kind: Kind, version: str) -> None:
-    _refused(kind, kind.golden.replace('"v":2', f'"v":{version}'))
+    _refused(kind, kind.golden.replace('"v":3', f'"v":{version}'))
 
 
 def test_an_older_version_is_upgraded_step_by_step_while_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +233,17 @@ def test_version_1_is_readable_for_ever() -> None:
     _refused(RUN, text.replace('"past":[[', '"past":[7,['))
 
 
+def test_version_2_is_readable_for_ever() -> None:
+    """It did not say who paused a job, and a holder listed its jobs."""
+    text = '{"v":2,"floor":1774746000000000,"paused":true,"specs":[],"firing":"","spans":[],"purging":null}'
+    assert record.decode_job(text) == Job(ONE, paused=Act(""))
+    assert record.decode_job(text.replace("true", "false")) == Job(ONE)
+    held = record.decode_holder('{"v":2,"holder":"web-1:70:9","specs":{"billing":"a1"}}')
+    assert (held.holder, held.bundle) == ("web-1:70:9", "")
+    assert record.decode('{"v":2,"state":"due"}') == Record(State.DUE)
+    _refused(JOB, text.replace("true", "1"))
+
+
 def test_there_is_a_way_from_every_version_ever_written() -> None:
     assert sorted(record._UPGRADES) == list(range(1, record.VERSION))
 
@@ -208,8 +259,8 @@ def _refused(kind: Kind, text: str) -> None:
 @every_kind
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":2}', '["v"]', "\x80\x04N.", '{"v":2,"v":2,"state":"due"}{',
-     "[" * 100_000, '{"v":' * 100_000, '{"v":2,"run":' + "[" * 100_000, "9" * 5000],
+    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":3}', '["v"]', "\x80\x04N.", '{"v":3,"v":3,"state":"due"}{',
+     "[" * 100_000, '{"v":' * 100_000, '{"v":3,"run":' + "[" * 100_000, "9" * 5000],
     ids=lambda text: repr(text[:30]),
 )  # fmt: skip
 def test_garbage_is_refused_and_the_cell_named(kind: Kind, text: str) -> None:
@@ -224,7 +275,15 @@ def test_an_unknown_field_is_refused(kind: Kind) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "field"),
-    [(RUN, "state"), (TURN, "run"), *((JOB, field) for field in Job._fields), (HOLDER, "holder"), (HOLDER, "specs")],
+    [
+        (RUN, "state"),
+        (TURN, "run"),
+        *((JOB, field) for field in Job._fields),
+        (HOLDER, "holder"),
+        (HOLDER, "bundle"),
+        (BUNDLE, "specs"),
+        (STORED, "definition"),
+    ],
 )
 def test_a_missing_field_is_refused(kind: Kind, field: str) -> None:
     fields = json.loads(kind.golden)
@@ -251,23 +310,33 @@ NOT_ROWS: list[Any] = [
 WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (RUN, NOT_A_CHOICE, ["state", "on_lost", "outcome"]),
     (RUN, NOT_A_COUNT, ["grant", "attempts", "failures"]),
-    (RUN, NOT_TEXT, ["nonce", "holder", "turn", "ask", "reason", "output"]),
+    (RUN, NOT_TEXT, ["nonce", "holder", "turn", "ask", "reason", "output", "by", "payload", "key"]),
+    (RUN, [7, None, [], [1], [1, 2, 3], [-1, 2], [1, "2"], {}], ["progress"]),
     (RUN, [*NOT_AN_INSTANT, -1], ["lease"]),
     (RUN, NOT_AN_INSTANT, ["started", "finished"]),
     (RUN, [*NOT_ROWS, [["1-1", "", None, "", 0]], [[7, "", None, "", 0]], [[None, "", 10**30, "", 0]]], ["past"]),
     (TURN, NOT_TEXT, ["run"]),
     (JOB, NOT_AN_INSTANT, ["floor"]),
-    (JOB, [0, 1, None, "true", []], ["paused"]),
+    (JOB, [0, True, "true", [], ["ada"], ["ada", 0, 7], [7, 0, ""], ["ada", 10**30, ""], {}], ["paused"]),
+    (ACT, [0, True, "true", [], ["ada"], ["ada", 0, 7], [7, 0, ""], ["ada", 10**30, ""], {}], ["act"]),
     (JOB, NOT_TEXT, ["firing"]),
     (JOB, [*NOT_ROWS, [["a1", 10**30, ""]]], ["specs"]),
     (JOB, [*NOT_ROWS, [[0, 0, -1, ""]]], ["spans"]),
     (JOB, [7, "ab", [], [0], [0, 0, 0], [0, 10**30], [0, None], {}], ["purging"]),
-    (HOLDER, NOT_TEXT, ["holder"]),
+    (HOLDER, NOT_TEXT, ["holder", "bundle", "role", "cronce"]),
+    (HOLDER, NOT_A_COUNT, ["workers"]),
+    (HOLDER, NOT_AN_INSTANT, ["since"]),
+    (HOLDER, [0, 1, None, "true", []], ["draining"]),
+    (HOLDER, [7, None, [], "x", {"colour": 7}, {"colour": None}], ["labels"]),
+    (STORED, NOT_A_COUNT, ["revision"]),
+    (STORED, [7, True, [], {}], ["definition"]),
+    (STORED, NOT_TEXT, ["by"]),
+    (STORED, NOT_AN_INSTANT, ["at"]),
     (MACHINE, NOT_TEXT, ["boot_id"]),
     (MACHINE, [*NOT_ROWS, [["1.0", 2.0, 0]], [[1, 2.0, 0]], [[float("nan"), 2.0, 0]], [[1.0, 2.0, 0.5]]], ["samples"]),
     (REFUSALS, NOT_A_COUNT, ["times"]),
     (REFUSALS, [*NOT_ROWS, [["a", 10**30, ""]], [["a", 0, None]]], ["recent"]),
-    (HOLDER, [7, None, [], "x", {"billing": 7}, {"billing": None}], ["specs"]),
+    (BUNDLE, [7, None, [], "x", {"billing": 7}, {"billing": None}], ["specs"]),
 ]
 
 

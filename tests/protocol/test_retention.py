@@ -70,7 +70,7 @@ def test_by_default_thirty_days_and_a_thousand_and_where_it_costs_memory_a_hundr
     assert memory == Keep({**dict.fromkeys(OUTCOMES, month), "succeeded": Limit(newest=100)}, 1000)
 
 
-def test_what_is_not_over_or_was_made_by_hand_or_cannot_be_read_stays() -> None:
+def test_what_is_not_over_or_filed_under_no_instant_or_cannot_be_read_stays() -> None:
     running = closed(OK, 5)._replace(mark=Mark.OPEN, value=encode(Record(State.RUNNING)))
     newer = closed(OK, 5)._replace(value='{"v":99}')
     assert ages(read_keep(0), running, newer, closed(OK, 5, request="ada-1")) == []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cronce.model import Epoch, Instant, Origin, Traits, to_us
 from cronce.protocol.record import PAST_KEPT, Job, Span, Spec
-from cronce.protocol.specs import after_forgetting, live_digests, raise_floor, respec
+from cronce.protocol.specs import after_forgetting, raise_floor, respec
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 V1, V2, V3 = ("v1", "0 * * * *"), ("v2", "5 * * * *"), ("v3", "9 * * * *")
@@ -72,12 +72,6 @@ def test_of_three_versions_the_newest_that_lives_fires_whoever_looks() -> None:
 def test_who_only_looks_again_changes_nothing() -> None:
     job = registered()
     assert respec(job, V1, {"v1"}, at(30)) == job
-
-
-def test_the_live_versions_of_a_job_are_what_its_holders_carry() -> None:
-    holders = {"web-1": {"billing": "v1"}, "web-2": {"billing": "v2", "sync": "s1"}, "web-3": {"sync": "s1"}}
-    assert live_digests(holders, "billing") == {"v1", "v2"}
-    assert live_digests(holders, "nightly") == set()
 
 
 looks = st.lists(

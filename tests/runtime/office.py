@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from cronce.events import Event
 from cronce.model import Slot
 from cronce.protocol.record import Record, decode
-from cronce.runtime.call import Call, Work
+from cronce.runtime.attempt import Work
+from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, When, declare
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Keeper
@@ -36,7 +37,7 @@ class HostClock:
 class StillBeat(Beat):
     """Looks when the test says so, never by itself."""
 
-    def wake(self) -> None:
+    def wake(self, by: float = 0.0) -> None:
         pass
 
 

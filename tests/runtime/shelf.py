@@ -8,8 +8,10 @@ from typing import TypeVar
 from cronce.errors import StoreUnavailable
 from cronce.events import Event
 from cronce.model import Slot, Traits, Write
+from cronce.protocol.record import Holder
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Grant, Ledger, Refused, Terms, Wanted
+from cronce.runtime.roster import Roster, Specs, digest_of
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
 
@@ -104,3 +106,9 @@ def granted(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant:
     grant = claim(desk, slot, **changes)
     assert isinstance(grant, Grant), grant
     return grant
+
+
+def beat(desk: Desk, specs: Specs) -> None:
+    """A scheduler that carries these versions says that it is alive."""
+    me = Holder(desk.ledger.carrier.holder, digest_of(specs), "both", 1, {}, START, "")
+    desk.do(Roster(desk.ledger.carrier, desk.ledger.jobs).beat(me, specs, 0.0))

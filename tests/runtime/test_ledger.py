@@ -28,7 +28,7 @@ from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
 from cronce.stores.base import Loaded, Scan, next_life
-from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, claim, granted, terms
+from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, beat, claim, granted, terms
 
 SECOND = timedelta(seconds=1)
 NONE = Keep(dict.fromkeys(OUTCOMES, Limit(newest=0)), least=timedelta(0))
@@ -340,15 +340,15 @@ def test_the_newest_live_version_fires_and_the_old_one_takes_over_when_it_is_gon
     desk: Desk, other: Desk, clock: HandClock
 ) -> None:
     old, new = {"billing": ("v1", "every 1s")}, {"billing": ("v2", "every 2s")}
-    desk.do(desk.ledger.jobs.beat(old))
-    other.do(other.ledger.jobs.beat(new))
-    desk.do(desk.ledger.jobs.beat(old))
+    beat(desk, old)
+    beat(other, new)
+    beat(desk, old)
     clock.turn(1)
     assert claim(desk, later(1), digest="v1", overlap="allow") == Superseded("v2")
     assert granted(other, later(1), digest="v2", overlap="allow").number == 1
     for _ in range(40):
         clock.turn(1)
-        desk.do(desk.ledger.jobs.beat(old))
+        beat(desk, old)
     clock.turn(1)
     assert granted(desk, later(42), digest="v1", overlap="allow").number == 1
     assert isinstance(claim(desk, later(2), digest="v1", overlap="allow"), Closed)
@@ -492,7 +492,7 @@ def test_the_clock_is_judged_by_the_reading_that_brought_the_cell(desk: Desk, ot
 def test_one_unreadable_cell_does_not_take_the_others_down(desk: Desk, store: Wire, clock: HandClock) -> None:
     granted(desk, overlap="allow")
     clock.turn(5)
-    newer = Write(later(2).cell, 0, '{"v":3,"state":"running"}', Mark.OPEN, at=later(2).at)
+    newer = Write(later(2).cell, 0, '{"v":99,"state":"running"}', Mark.OPEN, at=later(2).at)
     store.swap([newer], store.load([]).epoch.seen)
     wanted = [Wanted(later(number), terms(overlap="allow")) for number in (1, 2, 3)]
     first, second, third = desk.do(desk.ledger.claim(wanted))
@@ -530,14 +530,36 @@ def test_a_batch_from_outside_registers_its_job_below_all_its_slots(desk: Desk, 
     assert decode_job(cell.value).floor == START - SECOND
 
 
-def test_a_rerun_by_hand_is_not_purged_and_not_run_again(desk: Desk, clock: HandClock) -> None:
+def test_a_run_by_hand_is_purged_like_others_and_never_run_again_by_a_late_claim(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
     by_hand = SLOT._replace(request="ada-1")
-    desk.do(desk.ledger.finish(granted(desk, by_hand, overlap="allow"), Outcome.SUCCEEDED))
+    desk.do(desk.ledger.jobs.learn("billing"))
+    clock.turn(5)
+    desk.do(desk.ledger.queue([by_hand], terms()))
+    (cell,) = store.load([by_hand.cell]).cells
+    assert cell.at == START + 5 * SECOND  # filed by when it was asked for, not by the slot that it is about
+    desk.do(desk.ledger.finish(granted(desk, by_hand), Outcome.SUCCEEDED))
     clock.turn(10)
     desk.do(desk.ledger.jobs.purge("billing", NONE))
+    assert claim(desk, by_hand) == Closed(Outcome.SUCCEEDED, "")
     clock.turn(61)
-    desk.do(desk.ledger.jobs.purge("billing", NONE))
-    assert claim(desk, by_hand, overlap="allow") == Closed(Outcome.SUCCEEDED, "")
+    assert desk.do(desk.ledger.jobs.purge("billing", NONE)) == 1
+    assert claim(desk, by_hand) == Closed(Outcome.TOO_OLD, "nobody asks for it any more")
+
+
+@pytest.mark.parametrize("overlap", ["skip", "wait", "replace"])
+def test_what_is_asked_for_by_hand_is_never_too_late_and_waits_for_its_turn(
+    desk: Desk, store: Wire, clock: HandClock, overlap: str
+) -> None:
+    by_hand = SLOT._replace(request="ada-1")
+    scheduled = granted(desk, overlap=overlap)
+    desk.do(desk.ledger.queue([by_hand], terms()))
+    clock.turn(5)
+    assert claim(desk, by_hand, overlap=overlap, start_within=SECOND) == Queued(waiting=True)
+    assert decode(store.load([SLOT.cell]).cells[0].value).ask == ""
+    desk.do(desk.ledger.finish(scheduled, Outcome.SUCCEEDED))
+    assert granted(desk, by_hand, overlap=overlap, start_within=SECOND).number == 1
 
 
 def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:

@@ -10,7 +10,7 @@ from cronce.protocol.record import Outcome
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.look import RunSeen, job_names, jobs, locks, runs
 from cronce.schedule import Cron, Every, spec_of
-from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire, terms
+from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire, beat, terms
 
 SECOND = timedelta(seconds=1)
 
@@ -26,6 +26,8 @@ def granted(desk: Desk, wanted: Slot, **changes: object) -> Grant:
 
 
 def ran(desk: Desk, wanted: Slot, outcome: Outcome = Outcome.SUCCEEDED) -> None:
+    if wanted.request:
+        desk.do(desk.ledger.queue([wanted], terms()))
     desk.do(desk.ledger.finish(granted(desk, wanted), outcome))
 
 
@@ -103,7 +105,7 @@ def test_a_job_has_the_schedule_that_fires_it_its_next_slot_and_its_last_run(des
     old, new = Cron("0 9 * * *"), Cron("0 10 * * *", tz="Europe/Berlin")
     for version, schedule in (("v1", old), ("v2", new)):
         text = json.dumps({"schedule": spec_of(schedule), "overlap": "wait"})
-        desk.do(desk.ledger.jobs.beat({"mail": (version, text)}))
+        beat(desk, {"mail": (version, text)})
     ran(desk, slot("billing", 0))
     now, (billing, mail) = desk.do(jobs())
     assert now == clock.wall()
@@ -131,7 +133,7 @@ def test_a_job_that_no_version_fires_has_all_schedules_it_was_called_with(desk: 
     "text", ["", "every 5m", "[]", "3", '{"schedule": null}', '{"schedule": {"text": "nonsense"}}']
 )
 def test_a_version_without_a_schedule_of_ours_has_none(desk: Desk, text: str) -> None:
-    desk.do(desk.ledger.jobs.beat({"mail": ("v1", text)}))
+    beat(desk, {"mail": ("v1", text)})
     _, (mail,) = desk.do(jobs())
     assert mail.seen.schedules == ()
 

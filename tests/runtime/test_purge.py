@@ -14,7 +14,7 @@ from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant
 from cronce.stores.base import Scan, Store
 from tests.runtime.office import Office
-from tests.runtime.shelf import START, Desk, HandClock, Wire, claim, granted
+from tests.runtime.shelf import START, Desk, HandClock, Wire, beat, claim, granted
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -73,7 +73,7 @@ def test_what_dead_processes_and_forgotten_locks_left_is_swept(desk: Desk, store
     lock = desk.do(desk.ledger.acquire(lock_cell("order-7")))
     assert isinstance(lock, Grant)
     desk.do(desk.ledger.release([lock]))
-    desk.do(desk.ledger.jobs.beat({}))
+    beat(desk, {})
     clock.turn(86_300)
     held = desk.do(desk.ledger.acquire(lock_cell("reindex")))
     assert isinstance(held, Grant)

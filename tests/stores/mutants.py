@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from cronce.model import FREE, Cell, Epoch, Fence, Refusal, Verdict, Write
-from cronce.stores.base import Loaded, Page, Scan, Swapped
-from cronce.stores.memory import MemoryStore
+from cronce.stores.base import BOARD, Loaded, Page, Scan, Swapped, is_news
+from cronce.stores.memory import MemoryListener, MemoryStore
 from cronce.testing import StoreContract
 
 CAUGHT_BY: dict[str, type[MemoryStore]] = {}
@@ -225,6 +225,56 @@ class LocksNothing(MemoryStore):
 @caught_by("test_the_last_write_is_seen_through_every_handle")
 class KeepsACopyPerHandle(MemoryStore):
     pass
+
+
+@caught_by("test_a_write_on_the_board_is_heard_once")
+class TellsOnlyOfTheFirstWrite(MemoryStore):
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        before = self._news
+        swapped = super().swap(writes, seen)
+        self._news = before + writes[0].key.startswith(BOARD) if writes else before
+        return swapped
+
+
+@caught_by("test_other_writes_wake_nobody")
+class TellsOfEveryWrite(MemoryStore):
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        self._news += bool(writes)
+        return super().swap(writes, seen)
+
+
+@caught_by("test_what_is_refused_wakes_nobody")
+class TellsBeforeItJudges(MemoryStore):
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        self._news += is_news(write.key for write in writes)
+        return super().swap(writes, seen)
+
+
+@caught_by("test_what_is_purged_wakes_nobody")
+class TellsOfWhatIsGone(MemoryStore):
+    def purge(self, cells: Sequence[Cell]) -> int:
+        self._news += is_news(cell.key for cell in cells)
+        return super().purge(cells)
+
+
+@caught_by("test_everybody_who_listens_hears_it")
+class TellsOneOnly(MemoryStore):
+    def listen(self) -> MemoryListener:
+        self.listener = getattr(self, "listener", None) or super().listen()
+        return self.listener
+
+
+@caught_by("test_another_store_has_news_of_its_own")
+class HasOneBoardForAll(MemoryStore):
+    told: int = 0
+
+    @property
+    def _news(self) -> int:
+        return HasOneBoardForAll.told
+
+    @_news.setter
+    def _news(self, count: int) -> None:
+        HasOneBoardForAll.told = max(count, HasOneBoardForAll.told)
 
 
 class MutantContract(StoreContract):

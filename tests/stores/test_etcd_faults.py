@@ -17,7 +17,7 @@ from cronce.model import Cell, Mark, Origin, Refusal
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
 from cronce.stores.etcd import TRAITS, EtcdStore, adopt
-from cronce.testing.contract import DAY, HOUR, cell_of, claim, put, refusals, swap, win
+from cronce.testing.contract import DAY, HOUR, cell_of, claim, listening, news, put, refusals, swap, win
 from tests.servers.etcd import Etcd, EtcdCluster
 
 PATIENCE = timedelta(seconds=20)
@@ -97,6 +97,22 @@ def test_a_member_stands_still_then_most_of_them_and_then_it_goes_on(cluster: Et
 
 
 # --- one server -----------------------------------------------------------------------------------------------------
+
+
+def test_a_member_that_has_lost_the_others_ends_what_is_listened_to(cluster: EtcdCluster) -> None:
+    """It would have nothing more to tell, and the connection stays up."""
+    one, *others = cluster.members
+    with closing(open_store(f"{one.url}/?namespace=news")) as store:
+        with closing(listening(store)) as listener:
+            for member in others:
+                member.kill()
+            with pytest.raises(StoreUnavailable, match="broke off"):
+                listener.wait(PATIENCE.total_seconds())
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(Etcd.start, others))
+        with closing(listening(store)) as listener:
+            win(store, news())
+            assert listener.wait(PATIENCE.total_seconds())
 
 
 def test_a_server_that_stands_still_is_given_up_in_time_and_used_again_after(own: Etcd) -> None:

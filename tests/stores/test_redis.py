@@ -524,7 +524,7 @@ def _said(call: Callable[..., object], *arguments: Any) -> str:
     return ""
 
 
-RIGHTS = "+@read +@write +@scripting +@connection +info +time +config|get"  # as the docs have it
+RIGHTS = "&{cronce:* +@read +@write +@scripting +@connection +@pubsub +info +time +config|get"  # as the docs have it
 
 
 def test_passwords_and_rights(server: Valkey) -> None:

@@ -11,7 +11,7 @@ from cronce.cli import torture
 from cronce.cli.table import Screen
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreUnavailable
-from cronce.torture.harness import Result, Torture
+from cronce.torture.harness import Result, Settings, Torture
 from cronce.torture.picture import counted
 from cronce.torture.verdict import Verdict
 from tests.torture.results import result
@@ -33,9 +33,7 @@ def test_by_default_a_minute_six_processes_both_policies_and_a_new_seed() -> Non
 def test_what_is_asked_for_is_done() -> None:
     words = ("--url", "sqlite:////x.db", "--seconds", "9", "--processes", "3", "--seed", "5", "--on-lost", "rerun")
     settings = torture._settings(parsed(*words, "--save", "there"))
-    assert settings == (
-        "sqlite:////x.db", 9, 3, 5, ("rerun",), None, None, True, "cronce.torture.worker",
-    )  # fmt: skip
+    assert settings == Settings("sqlite:////x.db", 9, 3, 5, ("rerun",), keep=True)
 
 
 @pytest.mark.parametrize(

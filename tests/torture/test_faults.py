@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cronce.testing.crew import Crew
-from cronce.torture.faults import Faults, Props
+from cronce.torture.faults import Faults
+from cronce.torture.means import Props
 from cronce.torture.plan import Fault
 from tests.runtime.shelf import HandClock
 

@@ -24,6 +24,7 @@ GROUPS: Final = {
         "demo": "three processes, one killed in mid-run, with and without the guard, and the verdict",
     },
     "run": {
+        "run": "run the jobs of an application, in as many processes as you like",
         "exec": "run a command for its slot, once: the wrapper for crontabs",
     },
     "look": {
@@ -32,9 +33,22 @@ GROUPS: Final = {
         "explain": "a schedule in plain words, and what it does when clocks change",
         "runs": "the runs, newest first",
         "locks": "who holds which lock, and who held it before",
+        "leaders": "who leads which group, in which term, and who led it before",
+        "holders": "the schedulers that are alive",
         "why": "why a slot ran, runs or did not run: every attempt, takeover and refusal",
     },
     "act": {
+        "pause": "grant no slot of a job, or of any, until it is resumed",
+        "resume": "grant slots again",
+        "trigger": "run a job now, with a key and a payload of its own",
+        "rerun": "run a closed slot once more",
+        "cancel": "stop a run, or close what waits to be run",
+        "backfill": "run the slots of a stretch of time that never succeeded",
+        "resolve": "say of a slot that failed, was lost or is unknown that it is done, or to be retried",
+        "drain": "let schedulers claim nothing more, while they live",
+        "add": "keep a job in the store, for all processes that allow it",
+        "edit": "change a job that lives in the store",
+        "remove": "take a job out of the store",
         "purge": "delete runs that are over and are not kept",
         "store": "begin a store on purpose, adopt a copy, or print its SQL",
     },
@@ -47,6 +61,8 @@ GROUPS: Final = {
         "completion": "print what makes bash, zsh or fish complete these commands",
     },
 }
+COMMANDS: Final = ("exec", "add", "edit")
+"""Behind two dashes they are given a command."""
 VERBS: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 
 
@@ -120,7 +136,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 def _call(verb: str, given: Sequence[str]) -> int:
     try:
-        words, command = _split(given) if verb == "exec" else (given, ())
+        words, command = _split(given) if verb in COMMANDS else (given, ())
         options = parser_of(verb).parse_args(words)
         options.command = command
         code: int = import_module(f"cronce.cli.{verb}").run(options)

@@ -1,7 +1,9 @@
 """What several verbs print as JSON, spelled once: these keys are a contract. What is missing is null."""
 
+import json
+
 from cronce.cli.words import iso
-from cronce.protocol.record import Past
+from cronce.protocol.record import Act, Past
 from cronce.runtime.look import RunSeen
 
 
@@ -20,7 +22,15 @@ def run_document(one: RunSeen) -> dict[str, object]:
         "finished": iso(record.finished) if record else None,
         "reason": record.reason or None if record else one.trouble,
         "lapsed": one.lapsed,
+        "by": record.by or None if record else None,
+        "payload": json.loads(record.payload) if record and record.payload else None,
+        "progress": list(record.progress) if record and record.progress else None,
     }
+
+
+def act_document(act: Act | None) -> dict[str, object] | None:
+    """What somebody did by hand."""
+    return {"by": act.by or None, "at": iso(act.at), "reason": act.reason or None} if act else None
 
 
 def past_document(past: Past) -> dict[str, object]:

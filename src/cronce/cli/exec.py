@@ -10,10 +10,11 @@ from typing import Final, get_args
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CannotStart
 from cronce.integrations.command import Exec
-from cronce.integrations.process import Supervisor, find_command
+from cronce.integrations.process import Supervisor
 from cronce.model import Instant, spell
 from cronce.policy import Fold, Gap, OnLost, Overlap
 from cronce.runtime.declare import Declaration, declare
+from cronce.runtime.processes.start import find_command
 from cronce.schedule import Cron, Schedule, parse_duration
 from cronce.schedule.instant import SECOND
 from cronce.stores import mask
@@ -55,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--on-lost",
         choices=get_args(OnLost),
-        default="skip",
         help="a run whose machine died: skip (the default; closed as lost) or rerun",
     )
     add(
@@ -65,7 +65,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="while an earlier slot still runs: skip (the default), wait, replace, allow",
     )
     add("--start-within", metavar="SPAN", help="too late to start after this (default: until the next slot)")
+    add("--jitter", metavar="SPAN", help="delay each start by less than this, by hash: the same on every machine")
     add("--retries", type=int, default=0, metavar="N", help="try again after a failure, up to N times (default: 0)")
+    add("--backoff", metavar="SPAN", help="wait this long after the first failure, then twice as long (default: 1s)")
     add("--timeout", metavar="SPAN", help="stop the command after this long: TERM, then KILL")
     add("--grace", default="10s", metavar="SPAN", help="from TERM to KILL (default: 10s)")
     add("--lease", metavar="SPAN", help="how long a dead run blocks its slot (default: 30s under rerun, else 5m)")
@@ -90,8 +92,8 @@ def run(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     job = declare(
         options.name, options.schedule, tz=options.tz, gap=options.gap, fold=options.fold, on_lost=options.on_lost,
-        overlap=options.overlap, start_within=options.start_within, retries=options.retries, timeout=options.timeout,
-        lease=options.lease, keep=options.keep,
+        overlap=options.overlap, start_within=options.start_within, jitter=options.jitter, retries=options.retries,
+        backoff=options.backoff, timeout=options.timeout, lease=options.lease, keep=options.keep,
     )  # fmt: skip
     find_command(options.command[0], os.environ)  # before a slot is claimed for it
     chosen, clock = choose(options.store), SystemClock()

@@ -4,18 +4,20 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from cronce.cli.documents import run_document
+from cronce.cli.documents import act_document, run_document
 from cronce.cli.looking import add_store, looking, tone
-from cronce.cli.table import Text, Toned, screen, table
-from cronce.cli.words import away, iso
+from cronce.cli.table import Text, Toned, paint, screen, table
+from cronce.cli.words import away, by_whom, iso
 from cronce.clock import SystemClock
 from cronce.model import spell
 from cronce.runtime.flow import drive
-from cronce.runtime.look import JobLine, jobs
-from cronce.schedule import Cron, spec_of
+from cronce.runtime.look import JobLine, halted, read_spec
+from cronce.runtime.stored import listed
+from cronce.schedule import Cron, Window, spec_of
 
 if TYPE_CHECKING:
     from cronce.model import Instant
+    from cronce.protocol.record import Stored
     from cronce.schedule import Schedule
 
 
@@ -25,12 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with looking(options) as store:
-        now, lines = drive(jobs(), store, SystemClock())
+        now, lines = drive(listed(), store, SystemClock())
+        everything = drive(halted(), store, SystemClock())
     if options.json:
-        print(json.dumps({"jobs": [_document(line) for line in lines]}))
+        print(json.dumps({"jobs": [_document(line) for line in lines], "halted": act_document(everything)}))
     else:
+        if everything:
+            print(paint(Toned(f"everything is paused {by_whom(everything)}", tone("paused")), screen()))
         headers = ["job", "schedule", "next slot", "last slot", "outcome"]
-        print(table(headers, [_row(line, now) for line in lines], screen()) if lines else "no job is known yet")
+        rows = [_row(line, now) for line in lines]
+        if any(line.stored for line in lines):
+            headers.append("stored")
+            rows = [[*row, _stored(line.stored)] for row, line in zip(rows, lines, strict=True)]
+        print(table(headers, rows, screen()) if lines else "no job is known yet")
     return 0
 
 
@@ -41,10 +50,17 @@ def _document(line: JobLine) -> dict[str, object]:
         "schedules": [spec_of(rule) for rule in seen.schedules],
         "policies": dict(seen.policies),
         "next": iso(line.next),
-        "paused": seen.job.paused if seen.job else None,
+        "paused": seen.job.paused is not None if seen.job else None,
+        "pause": act_document(seen.job.paused) if seen.job else None,
         "floor": iso(seen.job.floor) if seen.job else None,
         "last": run_document(line.last) if line.last else None,
+        "stored": _stored_document(line.stored) if line.stored else None,
     }
+
+
+def _stored_document(stored: "Stored") -> dict[str, object]:
+    definition = None if stored.definition is None else read_spec(stored.definition)
+    return {"revision": stored.revision, "by": stored.by, "at": iso(stored.at), "definition": definition}
 
 
 def _row(line: JobLine, now: "Instant") -> list[Text]:
@@ -55,10 +71,14 @@ def _row(line: JobLine, now: "Instant") -> list[Text]:
     return [
         seen.name,
         _schedules(seen.schedules),
-        Toned("paused", tone("paused")) if seen.job.paused else upcoming,
+        Toned(f"paused {by_whom(seen.job.paused)}", tone("paused")) if seen.job.paused else upcoming,
         last.slot.key.partition("@")[2] if last else "",
         Toned(last.shown, tone(last.shown)) if last else "",
     ]
+
+
+def _stored(stored: "Stored | None") -> str:
+    return f"{'by' if stored.definition else 'removed by'} {stored.by}" if stored else ""
 
 
 def _schedules(rules: tuple["Schedule", ...]) -> str:
@@ -68,4 +88,6 @@ def _schedules(rules: tuple["Schedule", ...]) -> str:
 
 
 def as_written(rule: "Schedule") -> str:
+    if isinstance(rule, Window):
+        return f"{as_written(rule.rule)} {rule.bounds}"
     return f"{rule.text} {rule.tz}" if isinstance(rule, Cron) and rule.tz != "UTC" else rule.text

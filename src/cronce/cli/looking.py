@@ -1,7 +1,7 @@
 """Looking at a store from the command line. Looking never makes one."""
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -46,18 +46,6 @@ def _refuse_nothing(chosen: Chosen) -> None:
     if chosen.is_default:
         raise CronceError(f"nothing has run yet on this machine; it would be kept in {path}")
     raise CronceError(f"nothing has run yet: there is no file {path}")
-
-
-def refuse_unknown(job: str, names: Iterable[str]) -> None:
-    """Say which job was meant, if there is none of that name."""
-    known = sorted(names)
-    if job in known:
-        return
-    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
-
-    close = get_close_matches(job, known, n=1)
-    listed = "`cronce jobs` lists them" if known else "there are none yet"
-    raise CronceError(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
 
 
 def tone(word: str) -> Tone | None:

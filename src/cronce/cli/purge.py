@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from cronce.cli.looking import add_store, looking, refuse_unknown
+from cronce.cli.looking import add_store, looking
 from cronce.cli.progress import bar
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
 from cronce.runtime.desk import Desk
-from cronce.runtime.look import job_names
+from cronce.runtime.look import job_names, refuse_unknown
 
 if TYPE_CHECKING:
     from cronce.stores.base import Store

@@ -4,13 +4,14 @@ import argparse
 import json
 
 from cronce.cli.documents import run_document
-from cronce.cli.looking import add_store, looking, refuse_unknown, tone
+from cronce.cli.looking import add_store, looking, tone
 from cronce.cli.table import Text, Toned, screen, table
 from cronce.cli.words import moment, short
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
+from cronce.protocol.record import Record
 from cronce.runtime.flow import drive
-from cronce.runtime.look import WANTED, RunSeen, job_names, runs
+from cronce.runtime.look import WANTED, RunSeen, job_names, refuse_unknown, runs
 
 MOST = 10_000
 EXAMPLES = """
@@ -52,4 +53,10 @@ def _row(one: RunSeen) -> list[Text]:
         return [one.slot.key, state, "", "", "", one.trouble]
     took = short(record.finished - record.started) if record.started and record.finished else ""
     started = moment(record.started, one.slot.at) if record.started else ""
-    return [one.slot.key, state, record.holder, started, took, record.reason]
+    return [one.slot.key, state, record.holder, started, took, _remark(record)]
+
+
+def _remark(record: Record) -> str:
+    """Why it ended so; else how far it has come, and who asked for it."""
+    done = f"{record.progress[0]:,} of {record.progress[1]:,} done" if record.progress else ""
+    return record.reason or ", ".join(filter(None, [done, f"asked for by {record.by}" if record.by else ""]))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cronce.cli.jobs import as_written
 from cronce.cli.table import safe
-from cronce.cli.words import away, moment, short
+from cronce.cli.words import away, by_whom, moment, short
 from cronce.errors import BadInput
 from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
@@ -13,6 +13,9 @@ from cronce.protocol.record import LAPSED, RESOLVED, Record, Span
 from cronce.runtime.look import JobSeen
 from cronce.runtime.why import Case, Story, Why
 from cronce.schedule.describe import describe
+
+PAYLOAD_SHOWN = 200
+"""So many characters; all of it is in the JSON."""
 
 # --- a job ----------------------------------------------------------------------------------------------------------
 
@@ -36,7 +39,9 @@ def _about(found: Why) -> Iterator[str]:
     else:
         yield f"{seen.name} runs {describe(seen.schedule)} ({as_written(seen.schedule)})."
     if seen.job.paused:
-        yield "It is paused: none of its slots is granted until it is resumed."
+        whom = "Everything" if found.halted else "It"
+        paused = f"{whom} is paused {by_whom(seen.job.paused)}".rstrip()
+        yield safe(f"{paused}: none of its slots is granted until it is resumed.")
     elif upcoming is not None:
         yield f"Its next slot is {spell(upcoming)} ({away(upcoming, now)})."
     if found.refusals:
@@ -51,8 +56,10 @@ def _about(found: Why) -> Iterator[str]:
 
 def tell(story: Story, found: Why) -> str:
     """The answer, then everything that happened to the slot in its order, then the end of what it printed."""
-    lines = [headline(story, found), *(f"  {line}" for line in _timeline(story))]
     record = story.run.record if story.run else None
+    lines = [headline(story, found)]
+    lines += [f"  {safe(line)}" for line in _request(record)] if record else []
+    lines += [f"  {line}" for line in _timeline(story)]
     if record and record.output:
         lines += ["  the end of its output:", *(f"    | {safe(line)}" for line in record.output.splitlines())]
     return "\n".join(lines)
@@ -153,6 +160,17 @@ def _never(story: Story, found: Why) -> str:
             return f"fell due {away(at, found.now)}, and nobody has claimed it."
 
 
+def _request(record: Record) -> Iterator[str]:
+    """Who asked for it by hand, and with what; how far it has come."""
+    if record.by:
+        yield f"asked for by {record.by}{f', with {record.payload[:PAYLOAD_SHOWN]}' if record.payload else ''}"
+    if record.key:
+        yield f"its effects go by {record.key}"
+    if record.progress:
+        done, total = record.progress
+        yield f"{done:,} of {total:,} done"
+
+
 class _Clock(NamedTuple):
     """Says instants in a text about one slot: without the date on its day."""
 
@@ -217,6 +235,8 @@ def _passed_over(span: Span | None, job: str, say: _Clock) -> str:
             return f"the schedule was edited at {when}, and an edit never fires for the past"
         case written.PAUSED:
             return f"{job} was paused until {when}, and what fell due meanwhile does not run"
+        case reason if reason.startswith(f"{written.PAUSED} by "):
+            return f"{job} was {safe(reason)} at {when}, and what fell due meanwhile does not run"
         case written.PURGED:
             return f"what closed up to {when} was purged, so nobody can tell whether it ran"
         case written.REGISTERED:

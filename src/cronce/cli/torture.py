@@ -20,8 +20,8 @@ from cronce.cli.table import Screen, Toned, paint, safe, screen
 from cronce.errors import BadInput
 from cronce.policy import OnLost
 from cronce.stores.default import choose, pinned
-from cronce.torture.faults import Hook
 from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.means import Hook
 from cronce.torture.picture import counted, html, svg
 from cronce.torture.verdict import Verdict, added
 

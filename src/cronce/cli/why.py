@@ -4,17 +4,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Final
 
-from cronce.cli.documents import past_document, run_document
-from cronce.cli.looking import add_store, looking, refuse_unknown
+from cronce.cli.documents import act_document, past_document, run_document
+from cronce.cli.looking import add_store, looking
 from cronce.cli.story import about, headline, tell
 from cronce.cli.words import iso
 from cronce.clock import SystemClock
-from cronce.errors import BadInput
-from cronce.model import Slot, check_name, slot
+from cronce.model import Slot, check_name
 from cronce.runtime.flow import drive
-from cronce.runtime.look import job_names
+from cronce.runtime.look import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import Case, Story, Why, why
-from cronce.schedule import parse_instant
 
 if TYPE_CHECKING:
     from cronce.stores.base import Store
@@ -49,16 +47,10 @@ _NOTHING: Final = (Case.NO_SLOT, Case.NO_REQUEST)
 
 def _asked(what: str) -> tuple[str, Slot | None]:
     """The job, and which of its slots if one was named."""
-    job, at, rest = what.partition("@")
-    if not at:
-        return check_name(job), None
-    when, _, request = rest.partition("#")
-    try:
-        return job, slot(job, parse_instant(when), request)
-    except BadInput as error:
-        raise BadInput(
-            f"{what[:80]!r} is not a slot, which is written like {job}@2026-03-29T01:00:00Z: {error}"
-        ) from None
+    if "@" not in what:
+        return check_name(what), None
+    wanted = slot_named(what)
+    return wanted.job, wanted
 
 
 def _found(job: str, wanted: Slot | None, store: "Store") -> Why:
@@ -75,7 +67,8 @@ def _document(found: Why) -> dict[str, object]:
     return {
         "job": job.name,
         "next": iso(job.next(found.now)),
-        "paused": job.job.paused if job.job else None,
+        "paused": job.job.paused is not None if job.job else None,
+        "pause": act_document(job.job.paused) if job.job else None,
         "floor": iso(job.job.floor) if job.job else None,
         "refusals": dict(found.refusals),
         "slots": [_story_document(story, found) for story in found.stories],

@@ -1,9 +1,12 @@
 """How the command line says instants and spans: to programs in full, to people in two units at most."""
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cronce.model import Instant, spell
+
+if TYPE_CHECKING:
+    from cronce.protocol.record import Act
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
@@ -45,3 +48,10 @@ def moment(instant: Instant, day: Instant) -> str:
 def wall(local: datetime) -> str:
     """A time as clocks on the wall show it: Sun 2026-03-29 03:00:00 CEST."""
     return f"{local:%a %Y-%m-%d %H:%M:%S %Z}"
+
+
+def by_whom(act: "Act") -> str:
+    """Who did it by hand, when and why, as far as that is on record."""
+    who = f" by {act.by}" if act.by else ""
+    when = f" at {spell(act.at)}" if act.at else ""
+    return f"{who}{when}{f' ({act.reason})' if act.reason else ''}".strip()

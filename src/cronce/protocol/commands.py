@@ -21,6 +21,7 @@ class Claim(NamedTuple):
     on_lost: OnLost
     attempts: int = 1
     start_by: Instant | None = None  # judged at a slot's first start only, not after it ended or was resolved
+    payload: str = ""  # for a run that was asked for with nothing else
 
 
 class Renew(NamedTuple):
@@ -28,11 +29,12 @@ class Renew(NamedTuple):
 
     fence: Fence
     ttl: timedelta | None = None
+    progress: tuple[int, int] | None = None
 
 
 class Finish(NamedTuple):
-    """It is over. A failure with attempts left is retried from `backoff` on. One that was cut short from outside is no
-    failure of the body: under rerun it is retried, and uses up no attempt."""
+    """It is over. A failure with attempts left is retried from `backoff` on, unless it is `final`. One that was cut
+    short from outside is no failure of the body: under rerun it is retried, and uses up no attempt."""
 
     fence: Fence
     outcome: Outcome
@@ -40,6 +42,7 @@ class Finish(NamedTuple):
     backoff: timedelta = timedelta(0)
     cut_short: bool = False
     output: str = ""  # the end of what it printed, for people
+    final: bool = False  # it was asked to stop: whoever asked does not want it to begin again
 
 
 class Release(NamedTuple):
@@ -50,9 +53,13 @@ class Release(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """It is due, and somebody should claim it; `waiting` for the job's turn."""
+    """It is due, and somebody should claim it; `waiting` for the job's turn. Asked for by hand, it says by whom, with
+    what, and by which key its effects go."""
 
     waiting: bool = False
+    by: str = ""
+    payload: str = ""
+    key: str = ""
 
 
 class Skip(NamedTuple):

@@ -171,6 +171,9 @@ def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, ta
         turn=old.turn,
         started=facts.now,
         past=old.past,
+        by=old.by,
+        payload=old.payload or command.payload,
+        key=old.key,
     )
     return Decision(Granted(new.grant, taken_over), Change(new, Mark.OPEN, command.lease, grant=True))
 
@@ -202,7 +205,8 @@ def renew(cell: Cell, record: Record, command: Renew, facts: Facts) -> Decision:
     """A limit ends renewing; it never shortens a lease that is trusted already."""
     ttl = record.lease if command.ttl is None else min(record.lease, command.ttl)
     shorter = command.ttl is not None and cell.until is not None and facts.now + ttl < cell.until
-    return Decision(Renewed(record.ask), Change(record, Mark.OPEN, None if shorter else ttl))
+    told = record._replace(progress=command.progress or record.progress)
+    return Decision(Renewed(record.ask), Change(told, Mark.OPEN, None if shorter else ttl))
 
 
 def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decision:
@@ -210,7 +214,7 @@ def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decisio
     if command.outcome is Outcome.FAILED:
         again = command.cut_short and record.on_lost == "rerun"
         failures = record.failures + (0 if again else 1)
-        if again or failures < record.attempts:
+        if not command.final and (again or failures < record.attempts):
             past = _ended(cell, said, f"failed: {command.reason}" if command.reason else "failed", facts)
             retry = past._replace(state=State.RETRYING, failures=failures, turn="", ask="")
             return Decision(Finished(command.outcome, retrying=True), Change(retry, Mark.OPEN, command.backoff))
@@ -239,7 +243,8 @@ def queue(_cell: Cell, record: Record | None, command: Queue, _facts: Facts) -> 
     state = State.WAITING if command.waiting else State.DUE
     if record is not None and record.state is state:
         return Decision(Queued(command.waiting))
-    return Decision(Queued(command.waiting), Change((record or _NEW)._replace(state=state), Mark.OPEN))
+    new = record or Record(state, by=command.by, payload=command.payload, key=command.key)
+    return Decision(Queued(command.waiting), Change(new._replace(state=state), Mark.OPEN))
 
 
 def skip(cell: Cell, record: Record | None, command: Skip, facts: Facts) -> Decision:

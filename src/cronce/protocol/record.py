@@ -7,7 +7,7 @@ reader did not know and dropped would be lost.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from math import isfinite
@@ -19,7 +19,7 @@ from cronce.policy import OnLost
 from cronce.protocol.lease import Sample
 from cronce.value import NamedTuple
 
-VERSION: Final = 2
+VERSION: Final = 3
 PAST_KEPT: Final = 20
 """How many earlier grants a run, and how many spans a job remembers. Older grants are dropped (the grant number still
 counts them), older spans are joined."""
@@ -85,6 +85,10 @@ class Record(NamedTuple):
     reason: str = ""
     past: tuple[Past, ...] = ()
     output: str = ""  # the end of what it printed, for people
+    by: str = ""  # who asked for it, if it was asked for by hand
+    payload: str = ""  # what it was asked for with, as JSON
+    key: str = ""  # the key that its effects go by, where it is not the slot's own
+    progress: tuple[int, int] | None = None  # so much is done, of so much
 
 
 class Turn(NamedTuple):
@@ -117,11 +121,19 @@ class Purging(NamedTuple):
     ready: Instant
 
 
+class Act(NamedTuple):
+    """What somebody did by hand, and when."""
+
+    by: str
+    at: Instant | None = None  # version 2 did not write it
+    reason: str = ""
+
+
 class Job(NamedTuple):
     """What every claim of a job rests on."""
 
     floor: Instant
-    paused: bool = False
+    paused: Act | None = None
     specs: tuple[Spec, ...] = ()
     firing: str = ""
     spans: tuple[Span, ...] = ()
@@ -129,10 +141,32 @@ class Job(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A live process: which version of which job it carries."""
+    """A live scheduler. The jobs that it carries stand in a bundle, which all of one deploy share."""
 
     holder: str
+    bundle: str
+    role: str
+    workers: int
+    labels: Mapping[str, str]
+    since: Instant
+    cronce: str
+    draining: bool = False
+
+
+class Bundle(NamedTuple):
+    """Jobs, and which version of each."""
+
     specs: Mapping[str, str]
+
+
+class Stored(NamedTuple):
+    """A job that lives in the store: its definition as JSON, or None once it was removed; by whom, and since when. The
+    revision rises with each change, also beyond a removal."""
+
+    revision: int
+    definition: str | None
+    by: str
+    at: Instant
 
 
 class Machine(NamedTuple):
@@ -165,6 +199,7 @@ _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     "lease": lambda span: span // _MICROSECOND,
     "started": to_us,
     "finished": to_us,
+    "progress": list,
     "past": lambda past: [
         [str(p.fence) if p.fence else None, p.holder, _us(p.started), p.end, _us(p.ended)] for p in past
     ],
@@ -175,21 +210,45 @@ def _us(instant: Instant | None) -> int | None:
     return None if instant is None else to_us(instant)
 
 
-_dumps = json.JSONEncoder(separators=(",", ":")).encode  # in ASCII: no store need agree on how text is encoded
+_quoted = json.encoder.encode_basestring_ascii  # in ASCII: no store need agree on how text is encoded
+
+
+def _dumps(fields: dict[str, Any]) -> str:
+    """What `json.dumps` would say. That makes its encoder anew for each value, which takes longer than to encode one:
+    and a run writes four."""
+    return "".join(_chunks(fields, 0))
+
+
+def _encoder() -> Callable[[Any, int], Iterable[str]]:
+    plain = json.JSONEncoder(separators=(",", ":"))
+    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
+    if make is None:  # a Python without C
+        return lambda value, _level: (plain.encode(value),)
+    encoder: Callable[[Any, int], Iterable[str]] = make(
+        None, plain.default, _quoted, None, ":", ",", False, False, True
+    )
+    return encoder
+
+
+_chunks: Final = _encoder()
+
+
+_FIELDS: Final = tuple(
+    (name, default, _SPELL.get(name)) for name, default in zip(Record._fields[1:], _DEFAULT[1:], strict=True)
+)
 
 
 def encode(record: Record) -> str:
     """Only what differs from the defaults is written, so a record stays small."""
     fields: dict[str, Any] = {"v": VERSION, "state": record.state.value}
-    for name, value, default in zip(Record._fields[1:], record[1:], _DEFAULT[1:], strict=True):
-        if value != default:
-            spell = _SPELL.get(name)
+    for (name, default, spell), value in zip(_FIELDS, record[1:], strict=True):
+        if value is not default and value != default:
             fields[name] = spell(value) if spell else value
     return _dumps(fields)
 
 
 def encode_turn(turn: Turn) -> str:
-    return _dumps({"v": VERSION, "run": turn.run})
+    return f'{{"v":{VERSION},"run":{_quoted(turn.run)}}}'
 
 
 def encode_job(job: Job) -> str:
@@ -197,7 +256,7 @@ def encode_job(job: Job) -> str:
         {
             "v": VERSION,
             "floor": to_us(job.floor),
-            "paused": job.paused,
+            "paused": _spelled_act(job.paused),
             "specs": [[s.digest, to_us(s.first), s.text] for s in job.specs],
             "firing": job.firing,
             "spans": [[to_us(s.start), to_us(s.end), s.slots, s.reason] for s in job.spans],
@@ -206,8 +265,25 @@ def encode_job(job: Job) -> str:
     )
 
 
+def _spelled_act(act: Act | None) -> list[Any] | None:
+    return [act.by, _us(act.at), act.reason] if act else None
+
+
+def encode_act(act: Act | None) -> str:
+    """An order that stands, or none."""
+    return _dumps({"v": VERSION, "act": _spelled_act(act)})
+
+
 def encode_holder(holder: Holder) -> str:
-    return _dumps({"v": VERSION, "holder": holder.holder, "specs": dict(holder.specs)})
+    return _dumps({"v": VERSION, **holder._asdict(), "labels": dict(holder.labels), "since": to_us(holder.since)})
+
+
+def encode_bundle(bundle: Bundle) -> str:
+    return _dumps({"v": VERSION, "specs": dict(bundle.specs)})
+
+
+def encode_stored(stored: Stored) -> str:
+    return _dumps({"v": VERSION, **stored._asdict(), "at": to_us(stored.at)})
 
 
 def encode_machine(machine: Machine) -> str:
@@ -269,6 +345,20 @@ def _each(make: Callable[..., T], *readers: Reader) -> Callable[[Any], tuple[T, 
     return lambda rows: tuple(row(values) for values in _of(list, rows))
 
 
+def _texts(value: Any) -> dict[str, str]:
+    return {_text(name): _text(text) for name, text in _of(dict, value).items()}
+
+
+def _act(value: Any) -> Act:
+    by, at, reason = _of(list, value)
+    return Act(_text(by), _maybe(_instant)(at), _text(reason))
+
+
+def _progress(value: Any) -> tuple[int, int]:
+    done, total = _of(list, value)
+    return _count(done), _count(total)
+
+
 def _on_lost(value: Any) -> OnLost:
     if value not in get_args(OnLost):
         raise ValueError
@@ -293,11 +383,15 @@ _RUN: Final[dict[str, Reader]] = {
     "reason": _text,
     "past": _each(Past, _maybe(read_fence), _text, _maybe(_instant), _text, _maybe(_instant)),
     "output": _text,
+    "by": _text,
+    "payload": _text,
+    "key": _text,
+    "progress": _progress,
 }
 _TURN: Final[dict[str, Reader]] = {"run": _text}
 _JOB: Final[dict[str, Reader]] = {
     "floor": _instant,
-    "paused": lambda value: _of(bool, value),
+    "paused": _maybe(_act),
     "specs": _each(Spec, _text, _instant, _text),
     "firing": _text,
     "spans": _each(Span, _instant, _instant, _maybe(_count), _text),
@@ -305,8 +399,17 @@ _JOB: Final[dict[str, Reader]] = {
 }
 _HOLDER: Final[dict[str, Reader]] = {
     "holder": _text,
-    "specs": lambda specs: {_text(job): _text(digest) for job, digest in _of(dict, specs).items()},
+    "bundle": _text,
+    "role": _text,
+    "workers": _count,
+    "labels": _texts,
+    "since": _instant,
+    "cronce": _text,
+    "draining": lambda value: _of(bool, value),
 }
+_BUNDLE: Final[dict[str, Reader]] = {"specs": _texts}
+_ACT: Final[dict[str, Reader]] = {"act": _maybe(_act)}
+_STORED: Final[dict[str, Reader]] = {"revision": _count, "definition": _maybe(_text), "by": _text, "at": _instant}
 _MACHINE: Final[dict[str, Reader]] = {
     "boot_id": _text,
     "samples": _each(Sample, _seconds, _seconds, _instant),
@@ -330,6 +433,19 @@ def decode_holder(text: str, key: str = "") -> Holder:
     return _read(text, key, Holder, _HOLDER)
 
 
+def decode_bundle(text: str, key: str = "") -> Bundle:
+    return _read(text, key, Bundle, _BUNDLE)
+
+
+def decode_act(text: str, key: str = "") -> Act | None:
+    act: Act | None = _read(text, key, lambda act: act, _ACT)
+    return act
+
+
+def decode_stored(text: str, key: str = "") -> Stored:
+    return _read(text, key, Stored, _STORED)
+
+
 def decode_machine(text: str, key: str = "") -> Machine:
     return _read(text, key, Machine, _MACHINE)
 
@@ -349,7 +465,25 @@ def _with_ended(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _with_ended}
+def _with_acts(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 3 says who paused a job; and a holder names its bundle, where it listed its jobs before."""
+    if "paused" in fields:
+        fields["paused"] = ["", None, ""] if _of(bool, fields["paused"]) else None
+    if "holder" in fields and "specs" in fields:
+        bundled = {
+            "bundle": "",
+            "role": "both",
+            "workers": 0,
+            "labels": {},
+            "since": 0,
+            "cronce": "",
+            "draining": False,
+        }
+        fields = {"holder": fields["holder"], **bundled}
+    return fields
+
+
+_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _with_ended, 2: _with_acts}
 """From a version to the next: how old values become readable. Entries are added, never removed."""
 
 

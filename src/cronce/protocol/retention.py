@@ -80,8 +80,8 @@ def _limit(kept: Kept) -> Limit:
 
 
 def excess(cells: Iterable[Cell], keep: Keep, now: Instant, seen: Counter[str]) -> Iterator[Cell]:
-    """Of a job's cells, newest first, those that are not kept. What is not over, or was made by hand, stays. `seen`
-    counts what came before these."""
+    """Of a job's cells, newest first, those that are not kept. What is not over, or filed under no instant, stays.
+    `seen` counts what came before these."""
     for cell in cells:
         record = _over(cell)
         if record is None or cell.at is None:

@@ -5,7 +5,7 @@ does not flip it back, and a roll-back takes over when the last newer holder is 
 raises the floor to now, so that no schedule ever fires retroactively.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from cronce.model import Epoch, Instant, Traits
@@ -61,8 +61,3 @@ def after_forgetting(job: Job, epoch: Epoch, traits: Traits) -> Job:
     """Once the store forgot, nothing up to its birth can be known: it is closed, and on record as unknown."""
     floor = forgotten_floor(epoch, traits)
     return job if floor is None else raise_floor(job, floor, None, FORGOTTEN)
-
-
-def live_digests(holders: Mapping[str, Mapping[str, str]], job: str) -> set[str]:
-    """Which versions of the job the live holders carry."""
-    return {specs[job] for specs in holders.values() if job in specs}

@@ -5,33 +5,41 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Never, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
 
 from cronce.clock import Clock, SystemClock
 from cronce.errors import BadInput
 from cronce.policy import Fold, Gap, Missed, OnLost, Overlap, refuse_foreign
 from cronce.protocol.retention import Kept
-from cronce.runtime.call import Call, Work
-from cronce.runtime.declare import Declaration, Duration, When, declare
+from cronce.runtime.attempt import Work
+from cronce.runtime.bodies import Bodies
+from cronce.runtime.by_hand import ByHand
+from cronce.runtime.call import Call
+from cronce.runtime.declare import Declaration, Duration, Policies, When, declare
 from cronce.runtime.desk import Desk
-from cronce.runtime.guard import Decorator, SingleDecorator, guarded, name_of, single
+from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, guarded, name_of, single
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.lock import Block, Lock, limits
-from cronce.runtime.log import log
+from cronce.runtime.log import LOGGER, log
 from cronce.runtime.notes import Notebook
-from cronce.schedule import Schedule
+from cronce.runtime.processes.loading import defined, place_of
+from cronce.schedule import Schedule, parse_duration
 from cronce.stores import mask
 from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen, pinned
 
 if TYPE_CHECKING:
+    from cronce.runtime.election import Leader, Term
+    from cronce.runtime.engine import Carry
+    from cronce.runtime.scheduler import Role, Scheduler
     from cronce.runtime.session_lock import SessionKeeper
 
 
-class Cronce:
+class Cronce(ByHand):
     """Guards for functions, and locks, on one store. Nothing is opened before something is asked of the store.
 
     One object serves any number of threads, and the children of a fork: each process is a holder of its own.
@@ -44,14 +52,30 @@ class Cronce:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._keeper: Keeper | None = None
+        self._scheduler: Scheduler | None = None
         self._session: SessionKeeper | None = None
         self._notebook = Notebook()
+        self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
+        self._bodies = Bodies(self._at_work, self._clock)
         self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
+        self.works: dict[str, Callable[[], Work]] = {}
+        """For each of them that needs no arguments: what makes the work of one run."""
         _ALL.add(self)
 
     def __repr__(self) -> str:
-        return f"<Cronce on {self._given!r}>" if self._given else f"<Cronce on {mask(choose(self._url).url)}>"
+        return f"<Cronce on {self.place}>"
+
+    @property
+    def place(self) -> str:
+        """Its store, for people."""
+        return f"{self._given!r}" if self._given else mask((self._chosen or choose(self._url)).url)
+
+    def use(self, url: str) -> None:
+        """Another store than it was made with, before anything was asked of that."""
+        if self._keeper is not None or self._session is not None:
+            raise BadInput(f"{self.place} is in use already; name the other store before anything is started")
+        self._url, self._chosen, self._given = url, None, None
 
     # --- guards ---
 
@@ -65,46 +89,67 @@ class Cronce:
         tz: str = "UTC",
         gap: Gap = "run",
         fold: Fold = "first",
-        on_lost: OnLost = "skip",
+        start: str | datetime | None = None,
+        end: str | datetime | None = None,
+        on_lost: OnLost | None = None,
         overlap: Overlap = "skip",
         turns: int = 1,
         missed: Missed = "latest",
         start_within: Duration | None = None,
+        jitter: Duration | None = None,
         retries: int = 0,
+        backoff: Duration | None = None,
         timeout: Duration | None = None,
         lease: Duration | None = None,
         keep: Kept | Mapping[str, Kept] | None = None,
         slot: Callable[..., When] | None = None,
+        isolate: bool = False,
         **foreign: Never,
     ) -> Decorator:
         """Guard a function: whoever calls it, on however many machines, each slot of the schedule runs once.
 
         `slot` is a function of the call's arguments that says which slot it is for; without one, a call means the
-        latest instant of the schedule.
+        latest instant of the schedule. `isolate` runs the body in a process of its own, which can be killed.
         """
         if callable(schedule):
             raise BadInput("write @cron.job('*/15 * * * *'), with the schedule in brackets")
         define = partial(
-            declare, schedule=schedule, every=every, at=at, tz=tz, gap=gap, fold=fold, on_lost=on_lost, overlap=overlap,
-            turns=turns, missed=missed, start_within=start_within, retries=retries, timeout=timeout, lease=lease,
-            keep=keep, **foreign,
+            declare, schedule=schedule, every=every, at=at, tz=tz, gap=gap, fold=fold, start=start, end=end,
+            on_lost=on_lost, overlap=overlap, turns=turns, missed=missed, start_within=start_within, jitter=jitter,
+            retries=retries, backoff=backoff, timeout=timeout, lease=lease, keep=keep, **foreign,
         )  # fmt: skip
 
         def guard(fn: Callable[..., Any]) -> Any:
             job = define(name=name or name_of(fn))
-            self._declare(job)
-            return guarded(job.name, fn, slot, partial(self._call, job))
+            isolated = partial(self._bodies.isolated, place_of(fn)) if isolate else None
+            made = guarded(job.name, fn, slot, partial(self._call, job), isolated)
+            self._declare(job, made.work)
+            return made
 
         return guard
 
+    def command(
+        self, name: str, words: Sequence[str], schedule: str | Schedule | None = None, **policies: Unpack[Policies]
+    ) -> CommandGuard:
+        """A job whose body is a command, in words: `cron.command("order-sync", ["./sync.sh", "--all"], "@hourly")`."""
+        from cronce.runtime.processes.command import checked_words  # noqa: PLC0415  most have none
+
+        work = partial(self._bodies.command, checked_words(words))
+        job = declare(name, schedule, **policies)
+        self._declare(job, work)
+        return CommandGuard(job.name, work, partial(self._call, job))
+
     def _call(self, job: Declaration, work: Work, take_over: bool) -> Call:
+        defined()
         return Call(self._at_work(), job, work, take_over=take_over, refused=self._notebook.refused)
 
-    def _declare(self, job: Declaration) -> None:
+    def _declare(self, job: Declaration, work: Callable[[], Work] | None) -> None:
         if self.jobs.setdefault(job.name, job) != job:
             raise BadInput(
                 f"there is a job {job.name} already, with another schedule or policy; give one of them name=…"
             )
+        if work is not None:
+            self.works[job.name] = work
 
     # --- locks ---
 
@@ -147,6 +192,91 @@ class Cronce:
         lock = self.lock(name, at_most=at_most, at_least=at_least, wait=wait, session=session, **foreign)
         return cast(SingleDecorator, partial(single, lock))
 
+    def leader(
+        self,
+        group: str,
+        *,
+        lease: Duration = "30s",
+        renew: Duration | None = None,
+        on_elected: "Callable[[Term], object] | None" = None,
+        on_deposed: "Callable[[Term], object] | None" = None,
+        **foreign: Never,
+    ) -> "Leader":
+        """A candidate for the leadership of a group: of all processes that stand for it one leads, for a term.
+
+        `lease` is how long the others wait for a leader that died, `renew` how often one that lives says so.
+        """
+        from cronce.runtime.election import Leader, candidacy  # noqa: PLC0415  most have none
+
+        refuse_foreign(foreign, ("lease", "renew", "on_elected", "on_deposed"))
+        stands = candidacy(group, lease, renew)._replace(on_elected=on_elected, on_deposed=on_deposed)
+        leader = Leader(stands, self._at_work, self._clock)
+        self._leaders.add(leader)
+        return leader
+
+    # --- the scheduler ---
+
+    def start(
+        self,
+        *,
+        role: "Role" = "both",
+        workers: int = 10,
+        grace: Duration = "30s",
+        labels: Mapping[str, str] = MappingProxyType({}),
+        allow: Sequence[str] = (),
+    ) -> "Scheduler":
+        """Run the jobs from now on, in the background: start it in as many processes as you like, each slot runs once.
+
+        `role` is "both", or "schedule" or "work" for processes that only find what is due, or only run it. `allow` are
+        patterns of what jobs that live in the store may run here. `grace` is how long bodies have to end when it stops.
+        """
+        defined()
+        from cronce.runtime.scheduler import Scheduler, post  # noqa: PLC0415  whoever only guards needs none
+
+        place, length = post(role, workers, labels), parse_duration(grace).total_seconds()
+        if self._scheduler is not None:
+            raise BadInput("the scheduler runs already in this process; stop it first")
+        keeper = self._at_work()
+        self._scheduler = Scheduler(keeper, self._carry(allow, keeper), place, grace=length, ended=self._ended)
+        return self._scheduler.start()
+
+    def run(
+        self,
+        *,
+        role: "Role" = "both",
+        workers: int = 10,
+        grace: Duration = "30s",
+        labels: Mapping[str, str] = MappingProxyType({}),
+        allow: Sequence[str] = (),
+    ) -> bool:
+        """The same in the foreground, until SIGTERM or SIGINT; whether everything that ran here is on record.
+
+        The first signal ends claiming and lets bodies end for `grace`, the second stops them now.
+        """
+        from cronce.runtime.scheduler import Orders, see_through  # noqa: PLC0415
+
+        with Orders() as orders:
+            scheduler = self.start(role=role, workers=workers, grace=grace, labels=labels, allow=allow)
+            return see_through(scheduler, orders)
+
+    def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
+        """What this process carries: its own jobs, and those in the store that it allows, as they are just now."""
+        from cronce.runtime.shelf import Carried, Shelf  # noqa: PLC0415
+        from cronce.runtime.stored import definitions  # noqa: PLC0415
+
+        for name in self.jobs.keys() - self.works.keys():
+            LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it yourself", name)
+        for job in self.jobs.values():
+            for remark in job.remarks():
+                LOGGER.warning("%s: %s", job.name, remark)
+        own = {name: Carried(self.jobs[name], work) for name, work in self.works.items()}
+        shelf = Shelf(allow, self._bodies, self.jobs)
+        return lambda: own | shelf.carry(keeper.desk.do(definitions()))
+
+    def _ended(self, scheduler: "Scheduler") -> None:
+        if self._scheduler is scheduler:
+            self._scheduler = None
+
     # --- this process at the store ---
 
     def _at_work(self) -> Keeper:
@@ -179,14 +309,22 @@ class Cronce:
     def _forked(self) -> None:
         """In the child: the parent's threads are not here, its locks may be held for ever, its leases are not ours."""
         self._lock = threading.Lock()
-        self._keeper = None
+        self._keeper = self._scheduler = None
         if self._session is not None:
             self._session.forked()
         self._session = None
         self._notebook = Notebook()
+        self._bodies.forked()
+        for leader in list(self._leaders):
+            leader.forked()
 
     def close(self) -> None:
-        """Give back the connections, unless something runs or is held; the next call opens others."""
+        """Stop the scheduler, resign, and give back the connections, unless something runs or is held; the next call
+        opens others."""
+        if self._scheduler is not None:
+            self._scheduler.stop()
+        for leader in list(self._leaders):
+            leader.stop()
         with self._lock:
             keeper, session = self._keeper, self._session
             if session is not None:
@@ -194,6 +332,7 @@ class Cronce:
             if keeper is None or keeper.busy:
                 return
             self._keeper = None
+        self._bodies.close()
         keeper.close()
         if keeper.desk.store is not self._given:
             keeper.desk.store.close()

@@ -19,22 +19,19 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from cronce.errors import BadInput, BadRecord, ClockOff, NotRecorded, StoreError, StoreUnavailable, TimedOut, TrustEnded
+from cronce.errors import BadInput, BadRecord, ClockOff, NotRecorded, StoreError, StoreUnavailable, TrustEnded
 from cronce.model import Cell, Instant, Slot, slot_of_cell, spell
 from cronce.protocol.commands import Closed, Early, Finished, Held, Queued, Stale
 from cronce.protocol.record import Outcome, State, decode
-from cronce.protocol.retention import default_keep
+from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
-from cronce.runtime.flow import drive
-from cronce.runtime.jobs import PURGED_AT_ONCE
-from cronce.runtime.keeper import Keeper, Lease, Over, whose
+from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
-from cronce.runtime.run import Run, Skipped
-from cronce.runtime.steps import Body, Do, Nap, Steps
+from cronce.runtime.run import Skipped
+from cronce.runtime.steps import Do, Nap, Steps
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
+from cronce.runtime.tidy import tidy_later
 from cronce.schedule import format_duration
-from cronce.stores.base import Store
-from cronce.value import NamedTuple
 
 LOOK: Final = 1.0
 """Seconds between two looks at a slot that another has, at most."""
@@ -47,40 +44,6 @@ MANY: Final = 1000
 
 TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
-
-TIDY_MOST: Final = 10
-"""How many thousand runs go at most when somebody sees to what is kept; a job of every second makes four in an hour."""
-
-REASON_KEPT: Final = 500
-"""Characters of an exception that a record keeps."""
-
-
-class Ending(NamedTuple):
-    """How a body ended, for the record."""
-
-    outcome: Outcome
-    reason: str = ""
-    cut_short: bool = False
-    output: str = ""
-    backoff: timedelta = timedelta(0)
-
-
-class Work:
-    """What a call is for: a function, unless a kind of work says otherwise (`integrations.command`)."""
-
-    def __init__(self, body: Callable[[Run], Any]) -> None:
-        self.run = body
-
-    def ending(self, _run: Run, _result: Any) -> Ending | None:
-        """How a body ended that returned; None: it never began, and the slot is given back."""
-        return Ending(Outcome.SUCCEEDED)
-
-    def renewed(self, _grant: Grant) -> None:
-        """Its lease goes on."""
-
-    def stop(self, body: Body, _run: Run, _over: Over) -> None:
-        """Its lease ended while it ran; called from another thread."""
-        body.stop()
 
 
 class Call:
@@ -196,96 +159,32 @@ class Call:
     # --- running ---
 
     def _run(self, grant: Grant) -> Steps[Any]:
-        work = self._work
-        body = Body(lambda: work.run(run))
-        lease = Lease(
-            grant,
-            self.desk.clock,
-            lambda over: work.stop(body, run, over),
-            timeout=self.job.timeout,
-            renewed=work.renewed,
-        )
-        run = Run(lease)
+        attempt = Attempt(self.keeper, self.job, self._work, grant)
+        end = yield from attempt.steps()
+        if attempt.lease.mine:
+            yield from self._record(attempt, end)
+        return end.outcome(attempt.lease.name)
+
+    def _record(self, attempt: Attempt, end: End) -> Steps[None]:
+        """Put the end on record. If that fails, the body's own exception is still what the caller sees."""
         try:
-            self.keeper.keep(lease)
-            result = yield body
-            ending = work.ending(run, result)
-            if lease.over is not None and lease.over.cause == "timed out" and body.stopped:
-                raise TimedOut(lease.over.why)  # it went on all the same, and then returned
-        except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
-            self.keeper.drop(lease)
-            raise
-        except BaseException as error:
-            yield from self._failed(lease, body, error)
-            raise
-        if lease.mine:
-            self.keeper.drop(lease)
-            yield from self._finish(lease, ending) if ending else self._give_back(lease)
-            self._tidy(lease)
-        return result
-
-    def _tidy(self, lease: Lease) -> None:
-        """See to what is kept of the job, soon and on the keeper's thread; nobody waits, and nothing hangs on it."""
-        slot = lease.grant.slot
-        if slot is not None and self.job.tidies(slot):
-            self.keeper.later(f"tidy {self.job.name}", self._tidied)
-
-    def _tidied(self, store: Store) -> None:
-        jobs, clock = self.desk.ledger.jobs, self.desk.clock
-        keep = (self.job.keep or default_keep(store.traits))._replace(least=self.job.still_open)
-        for _ in range(TIDY_MOST):
-            if drive(jobs.purge(self.job.name, keep), store, clock) < PURGED_AT_ONCE:
-                break
-        drive(jobs.sweep(), store, clock)
-
-    def _failed(self, lease: Lease, body: Body, error: BaseException) -> Steps[None]:
-        """Put the end on record, and raise what the caller shall see if it is not the body's own exception."""
-        if not lease.mine:  # a child that the body forked comes this way too, and has nothing to say
-            return
-        self.keeper.drop(lease)
-        if not body.started:
-            yield from self._give_back(lease)
-            return
-        over = lease.over if body.stopped else None
-        ending = self._ending(lease, over, error)
-        try:
-            yield from self._finish(lease, ending, once=not isinstance(error, Exception))
-            self._tidy(lease)
+            if end.ending is None:
+                yield Do(self.desk.ledger.release([attempt.lease.grant]))
+            else:
+                yield from self._finish(attempt, end.ending, once=not isinstance(end.error, Exception | None))
+                tidy_later(self.keeper, self.job, attempt.run.slot)
         except (StoreError, TrustEnded) as trouble:
-            if over is None:
-                error.add_note(f"and how it ended could not be recorded: {trouble}")
-        if over is not None and over.cause == "timed out":
-            raise TimedOut(f"{lease.name} {over.why}") from error
-        if over is not None:
-            raise TrustEnded(f"{lease.name} was stopped: {over.why}") from error
+            if end.error is None:
+                raise
+            if end.over is None:
+                end.error.add_note(f"and how it ended could not be recorded: {trouble}")
 
-    def _ending(self, lease: Lease, over: Over | None, error: BaseException) -> Ending:
-        """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
-        whether it may go on can know that its trust has ended before it was told."""
-        if over is None:
-            asked = isinstance(error, TrustEnded) and not lease.trusted
-            return Ending(Outcome.FAILED, describe(error), cut_short=asked or not isinstance(error, Exception))
-        if over.cause == "timed out":
-            return Ending(Outcome.FAILED, over.why)
-        return Ending(Outcome.FAILED, f"stopped: {over.why}", cut_short=over.cause == "lost")
-
-    def _give_back(self, lease: Lease) -> Steps[None]:
-        yield Do(self.desk.ledger.release([lease.grant]))
-
-    def _finish(self, lease: Lease, ending: Ending, *, once: bool = False) -> Steps[None]:
-        pause = 0.1
+    def _finish(self, attempt: Attempt, ending: Ending, *, once: bool = False) -> Steps[None]:
+        pause, lease = 0.1, attempt.lease
         while True:
             began = self.desk.clock.boot()
-            answer = yield Do(
-                self.desk.ledger.finish(
-                    lease.grant,
-                    ending.outcome,
-                    ending.reason,
-                    ending.backoff,
-                    cut_short=ending.cut_short,
-                    output=ending.output,
-                )
-            )
+            word = (lease.grant, finish_of(attempt, ending), False)
+            (answer,), _ = yield Do(self.desk.ledger.exchange([word], []))
             if not isinstance(answer, Unsure):
                 self.keeper.outage.answered()
             elif answer.error is not None:
@@ -294,9 +193,8 @@ class Call:
                 case Finished():
                     return
                 case Stale(by):
-                    now = whose(by, self.desk.holder)
-                    raise TrustEnded(f"{lease.name} {ending.outcome}, but {now}: only fenced effects were refused")
-                case Unsure(why, error) if once or not lease.trusted or _for_good(error):
+                    raise TrustEnded(too_late(lease, ending, by, self.desk.holder))
+                case Unsure(why, error) if once or not lease.trusted or for_good(error):
                     raise NotRecorded(f"{lease.name} {ending.outcome}, but that could not be recorded: {why}")
             yield Nap(pause, in_hand=True)
             pause = min(2 * pause, 5.0)
@@ -311,15 +209,9 @@ def _runs(cell: Cell) -> bool:
         return False
 
 
-def _for_good(error: StoreError | None) -> bool:
+def for_good(error: StoreError | None) -> bool:
     """Whether asking again is in vain until a person has acted."""
     return error is not None and not isinstance(error, StoreUnavailable)
-
-
-def describe(error: BaseException) -> str:
-    """What a record keeps of an exception: text that every database can show."""
-    text = str(error).replace("\0", "\ufffd").encode(errors="replace").decode()
-    return f"{type(error).__name__}: {text}"[:REASON_KEPT] if text else type(error).__name__
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:

@@ -13,8 +13,22 @@ from typing import Final
 
 from cronce.errors import BadRecord, StoreError, StoreUnavailable
 from cronce.events import Event, What
-from cronce.model import ABSENT, Cell, Refusal, Traits, Verdict, Write, job_cell
+from cronce.model import (
+    ABSENT,
+    BOARD_JOBS,
+    BOARD_RUNS,
+    FREE,
+    SWITCH,
+    Cell,
+    Mark,
+    Refusal,
+    Traits,
+    Verdict,
+    Write,
+    job_cell,
+)
 from cronce.protocol.commands import (
+    Answer,
     Asked,
     Closed,
     Early,
@@ -37,6 +51,10 @@ from cronce.stores.base import Loaded, Page, Scan, Swapped
 ROUNDS: Final = 12
 """Each round ends in an answer or in news; this many without an answer is a store that cannot be used."""
 
+
+WAKE: Final = Write(BOARD_RUNS, FREE, "", Mark.FREE)
+NEWS: Final = Write(BOARD_JOBS, FREE, "", Mark.FREE)
+"""Written beside what others should look at: runs, and jobs."""
 
 UNANSWERED: Final = 3
 """Writes without an answer in a row, each of which may have taken as long as the store is patient."""
@@ -117,8 +135,11 @@ class Carrier:
             return
         keys = {task.run.key for task in stale} | {turn.key for task in stale for turn in task.turns}
         jobs = {task.slot.job for task in stale if task.slot and not self._informed(task)}
-        loaded, timed = yield from self.load(sorted(keys | {job_cell(job) for job in jobs}))
+        about = {SWITCH, *map(job_cell, jobs)} if jobs else set()
+        loaded, timed = yield from self.load(sorted(keys | about))
         cells = {cell.key: cell for cell in loaded.cells}
+        if jobs:
+            self.know.learn_switch(cells[SWITCH])
         unreadable = {job for job in jobs if not self.know.learn_job(job, cells[job_cell(job)], loaded)}
         for task in stale:
             if task.slot and task.slot.job in unreadable:
@@ -143,6 +164,8 @@ class Carrier:
         plans = [plan for task in pending if task.answer is None and (plan := self._plan(planner, task))]
         jobs = planner.jobs
         writes = [*jobs.values(), *(write for plan in plans for write in plan.writes)]
+        if any(plan.task.wakes or (plan.task.slot and _wakes(plan.answer)) for plan in plans):
+            writes.append(WAKE)
         if not writes:
             return None
         try:
@@ -207,6 +230,17 @@ class Carrier:
         if event is not None:
             what, detail = event
             self.report(Event(what, task.run.key, self.holder, task.now, task.run.fence, detail))
+
+
+def _wakes(answer: Answer) -> bool:
+    """Whether others should look, once this is true: there is something to claim, or to be told."""
+    match answer:
+        case Queued(waiting):
+            return not waiting
+        case Finished(_, retrying):
+            return retrying
+        case _:
+            return isinstance(answer, Released | Asked | Settled)
 
 
 def _answered(answer: Reply) -> tuple[What, str] | None:

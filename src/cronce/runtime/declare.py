@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Final
+from typing import Final, TypedDict
 from zlib import adler32, crc32
 
 from cronce.errors import BadInput, BadPolicy
@@ -18,10 +18,13 @@ from cronce.schedule import (
     Cron,
     Every,
     Schedule,
+    bounded,
     format_duration,
     parse_duration,
     parse_instant,
     parse_schedule,
+    rule_of,
+    shortest_gap,
     slot_of,
     spec_of,
     start_by,
@@ -35,13 +38,51 @@ Duration = timedelta | str
 When = Slot | datetime | date | str
 """How a caller names a slot: an instant, a day (its midnight in the job's zone), or either as text."""
 
+
+class Policies(TypedDict, total=False):
+    """What can be said of any job besides its name and its schedule, as `declare` takes it."""
+
+    every: Duration | None
+    at: str | datetime | None
+    tz: str
+    gap: Gap
+    fold: Fold
+    start: str | datetime | None
+    end: str | datetime | None
+    on_lost: OnLost | None
+    overlap: Overlap
+    turns: int
+    missed: Missed
+    start_within: Duration | None
+    jitter: Duration | None
+    retries: int
+    backoff: Duration | None
+    timeout: Duration | None
+    lease: Duration | None
+    keep: Kept | Mapping[str, Kept] | None
+
+
 SHORTEST: Final = timedelta(seconds=1)
 """A shorter lease could be over before the answer is there that grants it."""
+
+MILLISECOND: Final = timedelta(milliseconds=1)
+
+SOME_DAY: Final = datetime(2026, 1, 1, tzinfo=UTC)
+"""Where a declaration is tried out: it is the same whenever it is made."""
+
+MOST_TURNS: Final = 1000
+"""A claim reads every turn of its job until it finds one that is free."""
 
 TIDY_EVERY: Final = timedelta(hours=1)
 
 ANY_TIME: Final = timedelta(days=7)
 """Slots that are never too late to start are given this long before runs after them may be deleted."""
+
+BACKOFF: Final = timedelta(seconds=1)
+"""How long to wait after a first failure, unless the job says otherwise."""
+
+LONGEST_BACKOFF: Final = timedelta(hours=1)
+"""Beyond it waiting is not doubled any more."""
 
 CLOCK_OFF: Final = timedelta(minutes=1)
 """How far a host's clock may be off the store's. Beyond it, what the host takes for a slot is an error."""
@@ -56,10 +97,18 @@ class Declaration(NamedTuple):
     turns: int
     missed: Missed
     start_within: timedelta | None
+    jitter: timedelta | None
     retries: int
+    backoff: timedelta
     timeout: timedelta | None
     lease: timedelta | None
     keep: Keep | None
+    on_lost_said: bool
+    """Somebody chose its on_lost, and did not merely leave it."""
+    revision: int = 0
+    """Of a job that lives in the store: going back to an earlier definition is a newer version. 0 of one in code."""
+    payload: str = ""
+    """What its runs are given, as JSON, unless they were asked for with something else."""
 
     @property
     def spec(self) -> tuple[str, str]:
@@ -71,11 +120,14 @@ class Declaration(NamedTuple):
             "turns": self.turns,
             "missed": self.missed,
             "start_within": _spelled(self.start_within),
+            "jitter": _spelled(self.jitter),
             "retries": self.retries,
+            "backoff": _spelled(self.backoff),
             "timeout": _spelled(self.timeout),
             "lease": _spelled(self.lease),
         }
-        text = json.dumps({"schedule": schedule, **policies}, separators=(",", ":"), sort_keys=True)
+        stored = {"revision": self.revision} if self.revision else {}
+        text = json.dumps({"schedule": schedule, **policies, **stored}, separators=(",", ":"), sort_keys=True)
         return f"{crc32(text.encode()):08x}{adler32(text.encode()):08x}", text
 
     def slot_at(self, fired: Instant) -> Slot:
@@ -109,17 +161,46 @@ class Declaration(NamedTuple):
         return datetime.combine(when, time(), find_zone(self.tz)).astimezone(UTC)
 
     def terms(self, wanted: Slot, *, inferred: bool) -> Terms:
-        """On what terms one of its slots is claimed from outside."""
-        gap = self._gap(wanted)
+        """On what terms one of its slots is claimed from outside. What is asked for by hand is never too late."""
+        gap, delay = self._gap(wanted), self.delay(wanted)
         return Terms(
             self.lease or lease_for(self.on_lost, gap),
             self.on_lost,
             self.overlap,
             self.turns,
             self.retries + 1,
-            self._start_within(gap, inferred=inferred),
+            None if wanted.request else self._start_within(gap and gap + delay, inferred=inferred),
             outside=True,
+            delay=delay,
+            payload=self.payload,
         )
+
+    def delay(self, wanted: Slot) -> timedelta:
+        """How long after its instant a slot may start at the earliest: less than the jitter, and less than the gap to
+        the next slot even when clocks change; by hash, so that all machines wait for the same moment. What is asked for
+        by hand does not wait."""
+        if self.jitter is None or wanted.request:
+            return timedelta(0)
+        width = min(self.jitter, self._gap(wanted) or self.jitter)
+        return crc32(wanted.key.encode()) % (width // MILLISECOND) * MILLISECOND
+
+    def backoff_after(self, failed: Slot, failures: int) -> timedelta:
+        """How long to wait before a slot is tried again that failed so often: twice as long each time, less up to half
+        of it by hash, so that what failed together does not come back together."""
+        doubled = self.backoff * (1 << min(failures - 1, 30))
+        longest = min(doubled, max(self.backoff, LONGEST_BACKOFF))
+        share = 0.5 + crc32(f"{failed.key} {failures}".encode()) / 2**33
+        return longest * share // MILLISECOND * MILLISECOND
+
+    def remarks(self) -> list[str]:
+        """What somebody should know who wrote this, though it can be meant."""
+        if not self.retries or self.on_lost_said:
+            return []
+        remark = (
+            f"{self.name}: retries={self.retries} is about failures; a run whose process dies is closed as lost. Say"
+            " on_lost='rerun' to have it run again, or on_lost='skip' if that is meant"
+        )
+        return [remark]
 
     @property
     def still_open(self) -> timedelta:
@@ -155,12 +236,16 @@ def declare(
     tz: str = "UTC",
     gap: Gap = "run",
     fold: Fold = "first",
-    on_lost: OnLost = "skip",
+    start: str | datetime | None = None,
+    end: str | datetime | None = None,
+    on_lost: OnLost | None = None,
     overlap: Overlap = "skip",
     turns: int = 1,
     missed: Missed = "latest",
     start_within: Duration | None = None,
+    jitter: Duration | None = None,
     retries: int = 0,
+    backoff: Duration | None = None,
     timeout: Duration | None = None,
     lease: Duration | None = None,
     keep: Kept | Mapping[str, Kept] | None = None,
@@ -169,26 +254,63 @@ def declare(
     """A job, checked: whatever cannot be meant is refused here, with its remedy."""
     refuse_foreign(foreign, (*(declare.__kwdefaults__ or ()), "name", "slot"))
     check_choice("missed", missed, Missed)
-    if type(retries) is not int or retries < 0:
-        raise BadPolicy(f"retries is 0 or more, and this is {retries!r:.60}")
+    _check_numbers(overlap, turns, retries, backoff)
     find_zone(tz)
-    rule = _scheduled(schedule, every, at, (tz, gap, fold))
+    rule = _within(_scheduled(schedule, every, at, (tz, gap, fold)), start, end)
     declared = Declaration(
         check_name(name),
         rule,
-        rule.tz if isinstance(rule, Cron) else tz,
-        on_lost,
+        _zone(rule, tz),
+        "skip" if on_lost is None else on_lost,
         overlap,
         turns,
         missed,
         _length("start_within", start_within),
+        _length("jitter", jitter),
         retries,
+        _length("backoff", backoff) or BACKOFF,
         _length("timeout", timeout),
         _length("lease", lease, SHORTEST),
         None if keep is None else read_keep(keep),
+        on_lost is not None,
     )
-    checked(declared.terms(Slot(name, datetime(2026, 1, 1, tzinfo=UTC)), inferred=False))
+    checked(declared.terms(Slot(name, SOME_DAY), inferred=False))
+    _check_jitter(declared)
     return declared
+
+
+def _check_numbers(overlap: Overlap, turns: int, retries: int, backoff: Duration | None) -> None:
+    if type(retries) is not int or retries < 0:
+        raise BadPolicy(f"retries is 0 or more, and this is {retries!r:.60}")
+    if backoff is not None and not retries:
+        raise BadPolicy(
+            "backoff is how long to wait before a retry, and there are none: say retries=3, or leave it out"
+        )
+    if type(turns) is not int or turns > MOST_TURNS:
+        raise BadPolicy(f"turns is 1 or more, up to {MOST_TURNS:,}, and this is {turns!r:.60}; overlap='allow' is no limit")
+    if overlap == "allow" and turns != 1:
+        raise BadPolicy(
+            f"overlap='allow' sets no limit, and turns={turns} is one: leave out overlap to skip what is more than"
+            " that, or say overlap='wait'"
+        )
+
+
+def _check_jitter(job: Declaration) -> None:
+    """Who starts later than the next slot has overtaken itself."""
+    if job.jitter is None:
+        return
+    jitter = format_duration(job.jitter)
+    if job.schedule is None:
+        raise BadPolicy("jitter delays the slots of a schedule, and this job has none")
+    if job.start_within is not None and job.jitter >= job.start_within:
+        within = format_duration(job.start_within)
+        raise BadPolicy(f"jitter={jitter} may start a slot later than start_within={within} allows; make it shorter")
+    gap = shortest_gap(job.schedule, SOME_DAY)
+    if gap is not None and job.jitter > gap:
+        raise BadPolicy(
+            f"jitter={jitter} may start a slot of {job.schedule.text!r:.60} after the next one, {format_duration(gap)}"
+            " later; make it shorter"
+        )
 
 
 def _scheduled(
@@ -205,7 +327,20 @@ def _scheduled(
     return rule
 
 
-def _length(name: str, span: Duration | None, least: timedelta = timedelta(milliseconds=1)) -> timedelta | None:
+def _within(rule: Schedule | None, start: str | datetime | None, end: str | datetime | None) -> Schedule | None:
+    if rule is not None:
+        return bounded(rule, start, end)
+    if start is not None or end is not None:
+        raise BadPolicy("start and end are bounds of a schedule, and this job has none")
+    return None
+
+
+def _zone(schedule: Schedule | None, tz: str) -> str:
+    rule = schedule and rule_of(schedule)
+    return rule.tz if isinstance(rule, Cron) else tz
+
+
+def _length(name: str, span: Duration | None, least: timedelta = MILLISECOND) -> timedelta | None:
     if span is None:
         return None
     try:

@@ -17,7 +17,8 @@ from inspect import (
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from cronce.errors import BadInput, LockHeld
-from cronce.runtime.call import Call, Work
+from cronce.runtime.attempt import Work
+from cronce.runtime.call import Call
 from cronce.runtime.declare import When
 from cronce.runtime.lock import Block
 from cronce.runtime.run import Run, Skipped
@@ -70,6 +71,8 @@ class SingleDecorator(Protocol):
 Function = Callable[..., Any]
 MakeCall = Callable[[Work, bool], Call]
 """A call of some work; whether it may take over older slots."""
+Isolate = Callable[[tuple[Any, ...], dict[str, Any], bool], Work]
+"""The work of one call with these arguments, in a process of its own; whether it is awaited."""
 
 
 def name_of(fn: Function) -> str:
@@ -80,35 +83,73 @@ def name_of(fn: Function) -> str:
     return name
 
 
-def guarded(name: str, fn: Function, slot: Callable[..., When] | None, make_call: MakeCall) -> Any:
+def guarded(
+    name: str, fn: Function, slot: Callable[..., When] | None, make_call: MakeCall, isolate: Isolate | None = None
+) -> Any:
     """A real function, so that it can be a method, be pickled by name, and be seen to be a coroutine function."""
     _refuse_generators(fn)
     with_run, plain = _giving_run(fn)
     takes_slot = "slot" in plain.parameters
-    checked: Function = (lambda result: result) if _is_async(fn) else _done
+    is_async = _is_async(fn)
+    checked: Function = (lambda result: result) if is_async else _done
 
-    def called(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Call, When | None]:
+    def work_for(args: tuple[Any, ...], named: dict[str, Any], is_async: bool = is_async) -> Work:
+        if isolate is not None:
+            return isolate(args, named, is_async)
+        return Work(lambda run: checked(with_run(run, args, named)), is_async=is_async)
+
+    def called(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Work, Call, When | None]:
         when = None if takes_slot else named.pop("slot", None)
         plain.bind(*args, **named)  # a call that cannot be made is refused before it takes a slot
         if when is None and slot is not None:
             when = slot(*args, **named)
-        return make_call(Work(lambda run: checked(with_run(run, args, named))), not args and not named), when
+        work = work_for(args, named)
+        return work, make_call(work, not args and not named), when
 
-    if _is_async(fn):
+    scheduled = partial(work_for, (), {}, is_async and isolate is None) if _needs_nothing(plain) else None
+    if is_async:
 
         @wraps(fn)
         async def guard_async(*args: Any, **named: Any) -> Any:
-            call, when = called(args, named)
-            return await take_async(call.steps(when), call.desk)
+            work, call, when = called(args, named)
+            return work.answer(await take_async(call.steps(when), call.desk))
 
-        return _dressed(guard_async, name, fn, plain)
+        return _dressed(guard_async, name, fn, plain, scheduled)
 
     @wraps(fn)
     def guard(*args: Any, **named: Any) -> Any:
-        call, when = called(args, named)
-        return take(call.steps(when), call.desk)
+        work, call, when = called(args, named)
+        return work.answer(take(call.steps(when), call.desk))
 
-    return _dressed(guard, name, fn, plain)
+    return _dressed(guard, name, fn, plain, scheduled)
+
+
+def call_with_run(fn: Function, run: Run, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The plain function, to its end: in a process that is there for nothing else."""
+    with_run, _ = _giving_run(fn)
+    if not _is_async(fn):
+        return _done(with_run(run, args, named))
+    import asyncio  # noqa: PLC0415
+
+    return asyncio.run(with_run(run, args, named))
+
+
+class CommandGuard:
+    """A command that runs once for each slot. Call it: it finds its slot, claims it, runs the command and returns its
+    exit code, or `Skipped`."""
+
+    def __init__(self, name: str, work: Callable[[], Work], make_call: MakeCall) -> None:
+        self.name, self.work, self._make_call = name, work, make_call
+
+    def __call__(self, *, slot: When | None = None) -> int | Skipped:
+        work = self.work()
+        call = self._make_call(work, True)  # noqa: FBT003
+        answer: int | Skipped = work.answer(take(call.steps(slot), call.desk))
+        return answer
+
+    def at(self, slot: When) -> Callable[[], int | Skipped]:
+        """The command for a slot that the caller knows; the same as calling it with `slot=`."""
+        return partial(self, slot=slot)
 
 
 def _is_async(fn: Function) -> bool:
@@ -120,6 +161,14 @@ def _refuse_generators(fn: Function) -> None:
         raise BadInput(f"{fn.__name__} is a generator: calling it runs nothing of it. Guard what uses it up")
 
 
+def _needs_nothing(plain: Signature) -> bool:
+    try:
+        plain.bind()
+    except TypeError:
+        return False
+    return True
+
+
 def _done(result: Any) -> Any:
     """A body that returns something still to be run has not run: it would be closed as succeeded, and nothing done."""
     if iscoroutine(result) or isgenerator(result) or isasyncgen(result):
@@ -129,9 +178,9 @@ def _done(result: Any) -> Any:
     return result
 
 
-def _dressed(guard: Any, name: str, fn: Function, plain: Signature) -> Any:
+def _dressed(guard: Any, name: str, fn: Function, plain: Signature, work: Callable[[], Work] | None) -> Any:
     guard.__signature__ = plain
-    guard.fn, guard.name = fn, name
+    guard.fn, guard.name, guard.work = fn, name, work
     guard.at = lambda when: partial(guard, slot=when)
     return guard
 

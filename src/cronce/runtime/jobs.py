@@ -1,34 +1,28 @@
 """Flows about jobs as a whole: registering and editing them, pausing, passing slots over, purging history."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import BadRecord, StoreUnavailable
+from cronce.errors import StoreUnavailable
 from cronce.events import Event, What
-from cronce.model import EPOCH, Cell, Instant, Mark, Write, holder_cell, job_cell
+from cronce.model import EPOCH, SWITCH, Cell, Instant, Mark, Write, job_cell
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, PURGE_DELAY, tolerance
 from cronce.protocol.record import (
     PAUSED,
     PURGED,
-    Holder,
+    Act,
     Job,
     Purging,
-    decode_holder,
     decode_job,
-    encode_holder,
     encode_job,
 )
 from cronce.protocol.retention import Keep, excess
-from cronce.protocol.specs import after_forgetting, declared, live_digests, raise_floor, respec
-from cronce.runtime.carrier import ROUNDS, Carrier
+from cronce.protocol.specs import after_forgetting, declared, raise_floor
+from cronce.runtime.carrier import NEWS, ROUNDS, Carrier
 from cronce.runtime.flow import Flow, Purge
 from cronce.stores.base import Loaded, Position, Scan
-
-HOLDER_TTL: Final = timedelta(seconds=30)
-"""A process that has not beaten for this long no longer decides which version of a job fires."""
 
 PURGED_AT_ONCE: Final = 1000
 """Cells that go in one call."""
@@ -37,14 +31,12 @@ SWEPT_AFTER: Final = timedelta(days=1)
 LEFT_BEHIND: Final = (
     ("holder/", Mark.OPEN),
     ("lock/", Mark.OPEN),
+    ("asked/", Mark.OPEN),
+    ("bundle/", Mark.FREE),
     ("machine/", Mark.FREE),
     ("refusals/", Mark.FREE),
 )
-"""What processes, machines and locks leave, which nobody needs when it was not heard of for so long."""
-
-Specs = Mapping[str, tuple[str, str]]
-"""Job name → (digest, text) of the version that this process carries."""
-
+"""What processes, machines, locks and requests leave, which nobody needs when it was not heard of for so long."""
 
 Edit = Callable[[Job | None, Instant], Job | None]
 """What becomes of a job, at the store's now; None leaves it as it is."""
@@ -69,21 +61,25 @@ class Jobs:
 
     def _edit_once(self, edits: Mapping[str, Edit], done: dict[str, Job | None]) -> Flow[None]:
         know = self._carrier.know
-        loaded, _ = yield from self._carrier.load([job_cell(name) for name in edits])
+        loaded, _ = yield from self._carrier.load([*map(job_cell, edits), SWITCH])
+        *cells, switch = loaded.cells
+        know.learn_switch(switch)
         writes: dict[str, Write] = {}
+        news: list[Write] = []
         was: dict[str, Job | None] = {}
-        for (name, edit), cell in zip(edits.items(), loaded.cells, strict=True):
+        for (name, edit), cell in zip(edits.items(), cells, strict=True):
             was[name], new = self._edited(cell, edit, loaded)
             if new is None or new == was[name]:
                 know.learn_job(name, cell, loaded)
                 done[name] = new
             else:
                 limit = loaded.now + FACTS_AGE
+                news = [NEWS] if news or _is_news(was[name], new) else []
                 writes[name] = Write(cell.key, cell.version, encode_job(new), Mark.OPEN, not_after=limit)
         if not writes:
             return
-        swapped, _ = yield from self._carrier.swap(list(writes.values()), loaded.epoch.seen)
-        for name, verdict in zip(writes, swapped.verdicts, strict=True):
+        swapped, _ = yield from self._carrier.swap([*writes.values(), *news], loaded.epoch.seen)
+        for name, verdict in zip(writes, swapped.verdicts, strict=False):
             if verdict.refused is None:
                 know.learn_job(name, verdict.cell, swapped)
                 done[name] = decode_job(verdict.cell.value)
@@ -122,14 +118,20 @@ class Jobs:
         assert job is not None
         return job
 
-    def pause(self, name: str) -> Flow[Job | None]:
-        return (yield from self.edit(name, lambda job, now: (job or Job(floor=now))._replace(paused=True)))
+    def pause(self, name: str, by: str = "", reason: str = "") -> Flow[Job | None]:
+        def paused(job: Job | None, now: Instant) -> Job | None:
+            known = job or Job(floor=now)
+            return None if known.paused else known._replace(paused=Act(by, now, reason))
 
-    def resume(self, name: str) -> Flow[Job | None]:
+        return (yield from self.edit(name, paused))
+
+    def resume(self, name: str, by: str = "") -> Flow[Job | None]:
         """Slots that fell due while paused do not fire now."""
 
         def resumed(job: Job | None, now: Instant) -> Job | None:
-            return raise_floor(job._replace(paused=False), now, None, PAUSED) if job and job.paused else None
+            if job is None or job.paused is None:
+                return None
+            return raise_floor(job._replace(paused=None), now, None, paused_and_resumed(job.paused, by))
 
         return (yield from self.edit(name, resumed))
 
@@ -198,39 +200,16 @@ class Jobs:
                 gone += yield from self._carrier.purge(Purge(page.cells))
         return gone
 
-    # --- which version fires ---
 
-    def beat(self, specs: Specs, ttl: timedelta = HOLDER_TTL) -> Flow[None]:
-        """Say that this process is alive and what it carries; notice which versions still are."""
-        carrier = self._carrier
-        live, mine = yield from self._holders(ttl)
-        carried = {job: digest for job, (digest, _) in specs.items()}
-        live[carrier.holder] = carried
-        value = encode_holder(Holder(carrier.holder, carried))
-        write = Write(holder_cell(carrier.holder), mine.version, value, Mark.OPEN, ttl=ttl)
-        yield from carrier.swap([write], carrier.know.epoch.seen)
-        yield from self.edit_all({name: _respec(spec, live_digests(live, name)) for name, spec in specs.items()})
+def paused_and_resumed(paused: Act, by: str) -> str:
+    """Why slots were passed over meanwhile: who paused, and who resumed."""
+    why = f" ({paused.reason})" if paused.reason else ""
+    return f"{PAUSED} by {paused.by}{why}, resumed by {by}" if paused.by and by else PAUSED
 
-    def _holders(self, ttl: timedelta) -> Flow[tuple[dict[str, Mapping[str, str]], Cell]]:
-        """What the live holders carry, and this process's own cell. One whose beat merely looks old by a clock that
-        was not watched long enough still counts as live."""
-        carrier = self._carrier
-        live: dict[str, Mapping[str, str]] = {}
-        mine = Cell(holder_cell(carrier.holder))
-        after: Position | None = None
-        while True:
-            page = yield from carrier.scan(Scan("holder/", after=after))
-            watched = carrier.know.even(carrier.know.guess(), tolerance(ttl)) >= ttl
-            for cell in page.cells:
-                if cell.key == mine.key:
-                    mine = cell
-                elif not watched or (cell.until is not None and page.now < cell.until):
-                    with suppress(BadRecord):  # of a newer cronce: alive, but it says nothing that we understand
-                        holder = decode_holder(cell.value, cell.key)
-                        live[holder.holder] = holder.specs
-            after = page.next
-            if after is None:
-                return live, mine
+
+def _is_news(job: Job | None, new: Job) -> bool:
+    """What other processes should not rest on the old facts for; a floor that rises can wait until they age."""
+    return job is None or job.firing != new.firing or job.paused != new.paused
 
 
 def _upto(cell: Cell, upto: Instant | None) -> bool:
@@ -239,7 +218,3 @@ def _upto(cell: Cell, upto: Instant | None) -> bool:
 
 def _as_it_is(_job: Job | None, _now: Instant) -> None:
     """An edit that changes nothing: the job is read."""
-
-
-def _respec(spec: tuple[str, str], live: Collection[str]) -> Edit:
-    return lambda job, now: respec(job, spec, live, now)

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from typing import Final, Literal
 
 from cronce.clock import Clock
@@ -39,6 +40,9 @@ REMIND: Final = 5.0
 """Seconds until somebody is told again that has not let go, then twice as long: an exception can be lost, and whoever
 is busy cleaning up should not be hit by another."""
 
+NOTED: Final = 1.0
+"""Seconds until what a body said of its progress is told at the latest."""
+
 LAZY: Final = 5.0
 """Seconds that a chore may wait, so that many become one write."""
 
@@ -49,7 +53,7 @@ Look = Callable[[], Boot | None]
 class Over(NamedTuple):
     """Why a lease ended while somebody worked under it; `why` is for people."""
 
-    cause: Literal["lost", "asked", "timed out"]
+    cause: Literal["lost", "asked", "timed out", "drained"]
     why: str
 
 
@@ -98,15 +102,19 @@ class Lease(Tie):
         *,
         at_most: Instant | None = None,
         timeout: timedelta | None = None,
+        renew: timedelta | None = None,
         renewed: Callable[[Grant], None] = lambda _grant: None,
     ) -> None:
         super().__init__(told)
         self.grant = grant
         self.at_most = at_most
+        self.renew = renew
         self.renewed = renewed
         self.timeout = timeout
         self.ends = None if timeout is None else clock.boot() + timeout.total_seconds()
         self.renew_at = 0.0
+        self.progress: tuple[int, int] | None = None
+        """What the body last said of how far it is; it is told with the next renewal."""
         self._clock = clock
 
     @property
@@ -144,9 +152,12 @@ class Beat:
         self._name, self._look, self._clock = name, look, clock
         self._turn = threading.Condition()
         self._awake = self._running = False
+        self._again = inf  # until when it sleeps; while it looks, it cannot know yet
 
-    def wake(self) -> None:
-        """Something changed: look now, on a new thread if there is none."""
+    def wake(self, by: Boot = 0.0) -> None:
+        """Something changed: look by then, on a new thread if there is none."""
+        if self._running and by >= self._again:
+            return
         with self._turn:
             self._awake = True
             if not self._running:
@@ -165,7 +176,7 @@ class Beat:
 
     def _look_now(self) -> Boot | None:
         with self._turn:
-            self._awake = False
+            self._awake, self._again = False, inf
         return self._look()
 
     def _once_more(self, again: Boot | None) -> bool:
@@ -175,7 +186,9 @@ class Beat:
                 self._running = False
                 return False
             if not self._awake:
-                self._turn.wait(min(max((again or 0.0) - self._clock.boot(), 0.0), LOOK))
+                pause = min(max((again or 0.0) - self._clock.boot(), 0.0), LOOK)
+                self._again = self._clock.boot() + pause
+                self._turn.wait(pause)
             return True
 
 
@@ -201,16 +214,29 @@ class Keeper:
         lease.renew_at = self._clock.boot() + self._every(lease)
         with self._lock:
             self._leases.add(lease)
-        self._watching.wake()
-        self._renewing.wake()
+        self._watching.wake(lease.next_end)
+        self._renewing.wake(lease.renew_at)
 
     def drop(self, lease: Lease) -> None:
         """No more renewals, no more news. Whoever ends a lease says so to the store after this."""
         with self._lock:
             self._leases.discard(lease)
             self._ended.discard(lease)
+            none_left = not (self._leases or self._ended)
+        if none_left:  # the threads may go
+            self._watching.wake()
+            self._renewing.wake()
+
+    def end(self, lease: Lease, over: Over) -> None:
+        """Whoever works under it shall stop; nothing happens if it was dropped, or told before."""
+        self._end(lease, over)
         self._watching.wake()
-        self._renewing.wake()
+
+    def note_progress(self, lease: Lease, done: int, total: int) -> None:
+        """How far the body is, for people; it stands in the store about a second later."""
+        lease.progress = (done, total)
+        lease.renew_at = min(lease.renew_at, self._clock.boot() + NOTED)
+        self._renewing.wake(lease.renew_at)
 
     @property
     def busy(self) -> bool:
@@ -263,11 +289,11 @@ class Keeper:
 
     def _renew(self, due: list[Lease]) -> None:
         limits = {lease.grant.fence: lease.at_most for lease in due if lease.at_most is not None}
+        progress = {lease.grant.fence: lease.progress for lease in due if lease.progress is not None}
         began = self._clock.boot()
         try:
-            answers = drive(
-                self.desk.ledger.renew([lease.grant for lease in due], limits), self._connected(), self._clock
-            )
+            renewal = self.desk.ledger.renew([lease.grant for lease in due], limits, progress)
+            answers = drive(renewal, self._connected(), self._clock)
         except StoreError as error:
             answers = [Unsure(str(error), error)] * len(due)
         unsure = [answer for answer in answers if isinstance(answer, Unsure)]
@@ -296,9 +322,10 @@ class Keeper:
                 pass
 
     def _every(self, lease: Lease) -> float:
-        """A third of the trust that is left, so that two renewals may fail."""
+        """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted."""
         left = max(lease.grant.trust.end - self._clock.boot(), 0.0) / 3
-        return min(renew_every(lease.grant.lease, self.desk.store.traits).total_seconds(), max(left, 0.02))
+        usual = lease.renew or renew_every(lease.grant.lease, self.desk.store.traits)
+        return min(usual.total_seconds(), max(left, 0.02))
 
     # --- on the thread for what may take its time ---
 

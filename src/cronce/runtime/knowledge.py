@@ -14,7 +14,7 @@ from cronce.clock import Clock
 from cronce.errors import BadRecord
 from cronce.model import EPOCH, Boot, Cell, Epoch, Instant, Origin
 from cronce.protocol.lease import FACTS_AGE, Sample, even_span
-from cronce.protocol.record import Job, decode_job
+from cronce.protocol.record import Act, Job, decode_act, decode_job
 from cronce.runtime.flow import Timed
 from cronce.stores.base import Loaded, Swapped
 from cronce.value import NamedTuple
@@ -42,6 +42,8 @@ class Knowledge:
         self._latest: Sample | None = None
         self._jobs: dict[str, KnownJob] = {}
         self.epoch = Epoch()
+        self.halted: Act | None = None
+        """Who stopped everything, as it was last read."""
 
     def learn(self, timed: Timed) -> Epoch | None:
         """Take in a reply. Returns the new epoch when this reply shows that the store began another life."""
@@ -103,8 +105,12 @@ class Knowledge:
 
     def learn_job(self, name: str, cell: Cell, reply: Loaded | Swapped) -> bool:
         """Whether the job could be read; one that a newer cronce wrote cannot."""
+        known = self._jobs.get(name)
         try:
-            job = decode_job(cell.value, cell.key) if cell.version else None
+            if known is not None and known.cell == cell:
+                job = known.job
+            else:
+                job = decode_job(cell.value, cell.key) if cell.version else None
         except BadRecord:
             return False
         fresh = self._clock.boot() + FACTS_AGE.total_seconds()
@@ -118,6 +124,18 @@ class Knowledge:
         if known is None or known.birth != self.epoch.birth or self._clock.boot() > known.fresh:
             return None
         return known
+
+    def learn_switch(self, cell: Cell) -> None:
+        """Whether everything is stopped; what cannot be read stops everything, too."""
+        try:
+            self.halted = decode_act(cell.value, cell.key) if cell.version else None
+        except BadRecord as error:
+            self.halted = Act("", reason=str(error))
+
+    def forget_jobs(self) -> None:
+        """Somebody changed something: no claim rests on what was read before. What was decoded is kept."""
+        with self._lock:
+            self._jobs = {name: known._replace(fresh=0.0) for name, known in self._jobs.items()}
 
     def forget_job(self, name: str) -> None:
         """Its facts were refused as too old: read them again."""

@@ -28,7 +28,7 @@ from cronce.protocol.commands import (
     Skip,
     Stale,
 )
-from cronce.protocol.lease import LOCK_LEASE, LONGEST_LEASE, Trust, margin, trust_end
+from cronce.protocol.lease import LOCK_LEASE, LONGEST_LEASE, Sample, Trust, margin, trust_end
 from cronce.protocol.record import Outcome, Record
 from cronce.runtime.carrier import Carrier
 from cronce.runtime.flow import Flow
@@ -55,8 +55,12 @@ class Terms(NamedTuple):
     start_within: timedelta | None = None
     digest: str = ""
     """Which version of the job this process carries; without one it has no say in which version fires."""
+    delay: timedelta = timedelta(0)
+    """How long after its instant it may start at the earliest."""
     outside: bool = False
     """The trigger is outside: its call is its own evidence, and registers an unknown job just below its slot."""
+    payload: str = ""
+    """What the run is given, unless it was asked for with something else."""
 
     @property
     def limit(self) -> int:
@@ -135,12 +139,18 @@ class Ledger:
         return [Expired() if isinstance(grant, Grant) and grant.fence in late else grant for grant in grants]
 
     def renew(
-        self, grants: Sequence[Grant], limits: Mapping[Fence, Instant] = MappingProxyType({})
+        self,
+        grants: Sequence[Grant],
+        limits: Mapping[Fence, Instant] = MappingProxyType({}),
+        progress: Mapping[Fence, tuple[int, int]] = MappingProxyType({}),
     ) -> Flow[list[Grant | Stale | Unsure]]:
         """The grants with their trust extended, none beyond its limit; stale where another has it now."""
         now = self.know.now()
         ttls = {fence: max(limit - now, timedelta(0)) for fence, limit in limits.items()}
-        tasks = [self._grant_task(grant, Renew(grant.fence, ttls.get(grant.fence))) for grant in grants]
+        tasks = [
+            self._grant_task(grant, Renew(grant.fence, ttls.get(grant.fence), progress.get(grant.fence)))
+            for grant in grants
+        ]
         yield from self.carrier.carry_out(tasks)
         return [self._renewed(grant, task) for grant, task in zip(grants, tasks, strict=True)]
 
@@ -157,19 +167,47 @@ class Ledger:
         command = Finish(grant.fence, outcome, reason, backoff, cut_short, output)
         return cast(Finished | Stale | Unsure, (yield from self._say(self._grant_task(grant, command))))
 
+    def exchange(
+        self, endings: Sequence[tuple[Grant, Finish | Release, bool]], wanted: Sequence[Wanted]
+    ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Grant | Refused]]]:
+        """Say what has ended, each with whether others wait for that, and claim what is next, in one breath. Unlike
+        `claim` it answers even when the store said nothing: with `Unsure` for each."""
+        sample = self.know.guess()
+        said = [self._grant_task(grant, word, sample, wakes=wakes) for grant, word, wakes in endings]
+        claims = [self._claim_task(want, want.slot.at, sample) for want in wanted]
+        yield from self.carrier.carry_out([*said, *claims])
+        answers = [cast(Finished | Released | Stale | Unsure, task.answer) for task in said]
+        return answers, (yield from self._in_time([self._granted(task) for task in claims]))
+
     def release(self, grants: Sequence[Grant], rest: timedelta = timedelta(0)) -> Flow[list[Released | Stale | Unsure]]:
         """Give back what was never started (or, for a lock, is no longer needed), to be claimed `rest` later."""
         tasks = [self._grant_task(grant, Release(grant.fence, rest)) for grant in grants]
         yield from self.carrier.carry_out(tasks)
         return [cast(Released | Stale | Unsure, task.answer) for task in tasks]
 
-    def queue(self, slot: Slot, terms: Terms) -> Flow[Reply]:
-        """Put a slot on record as due, for others to claim."""
-        return (yield from self._say(self._slot_task(Queue(), slot, terms)))
+    def put(self, commands: Mapping[Slot, Queue | Skip], terms: Terms) -> Flow[list[Reply]]:
+        """Put slots on record: as due, for others to claim, or as not to be run. One that is asked for by hand is filed
+        by when it was."""
+        tasks = [self._slot_task(command, slot, terms) for slot, command in commands.items()]
+        for task in tasks:
+            if task.run.at is None:
+                task.run = task.run._replace(at=self.know.now())
+        yield from self.carrier.carry_out(tasks)
+        return [cast(Reply, task.answer) for task in tasks]
+
+    def queue(self, slots: Sequence[Slot], terms: Terms, command: Queue = Queue()) -> Flow[list[Reply]]:  # noqa: B008
+        """Put slots on record as due, for others to claim."""
+        return (yield from self.put(dict.fromkeys(slots, command), terms))
+
+    def enqueue(self, wanted: Sequence[Wanted]) -> Flow[list[Reply]]:
+        """Put slots that fell due on record, each on its own terms, for others to claim."""
+        tasks = [self._slot_task(Queue(), want.slot, want.terms) for want in wanted if not want.known]
+        yield from self.carrier.carry_out(tasks)
+        return [cast(Reply, task.answer) for task in tasks]
 
     def skip(self, slot: Slot, terms: Terms, reason: str) -> Flow[Reply]:
         """Put a slot on record as not to be run."""
-        return (yield from self._say(self._slot_task(Skip(reason), slot, terms)))
+        return (yield from self.put({slot: Skip(reason)}, terms))[0]
 
     def settle(self, cells: Iterable[Cell]) -> Flow[list[Reply]]:
         """Act on runs whose holder is gone, without wanting to run them."""
@@ -211,18 +249,25 @@ class Ledger:
 
     # --- tasks ---
 
-    def _claim_task(self, want: Wanted, lowest: Instant) -> Task:
-        terms = checked(want.terms)
+    def _claim_task(self, want: Wanted, lowest: Instant, sample: Sample | None = None) -> Task:
+        terms = _by_hand(checked(want.terms)) if want.slot.request else checked(want.terms)
         check_lease(terms.lease, self.carrier.traits)
         start_by = want.slot.at + terms.start_within if terms.start_within is not None else None
         command = Claim(
-            self._nonce(), self.carrier.holder, terms.lease, terms.on_lost, terms.attempts, start_by=start_by
+            self._nonce(), self.carrier.holder, terms.lease, terms.on_lost, terms.attempts, start_by, terms.payload
         )
-        task = self._slot_task(command, want.slot, terms, lowest)
-        task.unread = want.known
+        task = self._slot_task(command, want.slot, terms, lowest, sample)
+        task.unread = want.known or bool(want.slot.request)  # what was asked for by hand is never made by a claim
         return task
 
-    def _slot_task(self, command: Command, slot: Slot, terms: Terms, lowest: Instant | None = None) -> Task:
+    def _slot_task(
+        self,
+        command: Command,
+        slot: Slot,
+        terms: Terms,
+        lowest: Instant | None = None,
+        sample: Sample | None = None,
+    ) -> Task:
         return Task(
             command,
             Cell(slot.cell, at=slot.due),
@@ -230,17 +275,28 @@ class Ledger:
             turns=[Cell(turn_cell(slot.job, number)) for number in range(terms.limit)],
             overlap=terms.overlap,
             digest=terms.digest,
+            delay=terms.delay,
             register_at=(lowest or slot.at) - timedelta(seconds=1) if terms.outside else None,
             birth=self.know.epoch.birth,
-            sample=self.know.guess(),
+            sample=sample or self.know.guess(),
             guessed=True,
         )
 
-    def _grant_task(self, grant: Grant, command: Command) -> Task:
+    def _grant_task(
+        self, grant: Grant, command: Command, sample: Sample | None = None, *, wakes: bool = False
+    ) -> Task:
         run, *turns = grant.cells
         decoded = (run.value, grant.record)
-        sample = self.know.guess()
-        return Task(command, run, grant.slot, turns=turns, birth=grant.birth, sample=sample, decoded=decoded)
+        return Task(
+            command,
+            run,
+            grant.slot,
+            turns=turns,
+            birth=grant.birth,
+            sample=sample or self.know.guess(),
+            decoded=decoded,
+            wakes=wakes,
+        )
 
     def _cell_task(self, command: Command, cell: Cell) -> Task:
         return Task(command, cell, slot_of_cell(cell.key), unread=True)
@@ -300,6 +356,11 @@ def checked(terms: Terms) -> Terms:
     check_choice("on_lost", terms.on_lost, OnLost)
     check_choice("overlap", terms.overlap, Overlap)
     return terms
+
+
+def _by_hand(terms: Terms) -> Terms:
+    """What somebody asks for is never too late, and waits for its turn: it neither gives way nor pushes others out."""
+    return terms._replace(start_within=None, overlap="allow" if terms.overlap == "allow" else "wait")
 
 
 def _error(unsure: Unsure) -> StoreError:

@@ -99,6 +99,9 @@ class Block(ABC):
     One object may be used by many threads and tasks; each is a claimant of its own.
     """
 
+    noun = "the lock"
+    """What it is called in an error."""
+
     def __init__(self, name: str, wait: timedelta, keeper: Callable[[], Keeps]) -> None:
         self.name = check_name(name)
         self._wait = wait
@@ -177,7 +180,7 @@ class Block(ABC):
     def _leave(self, who: object) -> tuple[Tie, Gate, Keeps]:
         held = self._holdings.get(who)
         if not held:
-            raise BadInput(f"the lock {self.name} is left by the thread or task that took it, and by no other")
+            raise BadInput(f"{self.noun} {self.name} is left by the thread or task that took it, and by no other")
         lease, gate, keeper = held.pop()
         if not held:
             del self._holdings[who]
@@ -187,7 +190,7 @@ class Block(ABC):
     def _judge(self, lease: Tie, error: BaseException | None, *, ours: bool) -> None:
         """A lock that ended before its block did is an error, unless the block has one of its own."""
         if lease.over is not None and (error is None or ours):
-            raise TrustEnded(f"the lock {self.name} ended before its block did: {lease.over.why}") from error
+            raise TrustEnded(f"{self.noun} {self.name} ended before its block did: {lease.over.why}") from error
 
     # --- one logic, for threads and tasks ---
 

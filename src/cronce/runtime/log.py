@@ -10,6 +10,12 @@ LOGGER: Final = logging.getLogger("cronce")
 LEVELS: Final = {
     What.TAKEN_OVER: logging.WARNING,
     What.STALE: logging.WARNING,
+    What.DEPOSED: logging.WARNING,
+    What.LATE: logging.INFO,
+    What.OVERRUN: logging.WARNING,
+    What.MISSED: logging.WARNING,
+    What.DRAINED: logging.INFO,
+    What.RESUMED: logging.INFO,
     What.FORGOT: logging.ERROR,
     What.SILENT: logging.WARNING,
     What.ANSWERS: logging.INFO,

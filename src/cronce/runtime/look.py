@@ -1,4 +1,4 @@
-"""Looking: what the store says about jobs, runs and locks. Flows that only read.
+"""Looking: what the store says about jobs, runs, locks and leaders. Flows that only read.
 
 Facts, no words: whoever shows them to a person says them in theirs.
 """
@@ -8,19 +8,22 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from cronce.errors import BadInput, BadRecord
-from cronce.model import Cell, Instant, Mark, Slot, slot_of_cell
+from cronce.errors import BadInput, BadRecord, CronceError
+from cronce.model import SWITCH, Cell, Instant, Mark, Slot, slot, slot_of_cell
 from cronce.protocol.record import (
+    Act,
     Job,
     Record,
     State,
+    Stored,
     decode,
+    decode_act,
     decode_job,
 )
-from cronce.runtime.flow import Flow
-from cronce.schedule import Schedule, parse_schedule
+from cronce.runtime.flow import Flow, Load
+from cronce.schedule import Schedule, parse_instant, parse_schedule
 from cronce.schedule.instant import RESOLUTION
-from cronce.stores.base import Page, Scan
+from cronce.stores.base import Loaded, Page, Scan
 from cronce.value import NamedTuple
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -82,11 +85,25 @@ class JobLine(NamedTuple):
     seen: JobSeen
     next: Instant | None
     last: "RunSeen | None"
+    stored: Stored | None = None
+    """What the store has of a job that lives there."""
 
 
 def job_names() -> Flow[list[str]]:
     _, cells = yield from read_all(Scan("job/"))
     return [cell.key.removeprefix("job/") for cell in cells]
+
+
+def refuse_unknown(job: str, names: Iterable[str]) -> None:
+    """Say which job was meant, if there is none of that name."""
+    known = sorted(names)
+    if job in known:
+        return
+    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+
+    close = get_close_matches(job, known, n=1)
+    listed = "`cronce jobs` lists them" if known else "there are none yet"
+    raise CronceError(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
 
 
 def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
@@ -100,13 +117,24 @@ def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
     return now, lines
 
 
+def halted() -> Flow[Act | None]:
+    """Who stopped everything, if somebody did; what cannot be read stops everything, too."""
+    timed = yield Load([SWITCH])
+    assert isinstance(timed.reply, Loaded)
+    (cell,) = timed.reply.cells
+    try:
+        return decode_act(cell.value, cell.key) if cell.version else None
+    except BadRecord as error:
+        return Act("", reason=str(error))
+
+
 def seen_job(cell: Cell) -> JobSeen:
     name = cell.key.removeprefix("job/")
     try:
         job = decode_job(cell.value, cell.key)
     except BadRecord as error:
         return JobSeen(name, None, trouble=str(error))
-    texts = [(spec.digest == job.firing, _spec(spec.text)) for spec in reversed(job.specs)]
+    texts = [(spec.digest == job.firing, read_spec(spec.text)) for spec in reversed(job.specs)]
     firing = [spec for fires, spec in texts if fires or not job.firing]
     schedules = _distinct(map(_schedule, firing))
     former = _distinct(_schedule(spec) for _, spec in texts)
@@ -114,7 +142,7 @@ def seen_job(cell: Cell) -> JobSeen:
     return JobSeen(name, job, schedules, tuple(rule for rule in former if rule not in schedules), policies)
 
 
-def _spec(text: str) -> dict[str, Any]:
+def read_spec(text: str) -> dict[str, Any]:
     """A version of a job as its deploy wrote it; nothing if it is not written as ours are."""
     try:
         spec = json.loads(text)
@@ -145,6 +173,18 @@ WANTED: Final = (*_MARKS, "closed")
 """A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
 
 
+def slot_named(text: str) -> Slot:
+    """The slot that a person names, by its key."""
+    job, _, rest = text.partition("@")
+    when, _, request = rest.partition("#")
+    try:
+        return slot(job, parse_instant(when), request)
+    except BadInput as error:
+        raise BadInput(
+            f"{text[:80]!r} is not a slot, which is written like {job[:60]}@2026-03-29T01:00:00Z: {error}"
+        ) from None
+
+
 class RunSeen(NamedTuple):
     """A run as the store has it; without a `record` the cell is unreadable, and `trouble` says why."""
 
@@ -163,8 +203,8 @@ class RunSeen(NamedTuple):
 
 
 def runs(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
-    """The newest runs of a job, or of all. By key, since a run by hand has no instant to be filed by: its slot is part
-    of its key, as it is of every other, so that within a job the order of keys is the order of slots."""
+    """The newest runs of a job, or of all. By key, since a run by hand is filed by when it was asked for: its slot is
+    part of its key, as it is of every other, so that within a job the order of keys is the order of slots."""
     names = [job] if job is not None else (yield from job_names())
     found: list[RunSeen] = []
     for name in names:
@@ -202,35 +242,42 @@ def _passed(cell: Cell, record: Record, now: Instant) -> bool:
     return record.state is State.RUNNING and cell.until is not None and cell.until <= now
 
 
-# --- locks ----------------------------------------------------------------------------------------------------------
+# --- locks and leaders ----------------------------------------------------------------------------------------------
 
-LockState = Literal["held", "lapsed", "resting", "free", "unreadable"]
+HeldState = Literal["held", "lapsed", "resting", "free", "unreadable"]
 
 
-class LockSeen(NamedTuple):
-    """A lock: held until then at least, lapsed and not yet taken, resting (`at_least`), or free."""
+class HeldSeen(NamedTuple):
+    """A lock or a leadership: held until then at least, lapsed and not yet taken, resting (`at_least`), or free."""
 
     name: str
-    state: LockState
+    state: HeldState
     cell: Cell
     record: Record | None
 
 
-def locks() -> Flow[list[LockSeen]]:
-    now, cells = yield from read_all(Scan("lock/"))
-    return [_lock(cell, now) for cell in cells]
+def locks() -> Flow[list[HeldSeen]]:
+    return (yield from _held("lock/"))
 
 
-def _lock(cell: Cell, now: Instant) -> LockSeen:
-    name = cell.key.removeprefix("lock/")
+def leaders() -> Flow[list[HeldSeen]]:
+    return (yield from _held("leader/"))
+
+
+def _held(prefix: str) -> Flow[list[HeldSeen]]:
+    now, cells = yield from read_all(Scan(prefix))
+    return [_seen_held(cell, cell.key.removeprefix(prefix), now) for cell in cells]
+
+
+def _seen_held(cell: Cell, name: str, now: Instant) -> HeldSeen:
     try:
         record = decode(cell.value, cell.key)
     except BadRecord:
-        return LockSeen(name, "unreadable", cell, None)
-    return LockSeen(name, _lock_state(cell, record, now), cell, record)
+        return HeldSeen(name, "unreadable", cell, None)
+    return HeldSeen(name, _held_state(cell, record, now), cell, record)
 
 
-def _lock_state(cell: Cell, record: Record, now: Instant) -> LockState:
+def _held_state(cell: Cell, record: Record, now: Instant) -> HeldState:
     if record.state is State.RUNNING:
         return "lapsed" if _passed(cell, record, now) else "held"
     return "resting" if cell.until is not None and now < cell.until else "free"

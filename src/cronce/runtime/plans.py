@@ -12,6 +12,7 @@ from cronce.protocol.commands import (
     Ask,
     Change,
     Claim,
+    Closed,
     Command,
     Early,
     Queue,
@@ -23,7 +24,18 @@ from cronce.protocol.decide import (
     decide,
 )
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, forgotten_floor
-from cronce.protocol.record import STILL_RAN, Job, Record, State, Turn, decode_turn, encode, encode_job, encode_turn
+from cronce.protocol.record import (
+    STILL_RAN,
+    Job,
+    Outcome,
+    Record,
+    State,
+    Turn,
+    decode_turn,
+    encode,
+    encode_job,
+    encode_turn,
+)
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.task import Busy, Paused, Reply, Superseded, Task
@@ -79,12 +91,14 @@ class Planner:
 
     def _barred(self, task: Task, job: Job | None) -> Reply | None:
         """What keeps a claim from being decided at all."""
-        if job is None or not isinstance(task.command, Claim):
+        if job is None or task.slot is None or not isinstance(task.command, Claim):
             return None
-        if job.paused:
+        if job.paused or self._know.halted:
             return Paused()
         if task.digest and job.firing and job.firing != task.digest:
             return Superseded(job.firing)
+        if task.slot.request and task.run.version == ABSENT:
+            return Closed(Outcome.TOO_OLD, "nobody asks for it any more")
         return None
 
     def _facts(self, task: Task, job: Job | None) -> Facts:
@@ -150,7 +164,7 @@ class Planner:
         """No slot before its instant. After the store forgot, no lock, turn or run by hand before its last holder
         lost it; for that, all versions of a job are taken to have leases of one length."""
         epoch = self.epoch
-        at = task.slot.at if task.slot else None
+        at = task.slot.at + task.delay if task.slot else None
         if not epoch.forgot or (task.slot and not change.record.turn and not task.slot.request):
             return at
         gone = epoch.born + (change.record.lease if task.slot else LOCK_LEASE)
@@ -175,8 +189,8 @@ class Planner:
 
     def _when_busy(self, task: Task) -> None:
         """All turns are taken. One whose run lapsed is settled first; else the overlap policy speaks."""
-        if task.slot is not None and task.now < task.slot.at:
-            task.answer = Early(task.slot.at)
+        if task.slot is not None and task.now < task.slot.at + task.delay:
+            task.answer = Early(task.slot.at + task.delay)
             return
         if any(turn.key in self._taken for turn in task.turns):  # by a slot of this very batch: see how that ends
             task.unread = True

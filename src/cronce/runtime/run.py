@@ -1,8 +1,10 @@
 """What a body is given, and what a caller gets when there was none."""
 
+import json
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal, Protocol
 
+from cronce.errors import BadInput
 from cronce.model import Fence, Slot
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
@@ -11,11 +13,17 @@ from cronce.value import Value
 Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 
 
+class Listener(Protocol):
+    """Who hears how far a run is: the keeper of its lease, or in an isolated child the line to it."""
+
+    def note_progress(self, lease: Lease, done: int, total: int) -> None: ...
+
+
 class Run:
     """One execution of a slot, handed to a body that has a parameter named `run`."""
 
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
+    def __init__(self, lease: Lease, listener: Listener) -> None:
+        self._lease, self._listener = lease, listener
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
 
@@ -45,8 +53,20 @@ class Run:
 
     @property
     def key(self) -> str:
-        """The idempotency key for effects: the same in every attempt of the slot."""
-        return self.slot.key
+        """The idempotency key for effects: the same in every attempt of the slot, and in a rerun of it."""
+        return self.grant.record.key or self.slot.key
+
+    @property
+    def payload(self) -> Any:
+        """What the run was triggered with, or else what its job gives to each; None if nothing."""
+        text = self.grant.record.payload
+        return json.loads(text) if text else None
+
+    def progress(self, done: int, total: int) -> None:
+        """Say how far the body is; `cronce runs` shows it. Call it as often as you like: it is told once a second."""
+        if type(done) is not int or type(total) is not int or not 0 <= done <= total:
+            raise BadInput(f"progress is a number of a total, such as 30 of 200, not {done!r:.40} of {total!r:.40}")
+        self._listener.note_progress(self._lease, done, total)
 
     @property
     def fence(self) -> Fence:

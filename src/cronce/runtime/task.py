@@ -1,6 +1,7 @@
 """One command on its way to an answer, and the answers that are not the protocol's own."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Final
 
 from cronce.errors import StoreError
@@ -60,6 +61,8 @@ class Task:
         overlap: Overlap = "skip",
         digest: str = "",
         register_at: Instant | None = None,
+        delay: timedelta = timedelta(0),
+        wakes: bool = False,
         birth: int = 0,
         sample: Sample = NO_SAMPLE,
         unread: bool = False,
@@ -73,6 +76,8 @@ class Task:
         self.overlap = overlap
         self.digest = digest
         self.register_at = register_at  # the floor to register an unknown job with; None: at the store's now
+        self.delay = delay  # how long after its instant the slot may start at the earliest
+        self.wakes = wakes  # others wait for what this brings about, whatever it is
         self.birth = birth
         self.sample = sample  # of the clocks, by the reply that brought what was read
         self.unread = unread
@@ -104,7 +109,7 @@ class Task:
         """Take in a cell as it stands now: the run, or one of the turns."""
         if cell.key == self.run.key:
             self.guessed = False
-            self.run = cell if cell.version else Cell(cell.key, at=self.slot.due if self.slot else None)
+            self.run = cell if cell.version else Cell(cell.key, at=self.run.at)
         for place, turn in enumerate(self.turns):
             if turn.key == cell.key:
                 self.turns[place] = cell

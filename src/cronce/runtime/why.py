@@ -12,6 +12,7 @@ from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slo
 from cronce.protocol.record import (
     STILL_RAN,
     TOO_LATE,
+    Act,
     Outcome,
     Refusals,
     Refused,
@@ -22,7 +23,7 @@ from cronce.protocol.record import (
 )
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.flow import Flow, Load
-from cronce.runtime.look import JobSeen, RunSeen, read_all, read_page, seen_job, seen_run
+from cronce.runtime.look import JobSeen, RunSeen, halted, read_all, read_page, seen_job, seen_run
 from cronce.stores.base import Loaded, Scan
 from cronce.value import NamedTuple
 
@@ -88,6 +89,8 @@ class Why(NamedTuple):
 
     now: Instant
     job: JobSeen
+    halted: Act | None
+    """Who stopped everything: then the job is paused, too."""
     epoch: Epoch
     stories: tuple[Story, ...]
     blockers: tuple[Blocker, ...]
@@ -100,15 +103,18 @@ def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
     loaded = yield from _load([job_cell(name)])
     if not loaded.cells[0].version:
         return None
-    seen = seen_job(loaded.cells[0])
+    seen, stopped = seen_job(loaded.cells[0]), (yield from halted())
     if seen.job is not None:
-        seen = seen._replace(job=after_forgetting(seen.job, loaded.epoch, traits))
+        job = after_forgetting(seen.job, loaded.epoch, traits)
+        seen = seen._replace(job=job._replace(paused=job.paused or stopped))
     slots = [slot] if slot else (yield from _that_matter(seen, loaded.now))
     blockers = yield from _blockers(name)
     refusals = yield from _refusals(name)
     read = yield from _load([one.cell for one in slots])
     stories = (_story(one, cell, seen, read, refusals) for one, cell in zip(slots, read.cells, strict=True))
-    return Why(read.now, seen, read.epoch, tuple(stories), blockers, {host: told.times for host, told in refusals})
+    return Why(
+        read.now, seen, stopped, read.epoch, tuple(stories), blockers, {host: told.times for host, told in refusals}
+    )
 
 
 def _that_matter(seen: JobSeen, now: Instant) -> Flow[list[Slot]]:

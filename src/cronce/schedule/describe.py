@@ -16,6 +16,7 @@ from cronce.schedule.every import Every
 from cronce.schedule.expression import parse_pattern
 from cronce.schedule.text import Schedule
 from cronce.schedule.wall import EVERY, LAST, Days, End, Weekday
+from cronce.schedule.window import Window
 from cronce.value import NamedTuple
 
 FEW: Final = 4
@@ -41,6 +42,9 @@ def describe(schedule: Schedule) -> str:
             return _every(schedule.span)
         case At():
             return _at(schedule.instants)
+        case Window(rule, start, end):
+            bounds = (("from", start), ("to", end))
+            return ", ".join([describe(rule), *[f"{word} {_moment(bound)} UTC" for word, bound in bounds if bound]])
         case _:
             assert_never(schedule)
 
@@ -55,12 +59,16 @@ def _every(span: timedelta) -> str:
 
 
 def _at(instants: Sequence[datetime]) -> str:
-    shown = [f"{instant:%Y-%m-%d %H:%M:%S}" for instant in instants]
+    shown = list(map(_moment, instants))
     if len(shown) == 1:
         return f"once, at {shown[0]} UTC"
     if len(shown) > FEW:
         return f"at {len(shown):,} instants, from {shown[0]} to {shown[-1]} UTC"
     return f"at {_listed(shown)} UTC"
+
+
+def _moment(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M:%S}"
 
 
 # --- cron -----------------------------------------------------------------------------------------------------------

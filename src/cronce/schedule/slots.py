@@ -8,7 +8,7 @@ from cronce.model import spell
 from cronce.policy import Missed
 from cronce.schedule.instant import RESOLUTION, SECOND, whole
 from cronce.schedule.quote import shown
-from cronce.schedule.text import Schedule
+from cronce.schedule.text import Schedule, rule_of
 from cronce.value import Value
 
 GRACE = timedelta(minutes=1)
@@ -16,6 +16,9 @@ GRACE = timedelta(minutes=1)
 
 CAP = 1_000
 """How many slots of a backlog are handed out at most."""
+
+LOOKED = 100
+"""How many gaps of a schedule are looked at for the shortest: a week of a day's hours, three months of days."""
 
 Reason = Literal["missed", "superseded", "capped"]
 """Why slots were skipped: too long ago, a newer one is due, or more than the cap."""
@@ -80,8 +83,21 @@ def slot_of(schedule: Schedule, fired: datetime) -> datetime:
 
 
 def start_by(schedule: Schedule, slot: datetime, within: timedelta | None = None) -> datetime | None:
-    """When `slot` is too late to start: `within` after it, by default when the next slot is due; None is never."""
-    return schedule.next(slot) if within is None else slot + within
+    """When `slot` is too late to start: `within` after it, by default when the next slot is due; None is never. After
+    the last slot before its end a schedule would go on, and that is the time: a job that ended does not start late."""
+    return rule_of(schedule).next(slot) if within is None else slot + within
+
+
+def shortest_gap(schedule: Schedule, after: datetime) -> timedelta | None:
+    """The shortest time between two neighbours of the slots that come first after `after`."""
+    shortest, slot = None, schedule.next(after)
+    for _ in range(LOOKED):
+        later = schedule.next(slot) if slot else None
+        if slot is None or later is None:
+            break
+        shortest = min(later - slot, shortest or later - slot)
+        slot = later
+    return shortest
 
 
 def _limits(missed: Missed, since: datetime, stale: datetime, cap: int) -> tuple[datetime, int, Reason]:

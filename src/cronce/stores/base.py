@@ -11,16 +11,23 @@ What a backend has to get right, and `cronce.testing.StoreContract` checks:
   the store forgot: the store begins a new life, and refuses all the same.
 * Groups of a batch are judged in the order given, each seeing what the ones before it did; rows are locked in one
   sorted order, so that batches never deadlock.
+
+A store may also wake whoever waits (`Traits.notifies`): a write that wins on a cell whose key begins with `board/` is
+news to every listener of the store. Nothing is sent for it: the news is part of the swap. It only makes others look
+sooner, so they look now and then without it, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from cronce.model import ABSENT, FREE, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Traits, Verdict, Write, to_us
 from cronce.value import NamedTuple
 
 By = Literal["key", "at", "until"]
+
+BOARD: Final = "board/"
+"""What the key of a cell begins with whose writes are news."""
 
 
 class Position(NamedTuple):
@@ -86,6 +93,43 @@ class Store(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Listener(Protocol):
+    """Hears of writes on the board since it was made. One thread waits; any other may wake or close it.
+
+    Several writes may be one piece of news, and one's own are news too. None is lost while the connection is up; when
+    that breaks, `wait` raises `StoreUnavailable`: close it, and listen again. A forked child listens for itself.
+    """
+
+    def wait(self, seconds: float) -> bool:
+        """True once a cell of the board was written since the last True; False when the time is over."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait that is going on, or else the next one: it returns False, unless there is news."""
+        ...
+
+    def close(self) -> None:
+        """Also while another thread waits: its wait returns False, and a later one raises `StoreUnavailable`."""
+        ...
+
+
+@runtime_checkable
+class Notifies(Store, Protocol):
+    """A store whose trait `notifies` is True."""
+
+    def listen(self) -> Listener: ...
+
+
+def listen(store: Store) -> Listener | None:
+    """A listener, where the store has any. What stands before a store, with its traits, need not pass this on."""
+    return store.listen() if store.traits.notifies and isinstance(store, Notifies) else None
+
+
+def is_news(keys: Iterable[str]) -> bool:
+    """Whether a cell of the board is among those that were written."""
+    return any(key.startswith(BOARD) for key in keys)
 
 
 def position(cell: Cell, by: By) -> Position | None:

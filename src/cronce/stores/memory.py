@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from cronce.clock import SystemClock
+from cronce.errors import StoreUnavailable
 from cronce.model import Cell, Instant, Traits, Write, to_us
-from cronce.stores.base import Loaded, Page, Scan, Swapped, first_life, judge, position
+from cronce.stores.base import Loaded, Page, Scan, Swapped, first_life, is_news, judge, position
 
-TRAITS: Final = Traits("memory", durable=False, survives_failover=False, shared=False, in_memory=True)
+TRAITS: Final = Traits("memory", durable=False, survives_failover=False, notifies=True, shared=False, in_memory=True)
 
 
 class MemoryStore:
@@ -20,6 +21,8 @@ class MemoryStore:
         self.traits = traits
         self._clock = clock or SystemClock().wall
         self._lock = threading.Lock()
+        self._told = threading.Condition(self._lock)
+        self._news = 0
         self._cells: dict[str, Cell] = {}
         self._epoch = first_life(to_us(self._clock()), traits, on_purpose=on_purpose)
         self._last_write = self._epoch.born
@@ -35,6 +38,9 @@ class MemoryStore:
             swapped, changed = judge(writes, seen, read, self._epoch, last_write=self._last_write, now=now)
             self._cells.update(changed)
             self._epoch, self._last_write = swapped.epoch, now if changed else self._last_write
+            if is_news(changed):
+                self._news += 1
+                self._told.notify_all()
             return swapped
 
     def scan(self, scan: Scan) -> Page:
@@ -65,8 +71,39 @@ class MemoryStore:
     def _same(self, cell: Cell) -> bool:
         return self._cells[cell.key].version == cell.version
 
+    def listen(self) -> "MemoryListener":
+        return MemoryListener(self._told, lambda: self._news)
+
     def close(self) -> None:
         """Nothing to close."""
+
+
+class MemoryListener:
+    """Waits for `news` to count on. `told` is notified when it does."""
+
+    def __init__(self, told: threading.Condition, news: Callable[[], int]) -> None:
+        self._told = told
+        self._news = news
+        self._heard = news()
+        self._woken = self._closed = False
+
+    def wait(self, seconds: float) -> bool:
+        with self._told:
+            if self._closed:
+                raise StoreUnavailable("this listener was closed; listen again")
+            self._told.wait_for(lambda: self._woken or self._news() != self._heard, seconds)
+            heard, self._heard, self._woken = self._heard, self._news(), False
+            return heard != self._heard
+
+    def wake(self) -> None:
+        with self._told:
+            self._woken = True
+            self._told.notify_all()
+
+    def close(self) -> None:
+        with self._told:
+            self._closed = self._woken = True
+            self._told.notify_all()
 
 
 def open_store(_url: str) -> MemoryStore:

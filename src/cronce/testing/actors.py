@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from cronce.errors import StoreUnavailable
-from cronce.model import Cell, Instant, Slot, lock_cell, slot_of_cell
+from cronce.model import EPOCH, Cell, Instant, Slot, lock_cell, slot_of_cell
 from cronce.policy import Missed
 from cronce.protocol.commands import (
     Early,
     Stale,
 )
 from cronce.protocol.lease import Trust, renew_every
-from cronce.protocol.record import Outcome
+from cronce.protocol.record import Holder, Outcome
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Expired, Grant, Ledger, Refused, Terms, Wanted
+from cronce.runtime.roster import Roster, digest_of
 from cronce.runtime.task import Superseded, Unsure
 from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.referee import Body, Referee
@@ -101,9 +102,11 @@ class Node:
 
     def _beat(self) -> Thread:
         specs = {plan.job: plan.spec for plan in self.plans.values() if not plan.outside}
+        me = Holder(self.process.name, digest_of(specs), "both", self.threads, {}, EPOCH, "")
+        roster = Roster(self.ledger.carrier, self.ledger.jobs)
         while True:
             with suppress(StoreUnavailable):
-                yield from self.ledger.jobs.beat(specs, ttl=BEAT)
+                yield from roster.beat(me, specs, self.process.boot(), ttl=BEAT)
             yield Sleep(self.world.random.uniform(1.5, 2.5))
 
     def _schedule(self, plans: list[Plan]) -> Thread:
@@ -118,6 +121,7 @@ class Node:
 
     def _look(self, plan: Plan, cursor: Cursor) -> Flow[None]:
         """Claim what fell due since the last look, by the missed policy."""
+        yield from self.ledger.jobs.learn(plan.job)
         known = self.ledger.know.job(plan.job)
         if known is None or known.job is None:
             return

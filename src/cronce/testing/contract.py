@@ -14,6 +14,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from itertools import chain, pairwise
 from multiprocessing.synchronize import Barrier
@@ -23,6 +24,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from cronce.clock import SystemClock
+from cronce.errors import StoreUnavailable
 from cronce.model import (
     ABSENT,
     EPOCH,
@@ -40,7 +42,7 @@ from cronce.model import (
     to_us,
 )
 from cronce.stores import open_store
-from cronce.stores.base import Position, Scan, Store, Swapped
+from cronce.stores.base import BOARD, Listener, Position, Scan, Store, Swapped, listen
 from cronce.stores.memory import MemoryStore
 
 HOUR: Final = timedelta(hours=1)
@@ -647,6 +649,171 @@ class EpochContract(_Shelf):
         assert last.now - LATE_BY <= epoch.since <= last.now
 
 
+# --- news -----------------------------------------------------------------------------------------------------------
+
+
+def news(key: str = "board/runs", **more: Any) -> Write:
+    """Write on the board, whatever stands there."""
+    return Write(key, FREE, "", Mark.FREE)._replace(**more)
+
+
+def note(key: str, **more: Any) -> Write:
+    """Write a cell that is nobody's, and leave it so; what is in it looks like a key."""
+    return Write(key, FREE, "board/runs", Mark.FREE)._replace(**more)
+
+
+MANY: Final = [note(f"run/{number:04}") for number in range(1100)]
+ON_THE_BOARD: Final[dict[str, list[Write]]] = {
+    "alone": [news()],
+    "with its group": [note("run/a", group=1), news(group=1)],
+    "two at once": [news("board/jobs"), news()],
+    "with one group of several": [*MANY[:3], note("turn/a", group=1), news(group=1), note("turn/b", group=2)],
+    "beside one that is refused": [note("taken"), news()],
+    "beside a group that is refused": [*MANY[:4], note("taken", group=1), note("run/a", group=1), news(group=2)],
+    "beside a key that comes twice": [note("run/a"), news(), note("run/a")],
+    "last of many": [*MANY, news()],
+}
+ELSEWHERE: Final[dict[str, list[Write]]] = {
+    "alone": [note("run/a")],
+    "with its group": [note("run/a", group=1), note("turn/a", group=1)],
+    "almost on it": [note(key) for key in ("board", "boar", "Board/runs", "a/board/runs", "board0/a", "board!/a", "b")],
+    "many": [note(f"run/board/{number}") for number in range(20)],
+    "a key that comes twice": [note("run/a"), note("run/a")],
+}
+REFUSED: Final[dict[str, list[Write]]] = {
+    "alone": [news(seen=7)],
+    "too early": [news(not_before=DAY + timedelta(days=100_000))],
+    "with its group": [note("taken", group=1), news(group=1)],
+    "with one group of several": [*MANY[:4], note("taken", group=1), news(group=1)],
+    "beside a key that comes twice": [note("run/a"), note("run/a"), note("taken", group=1), news(group=1)],
+}
+SOON: Final = 30.0
+"""Seconds in which news comes, however busy the machine is."""
+QUIET: Final = 0.05
+"""Seconds in which it would have come."""
+
+
+class NewsContract(_Shelf):
+    """A write that wins on the board wakes whoever listens, and no other write does."""
+
+    @pytest.fixture
+    def listener(self, store: Store) -> Iterator[Listener]:
+        require(store, "notifies")
+        with closing(listening(store)) as listener:
+            yield listener
+
+    @pytest.mark.parametrize("writes", ON_THE_BOARD.values(), ids=ON_THE_BOARD)
+    def test_a_write_on_the_board_is_heard_once(
+        self, listener: Listener, other: Store, writes: Sequence[Write]
+    ) -> None:
+        """Whether it makes its cell or finds it there, and though it comes before anybody waits."""
+        win(other, put("taken"))
+        for _ in range(2):
+            assert written_on_board(other, writes)
+            assert listener.wait(SOON)
+        assert not listener.wait(QUIET)
+
+    @pytest.mark.parametrize("writes", ELSEWHERE.values(), ids=ELSEWHERE)
+    def test_other_writes_wake_nobody(self, listener: Listener, other: Store, writes: Sequence[Write]) -> None:
+        require_groups(other, writes)
+        win(other, *writes)
+        assert not listener.wait(QUIET)
+
+    @pytest.mark.parametrize("writes", REFUSED.values(), ids=REFUSED)
+    def test_what_is_refused_wakes_nobody(self, listener: Listener, other: Store, writes: Sequence[Write]) -> None:
+        win(other, put("taken"))
+        assert not written_on_board(other, writes)
+        assert not listener.wait(QUIET)
+
+    def test_what_is_purged_wakes_nobody(self, store: Store, other: Store) -> None:
+        require(store, "notifies")
+        cells = win(other, news(), news("board/jobs"))
+        with closing(listening(store)) as listener:
+            assert other.purge(cells) == 2
+            assert not listener.wait(QUIET)
+            win(other, news())
+            assert listener.wait(SOON)
+
+    def test_a_wait_that_is_going_on_ends_at_once(self, listener: Listener, other: Store) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            for _ in range(5):
+                waiting = pool.submit(listener.wait, SOON)
+                win(other, news())
+                assert waiting.result()
+
+    def test_ones_own_writes_are_heard(self, listener: Listener, store: Store) -> None:
+        win(store, news())
+        assert listener.wait(SOON)
+
+    def test_everybody_who_listens_hears_it(self, listener: Listener, store: Store, other: Store) -> None:
+        with closing(listening(store)) as second, closing(listening(other)) as third:
+            win(other, news())
+            assert [each.wait(SOON) for each in (listener, second, third)] == [True, True, True]
+        with closing(listening(store)) as late:
+            assert not late.wait(QUIET)
+
+    def test_another_store_has_news_of_its_own(self, listener: Listener, tmp_path: Path) -> None:
+        place = tmp_path / "another"
+        place.mkdir()
+        with closing(self.open(place)) as another, closing(listening(another)) as there:
+            win(another, news())
+            assert (there.wait(SOON), listener.wait(QUIET)) == (True, False)
+
+    def test_to_be_woken_is_no_news(self, listener: Listener, other: Store) -> None:
+        """Also if it comes before the wait; then news is heard as ever."""
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(listener.wait, SOON)
+            listener.wake()
+            assert waiting.result() is False
+        listener.wake()
+        assert not listener.wait(SOON)
+        win(other, news())
+        assert listener.wait(SOON)
+
+    def test_a_listener_is_closed_under_whoever_waits(self, listener: Listener) -> None:
+        began = SystemClock().boot()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(_wait_out, listener)
+            listener.close()
+            assert not waiting.result()
+        assert SystemClock().boot() - began < SOON
+        with pytest.raises(StoreUnavailable):
+            listener.wait(0)
+        listener.wake()
+        listener.close()
+
+    def test_a_wait_of_no_time_tells_what_is_there(self, listener: Listener, other: Store) -> None:
+        assert not listener.wait(0)
+        win(other, news())
+        deadline = SystemClock().boot() + SOON
+        while not listener.wait(0):
+            assert SystemClock().boot() < deadline
+
+
+def listening(store: Store) -> Listener:
+    listener = listen(store)
+    assert listener is not None, "a store whose trait notifies is True has a method listen"
+    return listener
+
+
+def require_groups(store: Store, writes: Sequence[Write]) -> None:
+    if any(write.group is not None for write in writes):
+        require(store, "groups")
+
+
+def written_on_board(store: Store, writes: Sequence[Write]) -> list[str]:
+    """What was won of it."""
+    require_groups(store, writes)
+    return [cell.key for refused, cell in swap(store, *writes).verdicts if not refused and cell.key.startswith(BOARD)]
+
+
+def _wait_out(listener: Listener) -> bool:
+    try:
+        return listener.wait(SOON)
+    except StoreUnavailable:  # closed before it began
+        return False
+
+
 # --- races ----------------------------------------------------------------------------------------------------------
 
 
@@ -807,6 +974,7 @@ class StoreContract(
     ScanContract,
     PurgeContract,
     EpochContract,
+    NewsContract,
     RaceContract,
 ):
     """All of it. A class of this kind that passes may call its store a store."""

@@ -21,6 +21,7 @@ class Crew:
         self._module, self._log = module, log
         self._living: dict[str, subprocess.Popen[str]] = {}
         self._dead: list[subprocess.Popen[str]] = []
+        self._leaving: set[str] = set()
 
     @property
     def names(self) -> Iterable[str]:
@@ -37,7 +38,7 @@ class Crew:
     def check(self) -> None:
         """A process that ended, and was not killed, is an error: there would be nothing to show."""
         for name, process in self._living.items():
-            if process.poll() is not None:
+            if process.poll() is not None and not (name in self._leaving and process.returncode == 0):
                 last = self._log(name).read_text().strip().splitlines()[-1:] or ["it said nothing"]
                 raise CronceError(f"{name} ended by itself, with {process.returncode}: {last[0]}")
 
@@ -53,6 +54,21 @@ class Crew:
         process.kill()
         process.wait()
         self._dead.append(process)
+        self._leaving.discard(name)
+
+    def ask_to_end(self, name: str) -> None:
+        """By SIGTERM: it ends by itself, with 0."""
+        self._living[name].send_signal(signal.SIGTERM)
+        self._leaving.add(name)
+
+    def has_ended(self, name: str) -> bool:
+        """Whether one that was asked to has; then another may be started under its name."""
+        if self._living[name].poll() is None:
+            return False
+        self.check()
+        self._leaving.discard(name)
+        self._dead.append(self._living.pop(name))
+        return True
 
     def stop(self, name: str) -> None:
         """Until the kernel says that it is stopped: the signal alone only asks."""

@@ -27,7 +27,7 @@ from cronce.protocol.decide import (
     Row,
 )
 from cronce.protocol.record import Job, Record
-from cronce.runtime import carrier, jobs, knowledge, ledger, plans
+from cronce.runtime import carrier, jobs, knowledge, ledger, plans, roster
 from cronce.runtime.task import Task
 from cronce.stores import base
 from cronce.testing import world
@@ -267,7 +267,7 @@ def _() -> Any:
         new = respec(job, *rest)
         return new if job is None else new._replace(floor=job.floor, spans=job.spans)
 
-    return patch.object(jobs, "respec", wrong)
+    return patch.object(roster, "respec", wrong)
 
 
 @_mutant("superseded versions fire on")

@@ -1,13 +1,12 @@
 """The harness: starts the processes, does to them what the plan says, waits until all is settled, and reads both sides.
 
 It works under job names of its own, so that nothing else in the store is touched, and removes what was written at the
-end. It talks to the store directly, never by way of a proxy.
+end. It talks to the store directly (`shelf`), never by way of a proxy.
 """
 
 import threading
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from os import urandom
@@ -16,26 +15,24 @@ from typing import Final, Self
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreUnavailable
-from cronce.model import Epoch, Instant, Mark, Slot, job_cell, spell
-from cronce.policy import OnLost
-from cronce.protocol.lease import forgotten_floor
-from cronce.protocol.record import FORGOTTEN, decode_job
-from cronce.runtime.flow import drive
-from cronce.runtime.look import RunSeen, read_all, seen_run
+from cronce.model import Instant, spell
+from cronce.policy import Missed, OnLost, Overlap
 from cronce.stores import mask, open_store, scheme_of
-from cronce.stores.base import Scan, Store
+from cronce.stores.base import Store
 from cronce.stores.sqlite import locate
-from cronce.testing.book import Line, Tail
+from cronce.testing.book import NOTHING, Line, Tail
 from cronce.testing.crew import Crew
-from cronce.torture.faults import Deed, Faults, Hook, Props
+from cronce.torture.faults import COLOURS, Faults
+from cronce.torture.means import Deed, Hook, Orders, Props
 from cronce.torture.plan import Kind, plan
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import address, through
-from cronce.torture.verdict import Gap, OnRecord, Verdict, judge, lets_another_run
+from cronce.torture.shelf import Shelf
+from cronce.torture.verdict import OnRecord, Verdict
 from cronce.torture.worker import EVERY, Order, Task
 from cronce.value import NamedTuple
 
-SKEWS: Final = (0.0, 0.4, -0.4, 5.0, -5.0, 0.0)
+SKEWS: Final = (0.4, -5.0, 5.0, -0.4, 0.0, 0.0)
 """Seconds that the processes' clocks are wrong by; the seventh begins again."""
 
 LEASE: Final = 2.5
@@ -51,8 +48,13 @@ BEFORE: Final = 2
 PATIENCE: Final = 60.0
 """Seconds that a slow machine may take beyond the slots themselves; then the verdict is on what is there."""
 
+AFTER: Final = 1.5
+"""Seconds in which schedulers look once more, when all is closed, and find nothing to do."""
+
+LOOK_AT_ALL: Final = 0.5
+"""Seconds between two looks at every slot."""
+
 GRACE: Final = 10.0
-BATCH: Final = 1000
 
 
 class Settings(NamedTuple):
@@ -65,8 +67,15 @@ class Settings(NamedTuple):
     empty: Hook | None = None
     keep: bool = False
     """Leave what was written in the store."""
-    worker: str = "cronce.torture.worker"
-    """The module that is run as a process; a test has worse ones."""
+    scheduler: bool = False
+    """The processes are schedulers; else they call guards."""
+    worker: str = ""
+    """The module that is run as a process, if it is another; a test has worse ones."""
+    only: tuple[Kind, ...] = ()
+    """Faults of these kinds; without any, of all that can be done."""
+    missed: Missed = "all"
+    workers: int = 10
+    slow: float = 1.0
 
 
 class Result(NamedTuple):
@@ -104,17 +113,17 @@ class Torture:
         self._ledger, self._calls = Tail(folder / "ledger"), Tail(folder / "calls")
         self._lines: list[Line] = []
         self._said: set[tuple[str, str, str]] = set()
-        self._older: dict[str, OnRecord] = {}
         self._first: Instant | None = None
         self._shown = 0
-        self._answered = self._moved = 0.0
+        self._answered = self._moved = self._looked_at_all = 0.0
         self._mark = urandom(3).hex()
         """Two tortures of one seed on one store are not in each other's way."""
 
     def _task(self, on_lost: OnLost) -> Task:
         """Under skip the job is as most are, no two slots at once; under rerun what lapsed runs beside the others."""
         name = f"torture-{self.settings.seed}-{self._mark}-{on_lost}"
-        return Task(name, on_lost, "skip" if on_lost == "skip" else "allow", self._lease)
+        overlap: Overlap = "skip" if on_lost == "skip" else "allow"
+        return Task(name, on_lost, overlap, self._lease, self.settings.missed)
 
     def run(self) -> Result:
         """From the first process to the verdict."""
@@ -128,15 +137,22 @@ class Torture:
         doubt = self._store.traits.skew + self._store.traits.step
         self._lease = max(LEASE, 4 * doubt.total_seconds())
         self._tasks = tuple(self._task(on_lost) for on_lost in self.settings.on_lost)
-        loaded = self._store.load([])
-        self._epoch, self._ahead = loaded.epoch, (loaded.now - self._clock.wall()).total_seconds()
-        self._crew = Crew(self.settings.worker, lambda name: self._folder / f"{name}.log")
+        self._ahead = (self._store_now() - self._clock.wall()).total_seconds()
+        self._shelf = Shelf(self._store, self._clock, self._tasks, f"{self.settings.seed}-{self._mark}")
+        usual = "cronce.torture.scheduling" if self.settings.scheduler else "cronce.torture.worker"
+        self._crew = Crew(self.settings.worker or usual, lambda name: self._folder / f"{name}.log")
         self._names = tuple(f"w{number + 1}" for number in range(self.settings.processes))
         to = address(self.settings.url)
         self._proxy = None if isinstance(to, str) else Proxy(to)
         self._left_out = (f"no lost replies, latency or partitions: {to}",) if isinstance(to, str) else ()
         self._links: dict[str, Link] = {name: self._proxy.link() for name in self._names} if self._proxy else {}
-        props = Props(self._crew, self._links, self._start, self._hooks(), file_of(self.settings.url))
+        self._versions = dict.fromkeys(self._names, 0)
+        orders = (
+            Orders(self._shelf.drain, self._shelf.undrain, self._release, self._is_ready)
+            if self.settings.scheduler
+            else None
+        )
+        props = Props(self._crew, self._links, self._start, self._hooks(), file_of(self.settings.url), orders)
         self._faults = Faults(self._names, props, self._clock)
         return self
 
@@ -147,7 +163,7 @@ class Torture:
             self._proxy.close()  # before the cells go: bytes that it holds back may be writes
         try:
             if not self.settings.keep:
-                self._remove()
+                self._shelf.remove()
         finally:
             self._store.close()
 
@@ -163,7 +179,7 @@ class Torture:
 
     def _remembered(self, hook: Hook) -> None:
         def work() -> None:
-            self._snapshot()
+            self._shelf.remember()
             hook()
 
         self._faults.in_calm(work)
@@ -174,9 +190,7 @@ class Torture:
         self._show(0)
         for name in self._names:
             self._start(name)
-        self._until(
-            lambda: all(("ready", name, "-") in self._said for name in self._names), self._clock.boot() + PATIENCE
-        )
+        self._until(lambda: all(self._is_ready(name) for name in self._names), self._clock.boot() + PATIENCE)
         self._begin()
         try:
             return self._play()
@@ -208,12 +222,20 @@ class Torture:
         url = through(self.settings.url, self._links[name].port) if self._links else self.settings.url
         order = Order(
             name, url, str(self._folder), self._tasks, self.settings.seconds,
-            self._ahead + SKEWS[number % len(SKEWS)], self.settings.seed * 1000 + number,
+            self._ahead + SKEWS[number % len(SKEWS)], self.settings.seed * 1000 + number, self.settings.slow,
+            self.settings.workers, self._shelf.label(COLOURS[number % len(COLOURS)]), self._versions[name],
         )  # fmt: skip
+        self._said.discard(("ready", name, NOTHING))
         self._crew.start(name)
         self._crew.tell(name, order.written())
         if self._first is not None:
             self._crew.tell(name, spell(self._first))
+
+    def _release(self, name: str, kind: Kind) -> None:
+        self._versions[name] = 1 if kind == "deploy" else 0
+
+    def _is_ready(self, name: str) -> bool:
+        return ("ready", name, NOTHING) in self._said
 
     def _begin(self) -> None:
         """Everybody is there: choose the first second, by the store's clock."""
@@ -224,18 +246,29 @@ class Torture:
         for name in self._names:
             self._crew.tell(name, spell(first))
         settings = self.settings
-        self._faults.begin(plan(settings.seed, settings.seconds, self._lease, self._faults.kinds), self._begun)
+        kinds = [kind for kind in self._faults.kinds if not settings.only or kind in settings.only]
+        self._faults.begin(plan(settings.seed, settings.seconds, self._lease, kinds), self._begun)
 
     def _settled(self) -> bool:
         """Every process has been through all slots, and none is open any more."""
+        if self.settings.scheduler:
+            return self._all_closed()
         through_all = all(("through", name, task.job) in self._said for name in self._names for task in self._tasks)
-        return through_all and not any(self._still_open(task) for task in self._tasks)
+        return through_all and not self._shelf.has_open()
 
-    def _still_open(self, task: Task) -> bool:
+    def _all_closed(self) -> bool:
+        """Every slot is on record, and none is open any more. Whoever counts must not be in the way of those who work:
+        so it is not done all the time."""
+        boot = self._clock.boot()
+        if boot < self._looked_at_all + LOOK_AT_ALL:
+            return False
+        self._looked_at_all = boot
         try:
-            return bool(self._store.scan(Scan(f"run/{task.job}/", mark=Mark.OPEN, limit=1)).cells)
+            if self._shelf.has_open() or any(one.missed for one in self._shelf.verdicts(self._slots(), self._lines)):
+                return False
         except StoreUnavailable:
-            return True
+            return False
+        return not threading.Event().wait(AFTER)
 
     # --- looking ---
 
@@ -269,69 +302,17 @@ class Torture:
     def _store_now(self) -> Instant:
         return self._store.load([]).now
 
-    # --- what the store says ---
-
-    def _runs(self) -> list[RunSeen]:
-        found = []
-        for task in self._tasks:
-            now, cells = drive(read_all(Scan(f"run/{task.job}/")), self._store, self._clock)
-            found += [seen_run(cell, now) for cell in cells]
-        return found
-
-    def _snapshot(self) -> None:
-        """What is on record now, for the case that the store forgets it."""
-        with suppress(StoreUnavailable):
-            for run in self._runs():
-                self._older[run.slot.key] = _on_record(run)
+    def _slots(self) -> tuple[Instant, ...]:
+        assert self._first is not None
+        return tuple(self._first + number * EVERY for number in range(self.settings.seconds))
 
     def _result(self) -> Result:
         self._lines += self._ledger.new()
-        assert self._first is not None
-        slots = tuple(self._first + number * EVERY for number in range(self.settings.seconds))
-        records = {run.slot.key: _on_record(run) for run in self._runs()}
-        for key, older in self._older.items():
-            records[key] = records.get(key, OnRecord()).joined(older)
-        epoch = self._store.load([]).epoch
-        verdicts = tuple(
-            judge(
-                {Slot(task.job, at).key: at for at in slots},
-                [line for line in self._lines if line.slot.startswith(f"{task.job}@")],
-                records,
-                self._gaps(task, epoch),
-                task.on_lost,
-                exclusive=task.overlap != "allow",
-            )
-            for task in self._tasks
-        )
+        shelf, slots = self._shelf, self._slots()
         return Result(
-            self.settings, verdicts, epoch.birth != self._epoch.birth, self._left_out,
-            self._tasks, slots, self._begun, tuple(self._lines), records, tuple(self._faults.deeds),
+            self.settings, shelf.verdicts(slots, self._lines), shelf.forgot, self._left_out,
+            self._tasks, slots, self._begun, tuple(self._lines), shelf.records(), tuple(self._faults.deeds),
         )  # fmt: skip
-
-    def _gaps(self, task: Task, epoch: Epoch) -> list[Gap]:
-        """Times of which the store says that it no longer knows."""
-        (cell,) = self._store.load([job_cell(task.job)]).cells
-        spans = decode_job(cell.value, cell.key).spans if cell.version else ()
-        gaps = [Gap(span.start, span.end) for span in spans if span.reason == FORGOTTEN]
-        floor = forgotten_floor(epoch, self._store.traits) if epoch.birth != self._epoch.birth else None
-        return gaps if floor is None else [*gaps, Gap(None, floor)]
-
-    def _remove(self) -> None:
-        """Delete what was written; a store that does not answer keeps it."""
-        with suppress(StoreUnavailable):
-            for task in self._tasks:
-                for prefix in (f"run/{task.job}/", f"turn/{task.job}/", f"refusals/{task.job}/", job_cell(task.job)):
-                    _, cells = drive(read_all(Scan(prefix)), self._store, self._clock)
-                    for start in range(0, len(cells), BATCH):
-                        self._store.purge(cells[start : start + BATCH])
-
-
-def _on_record(run: RunSeen) -> OnRecord:
-    record = run.record
-    if record is None:
-        return OnRecord()
-    ended = frozenset(str(past.fence) for past in record.past if past.fence and lets_another_run(past.end))
-    return OnRecord(record.outcome, str(run.cell.fence or ""), ended)
 
 
 def file_of(url: str) -> str | None:

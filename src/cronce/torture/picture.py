@@ -8,8 +8,8 @@ from math import ceil, floor
 from typing import Final
 
 from cronce.model import Slot
-from cronce.torture.faults import EVERYBODY, Deed
 from cronce.torture.harness import SKEWS, Result
+from cronce.torture.means import Deed
 from cronce.torture.plan import Kind
 from cronce.torture.verdict import Verdict
 from cronce.torture.worker import Task
@@ -40,7 +40,8 @@ svg { font: 11px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif
 .missed { fill: #ff00aa }
 .kill { fill: #cf222e } .pause { fill: #bf8700 } .cut { fill: #0969da } .outage { fill: #57606a }
 .drop { fill: #8250df } .delay { fill: #1b7c83 } .lock { fill: #bf3989 } .restart { fill: #116329 }
-.empty { fill: #e16f24 }
+.empty { fill: #e16f24 } .roll { fill: #0e8a7d } .drain { fill: #6639ba } .blackout { fill: #82071e }
+.deploy { fill: #1f6feb } .rollback { fill: #9a6700 }
 .deed { fill-opacity: .2 }
 @media (prefers-color-scheme: dark) {
   .page { fill: #0d1117 } text { fill: #e6edf3 } .dim { fill: #8b949e } .grid { stroke: #30363d }
@@ -60,6 +61,11 @@ WORDS: Final[dict[Kind, str]] = {
     "lock": "file locked",
     "restart": "store restarted",
     "empty": "store emptied",
+    "roll": "asked to end, until it is back",
+    "drain": "one colour drained",
+    "blackout": "all killed",
+    "deploy": "newer version",
+    "rollback": "rolled back",
 }
 RUNS: Final = {
     "succeeded": "ran",
@@ -203,7 +209,7 @@ def _deeds(frame: Frame) -> Iterator[str]:
 
 
 def _place(frame: Frame, deed: Deed) -> tuple[int, int]:
-    if deed.who == EVERYBODY:
+    if deed.who not in frame.names:
         return TOP, frame.bottom - TOP
     return frame.y(deed.who) + 1, frame.row - 2
 

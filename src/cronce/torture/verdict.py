@@ -33,6 +33,8 @@ class OnRecord(NamedTuple):
     outcome: Outcome | None = None
     fence: str = ""
     ended: frozenset[str] = frozenset()
+    passed_over: bool = False
+    """With others, in one record for all of them."""
 
     def joined(self, older: "OnRecord") -> "OnRecord":
         """With what an earlier reading said, which the store may have forgotten since."""
@@ -44,10 +46,12 @@ IDLE: Final = 10
 
 
 class Gap(NamedTuple):
-    """A time of which the store no longer knows: after `since` (None: for ever), up to `upto`."""
+    """A time of which slots without a record are on record together: after `since` (None: for ever), up to `upto`. The
+    store no longer knows of them; or they were passed over, for a reason."""
 
     since: Instant | None
     upto: Instant
+    outcome: Outcome = Outcome.UNKNOWN
 
     def covers(self, at: Instant) -> bool:
         return (self.since is None or self.since < at) and at <= self.upto
@@ -98,11 +102,13 @@ def judge(
     on_lost: OnLost,
     *,
     exclusive: bool,
+    wanted: bool = True,
 ) -> Verdict:
-    """The verdict on one job. `exclusive`: no two of its slots may run at once."""
+    """The verdict on one job. `exclusive`: no two of its slots may run at once. `wanted`: none is ever too late."""
     told_of, astray = by_slot(slots, lines)
+    excuses = EXCUSES[on_lost] if wanted else (*EXCUSES[on_lost], Outcome.SKIPPED)
     one_by_one = [
-        _of_slot(told, records.get(key), any(gap.covers(slots[key]) for gap in gaps), on_lost)
+        _of_slot(told, _on_record(records.get(key), [gap for gap in gaps if gap.covers(slots[key])]), on_lost, excuses)
         for key, told in told_of.items()
     ]
     scopes = [[line for told in told_of.values() for line in told]] if exclusive else list(told_of.values())
@@ -119,9 +125,15 @@ def added(verdicts: Sequence[Verdict], on_lost: OnLost | Literal["both"]) -> Ver
 # --- one slot -------------------------------------------------------------------------------------------------------
 
 
-def _of_slot(lines: Sequence[Line], record: OnRecord | None, in_gap: bool, on_lost: OnLost) -> Verdict:
+def _on_record(record: OnRecord | None, gaps: Sequence[Gap]) -> OnRecord:
+    """A slot that has a record goes by it, unless the store forgot what became of it."""
+    known = [gap.outcome for gap in gaps if record is None or gap.outcome is Outcome.UNKNOWN]
     record = record or OnRecord()
-    outcome = record.outcome or (Outcome.UNKNOWN if in_gap else None)
+    return record if record.outcome or not known else record._replace(outcome=known[0], passed_over=True)
+
+
+def _of_slot(lines: Sequence[Line], record: OnRecord, on_lost: OnLost, excuses: Sequence[Outcome]) -> Verdict:
+    outcome = record.outcome
     starts = sorted(line.fence for line in lines if line.what == "start")
     accepted = {line.fence for line in lines if line.what == "accepted"}
     ran = any(line.what == "done" and line.fence == starts[-1] for line in lines if starts)
@@ -134,7 +146,7 @@ def _of_slot(lines: Sequence[Line], record: OnRecord | None, in_gap: bool, on_lo
         slots=1,
         runs=ran,
         extra=len(unexplained) + max(len(accepted.difference(unexplained)) - 1, 0),
-        missed=outcome is None or (not ran and outcome not in EXCUSES[on_lost]),
+        missed=outcome is None or not (ran or record.passed_over or outcome in excuses),
         lost=outcome is Outcome.LOST,
         unknown=outcome is Outcome.UNKNOWN,
         stale_accepted=sum(fence < max((record.fence, *starts)) for fence in accepted),

@@ -30,7 +30,7 @@ from cronce.errors import StoreUnavailable
 from cronce.events import Event
 from cronce.events import What as Happened
 from cronce.model import Instant, Slot, slot_of_cell, unspell
-from cronce.policy import OnLost, Overlap
+from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.guard import Guard
 from cronce.testing.book import NOTHING, Book, Line, Tail, What
 from cronce.value import NamedTuple
@@ -63,6 +63,7 @@ class Task(NamedTuple):
     on_lost: OnLost
     overlap: Overlap
     lease: float
+    missed: Missed = "all"
 
 
 class Order(NamedTuple):
@@ -76,14 +77,20 @@ class Order(NamedTuple):
     skew: float
     """Seconds that its clock is wrong by."""
     seed: int
+    slow: float = 1.0
+    """How many times as long its bodies take."""
+    workers: int = 0
+    """How many of them a scheduler runs at once."""
+    label: str = ""
+    version: int = 0
 
     def written(self) -> str:
         return json.dumps(self)
 
 
 def read_order(text: str) -> Order:
-    name, url, folder, tasks, slots, skew, seed = json.loads(text)
-    return Order(name, url, folder, tuple(Task(*task) for task in tasks), slots, skew, seed)
+    order = Order(*json.loads(text))
+    return order._replace(tasks=tuple(Task(*task) for task in order.tasks))
 
 
 class SkewedClock:
@@ -124,12 +131,16 @@ class Worker:
         self._fences: dict[str, str] = {}
         self._answered = {(line.who, line.slot) for line in Tail(Path(order.folder) / "calls").new()}
 
-    def work(self, told: Iterator[str]) -> None:
+    def ready(self, told: Iterator[str]) -> str:
+        """Say so, and wait for when to begin."""
         logger = logging.getLogger("cronce")
         logger.setLevel(logging.DEBUG)
         logger.addHandler(Ends(self.heard))
         self.say("ready")
-        first = next(told, "").strip()
+        return next(told, "").strip()
+
+    def work(self, told: Iterator[str]) -> None:
+        first = self.ready(told)
         threads = [threading.Thread(target=self._safely, args=(task, unspell(first))) for task in self.order.tasks]
         for thread in threads if first else ():
             thread.start()
@@ -194,18 +205,16 @@ class Worker:
     def guarded(self, task: Task) -> Guard[[], Skipped | None]:
         lease = timedelta(seconds=task.lease)
         define = self.cron.job(
-            every=EVERY, name=task.job, on_lost=task.on_lost, overlap=task.overlap, missed="all", lease=lease
+            every=EVERY, name=task.job, on_lost=task.on_lost, overlap=task.overlap, missed=task.missed, lease=lease
         )
+        return define(self.bodied)
 
-        @define
-        def body(run: Run) -> None:
-            try:
-                self.body(run)
-            except BaseException:
-                self.write("stopped", run)
-                raise
-
-        return body
+    def bodied(self, run: Run) -> None:
+        try:
+            self.body(run)
+        except BaseException:
+            self.write("stopped", run)
+            raise
 
     def body(self, run: Run) -> None:
         self._fences[run.slot.cell] = str(run.fence)
@@ -218,7 +227,7 @@ class Worker:
     def _steps(self, lease: timedelta) -> int:
         long = self._dice.random() < LONG_ONES
         seconds = lease.total_seconds() * self._dice.uniform(*LONG) if long else self._dice.uniform(*SHORT)
-        return math.ceil(seconds / STEP)
+        return math.ceil(seconds * self.order.slow / STEP)
 
     def act(self, what: What, run: Run) -> None:
         """The clock is read first: what is written then says when acting was allowed, however late it is written."""

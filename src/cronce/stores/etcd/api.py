@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -27,6 +27,9 @@ from cronce.value import NamedTuple
 
 PORT: Final = 2379
 TIMEOUT: Final = 5.0
+
+STREAMED: Final = {"Grpc-Metadata-hasleader": "true"}
+"""What is asked for with an answer that goes on: to end it if the member loses its leader."""
 
 Json = dict[str, Any]
 
@@ -167,6 +170,22 @@ class Api:
         answer = Answer(self._parsed(text), reading)
         return answer._replace(reading=reading._replace(member=str(answer.header.get("member_id", ""))))
 
+    def stream(self, path: str, body: Json, deadline: Boot) -> tuple[HTTPConnection, HTTPResponse]:
+        """A request whose answer goes on. The line is the caller's."""
+        line = self._connect()
+        try:
+            line.sock.settimeout(max(deadline - self.boot(), 0.001))
+            line.request("POST", path, _spelled(body), {**self._headers(), **STREAMED})
+            response = line.getresponse()
+            if response.status != 200:
+                raise refused(response.status, response.read().decode(), self.address.shown)
+        except BaseException as error:
+            line.close()
+            if isinstance(error, OSError | HTTPException):
+                raise StoreUnavailable(f"{self.address.shown}: cannot be listened to: {error}") from error
+            raise
+        return line, response
+
     def each(self) -> "Iterator[tuple[str, Api]]":
         """Every endpoint by itself."""
         for host, port in self.address.endpoints:
@@ -226,10 +245,7 @@ class Api:
         return HTTPSConnection(host, port, timeout=timeout, context=self.address.tls)
 
     def _send(self, path: str, body: Json, deadline: Boot) -> tuple[int, str, Reading]:
-        headers = {"Content-Type": "application/json"}
-        if self._token:
-            headers["Authorization"] = self._token
-        payload = json.dumps(body, separators=(",", ":")).encode()
+        headers, payload = self._headers(), _spelled(body)
         with suppress(_Spent), self._pool.line() as line:
             began = self.boot()
             try:
@@ -249,6 +265,10 @@ class Api:
         self._answered = True
         return response.status, text, Reading("", _second(response.headers.get("Date")), began, ended)
 
+    def _headers(self) -> dict[str, str]:
+        token = {"Authorization": self._token} if self._token else {}
+        return {"Content-Type": "application/json", **token}
+
     def _look_elsewhere(self, line: HTTPConnection) -> None:
         """A member that hangs or has no leader may do so for long: connect to the next from now on, if there is one."""
         self._first = self.address.endpoints.index((line.host, line.port)) + 1
@@ -260,6 +280,10 @@ class Api:
         if self.address.tls is None and not self._answered:
             why = "if it speaks TLS, write etcds://"
         return StoreUnavailable(f"{self.address.shown}: no answer {how}; {why}")
+
+
+def _spelled(body: Json) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _socket(line: HTTPConnection) -> int:

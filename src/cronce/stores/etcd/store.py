@@ -16,11 +16,12 @@ refuses nobody. Each failed try means that somebody else won, so this ends; it i
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer
 from cronce.model import EPOCH, Boot, Cell, Epoch, Instant, Origin, Traits, Verdict, Write, to_us
 from cronce.stores.base import (
+    BOARD,
     Loaded,
     Page,
     Scan,
@@ -60,7 +61,10 @@ from cronce.stores.etcd.layout import (
 )
 from cronce.stores.etcd.scan import pages
 
-TRAITS: Final = Traits("etcd", step=timedelta(seconds=1), skew=timedelta(milliseconds=750))
+if TYPE_CHECKING:
+    from cronce.stores.news import SocketListener
+
+TRAITS: Final = Traits("etcd", notifies=True, step=timedelta(seconds=1), skew=timedelta(milliseconds=750))
 """Its clock is known to the second; the clocks of its members and the way of a reply add the rest (`clock`)."""
 
 SAFE: Final = 3
@@ -126,6 +130,11 @@ class EtcdStore:
         deadline = self.api.deadline()
         chunks = [cells[start : start + WRITES] for start in range(0, len(cells), WRITES)]
         return sum(self._purge({cell.key: cell.version for cell in chunk}, deadline) for chunk in chunks)
+
+    def listen(self) -> "SocketListener":
+        from cronce.stores.etcd.news import listen  # noqa: PLC0415  not under cron
+
+        return listen(self.api, self._cell(BOARD))
 
     def checks(self) -> Iterator[Check]:
         from cronce.stores.etcd.checks import checks  # noqa: PLC0415  only the doctor asks

@@ -7,6 +7,7 @@ for locks travel within the statement. That an answer comes at all is watched fr
 
 import zlib
 from collections.abc import Callable, Generator
+from hashlib import md5
 from importlib.resources import files
 from math import ceil
 from typing import Any, Final
@@ -26,6 +27,7 @@ from cronce.errors import (
     StoreUnusable,
 )
 from cronce.stores import mask, scheme_of, seconds
+from cronce.stores.base import BOARD
 from cronce.value import NamedTuple
 
 try:
@@ -64,7 +66,7 @@ SURVIVES: Final = """(
 HELLO: Final = """
     SELECT schema, identity, {identity}, current_setting('transaction_read_only') = 'on',
            current_setting('transaction_isolation'), current_setting('server_encoding'),
-           current_setting('fsync') = 'on', {survives}
+           current_setting('fsync') = 'on', {survives}, to_regproc('{text}.cronce_tell') IS NOT NULL, pg_backend_pid()
     FROM {schema}.cronce_meta
 """
 
@@ -94,6 +96,11 @@ class Place(NamedTuple):
         return max(1, int(self.patience * 800))
 
     @property
+    def channel(self) -> str:
+        """On which this store's news are told; a schema may have a longer name than a channel."""
+        return f"cronce_{md5(self.schema.encode(), usedforsecurity=False).hexdigest()}"
+
+    @property
     def named(self) -> str:
         """For people."""
         return mask(self.url)
@@ -101,7 +108,13 @@ class Place(NamedTuple):
     def say(self, statement: str, *, bound: bool = False) -> str:
         """A statement about this place; `bound`: psycopg will look for its parameters, by their %."""
         schema = self.quoted.replace("%", "%%") if bound else self.quoted
-        for name, piece in (("identity", IDENTITY), ("timeline", TIMELINE), ("survives", SURVIVES), ("schema", schema)):
+        for name, piece in {
+            "identity": IDENTITY,
+            "timeline": TIMELINE,
+            "survives": SURVIVES,
+            "text": schema.replace("'", "''"),
+            "schema": schema,
+        }.items():
             statement = statement.replace(f"{{{name}}}", piece)
         return statement
 
@@ -113,7 +126,8 @@ class Place(NamedTuple):
             "version": str(SCHEMA),
             "lock": f"{LOCKS}, {lock}",
             "made": str(made).lower(),
-            "text": self.quoted.replace("'", "''"),
+            "board": BOARD,
+            "channel": self.channel,
         }.items():
             text = text.replace(f"{{{name}}}", piece)
         return self.say(text)
@@ -166,6 +180,8 @@ class Server(NamedTuple):
     encoding: str
     fsync: bool
     survives_failover: bool
+    tells: bool  # its functions tell whoever listens
+    pooled: bool  # a pooler such as PgBouncer is in between
 
 
 class NoAnswer(psycopg.OperationalError):
@@ -233,9 +249,25 @@ def _greeted(line: Line, place: Place, *, adopt: bool, made: bool) -> Server:
         _make(line, place, made=made)
         found = line.execute(place.say(HELLO)).fetchone()
     assert found is not None
-    server = Server(*found)
+    *known, session = found
+    # whoever answers the telephone of a pooler gives a number of its own, not that of the session it puts through
+    server = Server._make((*known, session != line.info.backend_pid))
     _check(server, place, adopt=adopt)
+    if not server.tells:
+        server = _renewed(line, place, server)
     return server
+
+
+def _renewed(line: Line, place: Place, server: Server) -> Server:
+    """The functions of a store that was made before they told their news. Its tables are the same, so that processes of
+    that time go on with it; and so does a role that may not do this, without news."""
+    try:
+        line.execute(place.ddl())
+    except errors.InsufficientPrivilege:
+        return server
+    except psycopg.Error as error:
+        raise explained(error, place) from error
+    return server._replace(tells=True)
 
 
 def _make(line: Line, place: Place, *, made: bool) -> None:

@@ -190,6 +190,16 @@ CREATE OR REPLACE FUNCTION {schema}.cronce_judged(
     LEFT JOIN {schema}.cronce_cells AS c ON c.key = u.key
 $cronce$;
 
+-- Wake whoever listens, if a cell of the board is among those that were won. Who calls this has looked whether the batch
+-- has any such text in it, which takes no time; this is exact. It reaches the others when the transaction is committed.
+CREATE OR REPLACE FUNCTION {schema}.cronce_tell(won text[]) RETURNS void LANGUAGE plpgsql AS $cronce$
+BEGIN
+    IF EXISTS (SELECT FROM unnest(won) AS w (key) WHERE starts_with(w.key, '{board}')) THEN
+        PERFORM pg_notify('{channel}', '');
+    END IF;
+END
+$cronce$;
+
 -- One write. There is nothing to undo if somebody was faster.
 CREATE OR REPLACE FUNCTION {schema}.cronce_swap_one(
     seen_birth bigint, seen_tally bigint, patience text, its_key text, its_value text, seen bigint, its_mark bigint,
@@ -227,6 +237,9 @@ BEGIN
     END LOOP;
     IF head.version < 0 AND reason = 0 THEN
         PERFORM {schema}.cronce_note(cell.version, head.at);
+    END IF;
+    IF reason = 0 AND starts_with(its_key, '{board}') THEN
+        PERFORM {schema}.cronce_tell(ARRAY[its_key]);
     END IF;
     RETURN concat(
         ARRAY[head.refused, head.mark, head.at, head.until, head.fence_birth, head.fence_number, reason, cell.version,
@@ -305,6 +318,9 @@ BEGIN
     END LOOP;
     IF head.version < 0 AND number IS NOT NULL THEN
         PERFORM {schema}.cronce_note(number, head.at);
+    END IF;
+    IF number IS NOT NULL AND strpos(texts, '{board}') > 0 THEN
+        PERFORM {schema}.cronce_tell(words[1:many]);
     END IF;
     FOR i IN 1..CASE WHEN head.refused = 0 THEN many ELSE 0 END LOOP
         cell := cells[i];
@@ -464,6 +480,11 @@ BEGIN
 
     IF head.version < 0 AND numbers IS NOT NULL THEN
         PERFORM {schema}.cronce_note((SELECT max(n) FROM unnest(numbers) AS n), now_us);
+    END IF;
+    IF numbers IS NOT NULL AND strpos(joined_keys, '{board}') > 0 THEN
+        PERFORM {schema}.cronce_tell(
+            (SELECT array_agg(u.key) FROM unnest(keys, numbers) AS u (key, number) WHERE u.number IS NOT NULL)
+        );
     END IF;
     IF unread AND numbers[many] - numbers[1] = many - 1 THEN
         head.version := numbers[1];

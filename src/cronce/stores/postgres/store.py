@@ -23,6 +23,7 @@ from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read
 
 if TYPE_CHECKING:
     from cronce.stores.checks import Check
+    from cronce.stores.news import SocketListener
 
 HEAD: Final = 6
 """So many columns of what is read are about the store, the others about a cell."""
@@ -67,13 +68,18 @@ BEGIN: Final = "SELECT {schema}.cronce_begin(%s, %s, %s, %s)"
 _Answer = TypeVar("_Answer")
 
 
-TRAITS: Final = Traits("postgresql", survives_failover=False)
+TRAITS: Final = Traits("postgresql", survives_failover=False, notifies=True)
 """Of a server as it comes."""
 
 
 def traits_of(server: Server) -> Traits:
-    """What this very server can promise, by its settings."""
-    return TRAITS._replace(durable=server.fsync, survives_failover=server.survives_failover)
+    """What this very server can promise, by its settings. Through a pooler nobody can listen: it is a session that has
+    news, and whoever listened may not be given the same one again."""
+    return TRAITS._replace(
+        durable=server.fsync,
+        survives_failover=server.survives_failover,
+        notifies=server.tells and not server.pooled,
+    )
 
 
 class PostgresStore:
@@ -118,6 +124,11 @@ class PostgresStore:
     def purge(self, cells: Sequence[Cell]) -> int:
         given = [[cell.key for cell in cells], [cell.version for cell in cells]]
         return self._work(lambda line: line.execute(self.place.say(PURGE, bound=True), given).rowcount) if cells else 0
+
+    def listen(self) -> "SocketListener":
+        from cronce.stores.postgres.news import listen  # noqa: PLC0415  not under cron
+
+        return listen(self.place)
 
     def close(self) -> None:
         self._pool.close()

@@ -6,6 +6,8 @@
 --                 take again changes none. One that is final has "k" key and, if it has an instant, "a" at key; if it
 --                 wants attention also "t" at key, with or without an instant
 --
+-- A swap that wins a cell of the board is published on the channel beside the keys, "news", as an empty message.
+--
 -- ARGV  1 the command, and what it takes:
 --   swap    head and shapes, items, values, keys: see below
 --   load    keys
@@ -95,7 +97,7 @@ if command == 'swap' then
   local first, drawn, told, field_count, add_count, drop_count = 1, tally, 1, 0, 0, 0
   -- as large as a run and its turn need them: to grow a table costs more than to fill it
   local became, shapes, fields = { 0, 0 }, { false, false, false }, { '', '', '', '', '', '' }
-  local added, dropped, heads, reply = { '', '', '', '' }, { '' }, nil, nil
+  local added, dropped, heads, reply, news = { '', '', '', '' }, { '' }, nil, nil, false
 
   while first <= count do
     -- a group: from the first up to the next that does not land together with the one before it
@@ -185,6 +187,7 @@ if command == 'swap' then
           became[place], heads = 1, heads or { nil, nil }
           heads[#heads + 1] = sub(cell, 1, 41)
         end
+        if byte(key) == 98 and sub(key, 1, 6) == 'board/' then news = true end -- 98 is b: most keys are told by it
         if wrote then wrote[key] = cell end
         if wrote or add_count > SLICE or drop_count > SLICE then
           if drop_count > 0 then call('ZREM', index, unpack(dropped, 1, drop_count)) end
@@ -202,6 +205,8 @@ if command == 'swap' then
     call('HSET', cells, unpack(fields, 1, field_count + 2))
     if drop_count > 0 then call('ZREM', index, unpack(dropped, 1, drop_count)) end
     if add_count > 0 then call('ZADD', index, unpack(added, 1, add_count)) end
+    -- a user who may not publish has written all the same
+    if news then redis.pcall('PUBLISH', sub(cells, 1, -6) .. 'news', '') end
   end
   local text = now_text .. sub(meta, 1, 44) .. string.char(unpack(became, 1, count))
   if heads then text = text .. table.concat(heads) end

@@ -40,6 +40,7 @@ class Server(NamedTuple):
 
     info: Mapping[str, str]
     config: Mapping[str, str]
+    publishes: bool = False  # this user may say what is new
 
     @property
     def identity(self) -> str:
@@ -117,6 +118,27 @@ class Line:
                     raise TimeoutError
         return reply
 
+    def subscribe(self, channel: str) -> Reply:
+        """From now on nothing is asked, and what the server says by itself is heard."""
+        (reply,) = self.ask(("SUBSCRIBE", channel))
+        self._socket.settimeout(0)
+        return reply
+
+    def hear(self) -> list[Reply]:
+        """What has come by itself since, without waiting: where nothing has, that is an error of the socket."""
+        if heard := self._arrived():  # together with an answer
+            return heard
+        if not (received := self._socket.recv(1 << 16)):
+            raise ConnectionResetError("the server hung up")
+        self._reader.feed(received)
+        return self._arrived()
+
+    def _arrived(self) -> list[Reply]:
+        replies = []
+        while (reply := self._reader.gets()) is not False:
+            replies.append(reply)
+        return replies
+
     def fileno(self) -> int:
         return self._socket.fileno()
 
@@ -190,11 +212,13 @@ def _log_in(line: Line, place: Place) -> Server:
     login = _login(place.login)
     if place.db:
         login.append(("SELECT", place.db))
-    *answers, about, replication, config = line.ask(*login, *ABOUT)
+    probe = ("PUBLISH", f"{tag(place.namespace)}:probe", "")  # where nobody listens
+    *answers, about, replication, config, published = line.ask(*login, *ABOUT, probe)
     for answer in (*answers, about, replication):
         if isinstance(answer, ReplyError):
             raise explained(answer, place)
-    server = Server({**read_info(about), **read_info(replication)}, read_config(config))
+    info, publishes = {**read_info(about), **read_info(replication)}, not isinstance(published, ReplyError)
+    server = Server(info, read_config(config), publishes)
     if not server.master:
         raise not_the_master(place, line.address)
     return server

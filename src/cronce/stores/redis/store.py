@@ -17,7 +17,7 @@ will last, and nor is anything that is read after it, until a later write has re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from hashlib import sha1
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Cell, Epoch, Mark, Origin, Traits, Write, to_us
@@ -41,7 +41,10 @@ from cronce.stores.redis.wire import (
     said,
 )
 
-TRAITS: Final = Traits("redis", durable=False, survives_failover=False, in_memory=True)
+if TYPE_CHECKING:
+    from cronce.stores.news import SocketListener
+
+TRAITS: Final = Traits("redis", durable=False, survives_failover=False, notifies=True, in_memory=True)
 """As it comes. The settings of the server and of the URL can make it more."""
 
 SKEW: Final = timedelta(milliseconds=500)
@@ -103,6 +106,11 @@ class RedisStore:
             gone += count
         return gone
 
+    def listen(self) -> "SocketListener":
+        from cronce.stores.redis.news import listen  # noqa: PLC0415  not under cron
+
+        return listen(self.place)
+
     def close(self) -> None:
         self._pool.close()
 
@@ -150,6 +158,7 @@ class RedisStore:
             linearizable=replicated or not place.fails_over,
             durable=server.flushes and (replicated or not place.fails_over),
             survives_failover=replicated,
+            notifies=server.publishes,
             skew=SKEW if place.fails_over or server.replicas else timedelta(0),
         )
         who = (server.identity, server.replication, server.continued, server.started)

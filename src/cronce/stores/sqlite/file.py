@@ -68,6 +68,15 @@ def inode(name: str) -> int | None:
         return None
 
 
+def stamp(name: str) -> tuple[int, int, int] | None:
+    """What changes when a file is written to; None where there is none."""
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def _mode(path: AnyPath) -> int:
     """What kind of thing stands behind a name; 0 if nothing does, or this user may not look."""
     try:

@@ -4,8 +4,8 @@ from functools import cache
 from typing import Final
 
 from cronce.model import Cell, Mark
-from cronce.stores.base import By
-from cronce.stores.sql import Row, us
+from cronce.stores.base import BOARD, By
+from cronce.stores.sql import Row, beyond, us
 
 # --- the tables -----------------------------------------------------------------------------------------------------
 
@@ -119,6 +119,8 @@ INSERT_CELL: Final = """
 UPDATE_CELL: Final = """
     UPDATE cronce_cells SET version = ?, mark = ?, until = ?, fence_birth = ?, fence_number = ?, value = ? WHERE key = ?
 """
+
+SELECT_BOARD: Final = f"SELECT key, version FROM cronce_cells WHERE key >= '{BOARD}' AND key < '{beyond(BOARD)}'"  # noqa: S608
 
 PURGE: Final = "DELETE FROM cronce_cells WHERE key = ? AND version = ?"
 

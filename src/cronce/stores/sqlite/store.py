@@ -41,6 +41,7 @@ from cronce.stores.sqlite.statements import (
     DDL,
     INSERT_CELL,
     PURGE,
+    SELECT_BOARD,
     SELECT_CELL,
     SELECT_CELLS,
     UPDATE_CELL,
@@ -54,8 +55,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cronce.stores.checks import Check
+    from cronce.stores.sqlite.news import SqliteListener
 
-TRAITS: Final = Traits("sqlite", survives_failover=False, step=timedelta(milliseconds=1))
+TRAITS: Final = Traits("sqlite", survives_failover=False, notifies=True, step=timedelta(milliseconds=1))
 
 PATIENCE: Final = timedelta(seconds=10)
 """How long a call waits for a lock that another process holds; a transaction holds it for one flush to disk."""
@@ -122,6 +124,15 @@ class SqliteStore:
 
     def purge(self, cells: Sequence[Cell]) -> int:
         return self._use(lambda line: line.purge([(cell.key, cell.version) for cell in cells]))
+
+    def listen(self) -> "SqliteListener":
+        from cronce.stores.sqlite.news import SqliteListener  # noqa: PLC0415  not under cron
+
+        return SqliteListener(self)
+
+    def board(self) -> frozenset[tuple[str, int]]:
+        """The cells of the board, by their keys and versions."""
+        return self._use(lambda line: frozenset(line.db.execute(SELECT_BOARD).fetchall()))
 
     def checks(self) -> "Iterator[Check]":
         from cronce.stores.sqlite.checks import checks  # noqa: PLC0415  only the doctor asks

@@ -1,0 +1,138 @@
+"""Acting on a store from the command line: who acts, and waiting for what was asked for."""
+
+import argparse
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from cronce.cli.documents import run_document
+from cronce.cli.looking import add_store, looking
+from cronce.cli.progress import bar
+from cronce.cli.table import safe
+from cronce.cli.words import by_whom
+from cronce.clock import SystemClock
+from cronce.model import Slot
+from cronce.protocol.record import Outcome, State
+from cronce.runtime.backfill import AT_ONCE
+from cronce.runtime.desk import Desk
+from cronce.runtime.hand import Hand, Request, who
+from cronce.runtime.holders import carriers
+from cronce.runtime.look import RunSeen
+
+LOOK: Final = 0.25
+"""Seconds between two looks at what is waited for."""
+
+
+def add_act(parser: argparse.ArgumentParser, *, reason: bool = True) -> None:
+    if reason:
+        parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the record")
+    parser.add_argument("--by", metavar="NAME", help="who acts, for the record (default: user@host)")
+    add_store(parser)
+
+
+class Actor(NamedTuple):
+    """Who acts, and the store."""
+
+    desk: Desk
+    hand: Hand
+
+
+@contextmanager
+def acting(options: argparse.Namespace) -> Iterator[Actor]:
+    with looking(options) as store:
+        desk = Desk(store, SystemClock(), lambda: store, lambda _event: None)
+        yield Actor(desk, Hand(desk.ledger, who() if options.by is None else options.by))
+
+
+# --- waiting for runs ---------------------------------------------------------------------------------------------
+
+
+class Waited(NamedTuple):
+    """What came of it: the runs that are over, and why the others were not waited for."""
+
+    over: list[RunSeen]
+    left: int = 0
+    obstacle: str = ""
+
+    @property
+    def code(self) -> int:
+        return 0 if not self.obstacle and all(succeeded(one) for one in self.over) else 1
+
+
+def succeeded(one: RunSeen) -> bool:
+    return one.record is not None and one.record.outcome is Outcome.SUCCEEDED
+
+
+def wait_for(actor: Actor, slots: Sequence[Slot], show: Callable[[Sequence[RunSeen], int], None]) -> Waited:
+    """Wait until these runs of one job are over; not if nobody is there to run them. `show` is told of each look: the
+    runs that it saw, and how many are over."""
+    left, over = deque(slots), list[RunSeen]()
+    while left:
+        part = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]
+        found = [one for one in actor.desk.do(actor.hand.look(part)) if one is not None]
+        over += [one for one in found if _is_over(one)]
+        going_on = [one for one in found if not _is_over(one)]
+        left.extend(one.slot for one in going_on)
+        show(found, len(over))
+        if left and not any(one.record and one.record.state is State.RUNNING for one in going_on):
+            obstacle = _obstacle(actor, left[0].job)
+            if obstacle:
+                return Waited(over, len(left), obstacle)
+        time.sleep(LOOK if going_on else 0)
+    return Waited(over)
+
+
+def _is_over(one: RunSeen) -> bool:
+    return one.record is None or one.record.state is State.CLOSED
+
+
+def _obstacle(actor: Actor, name: str) -> str:
+    """Why nobody will run what is due of the job, if so."""
+    job = actor.desk.do(actor.hand.job(name))
+    halted = actor.hand.ledger.know.halted
+    if halted:
+        return f"everything is paused {by_whom(halted)}"
+    if job and job.paused:
+        return f"{name} is paused {by_whom(job.paused)}"
+    return "" if actor.desk.do(carriers(name)) else f"no live scheduler carries {name}"
+
+
+# --- one run ------------------------------------------------------------------------------------------------------
+
+
+def add_wait(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--wait", action="store_true", help="wait for its end: exit 0 if it succeeded, else 1")
+
+
+def asked(actor: Actor, request: Request, options: argparse.Namespace) -> int:
+    """Tell of a run that was asked for, and of its end if that is waited for."""
+    key = request.slot.key
+    if not options.json:
+        print(key, flush=True)
+        if not request.new:
+            print(f"cronce {options.verb}: it was asked for before", file=sys.stderr)
+    waited = wait_for(actor, [request.slot], _show_progress) if options.wait else None
+    if options.json:
+        ended = run_document(waited.over[0]) if waited and waited.over else None
+        print(json.dumps({"key": key, "new": request.new, "by": actor.hand.by, "run": ended}))
+    elif waited is not None:
+        print(safe(_end(waited)))
+    return waited.code if waited else 0
+
+
+def _show_progress(found: Sequence[RunSeen], _over: int) -> None:
+    for one in found:
+        if one.record and one.record.progress:
+            bar(str(one.record.state), *one.record.progress)
+
+
+def _end(waited: Waited) -> str:
+    if waited.obstacle:
+        return f"it is due, and not waited for: {waited.obstacle}"
+    (one,) = waited.over
+    reason = one.record.reason if one.record else one.trouble
+    return f"{one.shown}{f': {reason}' if reason else ''}"

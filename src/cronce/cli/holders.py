@@ -1,0 +1,61 @@
+"""cronce holders: the schedulers that are alive."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from cronce.cli.documents import act_document
+from cronce.cli.looking import add_store, looking, tone
+from cronce.cli.table import Text, Toned, screen, table
+from cronce.cli.words import away, by_whom, iso
+from cronce.clock import SystemClock
+from cronce.model import spell
+from cronce.runtime.flow import drive
+from cronce.runtime.holders import HolderSeen, holders
+from cronce.runtime.roster import HOLDER_TTL
+
+if TYPE_CHECKING:
+    from cronce.model import Instant
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_store(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    with looking(options) as store:
+        now, live = drive(holders(), store, SystemClock())
+    if options.json:
+        print(json.dumps({"holders": [_document(one) for one in live]}))
+    else:
+        headers = ["holder", "role", "workers", "labels", "since", "version", "last beat", "state"]
+        print(table(headers, [_row(one, now) for one in live], screen()) if live else "no scheduler is alive")
+    return 0
+
+
+def _document(one: HolderSeen) -> dict[str, object]:
+    holder = one.holder
+    return {
+        "holder": holder.holder,
+        "role": holder.role,
+        "workers": holder.workers,
+        "labels": dict(holder.labels),
+        "since": iso(holder.since),
+        "version": holder.cronce,
+        "beat": iso(one.until - HOLDER_TTL),
+        "draining": not one.claims,
+        "drained": act_document(one.drained),
+    }
+
+
+def _row(one: HolderSeen, now: "Instant") -> list[Text]:
+    holder = one.holder
+    labels = " ".join(f"{name}={value}" for name, value in sorted(holder.labels.items()))
+    since, beat = spell(holder.since), away(one.until - HOLDER_TTL, now)
+    return [holder.holder, holder.role, str(holder.workers), labels, since, holder.cronce, beat, _state(one)]
+
+
+def _state(one: HolderSeen) -> Toned:
+    if one.drained is not None:
+        return Toned(f"drained {by_whom(one.drained)}", tone("paused"))
+    return Toned("draining", tone("paused")) if one.holder.draining else Toned("at work", tone("held"))

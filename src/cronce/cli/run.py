@@ -1,0 +1,166 @@
+"""cronce run: run the jobs of an application, in as many processes as you like."""
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+import traceback
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
+
+from cronce.cli.foreman import Foreman
+from cronce.errors import BadInput, CronceError
+from cronce.runtime.app import Cronce
+from cronce.runtime.log import LOGGER
+from cronce.runtime.processes.loading import Enough, loading
+from cronce.runtime.scheduler import Orders, Role, Scheduler, see_through
+from cronce.schedule import parse_duration
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+TEXT: Final = """\
+Run the jobs of an application: cronce run app:cron, for `cron = Cronce(…)` in app.py. Start it wherever and as often as
+you like: each slot runs once, and the work spreads over the processes that are there.
+
+TERM or Ctrl-C ends it: it claims no more, and lets what runs come to an end. What still runs near the end of --grace is
+stopped: closed as failed, or under on_lost="rerun" taken over by another process at once. A second signal stops it now.
+
+exit codes: 0 all that ran is on record; 1 something could not be recorded, or stopped; 2 the call makes no sense; 75
+the store cannot be reached; 78 the store needs a person."""
+
+EXAMPLES: Final = """
+examples:
+  cronce run app:cron
+  cronce run shop.jobs:cron -n 3 --workers 20
+  cronce run app:cron --role schedule     finds what is due, and leaves it to others …
+  cronce run app:cron --role work         … that run it
+  cronce run app:cron --label colour=blue
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.epilog = TEXT, EXAMPLES
+    add = parser.add_argument
+    add("app", metavar="MODULE:OBJECT", help="where the Cronce is: app:cron, shop.jobs:cron")
+    add("-n", type=int, default=1, metavar="N", dest="number", help="so many processes; one that dies is replaced")
+    add("--role", choices=get_args(Role), default="both", help="find what is due, run it, or both (the default)")
+    add("--workers", type=int, default=10, metavar="N", help="bodies that run at once, in each process (default: 10)")
+    add("--grace", default="30s", metavar="SPAN", help="from TERM to the end, at most (default: 30s)")
+    add("--label", action="append", default=[], metavar="NAME=VALUE", help="for `cronce drain --label`; repeatable")
+    add("--allow", action="append", default=[], metavar="PATTERN", help="what jobs in the store may run; repeatable")
+    add("--store", metavar="URL", help="another store than the application names")
+    add("-v", "--verbose", action="store_true", help="log every claim")
+
+
+def run(options: argparse.Namespace) -> int:
+    labels(options.label)  # before anything is started
+    grace = parse_duration(options.grace).total_seconds()
+    work = partial(_work, options)
+    if options.number == 1 and os.getpid() != 1:
+        return work(Orders())
+    return Foreman(options.number, grace, work).run()
+
+
+def _work(options: argparse.Namespace, orders: Orders) -> int:
+    cron = load(options.app)
+    if options.store is not None:
+        cron.use(options.store)
+    _log(verbose=options.verbose)
+    with orders, cron:
+        scheduler = cron.start(
+            role=options.role,
+            workers=options.workers,
+            grace=options.grace,
+            labels=labels(options.label),
+            allow=options.allow,
+        )
+        _refuse_private(cron, scheduler, options.number)
+        print(f"cronce run: {_described(cron, scheduler, options)}", flush=True)
+        recorded = see_through(scheduler, orders)
+    return 0 if recorded else _leave()
+
+
+def _refuse_private(cron: Cronce, scheduler: Scheduler, number: int) -> None:
+    if number > 1 and not scheduler.traits.shared:
+        raise BadInput(f"{cron.place} ends with its process, so each of {number} would run everything; name another")
+
+
+def _described(cron: Cronce, scheduler: Scheduler, options: argparse.Namespace) -> str:
+    jobs = "1 job" if len(cron.works) == 1 else f"{len(cron.works)} jobs"
+    if not cron.works and not options.allow:
+        jobs += " (import the modules that declare them)"
+    return f"{options.app} on {cron.place}, {jobs}, role {options.role}, as {scheduler.holder}"
+
+
+def _log(*, verbose: bool) -> None:
+    """To stderr, unless the application has said otherwise."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    LOGGER.setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+def _leave() -> NoReturn:
+    """A body still runs, or the store hangs: nobody may have to wait for their threads."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    os._exit(1)
+
+
+def labels(given: list[str]) -> dict[str, str]:
+    pairs = {name: value for name, equals, value in (one.partition("=") for one in given) if equals}
+    if len(pairs) < len(given):
+        raise BadInput(f"a label is NAME=VALUE, each name once: --label colour=blue, and not {', '.join(given)}")
+    return pairs
+
+
+# --- finding the application --------------------------------------------------------------------------------------
+
+
+def load(app: str) -> Cronce:
+    """What `MODULE:OBJECT` names, in the current directory or wherever Python looks."""
+    name, colon, place = app.partition(":")
+    if not colon or not all(name.split(".")) or not place:
+        raise BadInput(f"write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not {app[:80]!r}")
+    module = _imported(name)
+    found: Any = module
+    for part in place.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, Cronce):
+        what = "has no" if found is None else f"has a {type(found).__name__} as"
+        raise BadInput(f"{name} {what} {place!r}; {_instead(name, module)}")
+    return found
+
+
+def _imported(name: str) -> "ModuleType":
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        with loading():
+            return import_module(name)
+    except Enough:
+        raise BadInput(
+            f"{name} starts its scheduler when it is imported; put that under `if __name__ == '__main__':`"
+        ) from None
+    except CronceError as error:
+        place = _frames(error)[-1]
+        raise BadInput(f"{place.filename}:{place.lineno}: {error}") from None
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise BadInput(f"there is no module {error.name}, neither in {here} nor where Python looks") from None
+        traceback.print_exception(error, limit=-len(_frames(error)))
+        raise BadInput(f"{name} cannot be imported") from None
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Where it went wrong, without our own lines and those of the import."""
+    ours = (str(Path(__file__).parents[1]), "<frozen", str(importlib.__file__))
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
+
+
+def _instead(name: str, module: "ModuleType") -> str:
+    there = [f"{name}:{key}" for key, value in vars(module).items() if isinstance(value, Cronce)]
+    return f"there is {', '.join(there)}" if there else "cron = Cronce(…) would make one"

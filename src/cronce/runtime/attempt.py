@@ -1,0 +1,160 @@
+"""One execution of a body under its lease, from the grant to how it ended. Saying so to the store is another's task:
+a call says it at once, a scheduler together with what else it has to say."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from cronce.errors import TimedOut, TrustEnded
+from cronce.protocol.commands import Finish
+from cronce.protocol.record import Outcome
+from cronce.runtime.declare import Declaration
+from cronce.runtime.keeper import Keeper, Lease, Over, whose
+from cronce.runtime.ledger import Grant
+from cronce.runtime.run import Run
+from cronce.runtime.steps import Body, Steps
+from cronce.value import NamedTuple
+
+REASON_KEPT: Final = 500
+"""Characters of an exception that a record keeps."""
+
+
+class Ending(NamedTuple):
+    """How a body ended, for the record."""
+
+    outcome: Outcome
+    reason: str = ""
+    cut_short: bool = False
+    output: str = ""
+    final: bool = False
+
+
+class Work:
+    """What a call is for: a function, unless a kind of work says otherwise (`processes.command`)."""
+
+    is_async = False
+    """Whether `run` gives an awaitable, to be awaited on the event loop."""
+
+    def __init__(self, body: Callable[[Run], Any], *, is_async: bool = False) -> None:
+        self.run, self.is_async = body, is_async
+
+    def ending(self, _run: Run, _result: Any) -> Ending | None:
+        """How a body ended that returned; None: it never began, and the slot is given back."""
+        return Ending(Outcome.SUCCEEDED)
+
+    def renewed(self, _grant: Grant) -> None:
+        """Its lease goes on."""
+
+    def stop(self, body: Body, _run: Run, _over: Over) -> None:
+        """Its lease ended while it ran; called from another thread."""
+        body.stop()
+
+    def answer(self, result: Any) -> Any:
+        """What a caller gets for the result of its call."""
+        return result
+
+
+class End(NamedTuple):
+    """What became of an attempt. Without an `ending` nothing ran, and the slot is to be given back."""
+
+    ending: Ending | None
+    result: Any = None
+    error: BaseException | None = None
+    over: Over | None = None
+    """Why the body was stopped from outside, if it was."""
+
+    def outcome(self, name: str) -> Any:
+        """What the caller gets: the body's result, or what it is to see of how it ended."""
+        if self.over is not None and self.over.cause == "timed out":
+            raise TimedOut(f"{name} {self.over.why}") from self.error
+        if self.over is not None and self.error is not None:
+            raise TrustEnded(f"{name} was stopped: {self.over.why}") from self.error
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Attempt:
+    def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
+        self.job, self._keeper, self._work = job, keeper, work
+        self._body = body = Body(lambda: work.run(run))
+        self.lease = Lease(
+            grant,
+            keeper.desk.clock,
+            lambda over: work.stop(body, run, over),
+            timeout=job.timeout,
+            renewed=work.renewed,
+        )
+        self.run = run = Run(self.lease, keeper)
+
+    @property
+    def is_async(self) -> bool:
+        return self._work.is_async
+
+    def steps(self) -> Steps[End]:
+        """Never raises what the body raised: that is part of the end."""
+        try:
+            self._keeper.keep(self.lease)
+            result = yield self._body
+            end = self._returned(result)
+        except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
+            self._keeper.drop(self.lease)
+            raise
+        except BaseException as error:
+            end = self._raised(error)
+        if self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
+            self._keeper.drop(self.lease)
+        return end
+
+    def backoff(self, ending: Ending) -> timedelta:
+        """How long to wait before the next attempt, if there is one. What was cut short goes on at once."""
+        if ending.outcome is not Outcome.FAILED or ending.cut_short or not self.job.retries:
+            return timedelta(0)
+        return self.job.backoff_after(self.run.slot, self.lease.grant.record.failures + 1)
+
+    def _returned(self, result: Any) -> End:
+        ending, over = self._work.ending(self.run, result), self.lease.over
+        if over is not None and over.cause == "timed out" and self._body.stopped:
+            return End(Ending(Outcome.FAILED, over.why), over=over)  # it went on all the same, and then returned
+        return End(ending, result)
+
+    def _raised(self, error: BaseException) -> End:
+        if not self._body.started:
+            return End(None, error=error)
+        over = self.lease.over if self._body.stopped else None
+        return End(self._ending(over, error), error=error, over=over)
+
+    def _ending(self, over: Over | None, error: BaseException) -> Ending:
+        """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
+        whether it may go on can know that its trust has ended before it was told."""
+        if over is None:
+            asked = isinstance(error, TrustEnded) and not self.lease.trusted
+            return Ending(Outcome.FAILED, describe(error), cut_short=asked or not isinstance(error, Exception))
+        if over.cause == "timed out":
+            return Ending(Outcome.FAILED, over.why)
+        cut_short = over.cause in ("lost", "drained")
+        return Ending(Outcome.FAILED, f"stopped: {over.why}", cut_short=cut_short, final=over.cause == "asked")
+
+
+def describe(error: BaseException) -> str:
+    """What a record keeps of an exception: text that every database can show."""
+    text = str(error).replace("\0", "\ufffd").encode(errors="replace").decode()
+    return f"{type(error).__name__}: {text}"[:REASON_KEPT] if text else type(error).__name__
+
+
+def finish_of(attempt: Attempt, ending: Ending) -> Finish:
+    """What is said to the store of how it ended."""
+    return Finish(
+        attempt.lease.grant.fence,
+        ending.outcome,
+        ending.reason,
+        attempt.backoff(ending),
+        ending.cut_short,
+        ending.output,
+        ending.final,
+    )
+
+
+def too_late(lease: Lease, ending: Ending, by: str, me: str) -> str:
+    """What to say when the word of a run no longer counts."""
+    return f"{lease.name} {ending.outcome}, but {whose(by, me)}: only fenced effects were refused"

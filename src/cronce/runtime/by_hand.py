@@ -1,0 +1,117 @@
+"""What people do by hand, as methods of `Cronce`: for programs that do it in their stead."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from cronce.model import Slot
+
+if TYPE_CHECKING:
+    from cronce.runtime.declare import Declaration
+    from cronce.runtime.flow import Flow
+    from cronce.runtime.hand import Hand
+    from cronce.runtime.keeper import Keeper
+    from cronce.schedule import Schedule
+
+T = TypeVar("T")
+
+
+class ByHand:
+    """Each act may be repeated, and is on record with when and `by` whom: user@host unless it is said."""
+
+    jobs: "dict[str, Declaration]"
+
+    def _at_work(self) -> "Keeper":
+        raise NotImplementedError
+
+    def pause(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
+        """Grant none of the job's slots until it is resumed; what runs goes on. False: it was paused before."""
+        return self._by_hand(by, lambda hand: hand.pause(name, reason)).new
+
+    def resume(self, name: str, *, by: str | None = None) -> bool:
+        """What fell due meanwhile does not fire. False: it was not paused."""
+        return self._by_hand(by, lambda hand: hand.resume(name)) is not None
+
+    def pause_all(self, reason: str = "", *, by: str | None = None) -> bool:
+        """The kill switch: nothing at all is granted until `resume_all`."""
+        return self._by_hand(by, lambda hand: hand.pause_all(reason)).new
+
+    def resume_all(self, *, by: str | None = None) -> bool:
+        """Jobs that were paused one by one stay so. False: not everything was paused."""
+        return self._by_hand(by, lambda hand: hand.resume_all()) is not None
+
+    def trigger(self, name: str, payload: Any = None, id: str = "", *, by: str | None = None) -> str:  # noqa: A002
+        """Ask for a run of its own with its own key, which is returned. By one id, a job is run once."""
+        return self._by_hand(by, lambda hand: hand.trigger(name, payload, id)).slot.key
+
+    def rerun(self, slot: Slot | str, *, fresh: bool = False, by: str | None = None) -> str:
+        """Ask for another run of a closed slot; the key of that run. Its effects go by the slot's key, unless fresh."""
+        return self._by_hand(by, lambda hand: hand.rerun(_slot(slot), fresh=fresh)).slot.key
+
+    def cancel(self, slot: Slot | str, reason: str = "", *, by: str | None = None) -> None:
+        """Stop a run, or close what waits to be run; what is closed stays as it is."""
+        self._by_hand(by, lambda hand: hand.cancel(_slot(slot), reason))
+
+    def resolve(
+        self, slot: Slot | str, verdict: Literal["done", "retry"], reason: str = "", *, by: str | None = None
+    ) -> None:
+        """Say of a slot that failed, was lost or is unknown that it is done, or shall be tried again."""
+        self._by_hand(by, lambda hand: hand.resolve(_slot(slot), verdict, reason))
+
+    def backfill(self, name: str, start: datetime | str, end: datetime | str, *, by: str | None = None) -> list[str]:
+        """Ask for a run of each slot from `start` until before `end` that never succeeded: their keys. A slot gets one
+        such run, however often this is called."""
+        from cronce.runtime.backfill import backfill  # noqa: PLC0415
+
+        return [slot.key for slot in self._by_hand(by, lambda hand: backfill(hand, name, start, end))]
+
+    def drain(
+        self,
+        holder: str | None = None,
+        *,
+        label: str | None = None,
+        off: bool = False,
+        reason: str = "",
+        by: str | None = None,
+    ) -> bool:
+        """Let a process, or all with a label such as colour=blue, claim nothing more while it lives; `off` undoes it.
+        False: it was so before."""
+        from cronce.runtime.hand import drain_cell  # noqa: PLC0415
+
+        cell = drain_cell(holder, label)
+        if off:
+            return self._by_hand(by, lambda hand: hand.undrain(cell)) is not None
+        return self._by_hand(by, lambda hand: hand.drain(cell, reason)).new
+
+    # --- jobs that live in the store ---
+
+    def add(self, name: str, schedule: "str | Schedule | None" = None, *, by: str | None = None, **words: Any) -> bool:
+        """Keep a job in the store, for all processes that allow it: `cron.add("mail", "@hourly", function="app:mail")`,
+        or `command=["./mail.sh"]`, with the policies of `job`. False: it is there, defined the same."""
+        from cronce.runtime.stored import add  # noqa: PLC0415
+
+        return self._by_hand(by, lambda hand: add(hand, name, {"schedule": schedule, **words})) is not None
+
+    def edit(self, name: str, *, by: str | None = None, **changes: Any) -> bool:
+        """Change what is said of a job in the store; None goes back to the default. False: it was so before."""
+        from cronce.runtime.stored import edit  # noqa: PLC0415
+
+        return self._by_hand(by, lambda hand: edit(hand, name, changes)) is not None
+
+    def remove(self, name: str, *, by: str | None = None) -> None:
+        """Take a job out of the store; its history stays."""
+        from cronce.runtime.stored import remove  # noqa: PLC0415
+
+        self._by_hand(by, lambda hand: remove(hand, name))
+
+    def _by_hand(self, by: str | None, act: "Callable[[Hand], Flow[T]]") -> T:
+        from cronce.runtime.hand import Hand, who  # noqa: PLC0415  who only guards functions need not load it
+
+        desk = self._at_work().desk
+        return desk.do(act(Hand(desk.ledger, who() if by is None else by, self.jobs)))
+
+
+def _slot(named: Slot | str) -> Slot:
+    from cronce.runtime.look import slot_named  # noqa: PLC0415
+
+    return named if isinstance(named, Slot) else slot_named(named)

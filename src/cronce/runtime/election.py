@@ -1,0 +1,401 @@
+"""Leadership: of all processes that stand for a group one leads, for a term.
+
+A leadership is a claim on a cell that never closes. Whoever is granted it leads for as long as it renews, and the fence
+of the grant is the number of its term: renewing and resigning name it, so that nobody extends or ends another's. There
+is no protocol here beyond that of a lock; this is the loop around it.
+
+*Who leads is not a flag.* `is_leader` compares the clock with the end of trust each time it is asked, and trust ends
+before the lease lapses. A process that was stopped, suspended or starved for longer finds that it does not lead before
+it finds out anything else, and the store need not be asked. A term is over once: whoever is elected again has another
+one, with a higher fence.
+
+*A process is one candidate.* All its threads lead with it. It stands for as long as somebody in it wants that: between
+`start` and `stop`, and in every block of `elected`.
+
+*One thread* asks, calls back and resigns, in this order and never two at once: `on_elected` is stopped when its term
+ends, as a lock's block is, then `on_deposed` is called, and only then is the leadership given back, or stood for again.
+Renewing, and looking at the clock, are the keeper's. They go on meanwhile: nobody else leads before `on_deposed` of
+whoever resigns has returned.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from os import urandom
+from typing import Final
+
+from cronce.clock import Clock
+from cronce.errors import BadPolicy, CronceError, NotElected, StoreError, StoreUnavailable
+from cronce.events import Event, What
+from cronce.model import Boot, check_name, leader_cell
+from cronce.protocol.commands import Early, Held
+from cronce.protocol.lease import LOCK_LEASE
+from cronce.runtime.declare import SHORTEST, Duration
+from cronce.runtime.desk import Desk
+from cronce.runtime.interrupt import Interrupt
+from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Look, Over, Tie
+from cronce.runtime.ledger import Grant, Refused, check_lease
+from cronce.runtime.lock import Block, Gate, Holding
+from cronce.runtime.lock import Refused as NotYet
+from cronce.runtime.log import LOGGER
+from cronce.runtime.steps import Body, Do, Steps, take
+from cronce.schedule import format_duration, parse_duration
+from cronce.value import NamedTuple
+
+ASK: Final = 1.0
+"""Seconds between two questions of a candidate, at most: so soon is a resignation noticed."""
+
+LOOK: Final = 0.05
+"""Seconds between two looks of a block that waits at whether its process leads. The store is not asked for it."""
+
+RESIGNED: Final = Over("asked", "it resigned")
+
+Callback = Callable[["Term"], object]
+Beats = Callable[[str, Look, Clock], Beat]
+
+
+class Candidacy(NamedTuple):
+    """What is stood for, and on what terms. `lease` is how long the others wait for a leader that died, `renew` how
+    often one that lives says so."""
+
+    group: str
+    lease: timedelta
+    renew: timedelta
+    on_elected: Callback | None = None
+    on_deposed: Callback | None = None
+
+
+def candidacy(group: str, lease: Duration, renew: Duration | None) -> Candidacy:
+    """Two renewals fit into a lease, so that one may fail; three, unless said otherwise."""
+    length = parse_duration(lease)
+    if not SHORTEST <= length <= LOCK_LEASE:
+        longest = format_duration(LOCK_LEASE)
+        raise BadPolicy(f"a leader's lease is 1s or more and at most {longest}, renewed while it leads: not {lease}")
+    every = length / 3 if renew is None else parse_duration(renew)
+    if not timedelta(0) < every <= length / 2:
+        raise BadPolicy(
+            f"renew is more than nothing and at most half of the lease, so that one may fail: not {renew} of {lease}"
+        )
+    return Candidacy(check_name(group), length, every)
+
+
+class Term(Holding):
+    """A leadership from its election to its end, which is for good."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__(lease)
+        self.lease = lease
+
+
+class Seat(Tie):
+    """A block that works under a term."""
+
+    def __init__(self, term: Term, gate: Gate) -> None:
+        super().__init__(lambda _over: gate.stop())
+        self.term = term
+
+
+class Leader:
+    """A candidate for the leadership of a group: this process. Others are candidates of the same group."""
+
+    def __init__(self, stands: Candidacy, keeper: Callable[[], Keeper], clock: Clock, beat: Beats = Beat) -> None:
+        self.group = stands.group
+        self._begin = partial(Campaign, stands, keeper, clock, beat)
+        self._campaign = self._begin()
+
+    def start(self) -> None:
+        """Stand for election, in the background, until `stop`."""
+        self._campaign.start(self)
+
+    def stop(self) -> None:
+        """Resign, and stand no more: another is elected at once. Returns when the leadership was given back, unless a
+        block of `elected` still goes on: then the term ends behind it."""
+        self._campaign.stop()
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process surely leads, at this moment."""
+        return self.term is not None
+
+    @property
+    def term(self) -> Term | None:
+        """The term in which this process leads; None when it does not. Its `fence` is higher in every later term."""
+        return self._campaign.term
+
+    def elected(self, *, wait: Duration = "0s") -> Block:
+        """A block that runs only while this process leads: `with leader.elected(wait="1m") as term:`.
+
+        Raises `NotElected` when another leads for as long as that. Unless it was started, the leader stands for
+        election because of the block, and resigns behind it.
+        """
+        return Elected(self.group, parse_duration(wait), lambda: self._campaign)
+
+    def forked(self) -> None:
+        """In the child: the parent's term is not ours, and its thread is not here."""
+        self._campaign = self._begin()
+
+
+class Campaign:
+    """Standing for election, in one process. For its blocks it is the keeper, and the desk."""
+
+    def __init__(self, stands: Candidacy, keeper: Callable[[], Keeper], clock: Clock, beat: Beats) -> None:
+        self.clock = clock
+        self._stands, self._group = stands, stands.group
+        self._open = keeper
+        self._keeper: Keeper | None = None
+        self._news = threading.Condition()
+        self._wanted = 0
+        self._started: Leader | None = None
+        self._looks = 0
+        self._term: Term | None = None
+        self._body: Body | None = None
+        self._seats: set[Seat] = set()
+        self._thread = 0
+        self._beat = beat(f"cronce-leader-{stands.group}", self.look, clock)
+        self.refused: CronceError = NotElected(stands.group, "", None)
+
+    # --- from the threads that want it ---
+
+    @property
+    def term(self) -> Term | None:
+        term = self._term
+        return term if term is not None and self._wanted and term.trusted else None
+
+    def start(self, leader: Leader) -> None:
+        """Whoever started it need not keep it."""
+        with self._news:
+            if self._started is None:
+                self._join()
+                self._started = leader
+
+    def stop(self) -> None:
+        with self._news:
+            started, self._started = self._started, None
+        if started is not None:
+            self.leave()
+
+    def join(self) -> int:
+        """Stand with the others of this process. Returns how often it was asked for until now."""
+        with self._news:
+            looks = self._looks
+            self._join()
+            return looks
+
+    def hear(self, looks: int) -> None:
+        """Wait until it is known whether this process leads: it does, or was refused since."""
+        with self._news:
+            self._news.wait_for(lambda: self._looks > looks or self.term is not None)
+
+    def _join(self) -> None:
+        if self._keeper is None:
+            keeper = self._open()
+            check_lease(self._stands.lease, keeper.desk.store.traits)
+            self._keeper = keeper
+        self._wanted += 1
+        self._beat.wake()
+
+    def leave(self) -> None:
+        """Whoever is the last to leave waits until the leadership was given back; a callback cannot wait for itself."""
+        with self._news:
+            self._wanted -= 1
+            body, calls_back = self._body, threading.get_ident() == self._thread
+            if self._wanted:
+                return
+        self._beat.wake()
+        if calls_back:
+            return
+        if body is not None:
+            body.stop()
+        with self._news:
+            self._news.wait_for(lambda: self._wanted or self._keeper is None)
+
+    def sit(self, gate: Gate) -> Seat | NotYet:
+        """A block's place under the term, if there is one."""
+        with self._news:
+            term = self.term
+            return NotYet(self.refused, LOOK) if term is None else Seat(term, gate)
+
+    # --- as a keeper, and as a desk ---
+
+    @property
+    def desk(self) -> "Campaign":
+        return self
+
+    def do(self, work: Callable[[], object]) -> object:
+        return work()
+
+    def keep(self, seat: Seat) -> None:
+        with self._news:
+            self._seats.add(seat)
+            over = seat.term.lease.over
+        if over is not None:  # while it sat down
+            seat.end(over)
+
+    def drop(self, seat: Seat) -> None:
+        with self._news:
+            self._seats.discard(seat)
+
+    # --- on the thread that stands ---
+
+    def look(self) -> Boot | None:
+        """Lead on, step down, or ask once more. Returns when to look again; None: nobody here wants it any more."""
+        self._thread = threading.get_ident()
+        self._remind()
+        term = self._term
+        if term is not None and self.term is None:
+            self._step_down(term)
+        again = self._stand() if self._wanted and self._term is None else self.clock.boot() + ASK
+        with self._news:
+            self._looks += 1
+            over = not self._wanted and self._term is None
+            if over:
+                self._keeper, self._thread = None, 0
+            self._news.notify_all()
+        return None if over else again
+
+    def _remind(self) -> None:
+        boot = self.clock.boot()
+        with self._news:
+            ended = [seat for seat in self._seats if seat.over is not None]
+        for seat in ended:
+            seat.remind(boot)
+
+    def _stand(self) -> Boot:
+        keeper, began = self._keeper, self.clock.boot()
+        assert keeper is not None
+        desk = keeper.desk
+        try:
+            answer = desk.do(desk.ledger.acquire(leader_cell(self._group), self._stands.lease))
+        except StoreError as error:
+            keeper.outage.unanswered(began, str(error))
+            self.refused = error
+            return self.clock.boot() + self._pause()
+        keeper.outage.answered()
+        if isinstance(answer, Grant):
+            self._lead(answer, keeper)
+            return self.clock.boot() + ASK
+        self.refused = self._why(answer)
+        return self.clock.boot() + self._until(answer, keeper)
+
+    def _why(self, answer: Refused) -> CronceError:
+        match answer:
+            case Held(by, until):
+                return NotElected(self._group, by, until)
+            case Early(until):
+                return NotElected(self._group, "", until)
+            case _:
+                return StoreUnavailable(f"the store answers too slowly to lead {self._group}, so it was given back")
+
+    def _until(self, answer: Refused, keeper: Keeper) -> float:
+        """Seconds until it is worth asking again: when the lease lapses, but its holder may resign before. One that
+        has lapsed is not believed to have before the store's clock was watched for long enough: soon."""
+        until = answer.until if isinstance(answer, Held | Early) else None
+        left = (until - keeper.desk.ledger.know.now()).total_seconds() if until else 0.0
+        return min(left, self._pause()) if left > 0 else self._pause() / 4
+
+    def _pause(self) -> float:
+        """Not all at the same moment: a quarter of it is left to chance."""
+        return min(self._stands.renew.total_seconds(), ASK) * (1 - urandom(1)[0] / 1024)
+
+    def _lead(self, grant: Grant, keeper: Keeper) -> None:
+        term = Term(Lease(grant, self.clock, self._told, renew=self._stands.renew))
+        body = self._calling(self._stands.on_elected, term)
+        with self._news:
+            wanted = self._wanted > 0
+            if wanted:
+                self._term, self._body = term, body
+                self._news.notify_all()
+        if not wanted:
+            keeper.desk.do(keeper.desk.ledger.release([grant]))
+            return
+        keeper.keep(term.lease)
+        self._call(body)
+        self._body = None
+
+    def _step_down(self, term: Term) -> None:
+        """Resign; or, if trust has ended, leave it to lapse, so that the history says how the term ended."""
+        keeper, lease = self._keeper, term.lease
+        assert keeper is not None
+        with self._news:
+            self._term = None
+        if not lease.trusted:
+            lease.end(NOT_RENEWED)
+        self._call(self._calling(self._stands.on_deposed, term))
+        keeper.drop(lease)
+        if lease.trusted:
+            lease.end(RESIGNED)
+            keeper.desk.do(keeper.desk.ledger.release([lease.grant]))
+        else:
+            lease.end(NOT_RENEWED)
+            self._tell(keeper.desk, lease)
+
+    def _tell(self, desk: Desk, lease: Lease) -> None:
+        """That a term was lost has nobody to raise to."""
+        why, now = (lease.over or NOT_RENEWED).why, desk.ledger.know.now()
+        desk.ledger.carrier.report(Event(What.DEPOSED, lease.grant.key, desk.holder, now, lease.grant.fence, why))
+
+    def _calling(self, callback: Callback | None, term: Term) -> Body:
+        """What it raises does not end the campaign."""
+
+        def call() -> None:
+            try:
+                if callback is not None:
+                    callback(term)
+            except Interrupt:
+                raise
+            except BaseException:
+                LOGGER.exception("a callback of %s raised", leader_cell(self._group))
+
+        return Body(call)
+
+    def _call(self, body: Body) -> None:
+        def steps() -> Steps[None]:
+            yield body
+
+        with suppress(Interrupt):  # its term has ended
+            take(steps(), self)
+
+    # --- on the keeper's threads ---
+
+    def _told(self, over: Over) -> None:
+        """The term has ended: everybody who works under it has to stop."""
+        with self._news:
+            ended = [seat for seat in self._seats if seat.term.lease.over is not None]
+            body = self._body
+        for seat in ended:
+            seat.end(over)
+        if body is not None:
+            body.stop()
+        self._beat.wake()
+
+
+class Elected(Block):
+    """A block under a term: its steps, for threads and tasks."""
+
+    noun = "the leadership of"
+
+    def _holding(self, seat: Seat) -> Term:
+        return seat.term
+
+    def _acquire(self, desk: Campaign, gate: Gate) -> Steps[Seat]:
+        looks = yield Do(desk.join)
+        try:
+            yield Do(partial(desk.hear, looks))
+            seat: Seat = yield from super()._acquire(desk, gate)
+        except BaseException:
+            yield Do(desk.leave)
+            raise
+        return seat
+
+    def _try(self, desk: Campaign, gate: Gate) -> Steps[Seat | NotYet]:
+        answer: Seat | NotYet = yield Do(partial(desk.sit, gate))
+        return answer
+
+    def _release(self, _seat: Seat, desk: Campaign) -> Steps[None]:
+        yield Do(desk.leave)
+
+    def _undo(self, _seat: Seat, _desk: Campaign) -> Steps[None]:
+        """Who could not arrive leaves as whoever was not elected."""
+        yield from ()

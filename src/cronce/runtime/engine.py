@@ -1,0 +1,520 @@
+"""The engine of a scheduler: one thread that talks to the store, and decides what this process tries to run.
+
+THEORY OF OPERATION
+
+Every scheduler computes every slot by itself, from the same schedules, by the store's clock. Nobody hands out work: a
+slot is claimed, and the store grants it once. What is here is only about *when* to claim, so that it happens at once,
+costs little, and goes to a process that has a worker free.
+
+*The way of a slot.* The agenda yields it at its instant, and it stands in line (`line`) until its time has come and a
+worker is free. Then it is claimed, in a batch with others; what has ended since is said in the same swap. Granted, it
+runs on the pool. Refused, it is forgotten: whoever has it looks after it.
+
+*Looking.* About once a second: has anybody acted by hand, is somebody asked to stop, and which runs are open whose time
+has come: due, waiting for their turn, to be retried, or lapsed. Those stand in line like slots, so that whatever
+another process leaves behind is taken up. A look also learns what will lapse before the next one, and then comes in
+time for it. A store that can notify makes a look come earlier.
+
+*Gaps.* A process that was paused, cut off or newly started finds slots in the past (`missed`).
+
+*Errors fail closed.* While the store does not answer nothing is claimed. What has ended is said again and again until
+it is said, or until it can no longer be trusted.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import Final, Protocol, TypeVar
+
+from cronce import __version__
+from cronce.errors import BadInput, BadRecord, StoreError
+from cronce.events import Event, What
+from cronce.model import (
+    BOARD_JOBS,
+    BOARD_RUNS,
+    SWITCH,
+    Boot,
+    Cell,
+    Instant,
+    Mark,
+    Slot,
+    drain_cells,
+    slot_of_cell,
+)
+from cronce.protocol.commands import Early, Finish, Finished, Queued, Release, Stale
+from cronce.protocol.record import Act, Holder, State, decode, decode_act
+from cronce.runtime.attempt import Attempt, End, finish_of, too_late
+from cronce.runtime.call import for_good
+from cronce.runtime.flow import Flow
+from cronce.runtime.keeper import Keeper, Over
+from cronce.runtime.ledger import Expired, Grant, Terms, Wanted
+from cronce.runtime.line import MOMENT, Candidate, Line
+from cronce.runtime.log import LOGGER
+from cronce.runtime.missed import Gap, catch_up, newest_run
+from cronce.runtime.roster import Roster, digest_of
+from cronce.runtime.shelf import Carried
+from cronce.runtime.task import Busy, Superseded, Unsure
+from cronce.runtime.tidy import tidy_later
+from cronce.schedule import Schedule, format_duration
+from cronce.schedule.agenda import Agenda
+from cronce.schedule.slots import GRACE
+from cronce.stores.base import Position, Scan
+from cronce.value import NamedTuple
+
+T = TypeVar("T")
+
+LOOK: Final = timedelta(seconds=1.25)
+"""Between two looks. Two calls each, and the beat: less than two calls a second."""
+
+BEAT: Final = 10.0
+"""Seconds between two beats. Two may fail before others take this process for dead."""
+
+BATCH: Final = 250
+"""Claims in one swap: more would make the first of them wait for the last."""
+
+PAGES: Final = 5
+"""Thousands of open runs that a look goes through."""
+
+HEEDED: Final = 500
+"""How many of the runs here a look asks for, whether they shall stop; the others learn it with their next renewal."""
+
+LATE: Final = timedelta(seconds=5)
+"""A slot that starts later than this after it was due is told of."""
+
+AWAY: Final = 0.5
+"""Seconds until a store that did not answer is asked again."""
+
+Carry = Callable[[], Mapping[str, Carried]]
+"""What this process carries just now."""
+
+Word = tuple[Grant, Finish | Release, bool]
+
+
+class Pool(Protocol):
+    """Where bodies run. Each attempt that was submitted is `done` once, from whatever thread."""
+
+    def submit(self, attempts: Sequence[Attempt]) -> None: ...
+
+
+class Post(NamedTuple):
+    """What a process is there for."""
+
+    role: str = "both"
+    workers: int = 10
+    labels: Mapping[str, str] = {}
+
+    @property
+    def schedules(self) -> bool:
+        return self.role != "work"
+
+    @property
+    def works(self) -> bool:
+        return self.role != "schedule"
+
+
+class Said(NamedTuple):
+    """An attempt that is over, and is to be said so."""
+
+    attempt: Attempt
+    end: End
+
+
+class Engine:
+    """Not for two threads at once, but for `done`, which any may call."""
+
+    def __init__(self, keeper: Keeper, carry: Carry, post: Post, pool: Pool) -> None:
+        self._keeper, self._desk, self._post, self._pool, self._carry = keeper, keeper.desk, post, pool, carry
+        self._ledger, self._know = keeper.desk.ledger, keeper.desk.ledger.know
+        self._roster = Roster(self._ledger.carrier, self._ledger.jobs)
+        self._me = Holder(self._desk.holder, "", post.role, post.workers, post.labels, self._know.now(), __version__)
+        self._carried: dict[str, Carried] = {}
+        self._specs: dict[str, tuple[str, str]] = {}
+        self._agenda = Agenda()
+        self._line = Line()
+        self._running: dict[str, Attempt] = {}
+        self._turns: Counter[str] = Counter()
+        self._ended: deque[Said] = deque()
+        self._unsaid: list[Said] = []
+        self._exchanging = False
+        self.given_up = 0
+        """How many runs ended of which the store could not be told, or would not hear."""
+        self._boards: tuple[int, int] | None = None
+        self._terms: dict[tuple[str, timedelta | None], Terms] = {}
+        self._overrun: set[str] = set()
+        self._took = False  # the last time, there was something in line that could be claimed
+        self._beat_at = self._look_at = self._again_at = 0.0
+        self.given_up = 0
+        """How many runs ended here whose end is not on record, and never will be."""
+        self.joined = False
+        """It is registered, and would fire."""
+        self.ordered: Act | None = None
+        """Who told this process by hand to claim no more."""
+        self.leaving = False
+        """It claims no more, since it is about to end."""
+
+    # --- one step ---
+
+    def step(self) -> Boot:
+        """Do what is to be done; when is the next?"""
+        boot = self._desk.clock.boot()
+        if boot < self._again_at:
+            return self._again_at
+        try:
+            self._step(boot)
+            self._keeper.outage.answered()
+        except StoreError as error:
+            self._keeper.outage.unanswered(boot, str(error))
+            self._again_at = self._desk.clock.boot() + AWAY
+            return self._again_at
+        return self._next()
+
+    def _step(self, boot: Boot) -> None:
+        if boot >= self._beat_at:
+            self._beat(boot)
+        if boot >= self._look_at:
+            self._look(boot)
+        self._fill()
+        self._exchange()
+
+    def _next(self) -> Boot:
+        """When there is something to do, if nothing happens before."""
+        boot, now = self._desk.clock.boot(), self._know.now()
+        if self._ended or (self._took and len(self._line) and self._free > 0):
+            return boot
+        ahead = [at for at in (self._line.next_at(), self._agenda.next_at()) if at is not None]
+        times = [boot + max((at - now).total_seconds(), 0.0) for at in ahead]
+        return min([self._beat_at, self._look_at, *times, *([boot + AWAY] if self._unsaid else [])])
+
+    @property
+    def claims(self) -> bool:
+        return not self.leaving and self.ordered is None
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs here or is about to, and all that ended is said."""
+        return not (self._exchanging or self._running or self._unsaid or self._ended)
+
+    @property
+    def running(self) -> list[Attempt]:
+        return list(self._running.values())
+
+    @property
+    def _free(self) -> int:
+        return self._post.workers - len(self._running) if self._post.works else BATCH
+
+    # --- from outside ---
+
+    def look_soon(self) -> None:
+        """There is news."""
+        self._look_at = 0.0
+
+    def beat_soon(self) -> None:
+        """What this process carries, or whether it claims, has changed."""
+        self._beat_at = 0.0
+
+    def done(self, attempt: Attempt, end: End) -> None:
+        """An attempt is over. From any thread."""
+        self._ended.append(Said(attempt, end))
+
+    def stop_bodies(self, why: str) -> None:
+        """Whatever runs here shall stop; the next attempt is another's, if there is one."""
+        for attempt in self.running:
+            self._keeper.end(attempt.lease, Over("drained", why))
+
+    def leave(self) -> None:
+        """The others need not wait for this process any more."""
+        if self.joined:
+            self._do(self._roster.leave(self._me))
+
+    # --- being there ---
+
+    def _beat(self, boot: Boot) -> None:
+        if not self.joined:
+            self._do(self._ledger.carrier.load([]))
+            self._me = self._me._replace(since=self._know.now())
+        self._take_on(self._carry())
+        self._me = self._me._replace(bundle=digest_of(self._specs), draining=not self.claims)
+        self._do(self._roster.beat(self._me, self._specs, boot))
+        self._settle_in()
+        self.joined = True
+        self._beat_at = boot + BEAT
+
+    def _take_on(self, carried: Mapping[str, Carried]) -> None:
+        """From now on this process carries exactly these."""
+        same = {name for name, one in carried.items() if name in self._carried and self._carried[name].job == one.job}
+        for name in self._carried.keys() - same:
+            self._agenda.remove(name)
+        self._carried = dict(carried)
+        kept = {name: self._specs[name] for name in same}
+        self._specs = kept | {name: one.job.spec for name, one in carried.items() if name not in same}
+        if len(same) != len(carried):
+            self._terms.clear()
+
+    def _settle_in(self) -> None:
+        """What is new is put on the agenda, from where the schedulers before left off."""
+        new = [one.job for name, one in self._carried.items() if name not in self._agenda and one.job.schedule]
+        if not self._post.schedules or not new:
+            return
+        now = self._know.now()
+        gaps: list[Gap] = []
+        for job in new:
+            assert job.schedule is not None
+            self._agenda.add(job.name, job.schedule, now)
+            known = self._know.job(job.name)
+            floor = known.job.floor if known and known.job else now
+            latest = job.schedule.previous(now + timedelta(seconds=1))
+            if latest is not None and latest > floor:
+                gaps.append(Gap(job, self._specs[job.name][0], self._since(job.name, floor, latest)))
+        self._try_missed(gaps, now)
+
+    def _since(self, name: str, floor: Instant, latest: Instant) -> Instant:
+        """From where on nobody may have looked. The latest slot is looked at in any case, and under missed="all" each
+        that has no record: whoever died may have had some of them in line."""
+        if self._carried[name].job.missed == "all":
+            return floor
+        before = self._roster.looked_after(name) or self._do(newest_run(self._ledger, name)) or floor
+        return max(floor, min(before - GRACE, latest - timedelta(seconds=1)))
+
+    def _try_missed(self, gaps: Sequence[Gap], now: Instant) -> None:
+        for slot in self._do(catch_up(self._ledger, gaps, now)) if gaps else ():
+            terms = self._terms_of(slot)
+            if terms.overlap == "skip" and self._carried[slot.job].job.missed == "all" and now - slot.at > GRACE:
+                terms = terms._replace(overlap="wait")  # each of a backlog is wanted
+            self._try(slot, terms, slot.at + terms.delay, now)
+
+    # --- looking ---
+
+    def _look(self, boot: Boot) -> None:
+        self._look_at = boot + LOOK.total_seconds()
+        orders = drain_cells(self._desk.holder, self._post.labels)
+        watched = self._line.watched(self._know.now() - 2 * MOMENT)
+        heeded = list(islice(self._running, HEEDED))
+        loaded, _ = self._do(self._ledger.carrier.load([BOARD_RUNS, BOARD_JOBS, SWITCH, *orders, *heeded, *watched]))
+        cells = {cell.key: cell for cell in loaded.cells}
+        self._know.learn_switch(cells[SWITCH])
+        self._read_boards(cells[BOARD_RUNS].version, cells[BOARD_JOBS].version)
+        self._obey([cells[key] for key in orders])
+        for key in heeded:
+            self._heed(self._running[key], cells[key])
+        for key in watched:
+            self._line.seen(cells[key])
+        self._tell_overrun()
+        if self._post.works and self.claims:
+            self._take_up_open(boot)
+
+    def _read_boards(self, runs: int, jobs: int) -> None:
+        before, self._boards = self._boards, (runs, jobs)
+        if before is not None and before[1] != jobs:
+            self._know.forget_jobs()
+            self.beat_soon()
+
+    def _obey(self, cells: Iterable[Cell]) -> None:
+        before = self.ordered
+        orders = [decode_act(cell.value, cell.key) for cell in cells if cell.version]
+        self.ordered = next(filter(None, orders), None)
+        if (before is None) != (self.ordered is None):
+            what = What.RESUMED if self.ordered is None else What.DRAINED
+            self._tell(what, f"holder/{self._desk.holder}", f"by {(self.ordered or before or Act('')).by}")
+            self.beat_soon()
+
+    def _heed(self, attempt: Attempt, cell: Cell) -> None:
+        """Somebody may ask a run to stop."""
+        grant = attempt.lease.grant
+        if cell.fence == grant.fence and '"ask":' in cell.value:
+            with suppress(BadRecord):
+                ask = decode(cell.value, cell.key).ask
+                self._keeper.end(attempt.lease, Over("asked", f"asked to stop: {ask}"))
+
+    def _take_up_open(self, boot: Boot) -> None:
+        """Runs that are open and whose time has come, or comes before the next look."""
+        after: Position | None = None
+        for _ in range(PAGES):
+            scan = Scan("run/", "until", Mark.OPEN, self._know.now() + LOOK, after)
+            page = self._do(self._ledger.carrier.scan(scan))
+            for cell in page.cells:
+                if cell.key in self._running or cell.key in self._line or cell.until is None:
+                    continue
+                if cell.until <= page.now:
+                    self._take_up(cell, page.now)
+                else:
+                    comes = boot + (cell.until - page.now).total_seconds() + 0.005
+                    self._look_at = min(self._look_at, max(comes, boot + 0.05))
+            after = page.next
+            if after is None:
+                return
+
+    def _take_up(self, cell: Cell, now: Instant) -> None:
+        try:
+            slot, record = slot_of_cell(cell.key), decode(cell.value, cell.key)
+        except (BadInput, BadRecord):
+            return  # of a newer cronce, or nobody's: whoever can read it sees to it
+        if slot.job not in self._carried:
+            return
+        terms = self._terms_of(slot)
+        if record.state is State.WAITING and terms.overlap == "skip":
+            terms = terms._replace(overlap="wait")
+        self._try(slot, terms, cell.until or now, now, known=True)
+
+    # --- what to try, and when ---
+
+    def _fill(self) -> None:
+        now = self._know.now()
+        if self.claims and self._post.schedules:
+            popped = self._agenda.pop_due(now)
+            for name, at in popped.slots:
+                slot = Slot(name, at)
+                terms = self._terms_of(slot)
+                self._try(slot, terms, at + terms.delay, now)
+            for name, _ in popped.behind:
+                self._agenda.skip_to(name, now)
+            gaps = [Gap(self._carried[name].job, self._specs[name][0], since) for name, since in popped.behind]
+            self._try_missed(gaps, now)
+        self._line.ripen(now)
+
+    def _try(self, slot: Slot, terms: Terms, due: Instant, now: Instant, *, known: bool = False) -> None:
+        place = self._roster.place(self._me, slot)
+        self._line.add(Candidate(slot, slot.cell, terms, due, known), place, now)
+
+    def _terms_of(self, slot: Slot) -> Terms:
+        """On what terms; most slots of a job are claimed on the same."""
+        job = self._carried[slot.job].job
+        shared = job.schedule is not None and job.jitter is None and not slot.request
+        place = (slot.job, _gap(job.schedule, slot.at) if job.schedule and shared else None)
+        terms = self._terms.get(place) if shared else None
+        if terms is None:
+            terms = job.terms(slot, inferred=False)._replace(outside=False, digest=self._specs[slot.job][0])
+            if shared:
+                self._terms[place] = terms
+        return terms
+
+    # --- saying what ended, and claiming what is next ---
+
+    def _exchange(self) -> None:
+        self._exchanging = True  # before it asks whether it may claim: whoever forbids that then waits for what it gets
+        try:
+            self._say_and_claim()
+        finally:
+            self._exchanging = False
+
+    def _say_and_claim(self) -> None:
+        over, self._unsaid = self._unsaid, []
+        while self._ended:
+            over.append(self._ended.popleft())
+        for said in over:
+            self._dismiss(said.attempt)
+        chosen = self._chosen()
+        self._took = bool(chosen)
+        if not over and not chosen:
+            return
+        try:
+            answers, grants = self._exchanged(over, chosen)
+        except BaseException:
+            self._unsaid = over
+            self._line.put_back(chosen)
+            raise
+        for said, answer in zip(over, answers, strict=True):
+            self._heard(said, answer)
+        started = [self._answered(one, answer) for one, answer in zip(chosen, grants, strict=True)]
+        self._pool.submit([attempt for attempt in started if attempt is not None])
+        unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
+        if unsure and len(unsure) == len(over) + len(chosen):
+            raise unsure[0]
+
+    def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
+        wanted = [Wanted(one.slot, one.terms, one.known) for one in chosen]
+        if self._post.works:
+            return self._do(self._ledger.exchange([self._word(said) for said in over], wanted))
+        return (), self._do(self._ledger.enqueue(wanted))
+
+    def _chosen(self) -> list[Candidate]:
+        """What is claimed now: no more than there are workers free."""
+        if not self.claims or self._free <= 0:
+            return []
+        return self._line.take(min(self._free, BATCH), self._know.now(), self._turns.__getitem__)
+
+    def _word(self, said: Said) -> Word:
+        grant, ending = said.attempt.lease.grant, said.end.ending
+        if ending is None:
+            return grant, Release(grant.fence), True
+        return grant, finish_of(said.attempt, ending), said.attempt.job.overlap in ("wait", "replace")
+
+    def _heard(self, said: Said, answer: object) -> None:
+        """What the store said to how a run ended."""
+        attempt, ending, lease = said.attempt, said.end.ending, said.attempt.lease
+        match answer:
+            case Unsure(_, error) if lease.trusted and not for_good(error):
+                self._unsaid.append(said)
+                return
+            case Unsure(why) if ending is not None:
+                self.given_up += 1
+                LOGGER.error("%s %s, but that could not be recorded: %s", lease.name, ending.outcome, why)
+            case Stale(by) if ending is not None:
+                self.given_up += 1
+                LOGGER.error("%s", too_late(lease, ending, by, self._desk.holder))
+            case Finished(_, retrying):
+                tidy_later(self._keeper, attempt.job, attempt.run.slot)
+                if retrying or attempt.job.missed == "all":
+                    self.look_soon()
+        if attempt.job.overlap in ("wait", "replace"):
+            self._line.freed(attempt.job.name)
+            self.look_soon()
+
+    def _answered(self, candidate: Candidate, answer: object) -> Attempt | None:
+        """What the store said to a claim."""
+        now = self._know.now()
+        match answer:
+            case Grant():
+                return self._employ(candidate, answer)
+            case Expired() | Unsure():
+                self._line.put_back([candidate])
+            case Early(until):
+                self._line.put_off(candidate, until or now + MOMENT)
+            case Queued(True) | Busy():
+                self._line.found_busy(candidate.slot.job, now)
+            case Superseded() if now - candidate.due < 4 * LOOK:  # by facts that may be old: it may be ours by then
+                self._know.forget_job(candidate.slot.job)
+                self._line.put_off(candidate, now + LOOK)
+        return None  # held or closed: whoever has it sees to it; what waits is found by looking
+
+    def _employ(self, candidate: Candidate, grant: Grant) -> Attempt:
+        carried = self._carried[candidate.slot.job]
+        attempt = Attempt(self._keeper, carried.job, carried.work(), grant)
+        self._running[grant.key] = attempt
+        self._turns[carried.job.name] += 1
+        late = self._know.now() - candidate.due
+        if late > LATE and grant.number == 1:
+            self._tell(What.LATE, grant.key, f"by {format_duration(timedelta(seconds=late // timedelta(seconds=1)))}")
+        return attempt
+
+    def _dismiss(self, attempt: Attempt) -> None:
+        if self._running.pop(attempt.lease.grant.key, None) is not None:
+            self._turns[attempt.job.name] -= 1
+
+    # --- telling ---
+
+    def _tell_overrun(self) -> None:
+        """A run that goes on for longer than until the next slot of its job is told of, once."""
+        now = self._know.now()
+        self._overrun &= self._running.keys()
+        for key, attempt in self._running.items():
+            slot, schedule = attempt.run.slot, attempt.job.schedule
+            started, gap = attempt.lease.grant.record.started, _gap(schedule, slot.at) if schedule else None
+            if started and gap and now - started > gap and key not in self._overrun and not slot.request:
+                self._overrun.add(key)
+                self._tell(What.OVERRUN, key, f"runs for longer than the {format_duration(gap)} to the next slot")
+
+    def _tell(self, what: What, key: str, detail: str) -> None:
+        self._ledger.carrier.report(Event(what, key, self._desk.holder, self._know.now(), detail=detail))
+
+    def _do(self, flow: Flow[T]) -> T:
+        return self._desk.do(flow)
+
+
+@lru_cache(maxsize=10_000)
+def _gap(schedule: Schedule, at: Instant) -> timedelta | None:
+    """From a slot to the next; jobs share schedules, and ask for every slot."""
+    later = schedule.next(at)
+    return later - at if later is not None else None

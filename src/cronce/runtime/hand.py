@@ -1,0 +1,349 @@
+"""By hand: what a person does at a store, or a program in one's stead. Each act is on record with who and when.
+
+Nothing is run here. An order is put on record (a job is paused, a run is due, a holder shall stop), the schedulers
+notice and act on it. Every act may be repeated: the first one stands, and the second is told so.
+
+*A run that is asked for* is a cell of its own beside the slot's, `run/<job>/<slot>#<request>`. No floor closes it and
+no claim makes it. Its request tells what it is, and two who ask for the same at once write the same cell: `rerun-1` for
+the first rerun of a slot, `backfill`, or what a trigger was given as its id. A trigger has no slot: it is filed under
+the second in which it was asked for. So that an id means one run whenever it is said, that second is written down
+first, in a cell by job and id, and whoever comes later goes by it.
+
+*Effects* of a rerun or a backfill go by the slot's key: what the slot did before is not done again. A trigger has a key
+of its own.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from cronce.errors import BadInput, CronceError, StoreUnavailable
+from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, asked_cell, check_name
+from cronce.protocol.commands import Asked, Closed, Queue, Queued, Resolve
+from cronce.protocol.lease import LOCK_LEASE, PURGE_DELAY
+from cronce.protocol.record import Act, Job, Outcome, Record, State, decode_act, encode_act
+from cronce.protocol.specs import raise_floor
+from cronce.runtime.carrier import ROUNDS, WAKE
+from cronce.runtime.flow import Flow
+from cronce.runtime.jobs import Edit, paused_and_resumed
+from cronce.runtime.ledger import Ledger, Terms
+from cronce.runtime.look import RunSeen, job_names, read_all, refuse_unknown, seen_run
+from cronce.runtime.roster import chunks
+from cronce.runtime.task import Reply, Unsure
+from cronce.schedule.instant import whole
+from cronce.stores.base import Scan
+from cronce.value import NamedTuple
+
+LONGEST_PAYLOAD: Final = 64 * 1024
+"""In bytes of JSON. A payload travels with every renewal of its run: it says what to work on, it is not the work."""
+
+LONGEST_TEXT: Final = 500
+LONGEST_ID: Final = 64
+REMEMBERED: Final = timedelta(days=30)
+"""For how long the id of a trigger means the same run."""
+
+TERMS: Final = Terms(LOCK_LEASE, overlap="allow")
+"""To put something on record takes no turn; whoever claims it brings terms of its own."""
+
+BACKFILL: Final = "backfill"
+_RERUN: Final = re.compile(r"(?:(?P<of>.+):)?rerun-(?P<number>[1-9][0-9]*)")
+"""A rerun of the slot itself, or of another request for it."""
+
+
+class Stands(NamedTuple):
+    """An order that stands, and whether it is new: else somebody gave it before."""
+
+    act: Act
+    new: bool
+
+
+class Request(NamedTuple):
+    """A run that was asked for, and whether that is new."""
+
+    slot: Slot
+    new: bool
+
+
+class Hand:
+    """Whoever acts, `by` name. Jobs that are `declared` here may be meant before the store knows them."""
+
+    def __init__(self, ledger: Ledger, by: str, declared: Collection[str] = ()) -> None:
+        self.by = check_text("who acts", by)
+        self.ledger = ledger
+        self._declared = declared
+
+    # --- pausing ---
+
+    def pause(self, name: str, reason: str = "") -> Flow[Stands]:
+        """None of the job's slots is granted from now on; what runs goes on."""
+        check_reason(reason)
+        before = yield from self.job(name)
+        job = yield from self.ledger.jobs.pause(name, self.by, reason)
+        assert job is not None
+        assert job.paused is not None
+        return Stands(job.paused, before is None or before.paused is None)
+
+    def resume(self, name: str) -> Flow[Act | None]:
+        """What was paused, if it was. What fell due meanwhile does not fire."""
+        before = yield from self.job(name)
+        if before is not None and before.paused:
+            yield from self.ledger.jobs.resume(name, self.by)
+        return before and before.paused
+
+    def pause_all(self, reason: str = "") -> Flow[Stands]:
+        """The kill switch: nothing at all is granted from now on."""
+        check_reason(reason)
+        return (yield from self._order(SWITCH, reason))
+
+    def resume_all(self) -> Flow[Act | None]:
+        """Undo it; jobs that were paused one by one stay so. The floor of every job rises before the switch goes back:
+        what fell due meanwhile does not fire."""
+        stands = yield from self._stands(SWITCH)
+        if stands is None:
+            return None
+        why = paused_and_resumed(stands, self.by)
+        raised: Edit = lambda job, now: job and raise_floor(job, now, None, why)  # noqa: E731
+        for names in chunks((yield from job_names())):
+            yield from self.ledger.jobs.edit_all(dict.fromkeys(names, raised))
+        yield from self._lift(SWITCH)
+        return stands
+
+    # --- draining ---
+
+    def drain(self, cell: str, reason: str = "") -> Flow[Stands]:
+        """Whoever goes by this cell claims nothing more, while it lives."""
+        check_reason(reason)
+        return (yield from self._order(cell, reason))
+
+    def undrain(self, cell: str) -> Flow[Act | None]:
+        return (yield from self._lift(cell))
+
+    # --- runs ---
+
+    def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[Request]:
+        """Ask for a run of its own, with its own key. With an id, asking twice is asking once."""
+        text = payload_text(payload)
+        if request:
+            _check_id(request)
+        job = yield from self.job(name)
+        now = self.ledger.know.now()
+        asked = Request(Slot(name, whole(now), request or f"t-{os.urandom(4).hex()}"), new=True)
+        if request:
+            asked = yield from self._first_asked(asked.slot, job, now)
+        yield from self.ask_for(asked.slot, Queue(by=self.by, payload=text))
+        return asked
+
+    def _first_asked(self, slot: Slot, job: Job | None, now: Instant) -> Flow[Request]:
+        """The slot under which the id was asked for first. A run that was asked for, is gone, and is at or below the
+        floor, was purged: it is not run again. (Within a purge's delay of asking, whoever asked may not be done.)"""
+        stands = yield from self._order(asked_cell(slot.job, slot.request), at=slot.at, ttl=REMEMBERED)
+        if stands.new:
+            return Request(slot, new=True)
+        assert stands.act.at is not None
+        first = slot._replace(at=stands.act.at)
+        (seen,) = yield from self.look([first])
+        if seen is None and job is not None and first.at <= job.floor and now - first.at > PURGE_DELAY:
+            raise CronceError(f"{first.key} was asked for by {stands.act.by}, and its run is gone: give another id")
+        return Request(first, new=False)
+
+    def rerun(self, slot: Slot, *, fresh: bool = False) -> Flow[Request]:
+        """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
+        a rerun of it is open, that is the answer."""
+        again = _RERUN.fullmatch(slot.request)
+        base = slot._replace(request=again["of"] or "") if again else slot
+        record = yield from self._record(base)
+        if record.state is not State.CLOSED:
+            raise CronceError(f"{base.key} is {record.state}{_on(record)}: only what is closed can be run again")
+        prefix = f"{base.request}:rerun-" if base.request else "rerun-"
+        now, cells = yield from read_all(Scan(f"{base._replace(request=prefix).cell}"))
+        reruns = [seen_run(cell, now) for cell in cells]
+        going_on = next((one for one in reruns if one.cell.mark is Mark.OPEN), None)
+        if going_on is not None:
+            return Request(going_on.slot, new=False)
+        number = 1 + max((int(one.slot.request.removeprefix(prefix)) for one in reruns), default=0)
+        asked = base._replace(request=f"{prefix}{number}")
+        # numbers come back once their runs are purged, but effects are remembered for longer
+        key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else record.key or base.key
+        return (yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key)))
+
+    def ask_for(self, slot: Slot, command: Queue) -> Flow[Request]:
+        (reply,) = yield from self.ledger.put({slot: command}, TERMS)
+        return Request(slot, isinstance(sure(reply), Queued))
+
+    def cancel(self, slot: Slot, reason: str = "") -> Flow[Asked | Closed]:
+        """A run is asked to stop, and not tried again; what waits to be run is closed as skipped. What is closed stays
+        as it is."""
+        why = f"cancelled by {self.by}" + (f": {check_reason(reason)}" if reason else "")
+        for _ in range(ROUNDS):
+            record = yield from self._record(slot)
+            if record.state is State.RUNNING:
+                reply = yield from self.ledger.ask(slot, why)
+            else:
+                reply = yield from self.ledger.skip(slot, TERMS, why)
+            if isinstance(sure(reply), Asked | Closed):
+                return reply  # type: ignore[return-value]
+        raise StoreUnavailable(f"could not cancel {slot.key}: it changed {ROUNDS} times meanwhile")
+
+    def resolve(self, slot: Slot, verdict: Literal["done", "retry"], reason: str = "") -> Flow[Closed | Queued]:
+        """A person's word on a slot that failed, was lost or is unknown: it is done, or shall be tried again."""
+        if verdict not in ("done", "retry"):
+            raise BadInput(f"a slot is resolved as done, or by a retry, not as {verdict!r:.60}")
+        why = f"by {self.by}" + (f": {check_reason(reason)}" if reason else "")
+        reply = sure((yield from self.ledger.resolve(slot, Resolve(verdict, why))))
+        match reply:
+            case Queued():
+                return reply
+            case Closed(Outcome.SUCCEEDED) if verdict == "done":
+                return reply
+            case Closed(outcome):
+                raise CronceError(f"{slot.key} was {outcome}, and only what failed, is lost or unknown can be resolved")
+        record = yield from self._record(slot)
+        if verdict == "retry" and record.state is not State.RUNNING:
+            return Queued(waiting=False)  # somebody wanted that before
+        raise CronceError(f"{slot.key} is {record.state}{_on(record)}: nothing is to be resolved yet")
+
+    # --- reading ---
+
+    def job(self, name: str) -> Flow[Job | None]:
+        """The job, if the store knows it; one that nobody knows is refused. Whether everything is paused is read
+        with it."""
+        job = yield from self.ledger.jobs.edit(check_name(name), lambda _job, _now: None)
+        if job is None and name not in self._declared:
+            refuse_unknown(name, [*self._declared, *(yield from job_names())])
+        return job
+
+    def look(self, slots: Sequence[Slot]) -> Flow[list[RunSeen | None]]:
+        """Runs as they stand; None where there is none."""
+        loaded, _ = yield from self.ledger.carrier.load([slot.cell for slot in slots])
+        return [seen_run(cell, loaded.now) if cell.version else None for cell in loaded.cells]
+
+    def _record(self, slot: Slot) -> Flow[Record]:
+        (seen,) = yield from self.look([slot])
+        if seen is None:
+            yield from self.job(slot.job)
+            never = "" if slot.request else "; `cronce backfill` runs slots that never ran"
+            raise CronceError(f"{slot.key} is on record nowhere{never}")
+        if seen.record is None:
+            raise CronceError(seen.trouble)
+        return seen.record
+
+    # --- orders: an act that stands in a cell of its own ---
+
+    def _order(
+        self, key: str, reason: str = "", at: Instant | None = None, ttl: timedelta | None = None
+    ) -> Flow[Stands]:
+        """Let an act stand, unless one does."""
+
+        def given(now: Instant) -> Act:
+            return Act(self.by, at or now, reason)
+
+        before, after = yield from self._turn(key, lambda stands, now: stands or given(now), ttl)
+        assert after is not None
+        return Stands(after, before is None)
+
+    def _lift(self, key: str) -> Flow[Act | None]:
+        """Let it stand no more; what stood."""
+        before, _ = yield from self._turn(key, lambda _stands, _now: None)
+        return before
+
+    def _stands(self, key: str) -> Flow[Act | None]:
+        return (yield from self._turn(key, lambda stands, _now: stands))[0]
+
+    def _turn(
+        self, key: str, turn: Callable[[Act | None, Instant], Act | None], ttl: timedelta | None = None
+    ) -> Flow[tuple[Act | None, Act | None]]:
+        """What stood in the cell, and what stands there now; again when another was faster."""
+        carrier = self.ledger.carrier
+        for _ in range(ROUNDS):
+            loaded, _timed = yield from carrier.load([key])
+            (cell,) = loaded.cells
+            before = _act(cell)
+            after = turn(before, loaded.now)
+            if after == before:
+                return before, after
+            write = Write(key, cell.version, encode_act(after), Mark.OPEN, ttl=ttl)
+            swapped, _timed = yield from carrier.swap([write, WAKE], loaded.epoch.seen)
+            if swapped.verdicts[0].refused is None:
+                return before, after
+        raise StoreUnavailable(f"could not write {key}: others were faster {ROUNDS} times in a row")
+
+
+def _act(cell: Cell) -> Act | None:
+    return decode_act(cell.value, cell.key) if cell.version else None
+
+
+def _on(record: Record) -> str:
+    return f" on {record.holder}" if record.state is State.RUNNING else ""
+
+
+def is_of_slot(slot: Slot) -> bool:
+    """Whether a run is the slot's own, its backfill or a rerun of these, and not one that was triggered then."""
+    again = _RERUN.fullmatch(slot.request)
+    return (again["of"] or "" if again else slot.request) in ("", BACKFILL)
+
+
+def sure(reply: Reply) -> Reply:
+    """The answer, if there is one."""
+    if isinstance(reply, Unsure):
+        raise reply.error or StoreUnavailable(reply.why)
+    return reply
+
+
+# --- what people write ------------------------------------------------------------------------------------------------
+
+
+def who() -> str:
+    """Who acts, unless they say otherwise: the user and the machine, for people to read."""
+    from getpass import getuser  # noqa: PLC0415  who acts by hand has the time
+
+    from cronce.runtime.desk import host_name  # noqa: PLC0415
+
+    try:
+        user = getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = f"uid{os.getuid()}"
+    return f"{user}@{host_name()}"
+
+
+def check_text(what: str, text: str) -> str:
+    if not isinstance(text, str) or not text.strip() or not text.isprintable() or len(text) > LONGEST_TEXT:
+        raise BadInput(f"{what} is said in 1 to {LONGEST_TEXT} printable characters, and this is {text!r:.60}")
+    return text
+
+
+def check_reason(reason: str) -> str:
+    return check_text("the reason", reason) if reason else ""
+
+
+def _check_id(request: str) -> None:
+    check_name(request)
+    if len(request) > LONGEST_ID:
+        raise BadInput(f"an id is at most {LONGEST_ID} characters long, and this has {len(request)}")
+    if request == BACKFILL or request.startswith("rerun-") or ":" in request:
+        raise BadInput(f"{request!r} is how cronce itself names runs; give another id")
+
+
+def payload_text(payload: Any) -> str:
+    """A payload as it is kept; nothing for None."""
+    if payload is None:
+        return ""
+    try:
+        text = json.dumps(payload, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(f"a payload is what JSON can say: {error}") from None
+    if len(text) > LONGEST_PAYLOAD:
+        raise BadInput(f"a payload is at most {LONGEST_PAYLOAD // 1024} KB of JSON, and this is {len(text):,} bytes")
+    return text
+
+
+def drain_cell(holder: str | None = None, label: str | None = None) -> str:
+    """Where it stands that a holder, or whoever has a label, shall claim nothing more."""
+    if (holder is None) == (label is None):
+        raise BadInput("say who shall claim nothing more: a holder, or a label such as colour=blue")
+    if holder is not None:
+        return f"drain/holder:{check_name(holder)}"
+    name, _, value = (label or "").partition("=")
+    return f"drain/label:{check_name(name)}={check_name(value)}"

@@ -1,0 +1,75 @@
+"""Which schedulers are alive, who is told to claim nothing more, and who would run a job. Flows that only read."""
+
+from cronce.errors import BadRecord
+from cronce.model import Cell, Instant, bundle_cells, drain_cells
+from cronce.protocol.record import Act, Holder, decode_act, decode_bundle, decode_holder
+from cronce.runtime.flow import Flow
+from cronce.runtime.look import read_all
+from cronce.stores.base import Scan
+from cronce.value import NamedTuple
+
+
+class HolderSeen(NamedTuple):
+    """A live scheduler: until when its last beat counts, and what keeps it from claiming, if anything does."""
+
+    holder: Holder
+    until: Instant
+    drained: Act | None
+
+    @property
+    def claims(self) -> bool:
+        return self.drained is None and not self.holder.draining
+
+    def concerned(self, cell: str) -> bool:
+        """Whether it goes by what stands in that cell."""
+        return cell in drain_cells(self.holder.holder, self.holder.labels)
+
+
+def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
+    """The live schedulers, by name. One that a newer cronce wrote says nothing that we understand."""
+    _, orders = yield from read_all(Scan("drain/"))
+    acts = {cell.key: act for cell in orders if (act := _act(cell)) is not None}
+    now, cells = yield from read_all(Scan("holder/"))
+    seen = (_seen(cell, acts, now) for cell in cells)
+    return now, [one for one in seen if one is not None]
+
+
+def _seen(cell: Cell, acts: dict[str, Act], now: Instant) -> HolderSeen | None:
+    if cell.until is None or cell.until <= now:
+        return None
+    try:
+        holder = decode_holder(cell.value, cell.key)
+    except BadRecord:
+        return None
+    stands = (acts[key] for key in drain_cells(holder.holder, holder.labels) if key in acts)
+    return HolderSeen(holder, cell.until, next(stands, None))
+
+
+def _act(cell: Cell) -> Act | None:
+    """An order that cannot be read stands all the same."""
+    try:
+        return decode_act(cell.value, cell.key)
+    except BadRecord as error:
+        return Act("", reason=str(error))
+
+
+def carriers(job: str) -> Flow[list[str]]:
+    """The live schedulers that would run what is due of the job, by name."""
+    _, live = yield from holders()
+    at_work = [one.holder for one in live if one.claims and one.holder.role != "schedule"]
+    carry: dict[str, bool] = {}
+    for bundle in {one.bundle for one in at_work}:
+        carry[bundle] = yield from _carries(bundle, job)
+    return [one.holder for one in at_work if carry[one.bundle]]
+
+
+def _carries(bundle: str, job: str) -> Flow[bool]:
+    _, cells = yield from read_all(Scan(bundle_cells(bundle)))
+    return any(job in _jobs(cell) for cell in cells)
+
+
+def _jobs(cell: Cell) -> set[str]:
+    try:
+        return set(decode_bundle(cell.value, cell.key).specs)
+    except BadRecord:
+        return set()

@@ -1,0 +1,124 @@
+"""What a scheduler will try to run, and when: slots stand in line until their time has come and a worker is free.
+
+In which place this process stands among the live ones says when it tries a slot (`roster`): the first at its instant,
+the second a moment later. The others only *watch* it: when they look next, and nobody has it, they try too.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from heapq import heappop, heappush
+from itertools import count, islice
+from typing import Final
+
+from cronce.model import Cell, Instant, Slot
+from cronce.runtime.ledger import Terms
+from cronce.value import NamedTuple
+
+MOMENT: Final = timedelta(milliseconds=60)
+"""When the second in the order tries: after the first had time to, and before anybody minds."""
+
+BUSY: Final = timedelta(seconds=1)
+"""For how long nobody asks for a turn of a job that was found to be taken."""
+
+WATCHED: Final = 1000
+"""How many slots of others are looked at in one call."""
+
+
+class Candidate(NamedTuple):
+    """A slot to be tried from `due` on. `known`: it is on record. `cell` is its key, spelled once."""
+
+    slot: Slot
+    cell: str
+    terms: Terms
+    due: Instant
+    known: bool = False
+
+
+class Line:
+    """One thread's. Each slot stands in it once; time is an argument."""
+
+    def __init__(self) -> None:
+        self._later: list[tuple[Instant, int, Candidate]] = []
+        self._ready: dict[str, Candidate] = {}
+        self._watched: dict[str, Candidate] = {}
+        self._busy: dict[str, Instant] = {}
+        self._numbers = count()
+
+    def __contains__(self, cell: str) -> bool:
+        return cell in self._ready
+
+    def __len__(self) -> int:
+        """How many wait for a worker."""
+        return len(self._ready)
+
+    def add(self, candidate: Candidate, place: int, now: Instant) -> None:
+        """Try it when its place says so. One that is on record, and nobody took in all the time since, is anybody's."""
+        if place > 1 and not candidate.known:
+            self._watched[candidate.cell] = candidate
+            return
+        at = candidate.due + place * MOMENT
+        if at <= now:
+            self._ready.setdefault(candidate.cell, candidate)
+        else:
+            self.put_off(candidate, at)
+
+    def put_off(self, candidate: Candidate, until: Instant) -> None:
+        heappush(self._later, (until, next(self._numbers), candidate))
+
+    def put_back(self, candidates: Iterable[Candidate]) -> None:
+        """They were tried in vain, and are first again."""
+        self._ready = {one.cell: one for one in candidates} | self._ready
+
+    def ripen(self, now: Instant) -> None:
+        """What was put off until now is ready."""
+        while self._later and self._later[0][0] <= now:
+            _, _, candidate = heappop(self._later)
+            self._ready.setdefault(candidate.cell, candidate)
+
+    def next_at(self) -> Instant | None:
+        return self._later[0][0] if self._later else None
+
+    # --- taking ---
+
+    def take(self, most: int, now: Instant, taken: Callable[[str], int]) -> list[Candidate]:
+        """The first ones, as many as there are workers. A slot that would wait for a turn of its job, and cannot have
+        one yet, does not ask: `taken` says how many turns of a job runs of this process have."""
+        chosen: list[Candidate] = []
+        asked: Counter[str] = Counter()
+        for candidate in self._ready.values():
+            if len(chosen) >= most:
+                break
+            if not self._waits(candidate, now, asked, taken):
+                asked[candidate.slot.job] += 1
+                chosen.append(candidate)
+        for candidate in chosen:
+            del self._ready[candidate.cell]
+        return chosen
+
+    def _waits(self, candidate: Candidate, now: Instant, asked: Counter[str], taken: Callable[[str], int]) -> bool:
+        job, terms = candidate.slot.job, candidate.terms
+        if terms.overlap != "wait":
+            return False
+        if self._busy.get(job, now) > now:
+            return True
+        return asked[job] + taken(job) >= terms.turns and (candidate.known or asked[job] > 0)
+
+    def found_busy(self, job: str, now: Instant) -> None:
+        """All turns of the job are taken, somewhere."""
+        self._busy[job] = now + BUSY
+
+    def freed(self, job: str) -> None:
+        self._busy.pop(job, None)
+
+    # --- watching ---
+
+    def watched(self, upto: Instant) -> list[str]:
+        """Slots of others that were due by then: somebody should have them."""
+        return list(islice((cell for cell, one in self._watched.items() if one.due <= upto), WATCHED))
+
+    def seen(self, cell: Cell) -> None:
+        """A slot that was watched: if nobody has it, it is ready."""
+        candidate = self._watched.pop(cell.key, None)
+        if candidate is not None and not cell.version:
+            self._ready.setdefault(cell.key, candidate)

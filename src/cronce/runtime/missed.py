@@ -1,0 +1,96 @@
+"""Slots that fell due while nobody looked: which of them run is the policy's to say, the rest is passed over, on
+record.
+
+Some of them may have run: whoever looked after them before may have died later than we can tell. So what is on record
+is left out, of those that shall run and of those that are passed over.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cronce.events import Event, What
+from cronce.model import Cell, Instant, Slot, job_cell, slot_of_cell, spell
+from cronce.protocol.record import Job
+from cronce.protocol.specs import raise_floor
+from cronce.runtime.declare import Declaration
+from cronce.runtime.flow import Flow
+from cronce.runtime.jobs import Edit
+from cronce.runtime.ledger import Ledger
+from cronce.runtime.roster import chunks
+from cronce.schedule import due
+from cronce.schedule.slots import CAP, Due, Span
+from cronce.stores.base import Scan
+from cronce.value import NamedTuple
+
+
+class Gap(NamedTuple):
+    """A job that nobody looked after since then; `digest` is the version that looks now."""
+
+    job: Declaration
+    digest: str
+    since: Instant
+
+
+def catch_up(ledger: Ledger, gaps: Sequence[Gap], now: Instant) -> Flow[list[Slot]]:
+    """The slots to try, of all jobs, oldest first; what the policies pass over is on record then."""
+    found = {gap: _due(gap, now) for gap in gaps}
+    wanted = [Slot(gap.job.name, at) for gap, one in found.items() for at in one.slots]
+    passed = {gap: _ends(gap, one.skipped) for gap, one in found.items() if one.skipped}
+    cells = yield from _load(ledger, [*wanted, *(slot for slots in passed.values() for slot in slots)])
+    spans = {}
+    for gap, slots in passed.items():
+        absent = sum(not cells[slot.cell].version for slot in slots)
+        span = found[gap].skipped
+        if absent and span is not None:  # of more than were looked at, those in the middle count as absent
+            spans[gap] = span, span.count - (len(slots) - absent)
+    yield from _pass_over(ledger, spans, now)
+    return sorted((slot for slot in wanted if not cells[slot.cell].version), key=lambda slot: slot.at)
+
+
+def newest_run(ledger: Ledger, job: str) -> Flow[Instant | None]:
+    """The newest slot of a job that is on record."""
+    page = yield from ledger.carrier.scan(Scan(f"run/{job}/", newest_first=True, limit=1))
+    return slot_of_cell(page.cells[0].key).at if page.cells else None
+
+
+def _due(gap: Gap, now: Instant) -> Due:
+    assert gap.job.schedule is not None
+    return due(gap.job.schedule, gap.since, now, gap.job.missed)
+
+
+def _ends(gap: Gap, span: Span) -> list[Slot]:
+    """The oldest and the newest slots of a span, all if they are few: what ran is at an end. The oldest did if whoever
+    looked after them died later than we can tell, the newest if another does so now."""
+    schedule, most = gap.job.schedule, min(span.count, CAP)
+    assert schedule is not None
+    newest, oldest = [span.last], [span.first]
+    while len(newest) < most and (at := schedule.previous(newest[-1])) is not None:
+        newest.append(at)
+    while span.count > CAP and len(oldest) < most and (at := schedule.next(oldest[-1])) is not None:
+        oldest.append(at)
+    return [Slot(gap.job.name, at) for at in {*newest, *oldest}]
+
+
+def _load(ledger: Ledger, slots: Iterable[Slot]) -> Flow[dict[str, Cell]]:
+    cells: dict[str, Cell] = {}
+    for keys in chunks(slot.cell for slot in slots):
+        loaded, _ = yield from ledger.carrier.load(keys)
+        cells |= {cell.key: cell for cell in loaded.cells}
+    return cells
+
+
+def _pass_over(ledger: Ledger, spans: Mapping[Gap, tuple[Span, int]], now: Instant) -> Flow[None]:
+    edits = {gap.job.name: _raised(gap.digest, span, count) for gap, (span, count) in spans.items()}
+    for names in chunks(edits):
+        yield from ledger.jobs.edit_all({name: edits[name] for name in names})
+    for gap, (span, count) in spans.items():
+        detail = f"{count} slots up to {spell(span.last)}: {span.reason}"
+        ledger.carrier.report(Event(What.MISSED, job_cell(gap.job.name), ledger.carrier.holder, now, detail=detail))
+
+
+def _raised(digest: str, span: Span, count: int) -> Edit:
+    """Only the version that fires the job has a say."""
+
+    def edit(job: Job | None, _now: Instant) -> Job | None:
+        return raise_floor(job, span.last, count, span.reason) if job and job.firing == digest else None
+
+    return edit

@@ -1,0 +1,352 @@
+"""One command in a process group of its own, watched over: the half of a run that knows no store.
+
+    we ──spawn──► the command and what it starts: one process group
+     │                             ▲
+     └──────────► the watchdog ────┘ kills it when we are gone, or when an instant passes that nobody moved on
+
+A run that lost its lease must not go on. While we live, we see to that: `Child.stop` asks the group to end (TERM) and
+after a grace makes it (KILL). When we are killed or stopped we cannot, so a second process of ours does. It shows in
+`ps` under our own command line, stands outside our group, blocks every signal that can be blocked and holds nothing
+but the read end of a pipe. The end of that pipe is how it learns of our death, whatever the cause. An instant on the
+boot clock, which the lease's keeper moves on, is how it learns that we are stuck: stopped, swapped out, or writing to
+a terminal that takes nothing.
+
+What no process group can give, and this does not promise:
+
+- A process that leaves the group (`setsid`, a daemon that detaches) is out of our reach.
+- So is a program of another user's that we may not signal (`sudo` from an ordinary user).
+- When the watchdog itself is killed (`pkill -9 -f cronce`), nobody ends a group whose supervisor is killed, too.
+- When we are killed between the start of the command and our next line, which tells the watchdog, the command goes on
+  alone: its number is not known before it runs. That is some ten microseconds.
+
+Starting costs matter under cron. `os.posix_spawn` is as fast as `subprocess` and spares its import (7 ms, a sixth of
+all that `cronce exec` may take). It is also what a process with threads may do at any time, where a fork may not.
+"""
+
+import math
+import os
+import select
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, Self
+
+from cronce.clock import Clock
+from cronce.runtime.processes.group import LOOK, PROBE, alive, ready, send, terminate
+from cronce.runtime.processes.output import Stream, Tail
+from cronce.runtime.processes.start import NOWHERE, FileAction, hold_standard_streams, spawn
+from cronce.runtime.processes.watchdog import Watchdog
+from cronce.value import NamedTuple
+
+GRACE: Final = 10.0
+"""Seconds from TERM to KILL."""
+
+
+class Ended(NamedTuple):
+    """The command ran, and its run is over."""
+
+    code: int
+    """Its exit status; 128 + n when signal n ended it."""
+    stopped: str
+    """Why it was stopped by us or our watchdog; empty if it was not."""
+    signalled: int
+    """The last stop signal (TERM, INT, HUP, QUIT) that was forwarded to it, 0 if none."""
+    output: str
+    """The end of what it printed, stdout and stderr together."""
+
+
+class NotStarted(NamedTuple):
+    """A stop or a stop signal came first: nothing ran, so the slot can be given back as if never started."""
+
+    stopped: str
+    signalled: int
+
+
+class Source(Protocol):
+    """What comes out of a child, and is read while it runs: its output, or what it has to tell."""
+
+    inlet: int
+    """The child's end."""
+    pending: memoryview
+
+    def interest(self) -> dict[int, int]: ...
+    def read(self) -> int: ...
+    def write(self) -> None: ...
+    def finish(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Line(Source, Protocol):
+    """A child's stdin that leads to us and back; there from `open` on."""
+
+    def open(self) -> None: ...
+
+
+class Bell:
+    """What wakes whoever sees a child through: other threads, the child's end, and now and then nothing at all, since
+    what is thrown into a thread arrives when it next runs Python."""
+
+    longest = LOOK
+    """Seconds to wait at most."""
+
+    def __init__(self) -> None:
+        self._listen, self._rope, self._child = -1, -1, -1
+        self._lock = threading.Lock()  # nobody may ring by a number that was closed, and given away since
+
+    def open(self) -> None:
+        self._listen, self._rope = os.pipe()
+        os.set_blocking(self._listen, False)
+        os.set_blocking(self._rope, False)
+
+    def close(self) -> None:
+        self.forget()
+        with self._lock:
+            pipe, self._listen, self._rope = (self._listen, self._rope), -1, -1
+            for fd in pipe:
+                os.close(fd)
+
+    def watch(self, pid: int) -> None:
+        """Ring when this child ends. Where the system has no such bell, or forbids it, look every moment."""
+        try:
+            self._child = os.pidfd_open(pid)
+        except (AttributeError, OSError):
+            self.longest = PROBE
+
+    def forget(self) -> None:
+        child, self._child = self._child, -1
+        if child >= 0:
+            os.close(child)
+
+    def ring(self) -> None:
+        """Wake whoever waits; from any thread."""
+        with self._lock, suppress(OSError):  # full: it is awake already; closed: nobody waits any more
+            os.write(self._rope, b"\0")
+
+    def wait(self, interest: Mapping[int, int], seconds: float) -> set[int]:
+        own = {fd: select.POLLIN for fd in (self._listen, self._child) if fd >= 0}
+        found = ready({**own, **interest}, min(seconds, self.longest))
+        if self._listen in found:
+            os.read(self._listen, 4_096)
+        return found
+
+
+class Child:
+    """One command, from before its start to after its end.
+
+    `stop` and `move_deadline` may be called from any thread at any time: before the start (a stopped command is never
+    started) and after the end (nothing happens), so that the keeper of a lease need not know how far the command got.
+    """
+
+    def __init__(
+        self, supervisor: "Supervisor", command: Sequence[str], env: Mapping[str, str], line: Line | None = None
+    ) -> None:
+        self._watchdog, self._clock, self._grace = supervisor.watchdog, supervisor.clock, supervisor.grace
+        self._command, self._env, self._line = command, env, line
+        self._bell = Bell()
+        self._orders: list[tuple[str, float]] = []  # why to stop, and until when at most
+        self._deadline = math.inf
+        self._tail = Tail()
+        self._sources: list[Source] = []
+        self._group = 0  # its process id and its group's
+        self._code: int | None = None
+        self._stopped = ""
+        self._signalled = 0
+        self._kill_at = math.inf
+
+    def stop(self, why: str, grace: float | None = None) -> None:
+        """TERM for the whole group, and KILL if it is not gone after the grace. The first reason is the one reported;
+        a later stop can only bring the KILL nearer."""
+        self._orders.append((why, self._clock.boot() + (self._grace if grace is None else grace)))
+        self._bell.ring()
+
+    def move_deadline(self, boot: float) -> None:
+        """When this instant of the boot clock passes, the watchdog kills the group, even if we are stopped."""
+        self._deadline = boot
+        if self._group:
+            self._watchdog.move(self._group, boot)
+
+    def run(self) -> Ended | NotStarted:
+        """Start it and see it through; in one thread, once. May raise `CannotStart`."""
+        self._bell.open()
+        try:
+            return NotStarted(self._orders[0][0], 0) if self._orders else self._run()
+        finally:
+            self._bell.close()
+
+    def _run(self) -> Ended:
+        self._start()
+        try:
+            return Ended(self._see_through(), self._stopped, self._signalled, self._tail.text())
+        except BaseException as error:  # an interrupt for whoever waits here: the group must not outlive the wait
+            self._abandon(f"interrupted by {type(error).__name__}")
+            raise
+        finally:
+            for source in self._sources:
+                source.close()
+
+    def _start(self) -> None:
+        self._sources = sources = self._opened()
+        try:
+            self._group = spawn(self._command, self._env, self._streams(*sources))
+            self._watchdog.guard(self._group, self._deadline)
+            self._watchdog.move(self._group, self._deadline)  # another thread may have moved it between the two
+        finally:
+            for source in sources:
+                os.close(source.inlet)
+                if not self._group:
+                    source.close()
+        self._bell.watch(self._group)
+
+    def _opened(self) -> list[Source]:
+        outputs = [Stream(1, self._tail), Stream(2, self._tail)]
+        if self._line is None:
+            return [*outputs]
+        self._line.open()
+        return [*outputs, self._line]
+
+    def _streams(self, stdout: Source, stderr: Source, stdin: Source | None = None) -> list[FileAction]:
+        """Nobody types to it; who reads from a terminal in the background is stopped for ever."""
+        outputs = [(os.POSIX_SPAWN_DUP2, stdout.inlet, 1), (os.POSIX_SPAWN_DUP2, stderr.inlet, 2)]
+        return [(os.POSIX_SPAWN_DUP2, stdin.inlet, 0) if stdin else NOWHERE[0], *outputs]
+
+    def _see_through(self) -> int:
+        while True:
+            self._look()
+            if self._code is not None and not self._lingers():
+                break
+            self._obey()
+            self._turn(self._next_look())
+        self._watchdog.done(self._group)  # it knows, unless the group lingered
+        self._flush()
+        return self._code
+
+    def _abandon(self, why: str) -> None:
+        try:
+            self.stop(why)
+            self._see_through()
+        except BaseException:
+            send(self._group, signal.SIGKILL)
+            raise
+
+    # --- looking ---
+
+    def _look(self) -> None:
+        if self._code is None:
+            seen = os.waitid(os.P_PID, self._group, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+            if seen and seen.si_code == os.CLD_STOPPED:
+                os.waitid(os.P_PID, self._group, os.WSTOPPED | os.WNOHANG)
+                self._on_pause(seen.si_status)
+            elif seen:
+                self._on_end(seen)
+
+    def _on_end(self, seen: os.waitid_result) -> None:
+        """The command ended. What it left in its group is its own affair, unless it was being stopped.
+
+        A group's number is free to be given to strangers once its leader is reaped and no other member lives. So the
+        watchdog is told before the reaping. When a stop is under way that is not possible: whether others still live
+        in the group is only seen after its leader is reaped, and they are to be guarded as long. Then the window is
+        from the last one's end to our next probe, and to the watchdog's if we are stopped just then: numbers are
+        given out in turn, so 20 ms or one second are far too short for this one's turn to come again.
+        """
+        by_signal = seen.si_code != os.CLD_EXITED
+        if by_signal and seen.si_status == signal.SIGKILL and self._clock.boot() >= self._deadline:
+            self._stopped = self._stopped or "its deadline passed, and the watchdog killed it"
+        if self._kill_at == math.inf:
+            self._watchdog.done(self._group)
+        self._bell.forget()
+        os.waitpid(self._group, 0)
+        self._code = 128 + seen.si_status if by_signal else seen.si_status
+
+    def _on_pause(self, number: int) -> None:
+        """Somebody stopped it; whoever did can let it go on."""
+
+    def _lingers(self) -> bool:
+        """Whether somebody of a group that is being stopped is left. As process 1 we are their parent now, and a group
+        of zombies would look alive."""
+        if self._kill_at == math.inf:
+            return False
+        with suppress(ChildProcessError):
+            while os.waitpid(-self._group, os.WNOHANG)[0]:
+                pass
+        return alive(self._group)
+
+    def _next_look(self) -> float:
+        probe = math.inf if self._code is None else self._clock.boot() + PROBE
+        return min(self._kill_at, probe)
+
+    # --- acting ---
+
+    def _obey(self) -> None:
+        while self._orders:
+            self._begin_to_stop(*self._orders.pop(0))
+        if self._clock.boot() >= self._kill_at:
+            self._kill_at = math.inf
+            send(self._group, signal.SIGKILL)
+
+    def _begin_to_stop(self, why: str, kill_at: float) -> None:
+        if not self._stopped:
+            self._stopped = why
+            terminate(self._group)
+        self._kill_at = min(self._kill_at, kill_at)
+
+    def _turn(self, until: float) -> None:
+        """Wait for something to happen, and move output on."""
+        interest = {fd: event for source in self._sources for fd, event in source.interest().items()}
+        found = self._bell.wait(interest, until - self._clock.boot())
+        moving = [source for source in self._sources if not found.isdisjoint(source.interest())]
+        reading = [source for source in moving if not source.pending]
+        writing = [source for source in moving if source.pending]
+        for source in reading:
+            source.read()
+        for source in writing[:1]:  # one a turn: both may lead to the same pipe, where the first takes the last room
+            source.write()
+
+    def _flush(self) -> None:
+        """Hand on the last output. A reader that takes its time is waited for as the command itself would have waited,
+        but not for ever: up to a stop or a signal, and after a stop only for the grace."""
+        for source in self._sources:
+            source.finish()
+        patience = self._grace if self._stopped or self._orders else math.inf
+        until = self._clock.boot() + patience
+        self._orders.clear()
+        while any(source.pending for source in self._sources):
+            if self._hurried() or self._clock.boot() >= until:
+                return
+            self._turn(until)
+
+    def _hurried(self) -> bool:
+        return bool(self._orders)
+
+
+class Supervisor:
+    """Children, any number at once, and one watchdog for all of them. In a process that has threads."""
+
+    watchdog: Watchdog
+
+    def __init__(self, clock: Clock, grace: float = GRACE) -> None:
+        self.clock = clock
+        self.grace = grace
+        self._lock = threading.Lock()
+
+    def start(self) -> Self:
+        hold_standard_streams()
+        self.watchdog = Watchdog.spawn(self.grace)
+        return self
+
+    def close(self) -> None:
+        """When all children have ended."""
+        self.watchdog.close()
+
+    def forked(self) -> None:
+        """In a forked child: whom the watchdog guards are its parent's."""
+        self.watchdog.let_go()
+
+    def child(self, command: Sequence[str], env: Mapping[str, str], line: Line | None = None) -> Child:
+        """A command to run; nothing is started yet. If the watchdog was killed it has another: we may live for months,
+        and whoever is short of memory kills what is small."""
+        with self._lock:
+            if self.watchdog.gone:
+                self.watchdog.close()
+                self.watchdog = Watchdog.spawn(self.grace)
+            return Child(self, command, env, line)

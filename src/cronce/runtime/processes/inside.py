@@ -1,0 +1,171 @@
+"""An isolated body from within: this is the child's whole program. `isolated` is the other side.
+
+A body is given a `Run` like any other. Its lease is kept by the parent, which ends this process before that lapses;
+here it is trusted while the parent is there and the last instant that it told has not come, by a clock that all
+processes of a machine share. TERM is raised in the body as an exception, so that it can clean up within the grace.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+from cronce.clock import Clock, SystemClock
+from cronce.errors import TrustEnded
+from cronce.model import read_fence, slot_of_cell
+from cronce.protocol.lease import Trust
+from cronce.protocol.record import decode
+from cronce.runtime.attempt import describe
+from cronce.runtime.guard import call_with_run
+from cronce.runtime.interrupt import Interrupt
+from cronce.runtime.keeper import Lease, Over
+from cronce.runtime.ledger import Grant
+from cronce.runtime.processes.loading import Place, find
+from cronce.runtime.run import Run
+
+TELL_EVERY: Final = 0.1
+"""Seconds between two words about progress."""
+
+
+class Line:
+    """Our end of what was stdin. Who reads stdin finds it empty."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(fileno=os.dup(0))
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nowhere, 0)
+        os.close(nowhere)
+        self._unread = b""
+        self._lock = threading.Lock()
+        self.hung_up = False
+
+    def first(self) -> Any:
+        """What this process is for."""
+        while b"\n" not in self._unread:
+            self._read(0)
+            if self.hung_up:
+                sys.exit("cronce: whoever started this is gone")
+        line, _, self._unread = self._unread.partition(b"\n")
+        return json.loads(line)
+
+    def words(self) -> list[dict[str, Any]]:
+        """What was said since."""
+        with self._lock:
+            with suppress(BlockingIOError):
+                while not self.hung_up:
+                    self._read(socket.MSG_DONTWAIT)
+            *lines, self._unread = self._unread.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def tell(self, **word: object) -> None:
+        with self._lock, suppress(OSError):  # the parent is gone, and so are we soon
+            self._socket.sendall(f"{json.dumps(word)}\n".encode())
+
+    def _read(self, flags: int) -> None:
+        try:
+            chunk = self._socket.recv(1 << 16, flags)
+        except ConnectionError:
+            chunk = b""
+        self._unread += chunk
+        self.hung_up = not chunk
+
+
+class FarLease(Lease):
+    """A lease that the parent keeps."""
+
+    def __init__(self, grant: Grant, line: Line, clock: Clock) -> None:
+        super().__init__(grant, clock, lambda _over: None)
+        self._line = line
+
+    @property
+    def trusted(self) -> bool:
+        if self.mine:
+            self._hear()
+        return super().trusted
+
+    def _hear(self) -> None:
+        for word in self._line.words():
+            match word:
+                case {"trust": float(end)}:
+                    self.grant = self.grant._replace(trust=self.grant.trust.extended(self._clock.boot(), end))
+                case {"over": [cause, why]}:
+                    self.end(Over(cause, why))
+        if self._line.hung_up:
+            self.end(Over("lost", "the process that keeps its lease is gone"))
+
+
+class Progress:
+    """Tells the parent how far the body is: not more often than anybody wants to know, and at the end."""
+
+    def __init__(self, line: Line, now: Callable[[], float]) -> None:
+        self._line, self._now = line, now
+        self._said = 0.0
+        self._unsaid: tuple[int, int] | None = None
+
+    def note_progress(self, lease: Lease, done: int, total: int) -> None:
+        if lease.mine:
+            self._unsaid = done, total
+            if self._now() >= self._said + TELL_EVERY:
+                self.say()
+
+    def say(self) -> None:
+        if self._unsaid is not None:
+            self._line.tell(progress=self._unsaid)
+            self._said, self._unsaid = self._now(), None
+
+
+def main() -> None:
+    line = Line()
+    told = line.first()
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.argv = told["argv"]
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is killed has no time to flush
+    clock = SystemClock()
+    progress = Progress(line, clock.boot)
+    run = Run(FarLease(read_grant(told["grant"]), line, clock), progress)
+    try:
+        value = call_with_run(find(Place(*told["place"])), run, tuple(told["args"]), told["named"])
+    except Interrupt:
+        sys.exit(128 + signal.SIGTERM)
+    except BaseException as error:
+        traceback.print_exception(error)
+        progress.say()
+        line.tell(raised=describe(error), untrusted=isinstance(error, TrustEnded) and not run.trusted)
+        sys.exit(1)
+    progress.say()
+    line.tell(returned=_sayable(value))
+
+
+def read_grant(told: dict[str, Any]) -> Grant:
+    return Grant(
+        told["key"],
+        slot_of_cell(told["key"]),
+        read_fence(told["fence"]),
+        told["number"],
+        timedelta(seconds=told["lease"]),
+        Trust(told["trust"]),
+        (),
+        decode(told["record"], told["key"]),
+        0,
+    )
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise Interrupt
+
+
+def _sayable(value: Any) -> Any:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return value

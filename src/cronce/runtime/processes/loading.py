@@ -1,0 +1,106 @@
+"""A child loads its parent's program to find one function in it, and wants nothing of it run.
+
+So the program ends where it would begin to work: `cron.run()`, `cron.start()` and calls of guards end the loading,
+quietly, and what was defined up to there is what the child has. What else stands at the top level of a program, outside
+of `if __name__ == "__main__":`, happens in every child: that is how Python loads things.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from inspect import unwrap
+from types import ModuleType
+from typing import Any, Final
+
+from cronce.errors import BadInput
+from cronce.value import NamedTuple
+
+PROGRAM: Final = "__cronce_child__"
+"""What a program's `__name__` is in a child."""
+
+
+class Place(NamedTuple):
+    """Where another process finds a function: in a module, or in the file that was run as a program."""
+
+    module: str
+    qualname: str
+    file: str = ""
+    package: str = ""
+
+
+class Enough(BaseException):
+    """The program begins to work. Not an Exception: a program that catches those must not catch this."""
+
+
+_loading = False
+
+
+def defined() -> None:
+    """Called where a program begins to work."""
+    if _loading:
+        raise Enough
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """What is imported here defines, and does not begin to work: `Enough` says that it would."""
+    global _loading  # noqa: PLW0603  one process loads one program
+    _loading = True
+    try:
+        yield
+    finally:
+        _loading = False
+
+
+def place_of(fn: Any) -> Place:
+    """Refused is what no other process could find: it would fail in every run."""
+    module, qualname = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
+    if not module or not qualname or "<" in qualname:
+        raise BadInput(
+            "isolate=True runs a function in another process, which looks for it by its name;"
+            f" {qualname or repr(fn):.80} cannot be found that way. Define it with `def`, at the top level of a module"
+        )
+    if module not in ("__main__", PROGRAM):
+        return Place(module, qualname)
+    import os  # noqa: PLC0415
+
+    program = sys.modules[module]
+    file = getattr(program, "__file__", None)
+    if not file or not os.path.isfile(file):  # noqa: PTH113
+        raise BadInput(
+            f"isolate=True runs {qualname} in another process, which cannot find what was typed in; put it in a file"
+        )
+    return Place(module, qualname, os.path.abspath(file), program.__package__ or "")  # noqa: PTH100
+
+
+def find(place: Place) -> Any:
+    """The plain function, without its guard."""
+    try:
+        with loading():
+            found: Any = _program(place) if place.file else import_module(place.module)
+    except Enough:
+        raise BadInput(
+            f"the module {place.module} begins to work when it is imported; put that under `if __name__ == '__main__':`"
+        ) from None
+    for name in place.qualname.split("."):
+        found = getattr(found, name, None)
+    if found is None:
+        where = place.file or place.module
+        raise BadInput(
+            f"{place.qualname} is not to be found in {where} by a process that loads it; define it at the top level,"
+            " before the program begins to work"
+        )
+    return getattr(found, "fn", None) or unwrap(found)
+
+
+def _program(place: Place) -> ModuleType:
+    """The program, as far as it comes; in the place of our own, which nobody asks for."""
+    program = ModuleType(PROGRAM)
+    program.__file__, program.__package__ = place.file, place.package
+    sys.modules[PROGRAM] = sys.modules["__main__"] = program
+    with open(place.file, "rb") as file:  # noqa: PTH123
+        code = compile(file.read(), place.file, "exec")
+    with suppress(Enough):
+        exec(code, program.__dict__)  # noqa: S102  it is the program that its user runs
+    return program

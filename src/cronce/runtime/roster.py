@@ -1,0 +1,240 @@
+"""The roster: which schedulers are alive, which versions of which jobs they carry, and who of them goes first.
+
+A scheduler says every few seconds that it is alive, in a cell of its own that lapses when it does not. What it carries
+is the same for all processes of a deploy, so that stands in a *bundle*, which is written once and named by its digest:
+with ten thousand jobs a beat is still a hundred bytes.
+
+*Who goes first.* Every scheduler knows every slot. Each slot orders the live ones by a hash of both (rendezvous
+hashing): the first claims it at its instant, the second a moment later, the others when they look next. So a slot
+costs about one claim, work spreads evenly, and nobody has to be told when one comes or goes. The order decides nothing:
+if two believe they are first, the store still grants it once.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Final
+
+from cronce.errors import BadRecord
+from cronce.model import FREE, Cell, Instant, Mark, Slot, Write, bundle_cells, holder_cell
+from cronce.protocol.lease import tolerance
+from cronce.protocol.record import (
+    Bundle,
+    Holder,
+    decode_bundle,
+    decode_holder,
+    encode_bundle,
+    encode_holder,
+)
+from cronce.protocol.specs import respec
+from cronce.runtime.carrier import Carrier
+from cronce.runtime.flow import Flow
+from cronce.runtime.jobs import Edit, Jobs
+from cronce.stores.base import Position, Scan
+from cronce.value import NamedTuple
+
+HOLDER_TTL: Final = timedelta(seconds=30)
+"""A process that has not beaten for this long no longer decides which version of a job fires."""
+
+GONE: Final = "gone"
+"""The role of who left on purpose."""
+
+BUNDLE_TTL: Final = timedelta(days=30)
+REPUBLISH: Final = 3600.0
+"""Seconds after which a bundle is written again, so that it outlives whoever else wrote it."""
+
+CHUNK: Final = 1000
+"""Jobs that are registered, and entries of a bundle that stand in a cell, at once."""
+
+Specs = Mapping[str, tuple[str, str]]
+"""Job name → (digest, text) of the version that a process carries."""
+
+
+def digest_of(specs: Specs) -> str:
+    """What a bundle is named by."""
+    lines = "\n".join(f"{job} {specs[job][0]}" for job in sorted(specs))
+    return blake2b(lines.encode(), digest_size=8).hexdigest()
+
+
+class Roster:
+    """One process's view. `live` are the schedulers that were alive at the last beat, this one among them."""
+
+    def __init__(self, carrier: Carrier, jobs: Jobs) -> None:
+        self._carrier = carrier
+        self._jobs = jobs
+        self._bundles: dict[str, Mapping[str, str]] = {}
+        self._published = -REPUBLISH
+        self._registered: object = None
+        self._before: dict[str, Instant] = {}
+        self._seeds: dict[str, int] = {}
+        self._order: dict[str, list[int]] = {}
+        self.live: tuple[Holder, ...] = ()
+
+    def beat(self, me: Holder, specs: Specs, boot: float, ttl: timedelta = HOLDER_TTL) -> Flow[None]:
+        """Say that this process is alive and what it carries; notice which versions still are, and register jobs."""
+        carrier = self._carrier
+        seen, mine = yield from self._holders(ttl)
+        writes = [Write(mine.key, mine.version, encode_holder(me), Mark.OPEN, ttl=ttl)]
+        if boot - self._published >= REPUBLISH or me.bundle not in self._bundles:
+            writes += _bundle_writes(me.bundle, specs)
+            self._published = boot
+        self._bundles[me.bundle] = {job: digest for job, (digest, _) in specs.items()}
+        yield from carrier.swap(writes, carrier.know.epoch.seen)
+        yield from self._learn_bundles({one.holder.bundle for one in seen if one.live or not self.live})
+        if not self.live:
+            self._remember(seen)
+        self.live = (*(one.holder for one in seen if one.live), me)
+        self._order.clear()
+        yield from self._register(specs)
+
+    def leave(self, me: Holder) -> Flow[None]:
+        """This process claims no more: the others need not wait for its beat to lapse. That it was there stays."""
+        loaded, _ = yield from self._carrier.load([holder_cell(me.holder)])
+        (cell,) = loaded.cells
+        write = Write(cell.key, cell.version, encode_holder(me._replace(role=GONE)), Mark.OPEN, ttl=timedelta(0))
+        yield from self._carrier.swap([write], self._carrier.know.epoch.seen)
+
+    def _remember(self, seen: Iterable["Seen"]) -> None:
+        for one in seen:
+            for job in self._bundles.get(one.holder.bundle, ()):
+                self._before[job] = max(one.last, self._before.get(job, one.last))
+
+    def looked_after(self, job: str) -> Instant | None:
+        """When a scheduler before this one last said that it looks after the job, if any is remembered."""
+        return self._before.get(job)
+
+    # --- who goes first ---
+
+    def place(self, me: Holder, slot: Slot) -> int:
+        """How many go before this process, of those that do the same for this version of the job."""
+        job = slot.job
+        others = self._order.get(job)
+        if others is None:
+            digest = self._bundles[me.bundle][job]
+            beside = [one for one in self.live if self._beside(one, me, job, digest)]
+            others = self._order[job] = [self._seed(one.holder) for one in beside]
+        return rank(seed(slot.key), self._seed(me.holder), others) if others else 0
+
+    def _beside(self, one: Holder, me: Holder, job: str, digest: str) -> bool:
+        same = (one.role == "schedule") == (me.role == "schedule")
+        return same and one.holder != me.holder and not one.draining and self._carries(one, job) == digest
+
+    def _carries(self, one: Holder, job: str) -> str | None:
+        return self._bundles.get(one.bundle, {}).get(job)
+
+    def _seed(self, holder: str) -> int:
+        known = self._seeds.get(holder)
+        if known is None:
+            known = self._seeds[holder] = seed(holder)
+        return known
+
+    # --- who is alive ---
+
+    def _holders(self, ttl: timedelta) -> Flow[tuple[list["Seen"], Cell]]:
+        """Whoever left a cell besides this process, and its own cell."""
+        carrier = self._carrier
+        seen: list[Seen] = []
+        mine = Cell(holder_cell(carrier.holder))
+        after: Position | None = None
+        while True:
+            page = yield from carrier.scan(Scan("holder/", after=after))
+            watched = carrier.know.even(carrier.know.guess(), tolerance(ttl)) >= ttl
+            for cell in page.cells:
+                if cell.key == mine.key:
+                    mine = cell
+                else:
+                    with suppress(BadRecord):  # of a newer cronce: alive, but it says nothing that we understand
+                        seen.append(_seen(cell, page.now, ttl, watched=watched))
+            after = page.next
+            if after is None:
+                return seen, mine
+
+    def _learn_bundles(self, bundles: Set[str]) -> Flow[None]:
+        for bundle in bundles - self._bundles.keys():
+            specs: dict[str, str] = {}
+            page = yield from self._carrier.scan(Scan(bundle_cells(bundle)))
+            for cell in page.cells:
+                with suppress(BadRecord):
+                    specs.update(decode_bundle(cell.value, cell.key).specs)
+            if specs:
+                self._bundles[bundle] = specs
+
+    # --- which version fires ---
+
+    def _register(self, specs: Specs) -> Flow[None]:
+        """Put every job on record as the live versions say; again only when those changed, or the store forgot."""
+        bundles = {one.bundle for one in self.live}
+        state = (digest_of(specs), bundles, self._carrier.know.epoch.birth)
+        if state == self._registered:
+            return
+        others = [self._bundles[bundle] for bundle in bundles if bundle in self._bundles]
+        for names in chunks(specs):
+            edits = {name: _respec(specs[name], {known[name] for known in others if name in known}) for name in names}
+            yield from self._jobs.edit_all(edits)
+        self._registered = state
+
+
+class Seen(NamedTuple):
+    """A scheduler that left a cell: whether it lives, and when it last said so."""
+
+    holder: Holder
+    live: bool
+    last: Instant
+
+
+def _seen(cell: Cell, now: Instant, ttl: timedelta, *, watched: bool) -> Seen:
+    """One whose beat merely looks old by a clock that was not watched long enough still counts as live."""
+    holder, until = decode_holder(cell.value, cell.key), cell.until or now
+    if holder.role == GONE:
+        return Seen(holder, live=False, last=until)
+    return Seen(holder, live=not watched or now < until, last=until - ttl)
+
+
+def chunks(names: Iterable[str]) -> Iterator[list[str]]:
+    chunk: list[str] = []
+    for name in names:
+        chunk.append(name)
+        if len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _bundle_writes(bundle: str, specs: Specs) -> list[Write]:
+    return [
+        Write(
+            f"{bundle_cells(bundle)}{number:03}",
+            FREE,
+            encode_bundle(Bundle({name: specs[name][0] for name in names})),
+            Mark.FREE,
+            ttl=BUNDLE_TTL,
+        )
+        for number, names in enumerate(chunks(sorted(specs)))
+    ]
+
+
+def _respec(spec: tuple[str, str], live: Collection[str]) -> Edit:
+    return lambda job, now: respec(job, spec, live, now)
+
+
+# --- who goes first -------------------------------------------------------------------------------------------------
+
+_MASK: Final = (1 << 64) - 1
+_ODD: Final = 0x9E3779B97F4A7C15
+
+
+def seed(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def rank(key: int, me: int, others: Iterable[int]) -> int:
+    """How many of the others go before me, all given by their seeds."""
+    mine = _weight(key, me)
+    return sum(_weight(key, other) > mine for other in others)
+
+
+def _weight(key: int, holder: int) -> int:
+    mixed = ((key ^ holder) * _ODD) & _MASK
+    return ((mixed ^ (mixed >> 29)) * _ODD) & _MASK

@@ -1,0 +1,277 @@
+"""A scheduler: the engine on its thread, the pool, the ear for news, and how a process begins and ends with them.
+
+*The end.* A scheduler that is to stop claims no more and lets what runs come to its end. All of it fits in the grace,
+so that whoever kills after a grace of the same length (Kubernetes, systemd, Docker) comes too late: the last part of it
+is for bodies that were told to stop, and for saying so to the store. What cannot even be stopped is named and left
+behind; its lease is no longer renewed, so its effects are refused, and it lapses.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Final, Literal
+
+from cronce.errors import BadInput, CronceError, StoreError
+from cronce.model import Traits, check_name
+from cronce.policy import check_choice
+from cronce.runtime.attempt import Attempt, End
+from cronce.runtime.engine import Carry, Engine, Post
+from cronce.runtime.keeper import Keeper
+from cronce.runtime.log import LOGGER
+from cronce.runtime.pool import Pool
+from cronce.stores.base import Listener, listen
+
+Role = Literal["both", "schedule", "work"]
+"""What a process does: finds what is due and runs it, or only one of the two."""
+
+MOST_WORKERS: Final = 10_000
+
+LAST: Final = 5.0
+"""Seconds, at the end of the grace, that bodies have to come to an end once they were told to stop."""
+
+LEAST: Final = 1.0
+"""Seconds that they have even if the grace is shorter; so long, too, a store that does not answer is waited for."""
+
+Order = Literal["drain", "stop now", "gone"]
+"""What whoever runs a scheduler in the foreground hears: twice what it shall do, and that it has done so."""
+
+
+def post(role: Role, workers: int, labels: Mapping[str, str]) -> Post:
+    """What a process shall be there for, checked."""
+    check_choice("role", role, Role)
+    if type(workers) is not int or not 1 <= workers <= MOST_WORKERS:
+        raise BadInput(f"workers is 1 to {MOST_WORKERS:,}, and this is {workers!r:.40}")
+    for label, value in labels.items():
+        check_name(label)
+        check_name(value)
+    return Post(role, workers, dict(labels))
+
+
+Gone = Callable[["Scheduler"], None]
+
+
+class Scheduler:
+    """Runs in the background until it is stopped. `with` stops it at the end."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        carry: Carry,
+        place: Post,
+        *,
+        grace: float,
+        ended: Gone = lambda _scheduler: None,
+    ) -> None:
+        self._keeper, self._grace, self._when_gone = keeper, grace, [ended]
+        self._turn = threading.Condition()
+        self._awake = False
+        self._stopping = self._hurried = False
+        self._ending = threading.Lock()
+        self._ready = threading.Event()
+        self._gone = threading.Event()
+        self.recorded = True
+        """Once it is stopped: whether all that still ran then is on record."""
+        self._pool = Pool(keeper.desk, self._done)
+        self.engine = Engine(keeper, carry, place, self._pool)
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="cronce-scheduler", daemon=True)
+        self._listener: Listener | None = None
+        self._ear = threading.Thread(target=self._listen, name="cronce-ear", daemon=True)
+
+    # --- for whoever has it in hand ---
+
+    @property
+    def holder(self) -> str:
+        return self._keeper.desk.holder
+
+    @property
+    def traits(self) -> Traits:
+        return self._keeper.desk.store.traits
+
+    def start(self) -> "Scheduler":
+        self._thread.start()
+        self._ear.start()
+        return self
+
+    def wait_ready(self, seconds: float | None = None) -> bool:
+        """Wait until it is registered, and would fire; False if the time is over before."""
+        return self._ready.wait(seconds)
+
+    def drain(self) -> None:
+        """Claim no more; what runs goes on."""
+        self.engine.leaving = True
+        self.engine.beat_soon()
+        self._wake()
+
+    def stop(self, grace: float | None = None) -> bool:
+        """Claim no more, let what runs come to an end within so many seconds, and stop what does not; whether all that
+        ran here is on record."""
+        if os.getpid() != self._process:  # a forked child has a copy, and no scheduler
+            return self.recorded
+        with self._ending:
+            if not self._gone.is_set():
+                self._stop(self._grace if grace is None else grace)
+        return self.recorded
+
+    def _stop(self, grace: float) -> None:
+        last = min(LAST, max(grace / 5, LEAST))
+        given_up = self.engine.given_up
+        self.drain()
+        if not self._await_idle(max(grace - last, 0.0), patient=True):
+            self._await_idle(last)
+        self.recorded = self.engine.idle and self.engine.given_up == given_up
+        self._report_left()
+        self._stopping = True
+        self._wake()
+        self._thread.join(LEAST)
+        self._pool.close()
+        self._gone.set()
+        if self._listener is not None:
+            self._listener.wake()
+        self._ear.join(LEAST)
+        for tell in self._when_gone:
+            tell(self)
+
+    def when_gone(self, tell: Gone) -> None:
+        """Called once it is stopped, by whomever."""
+        with self._ending:
+            self._when_gone.append(tell)
+            if self._gone.is_set():
+                tell(self)
+
+    def __enter__(self) -> "Scheduler":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def hurry(self) -> None:
+        """There is no more grace for what runs."""
+        self._hurried = True
+        self._wake()
+
+    def _await_idle(self, seconds: float, *, patient: bool = False) -> bool:
+        """Wait until nothing runs and all is said; who is not patient stops the bodies. Again and again: one that was
+        granted a moment ago may have been told too early."""
+        clock = self._keeper.desk.clock
+        until = clock.boot() + seconds
+        while not self.engine.idle and (left := until - clock.boot()) > 0 and not (patient and self._hurried):
+            if not patient:
+                self.engine.stop_bodies("the scheduler was stopped")
+            with self._turn:
+                if not self.engine.idle:
+                    self._turn.wait(min(left, 0.1))
+        return self.engine.idle
+
+    def _report_left(self) -> None:
+        for attempt in self.engine.running:
+            LOGGER.error(
+                "%s still runs and cannot be stopped; it is fenced, and lapses with its lease", attempt.lease.name
+            )
+
+    # --- on its threads ---
+
+    def _run(self) -> None:
+        clock = self._keeper.desk.clock
+        while not self._stopping:
+            with self._turn:
+                self._awake = False
+            again = self._stepped()
+            if self.engine.joined:
+                self._ready.set()
+            with self._turn:
+                self._turn.notify_all()
+                if not self._awake and not self._stopping:
+                    self._turn.wait(max(again - clock.boot(), 0.0))
+        with suppress(StoreError):
+            self.engine.leave()
+
+    def _stepped(self) -> float:
+        try:
+            return self.engine.step()
+        except Exception:
+            LOGGER.exception("the scheduler met something unexpected, and goes on")
+            return self._keeper.desk.clock.boot() + 1.0
+
+    def _done(self, attempt: Attempt, end: End) -> None:
+        if end.error is not None and end.over is None:
+            LOGGER.error("%s failed", attempt.lease.name, exc_info=end.error)
+        self.engine.done(attempt, end)
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._turn:
+            self._awake = True
+            self._turn.notify_all()
+
+    def _listen(self) -> None:
+        """Only about speed: looking goes on in any case."""
+        while not self._gone.is_set():
+            try:
+                self._hear()
+            except CronceError:
+                self._gone.wait(1.0)
+
+    def _hear(self) -> None:
+        listener = self._listener = listen(self._keeper.desk.store)
+        if listener is None:
+            self._gone.wait()
+            return
+        try:
+            while not self._gone.is_set():
+                if listener.wait(1.0):
+                    self.engine.look_soon()
+                    self._wake()
+        finally:
+            listener.close()
+
+
+class Orders:
+    """What a scheduler in the foreground is told. Of the signals TERM and INT the first drains, the second stops now.
+
+    A queue, and this one: a handler may put into it even where it interrupts the very thread that reads from it.
+    """
+
+    def __init__(self) -> None:
+        self._heard: SimpleQueue[Order] = SimpleQueue()
+        self._given: set[Order] = set()
+        self._signals = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Orders":
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._came)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def give(self, order: Order) -> None:
+        """Each counts once. From any thread."""
+        if order not in self._given:
+            self._given.add(order)
+            self._heard.put(order)
+
+    def next(self) -> Order:
+        return self._heard.get()
+
+    def _came(self, _number: int, _frame: FrameType | None) -> None:
+        self._signals += 1
+        self.give("drain" if self._signals == 1 else "stop now")
+
+
+def see_through(scheduler: Scheduler, orders: Orders) -> bool:
+    """Do as ordered until the scheduler is gone, by whomever it was stopped; whether all that ran is on record."""
+    scheduler.when_gone(lambda _scheduler: orders.give("gone"))
+    while (order := orders.next()) != "gone":
+        LOGGER.info("claims no more; a second signal stops what runs" if order == "drain" else "stops what runs")
+        if order == "stop now":
+            scheduler.hurry()
+        threading.Thread(target=scheduler.stop, name="cronce-stop", daemon=True).start()
+    return scheduler.recorded

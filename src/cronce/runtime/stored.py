@@ -1,0 +1,336 @@
+"""Jobs that live in the store: how they are defined and changed there.
+
+A definition says in JSON what `Cronce.job` is told in Python, and names its body: an importable function, or a command.
+Every change is a compare-and-swap on one cell, raises its revision, and writes on the board of jobs in the same swap:
+all processes look. What was removed leaves its cell behind, so that the revision goes on rising if it comes back. Which
+of them a process runs is its own choice (`shelf`).
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
+from cronce.model import (
+    BOARD_JOBS,
+    FREE,
+    Cell,
+    Instant,
+    Mark,
+    Write,
+    bundle_cells,
+    check_name,
+    job_cell,
+    spell,
+    stored_cell,
+)
+from cronce.protocol.record import (
+    Job,
+    Spec,
+    Stored,
+    decode_bundle,
+    decode_job,
+    decode_stored,
+    encode_job,
+    encode_stored,
+)
+from cronce.runtime.carrier import ROUNDS, Carrier
+from cronce.runtime.declare import Declaration, declare
+from cronce.runtime.flow import Flow
+from cronce.runtime.hand import Hand, payload_text
+from cronce.runtime.holders import holders
+from cronce.runtime.look import JobLine, JobSeen, jobs, read_all, read_spec, refuse_unknown, seen_job
+from cronce.runtime.processes.command import checked_words
+from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
+from cronce.stores.base import Scan
+from cronce.value import NamedTuple
+
+LONGEST: Final = 65_536
+"""Characters of a definition. Every process reads all of them."""
+
+BOARD: Final = Write(BOARD_JOBS, FREE, "", Mark.FREE)
+
+# --- definitions ----------------------------------------------------------------------------------------------------
+
+Words = Mapping[str, Any]
+"""A definition as a user says it: the words of `Cronce.job`, and `function` or `command`, `payload`, `isolate`."""
+
+EITHER: Final[Mapping[str, Sequence[str]]] = {
+    "schedule": ("every", "at"),
+    "every": ("schedule", "at", "tz", "gap", "fold"),
+    "at": ("schedule", "every", "tz", "gap", "fold"),
+    "function": ("command",),
+    "command": ("function", "isolate"),
+}
+"""What a word replaces, when it is said in an edit."""
+
+
+class Definition(NamedTuple):
+    """A definition, checked. It has a function or a command."""
+
+    job: Declaration
+    function: str = ""
+    command: tuple[str, ...] = ()
+    isolate: bool = False
+
+
+def define(name: str, words: Words) -> Definition:
+    """Whatever cannot be meant is refused."""
+    policies = dict(words)
+    function, command = policies.pop("function", ""), policies.pop("command", [])
+    payload, isolate = policies.pop("payload", None), policies.pop("isolate", False)
+    if bool(function) == bool(command):
+        raise BadInput(f"{name}: what shall run? Give one of function='package.module:name' and command=['./sync.sh']")
+    job = declare(name, **policies)._replace(payload=payload_text(payload))
+    if job.schedule is None:
+        raise BadInput(f"{name}: when shall it run? Give a schedule, every=… or at=…")
+    if isolate not in (True, False) or (isolate and command):
+        raise BadInput(f"{name}: isolate is true or false, of a function; a command has a process of its own anyway")
+    if command:
+        return Definition(job, command=tuple(checked_words(command)))
+    return Definition(job, _function_name(function), isolate=isolate)
+
+
+def _function_name(text: object) -> str:
+    """One plain name in one module: `tasks:os.system` would be a function of another."""
+    module, colon, name = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
+        raise BadInput(f"{text!r:.80} is no function; write it like 'package.module:name'")
+    return f"{module}:{name}"
+
+
+def spelled(name: str, words: Words) -> str:
+    """The definition as the store keeps it: only what was said. What is None was not."""
+    said = {word: value for word, value in _plain_schedule(words).items() if value is not None}
+    try:
+        text = json.dumps(said, default=_plain, allow_nan=False, separators=(",", ":"), sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(f"{name} cannot be kept in the store: {error}") from None
+    parsed(name, text)
+    return text
+
+
+def parsed(name: str, text: str) -> Definition:
+    """The definition that stands in the store. One that nobody of us wrote is a BadInput, whatever it is."""
+    words = read_words(name, text)
+    try:
+        return define(name, words)
+    except BadInput:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        raise BadInput(f"the definition of {name} cannot be meant: {error}") from error
+
+
+def read_words(name: str, text: str) -> dict[str, Any]:
+    if len(text) > LONGEST:
+        raise BadInput(f"the definition of {name} has {len(text):,} characters, and {LONGEST:,} at most are kept")
+    try:
+        words = json.loads(text)
+    except (ValueError, RecursionError):
+        words = None
+    if not isinstance(words, dict):
+        raise BadInput(f"the definition of {name} is no definition: {text[:60]!r}")
+    return words
+
+
+def _plain_schedule(words: Words) -> dict[str, Any]:
+    rule = words.get("schedule")
+    if not isinstance(rule, Cron | Every | At | Window):
+        return dict(words)
+    spec = spec_of(rule)
+    return {**words, "schedule": spec.pop("text"), **spec}
+
+
+def _plain(value: object) -> str:
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case datetime():
+            return spell(parse_instant(value))
+        case _:
+            raise TypeError(f"{value!r:.60} is nothing that JSON can say")
+
+
+# --- changing them --------------------------------------------------------------------------------------------------
+
+Change = Callable[[Stored | None, Instant], Stored | None]
+"""What becomes of it, at the store's now; None leaves it as it is."""
+
+
+def add(hand: Hand, name: str, words: Words) -> Flow[Stored | None]:
+    """The new job; None if it was there already, and is defined the same."""
+    text = spelled(check_name(name), words)
+    yield from _refuse_in_code(hand.ledger.carrier, name)
+
+    def added(stored: Stored | None, now: Instant) -> Stored | None:
+        if stored is None or stored.definition is None:
+            return Stored(stored.revision + 1 if stored else 1, text, hand.by, now)
+        if _same(name, stored.definition, text):
+            return None
+        raise BadInput(f"there is a job {name} in the store already, with another definition; edit changes it")
+
+    return (yield from _change(hand.ledger.carrier, name, added))
+
+
+def edit(hand: Hand, name: str, changes: Words) -> Flow[Stored | None]:
+    """The job as it is now; None if that is what it was. A change to None goes back to the default."""
+    yield from _refuse_missing(hand.ledger.carrier, name)
+
+    def edited(stored: Stored | None, now: Instant) -> Stored | None:
+        revision, definition = _present(name, stored)
+        text = spelled(name, _merged(read_words(name, definition), _plain_schedule(changes)))
+        return None if _same(name, definition, text) else Stored(revision + 1, text, hand.by, now)
+
+    return (yield from _change(hand.ledger.carrier, name, edited))
+
+
+def remove(hand: Hand, name: str) -> Flow[Stored | None]:
+    """Its definition goes, its history stays."""
+    yield from _refuse_missing(hand.ledger.carrier, name)
+
+    def removed(stored: Stored | None, now: Instant) -> Stored:
+        revision, _ = _present(name, stored)
+        return Stored(revision + 1, None, hand.by, now)
+
+    return (yield from _change(hand.ledger.carrier, name, removed))
+
+
+def _present(name: str, stored: Stored | None) -> tuple[int, str]:
+    if stored is None or stored.definition is None:
+        how = f"was removed from the store by {stored.by} at {spell(stored.at)}" if stored else "is gone from the store"
+        raise CronceError(f"{name} {how}; add makes it anew")
+    return stored.revision, stored.definition
+
+
+def _same(name: str, old: str, new: str) -> bool:
+    """Whether they mean the same, however they are written."""
+    try:
+        return parsed(name, old) == parsed(name, new)
+    except BadInput:  # the old one is of a cronce that knew other words
+        return False
+
+
+def _merged(words: Words, changes: Words) -> dict[str, Any]:
+    replaced = {other for word in changes if changes[word] is not None for other in EITHER.get(word, ())}
+    return {**{word: value for word, value in words.items() if word not in replaced}, **changes}
+
+
+def _change(carrier: Carrier, name: str, change: Change) -> Flow[Stored | None]:
+    """Read it, change it, swap it in; again when another was faster, or no answer came: it may have landed."""
+    key, written = stored_cell(name), ""
+    for _ in range(ROUNDS):
+        loaded, _timed = yield from carrier.load([key])
+        (cell,) = loaded.cells
+        stored = decode_stored(cell.value, key) if cell.version else None
+        if written and cell.value == written:
+            return stored
+        new = change(stored, loaded.now)
+        if new is None:
+            return None
+        written = encode_stored(new)
+        mark = Mark.CLOSED if new.definition is None else Mark.OPEN
+        with suppress(StoreUnavailable):
+            swapped, _timed = yield from carrier.swap(
+                [Write(key, cell.version, written, mark), BOARD], loaded.epoch.seen
+            )
+            if swapped.verdicts[0].refused is None:
+                return new
+    raise StoreUnavailable(f"{name} could not be written: others were faster {ROUNDS} times in a row")
+
+
+def _refuse_missing(carrier: Carrier, name: str) -> Flow[None]:
+    """Say why there is nothing to change, if there is not."""
+    loaded, _ = yield from carrier.load([stored_cell(check_name(name)), job_cell(name)])
+    stored, job = loaded.cells
+    if stored.version:
+        return
+    if job.version:
+        raise CronceError(
+            f"{name} does not live in the store, but in the code that declares or calls it: change it there"
+        )
+    refuse_unknown(name, [one.name for one in (yield from definitions())])
+
+
+def _refuse_in_code(carrier: Carrier, name: str) -> Flow[None]:
+    """Two definitions of one name would take turns: what live processes have in their code is changed there."""
+    carried = yield from _carried(name)
+    if not carried:
+        return
+    loaded, _ = yield from carrier.load([job_cell(name)])
+    (cell,) = loaded.cells
+    specs = decode_job(cell.value, cell.key).specs if cell.version else ()
+    if carried - {spec.digest for spec in specs if "revision" in read_spec(spec.text)}:
+        raise BadInput(
+            f"live processes have a job {name} in their code; change it there, or give this one another name"
+        )
+
+
+def _carried(name: str) -> Flow[set[str]]:
+    """Which versions of the job live processes carry."""
+    _, live = yield from holders()
+    carried = set()
+    for bundle in {one.holder.bundle for one in live}:
+        for cell in (yield from read_all(Scan(bundle_cells(bundle))))[1]:
+            with suppress(BadRecord):
+                carried.add(decode_bundle(cell.value, cell.key).specs.get(name, ""))
+    return carried - {""}
+
+
+# --- reading them ---------------------------------------------------------------------------------------------------
+
+
+class StoredJob(NamedTuple):
+    """A job as it stands in the store; with a `trouble` it cannot be read."""
+
+    name: str
+    revision: int = 0
+    definition: str = ""
+    trouble: str = ""
+
+
+def definitions() -> Flow[list[StoredJob]]:
+    """All that were not removed."""
+    _, cells = yield from read_all(Scan("stored/", mark=Mark.OPEN))
+    return [_stored_job(cell) for cell in cells]
+
+
+def _stored_job(cell: Cell) -> StoredJob:
+    name = cell.key.removeprefix("stored/")
+    try:
+        stored = decode_stored(cell.value, cell.key)
+    except BadRecord as error:
+        return StoredJob(name, trouble=str(error))
+    return StoredJob(name, stored.revision, stored.definition or "")
+
+
+def listed() -> Flow[tuple[Instant, list[JobLine]]]:
+    """All jobs, and of those in the store what stands there; also those that no process has carried yet."""
+    now, lines = yield from jobs()
+    known = {line.seen.name: line for line in lines}
+    for cell in (yield from read_all(Scan("stored/")))[1]:
+        name = cell.key.removeprefix("stored/")
+        line = _listed(name, cell, known.get(name), now)
+        if line is not None:
+            known[name] = line
+    return now, [known[name] for name in sorted(known)]
+
+
+def _listed(name: str, cell: Cell, line: JobLine | None, now: Instant) -> JobLine | None:
+    try:
+        stored = decode_stored(cell.value, cell.key)
+        line = line or (_not_carried(name, stored, now) if stored.definition else None)
+    except (BadRecord, BadInput) as error:
+        return line or JobLine(JobSeen(name, None, trouble=str(error)), None, None)
+    if line is None or (stored.definition is None and "revision" not in line.seen.policies):
+        return line  # removed, and nothing is left of it; or there is one of that name in code now
+    return line._replace(stored=stored, next=line.next if stored.definition else None)
+
+
+def _not_carried(name: str, stored: Stored, now: Instant) -> JobLine:
+    """What it will be, once a process carries it."""
+    declared = parsed(name, stored.definition or "").job._replace(revision=stored.revision)
+    digest, text = declared.spec
+    seen = seen_job(Cell(job_cell(name), value=encode_job(Job(stored.at, specs=(Spec(digest, stored.at, text),)))))
+    return JobLine(seen, seen.next(now), None)

@@ -1,0 +1,29 @@
+"""Seeing to what is kept of a job: about once an hour, by whoever ran a slot of it, on the keeper's thread. Nobody waits
+for it, and nothing hangs on it."""
+
+from typing import Final
+
+from cronce.model import Slot
+from cronce.protocol.retention import default_keep
+from cronce.runtime.declare import Declaration
+from cronce.runtime.flow import drive
+from cronce.runtime.jobs import PURGED_AT_ONCE
+from cronce.runtime.keeper import Keeper
+from cronce.stores.base import Store
+
+TIDY_MOST: Final = 10
+"""How many thousand runs go at most when somebody sees to what is kept; a job of every second makes four in an hour."""
+
+
+def tidy_later(keeper: Keeper, job: Declaration, done: Slot) -> None:
+    if job.tidies(done):
+        keeper.later(f"tidy {job.name}", lambda store: _tidied(keeper, job, store))
+
+
+def _tidied(keeper: Keeper, job: Declaration, store: Store) -> None:
+    jobs, clock = keeper.desk.ledger.jobs, keeper.desk.clock
+    keep = (job.keep or default_keep(store.traits))._replace(least=job.still_open)
+    for _ in range(TIDY_MOST):
+        if drive(jobs.purge(job.name, keep), store, clock) < PURGED_AT_ONCE:
+            break
+    drive(jobs.sweep(), store, clock)

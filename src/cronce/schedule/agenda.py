@@ -1,0 +1,97 @@
+"""What falls due next, over many jobs: the upcoming instant of each, filed under that instant. Pure.
+
+Ten thousand jobs have a few dozen schedules, so that hundreds are due at one instant. The heap is of instants, not of
+jobs; the names that are due at one are filed together, and what is removed is taken off at once. Equal schedules share
+their last answer (`Cron` sees to that), so that a name costs about as much as two dictionaries.
+"""
+
+from datetime import timedelta
+from heapq import heappop, heappush
+
+from cronce.model import Instant
+from cronce.schedule.slots import GRACE
+from cronce.schedule.text import Schedule
+from cronce.value import NamedTuple
+
+
+class Popped(NamedTuple):
+    """What fell due."""
+
+    slots: list[tuple[str, Instant]]
+    """Each name with an instant that is due, in the order of time."""
+    behind: list[tuple[str, Instant]]
+    """Names of which slots were missed, each with its last instant before those. They rest until `skip_to`."""
+
+
+class Agenda:
+    """One thread's. Time is an argument; nothing here knows what a job is but its name and its schedule."""
+
+    def __init__(self, grace: timedelta = GRACE) -> None:
+        self._grace = grace
+        self._heap: list[Instant] = []
+        self._filed: dict[Instant, dict[str, None]] = {}
+        self._places: dict[str, tuple[Schedule, Instant, Instant | None]] = {}  # its schedule, since when, upcoming
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, name: str, schedule: Schedule, after: Instant) -> None:
+        """From now on the name is due at each instant of the schedule after `after`, and at no other."""
+        self.remove(name)
+        self._place(name, schedule, after)
+
+    def remove(self, name: str) -> None:
+        """The name is due no more; nothing happens to one that is not there."""
+        _, _, upcoming = self._places.pop(name, (None, None, None))
+        if upcoming is not None:
+            self._filed[upcoming].pop(name)
+
+    def skip_to(self, name: str, after: Instant) -> None:
+        """What was missed up to and including `after` is seen to. A name that was removed meanwhile stays away."""
+        if name in self._places:
+            self.add(name, self._places[name][0], after)
+
+    def since(self, name: str) -> Instant:
+        """The last instant of the name that was handed out, or skipped to."""
+        return self._places[name][1]
+
+    def next_at(self) -> Instant | None:
+        """When something is due next."""
+        while self._heap and not self._filed[self._heap[0]]:  # all that were due then have been removed
+            del self._filed[heappop(self._heap)]
+        return self._heap[0] if self._heap else None
+
+    def pop_due(self, now: Instant) -> Popped:
+        """All that is due by now. Each name goes on at its next instant by itself; but one whose slot is older than the
+        grace was missed, and how many of those shall run is for a policy to say (`slots.due`)."""
+        popped = Popped([], [])
+        missed = now - self._grace
+        while (instant := self.next_at()) is not None and instant <= now:
+            heappop(self._heap)
+            names = self._filed.pop(instant)
+            if instant < missed:
+                popped.behind.extend([self._rest(name) for name in names])
+                continue
+            popped.slots.extend([(name, instant) for name in names])
+            for name in names:
+                self._place(name, self._places[name][0], instant)
+        return popped
+
+    def _place(self, name: str, schedule: Schedule, after: Instant) -> None:
+        upcoming = schedule.next(after)
+        self._places[name] = schedule, after, upcoming
+        if upcoming is None:
+            return
+        filed = self._filed.get(upcoming)
+        if filed is None:
+            self._filed[upcoming] = filed = {}
+            heappush(self._heap, upcoming)
+        filed[name] = None
+
+    def _rest(self, name: str) -> tuple[str, Instant]:
+        schedule, since, _ = self._places[name]
+        self._places[name] = schedule, since, None
+        return name, since

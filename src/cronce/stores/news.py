@@ -1,0 +1,102 @@
+"""Listening on a connection of its own: the waiting, which is the same for every server that tells its news.
+
+A fork copies the connection, and two that read from it would each have half of it. So a child does not use its parent's
+listener, nor does it hang up, which would end the parent's.
+"""
+
+import math
+import os
+import select
+import socket
+import threading
+from contextlib import suppress
+from typing import Final, Protocol
+
+from cronce.clock import SystemClock
+from cronce.errors import StoreUnavailable
+
+
+class Source(Protocol):
+    """A connection on which a server tells its news."""
+
+    def fileno(self) -> int: ...
+
+    def heard(self) -> bool:
+        """Whether there is news in what has come since it was last asked. It never waits; a broken line raises
+        `StoreUnavailable`."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SocketListener:
+    """Waits for a source to say something, or for another thread to ring."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._process = os.getpid()
+        self._waiting = threading.Lock()
+        self._closed = False
+        self._boot = SystemClock().boot
+        self._ear, self._bell = socket.socketpair()
+        self._ear.settimeout(0)
+        self._bell.settimeout(0)
+        self._poll = select.poll()
+        self._poll.register(self._ear, select.POLLIN)
+        self._poll.register(source.fileno(), select.POLLIN)
+
+    def wait(self, seconds: float) -> bool:
+        refuse_others(self._process)
+        with self._waiting:
+            if self._closed:
+                raise StoreUnavailable("this listener was closed; listen again")
+            deadline = self._boot() + seconds
+            while not self._source.heard():
+                left = max(deadline - self._boot(), 0)
+                ready = [file for file, _ in self._poll.poll(math.ceil(left * 1000))]
+                if self._ear.fileno() in ready:
+                    self._ear.recv(1 << 12)
+                    return self._source.heard()
+                if not ready:
+                    return False
+            return True
+
+    def wake(self) -> None:
+        with suppress(OSError):  # closed, or rung so often that it will be heard
+            self._bell.send(b"!")
+
+    def close(self) -> None:
+        if self._process != os.getpid():
+            _PARENTS.append(self)
+            return
+        self._closed = True
+        self.wake()
+        with self._waiting:
+            for each in (self._source, self._ear, self._bell):
+                each.close()
+
+
+_PARENTS: Final[list[object]] = []
+"""Listeners of another process. They are kept, so that no destructor hangs up on it."""
+
+
+def refuse_others(process: int) -> None:
+    """A listener is of use in the process that made it."""
+    if process != os.getpid():
+        raise StoreUnavailable("this listener is of the process before the fork; listen again")
+
+
+IDLE, EVERY, TIMES = 30, 10, 3
+"""After 30 s of silence the other end is asked, every 10 s, whether it is still there; after three times it is not."""
+
+
+def keep_alive(file: int) -> None:
+    """See to it that a connection on which nothing is said for hours breaks when the other end is gone, or a router in
+    between has forgotten it: otherwise it would be listened to for ever."""
+    with socket.socket(fileno=os.dup(file)) as copy:
+        if copy.family == socket.AF_UNIX:
+            return
+        copy.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", IDLE), ("TCP_KEEPINTVL", EVERY), ("TCP_KEEPCNT", TIMES)):
+            if hasattr(socket, name):
+                copy.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

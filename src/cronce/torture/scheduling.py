@@ -1,0 +1,69 @@
+"""One process of a torture that is a scheduler: `cron.run()`, by a clock that is wrong.
+
+    python -m cronce.torture.scheduling
+
+It is told what to do as any process of a torture (`worker`), writes the same ledger, and ends when its input does, or
+when it is asked to by SIGTERM, as schedulers are.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from cronce.model import Instant, unspell
+from cronce.runtime.log import LOGGER
+from cronce.torture.worker import BUG, EVERY, Task, Worker, main
+
+GRACE: Final = "1s"
+"""Shorter than the longest bodies: some are cut short."""
+
+LABEL: Final = "torture"
+UNEXPECTED: Final = "the scheduler met something unexpected"
+
+LIMIT: Final = timedelta(minutes=10)
+"""Of a body; a second more makes another version of the job."""
+
+
+class Bugs(logging.Handler):
+    """What a scheduler did not foresee it survives; here it ends the process, loudly."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if str(record.msg).startswith(UNEXPECTED):
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(BUG)
+
+
+class Scheduling(Worker):
+    def work(self, told: Iterator[str]) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until the scheduler is there, there is nothing to end
+        first = self.ready(told)
+        LOGGER.addHandler(Bugs())
+        for task in self.order.tasks if first else ():
+            self.declared(task, unspell(first))
+        threading.Thread(target=self._end_with, args=(told,), daemon=True).start()
+        self.cron.run(workers=self.order.workers, grace=GRACE, labels={LABEL: self.order.label})
+
+    def declared(self, task: Task, first: Instant) -> None:
+        define = self.cron.job(
+            every=EVERY, start=first, end=first + (self.order.slots - 1) * EVERY, name=task.job,
+            on_lost=task.on_lost, overlap=task.overlap, missed=task.missed, lease=timedelta(seconds=task.lease),
+            timeout=LIMIT + timedelta(seconds=self.order.version),
+        )  # fmt: skip
+        define(self.bodied)
+
+    def _end_with(self, told: Iterator[str]) -> None:
+        for _ in told:
+            pass
+        self.over.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main(Scheduling)

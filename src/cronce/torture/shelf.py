@@ -1,0 +1,158 @@
+"""What a torture has in its store: read for the verdict, and removed at the end. It asks the store directly, never by
+way of a proxy."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from cronce.clock import Clock
+from cronce.errors import BadRecord, StoreUnavailable
+from cronce.model import Cell, Instant, Mark, Slot, job_cell
+from cronce.protocol.lease import forgotten_floor
+from cronce.protocol.record import EDITED, FORGOTTEN, Outcome, Span, decode_bundle, decode_holder, decode_job
+from cronce.runtime.flow import Flow, drive
+from cronce.runtime.hand import Hand, drain_cell
+from cronce.runtime.ledger import Ledger
+from cronce.runtime.look import RunSeen, read_all, seen_run
+from cronce.stores.base import Scan, Store
+from cronce.testing.book import Line
+from cronce.torture.scheduling import LABEL
+from cronce.torture.verdict import Gap, OnRecord, Verdict, judge, lets_another_run
+from cronce.torture.worker import Task
+
+EDIT: Final = timedelta(seconds=45)
+"""What fell due before another version of a job took over, and was not claimed yet, is passed over. A version is alive
+until its last process has not been heard of for half a minute, and the others notice within ten seconds."""
+
+BATCH: Final = 1000
+
+
+class Shelf:
+    """The cells of some tasks. `label` is what the labels of its schedulers begin with."""
+
+    def __init__(self, store: Store, clock: Clock, tasks: Sequence[Task], label: str) -> None:
+        self.store, self._clock, self._tasks, self._label = store, clock, tasks, label
+        self._birth = store.load([]).epoch.birth
+        self._hand = Hand(Ledger(store.traits, clock, "torture"), "cronce torture")
+        self._older: dict[str, OnRecord] = {}
+
+    # --- what it says ---
+
+    @property
+    def forgot(self) -> bool:
+        return self.store.load([]).epoch.birth != self._birth
+
+    def has_open(self) -> bool:
+        """Whether a run is open; a store that does not answer may have some."""
+        scans = [Scan(f"run/{task.job}/", mark=Mark.OPEN, limit=1) for task in self._tasks]
+        try:
+            return any(self.store.scan(scan).cells for scan in scans)
+        except StoreUnavailable:
+            return True
+
+    def remember(self) -> None:
+        """What is on record now, for the case that the store forgets it."""
+        with suppress(StoreUnavailable):
+            for run in self._runs():
+                self._older[run.slot.key] = _on_record(run)
+
+    def records(self) -> dict[str, OnRecord]:
+        records = {run.slot.key: _on_record(run) for run in self._runs()}
+        for key, older in self._older.items():
+            records[key] = records.get(key, OnRecord()).joined(older)
+        return records
+
+    def verdicts(self, slots: Iterable[Instant], lines: Sequence[Line]) -> tuple[Verdict, ...]:
+        """What is on record, held against what was written about it."""
+        records = self.records()
+        return tuple(
+            judge(
+                {Slot(task.job, at).key: at for at in slots},
+                [line for line in lines if line.slot.startswith(f"{task.job}@")],
+                records,
+                self._gaps(task),
+                task.on_lost,
+                exclusive=task.overlap != "allow",
+                wanted=task.missed == "all",
+            )
+            for task in self._tasks
+        )
+
+    def _runs(self) -> list[RunSeen]:
+        found = []
+        for task in self._tasks:
+            now, cells = drive(read_all(Scan(f"run/{task.job}/")), self.store, self._clock)
+            found += [seen_run(cell, now) for cell in cells]
+        return found
+
+    def _gaps(self, task: Task) -> list[Gap]:
+        """Times of which the store says that it no longer knows, or that their slots were passed over."""
+        loaded = self.store.load([job_cell(task.job)])
+        (cell,) = loaded.cells
+        spans = decode_job(cell.value, cell.key).spans if cell.version else ()
+        gaps = [gap for span in spans for gap in _gap(span, task)]
+        forgot = loaded.epoch.birth != self._birth
+        floor = forgotten_floor(loaded.epoch, self.store.traits) if forgot else None
+        return gaps if floor is None else [*gaps, Gap(None, floor)]
+
+    # --- what it is told ---
+
+    def label(self, colour: str) -> str:
+        return f"{self._label}-{colour}"
+
+    def drain(self, colour: str) -> bool:
+        """Schedulers of that colour claim no more; whether the store could be told."""
+        return self._told(self._hand.drain(drain_cell(label=f"{LABEL}={self.label(colour)}")))
+
+    def undrain(self, colour: str) -> bool:
+        return self._told(self._hand.undrain(drain_cell(label=f"{LABEL}={self.label(colour)}")))
+
+    def _told(self, flow: Flow[object]) -> bool:
+        try:
+            drive(flow, self.store, self._clock)
+        except StoreUnavailable:
+            return False
+        return True
+
+    def remove(self) -> None:
+        """Delete what was written; a store that does not answer keeps it."""
+        with suppress(StoreUnavailable):
+            for task in self._tasks:
+                for prefix in (f"run/{task.job}/", f"turn/{task.job}/", f"refusals/{task.job}/", job_cell(task.job)):
+                    self._purge(self._cells(prefix))
+            for prefix in ("holder/", "bundle/", "drain/"):
+                self._purge([cell for cell in self._cells(prefix) if self._is_ours(cell)])
+
+    def _cells(self, prefix: str) -> list[Cell]:
+        return drive(read_all(Scan(prefix)), self.store, self._clock)[1]
+
+    def _purge(self, cells: Sequence[Cell]) -> None:
+        for start in range(0, len(cells), BATCH):
+            self.store.purge(cells[start : start + BATCH])
+
+    def _is_ours(self, cell: Cell) -> bool:
+        """What schedulers have left, or were told."""
+        kind, _, rest = cell.key.partition("/")
+        with suppress(BadRecord):
+            if kind == "bundle":
+                return any(task.job in decode_bundle(cell.value, cell.key).specs for task in self._tasks)
+            if kind == "holder":
+                return decode_holder(cell.value, cell.key).labels.get(LABEL, "").startswith(self._label)
+        return rest.startswith(f"label:{LABEL}={self._label}")
+
+
+def _on_record(run: RunSeen) -> OnRecord:
+    record = run.record
+    if record is None:
+        return OnRecord()
+    ended = frozenset(str(past.fence) for past in record.past if past.fence and lets_another_run(past.end))
+    return OnRecord(record.outcome, str(run.cell.fence or ""), ended)
+
+
+def _gap(span: Span, task: Task) -> list[Gap]:
+    if span.reason == FORGOTTEN:
+        return [Gap(span.start, span.end)]
+    if span.reason == EDITED:
+        return [Gap(max(span.start, span.end - EDIT), span.end, Outcome.SKIPPED)]
+    return [] if task.missed == "all" else [Gap(span.start, span.end, Outcome.SKIPPED)]

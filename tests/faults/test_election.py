@@ -1,0 +1,189 @@
+"""Candidates that are killed, stopped, starved and cut off from their store: no two ever say that they lead at the same
+moment, by a ledger that they write themselves, and the next one is there in time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cronce.clock import SystemClock
+from cronce.runtime.flow import drive
+from cronce.runtime.look import leaders
+from cronce.stores import open_store
+from cronce.stores.redis import init
+from tests.house.wait import wait_until
+from tests.servers.etcd import Etcd
+from tests.servers.mariadb import MariaDb
+from tests.servers.postgres import Postgres
+from tests.servers.process import Server
+from tests.servers.valkey import DURABLE, Valkey
+
+ROOT = Path(__file__).parents[2]
+FULL = bool(os.environ.get("CRONCE_TORTURE_RUNS"))  # `make proof`
+LEASE = 2.0
+ETCD_LEASE = 6.0
+"""Its clock is only known to 1.75 s."""
+
+PRESSURE = 30.0 if FULL else 3.0
+"""Seconds that all cores are busy: more than the 2.4 that a lease of three is trusted for."""
+
+BOOT = SystemClock().boot
+SERVERS: dict[str, Callable[[], Server]] = {
+    "valkey": lambda: Valkey(*DURABLE),
+    **({"postgres": Postgres, "mariadb": MariaDb, "etcd": Etcd} if FULL else {}),
+}
+
+
+class Reign(NamedTuple):
+    """From the first to the last time that a process said it led in a term."""
+
+    first: float
+    last: float
+    pid: int
+    fence: str
+
+
+@dataclass
+class Town:
+    """Processes that stand for one group, and what they wrote."""
+
+    url: str
+    book: Path
+    lease: float
+    all: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, number: int, *, busy: int = 0) -> None:
+        for _ in range(number):
+            words = [self.url, str(self.book), f"{self.lease:g}s", str(busy)]
+            one = subprocess.Popen([sys.executable, "-m", "tests.faults.candidate", *words], cwd=ROOT)
+            self.all[one.pid] = one
+        wait_until(lambda: [word for _, _, word in self._lines()].count("stands") == len(self.all))
+
+    def _lines(self) -> list[tuple[float, int, str]]:
+        lines = self.book.read_text().splitlines() if self.book.exists() else []
+        return sorted((float(boot), int(pid), fence) for boot, pid, fence in map(str.split, lines))
+
+    def reigns(self) -> list[Reign]:
+        found: dict[tuple[int, str], Reign] = {}
+        for boot, pid, fence in self._lines():
+            if fence not in ("-", "stands"):
+                first = found.get((pid, fence), Reign(boot, boot, pid, fence)).first
+                found[pid, fence] = Reign(first, boot, pid, fence)
+        return list(found.values())
+
+    def woke(self, pid: int) -> list[str]:
+        """What a process first said when it had said nothing for a while, though it led."""
+        times = [(boot, fence) for boot, who, fence in self._lines() if who == pid and fence != "stands"]
+        return [fence for (before, _), (boot, fence) in pairwise(times) if boot - before > self.lease / 2]
+
+    def leads(self, *, but: int = 0) -> int:
+        """Who leads now, and is not the one who did."""
+        wait_until(lambda: (now := self.reigns()) and now[-1].pid != but and now[-1].last > BOOT() - 0.1)
+        return self.reigns()[-1].pid
+
+    def followed(self, pid: int) -> tuple[int, float]:
+        """Who leads after that one, and since when."""
+        after = self.leads(but=pid)
+        return after, self.reigns()[-1].first
+
+    def judge(self) -> list[int]:
+        """No two at once, each later term with a higher fence; who led, in order."""
+        reigns = sorted(self.reigns())
+        for one, next_one in pairwise(reigns):
+            assert one.last < next_one.first
+            assert one.fence < next_one.fence
+        return [reign.pid for reign in reigns]
+
+
+@contextmanager
+def town(url: str, book: Path, lease: float) -> Iterator[Town]:
+    town = Town(url, book, lease)
+    try:
+        yield town
+    finally:
+        for one in town.all.values():
+            one.kill()
+            one.wait()
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with SERVERS[request.param]() as server:
+        if isinstance(server, Valkey):
+            init(server.url)
+        yield server
+
+
+def test_one_leads_at_a_time_whatever_happens_to_the_others(server: Server, tmp_path: Path) -> None:
+    url = f"{server.url}{'&' if '?' in server.url else '?'}timeout=1"
+    lease = ETCD_LEASE if isinstance(server, Etcd) else LEASE
+    with town(url, tmp_path / "book", lease) as three:
+        three.start(3)
+        first = three.leads()
+
+        os.kill(first, signal.SIGKILL)
+        killed = BOOT()
+        second, since = three.followed(first)
+        assert since < killed + lease + 1
+
+        os.kill(second, signal.SIGSTOP)
+        third, _ = three.followed(second)
+        os.kill(second, signal.SIGCONT)
+        wait_until(lambda: three.woke(second))
+        assert three.woke(second) == ["-"]
+
+        server.pause()
+        paused = BOOT()
+        wait_until(lambda: BOOT() > paused + lease * 1.5)
+        server.resume()
+        assert paused < three.reigns()[-1].last < paused + lease
+        fourth = three.leads()
+
+        three.all[fourth].terminate()
+        resigned = BOOT()
+        last, since = three.followed(fourth)
+        assert since < resigned + 1.5
+        assert three.all[fourth].wait(30) == 0
+        assert three.judge() == [first, second, third, fourth, last]
+    assert ends(url) == ["lapsed", "lapsed", "lapsed", "released"]
+
+
+def ends(url: str) -> list[str]:
+    """How the terms ended that are over, by the store."""
+    store = open_store(url)
+    (group,) = drive(leaders(), store, SystemClock())
+    store.close()
+    return [past.end for past in group.record.past] if group.record else []
+
+
+def test_busy_cores_depose_nobody(tmp_path: Path) -> None:
+    """Twice as many that spin as there are cores, and two threads that spin in each candidate."""
+    with town(f"sqlite:///{tmp_path}/store.db", tmp_path / "book", 3.0) as two, spinning(2 * (os.cpu_count() or 1)):
+        two.start(2, busy=2)
+        first = two.leads()
+        until = BOOT() + PRESSURE
+        while BOOT() < until:
+            time.sleep(0.1)
+        assert two.leads() == first
+        assert two.judge() == [first]
+
+
+@contextmanager
+def spinning(number: int) -> Iterator[None]:
+    code = "while True: pass"
+    all_of_them = [subprocess.Popen([sys.executable, "-S", "-c", code]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for one in all_of_them:
+            one.kill()
+            one.wait()

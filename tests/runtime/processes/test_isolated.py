@@ -1,0 +1,434 @@
+"""Isolated bodies: real children, that are really killed."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce import Cronce, Skipped, TimedOut, TrustEnded
+from cronce.errors import BadInput, BodyFailed, NotRecorded, StoreUnavailable
+from cronce.model import Cell, Slot
+from cronce.protocol.commands import Queue
+from cronce.protocol.record import Outcome, Record, State, decode
+from cronce.runtime.keeper import Over
+from cronce.runtime.ledger import Terms
+from cronce.stores import open_store
+from cronce.stores.sqlite import SqliteStore
+from tests.house.wait import wait_until
+from tests.integrations.execs import gone
+from tests.runtime.processes import tasks
+
+WHEN = datetime(2026, 3, 29, 12, tzinfo=UTC)
+ROOT = Path(__file__).parents[3]
+
+
+class Place:
+    """A store, a book that bodies write into, and a broom."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.book = folder, folder / "book"
+        self.url = f"sqlite:///{folder}/cronce.db"
+        self.cron = Cronce(self.url)
+        self.threads = ThreadPoolExecutor()
+
+    def job(self, fn: Callable[..., Any], name: str = "job", **policies: Any) -> Any:
+        policies = {"start_within": "3650d", "isolate": True, **policies}
+        return self.cron.job("@daily", name=name, **policies)(fn).at(WHEN)
+
+    def start(self, fn: Callable[..., Any], **policies: Any) -> Future[Any]:
+        """Call it in a thread; returns when the body has begun."""
+        call = self.threads.submit(self.job(fn, **policies), str(self.book))
+        wait_until(lambda: self.book.exists() or call.done())
+        return call
+
+    def begun(self) -> list[int]:
+        wait_until(self.book.exists)
+        return [int(pid) for pid in self.book.read_text().split()]
+
+    def end(self, over: Over) -> None:
+        """What the keeper does when it learns that."""
+        keeper = self.cron._at_work()
+        (lease,) = keeper._kept()
+        keeper._end(lease, over)
+
+    def cell(self, name: str = "job") -> Cell:
+        store = open_store(self.url)
+        try:
+            (cell,) = store.load([Slot(name, WHEN).cell]).cells
+            return cell
+        finally:
+            store.close()
+
+    def record(self, name: str = "job") -> Record:
+        cell = self.cell(name)
+        return decode(cell.value, cell.key)
+
+    def sweep(self) -> None:
+        if self.book.exists():
+            for pid in self.begun():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        self.threads.shutdown()
+        self.cron.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.sweep()
+
+
+# --- it runs like any other body ------------------------------------------------------------------------------------
+
+
+def test_a_body_in_a_child_knows_its_run_and_what_a_command_would_know(place: Place) -> None:
+    told = place.job(tasks.tells)()
+    fence = told["run"][4]
+    assert told["run"] == ["job", str(WHEN), str(WHEN), "job@2026-03-29T12:00:00Z", fence, 1]
+    assert told["env"] == {
+        "CRONCE_ATTEMPT": "1",
+        "CRONCE_FENCE": fence,
+        "CRONCE_JOB": "job",
+        "CRONCE_KEY": "job@2026-03-29T12:00:00Z",
+        "CRONCE_SLOT": "2026-03-29T12:00:00Z",
+    }
+    assert (told["payload"], told["stdin"], told["group"], told["main thread"]) == (None, "", True, True)
+    assert place.record().outcome is Outcome.SUCCEEDED
+
+
+def test_a_body_in_a_child_has_its_payload(place: Place) -> None:
+    body = place.job(tasks.tells)
+    desk = place.cron._at_work().desk
+    asked = Queue(by="ann", payload='{"customer":7}', key="job@special")
+    desk.do(desk.ledger.queue([Slot("job", WHEN)], Terms(timedelta(minutes=5), outside=True), asked))
+    told = body()
+    assert (told["payload"], told["run"][3]) == ({"customer": 7}, "job@special")
+    assert (told["env"]["CRONCE_PAYLOAD"], told["env"]["CRONCE_KEY"]) == ('{"customer":7}', "job@special")
+
+
+def test_arguments_and_the_result_travel_as_json_and_the_second_caller_is_skipped(place: Place) -> None:
+    add = place.job(tasks.adds)
+    with pytest.raises(BadInput, match="as JSON: Object of type object is not JSON serializable"):
+        add(object())
+    with pytest.raises(TypeError):
+        add(1, 2, 3)
+    assert add(40) == 42
+    assert isinstance(add(40), Skipped)
+
+
+def test_a_coroutine_function_is_awaited_here_and_runs_there(place: Place) -> None:
+    assert asyncio.run(place.job(tasks.adds_async)(1, b=1)) == 2
+
+
+def test_a_result_that_json_cannot_say_is_no_failure(place: Place) -> None:
+    assert place.job(tasks.returns_what_json_cannot_say)() is None
+    assert place.record().outcome is Outcome.SUCCEEDED
+
+
+def test_progress_comes_back(place: Place) -> None:
+    release = place.folder / "release"
+    call = place.threads.submit(place.job(tasks.counts, lease="3s"), str(place.book), str(release))
+    place.begun()
+    wait_until(lambda: place.record().progress == (1, 7))  # the first is told at once; seven in a row are one word
+    release.touch()
+    assert call.result() is None
+
+
+def test_many_at_once_each_have_an_output_of_their_own(place: Place) -> None:
+    words = ["one", "two", "three"]
+    calls = [place.threads.submit(place.job(tasks.prints, name=word), word, 1000) for word in words]
+    assert [call.result() for call in calls] == [None] * 3
+    for word in words:
+        output = place.record(word).output
+        assert set(output.split()[1:]) == {word, f"{word}!"}
+        assert len(output) == 2000
+
+
+# --- how it fails ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "args", "why", "output"),
+    [
+        (tasks.raises, (), "LookupError: no such customer: \ufffd ?", "LookupError: no such customer"),
+        (tasks.leaves, (0,), "exit code 0, but it had not returned", "half a li"),
+        (tasks.leaves, (7,), "exit code 7", "half a li"),
+        (tasks.exits, (), "SystemExit: 0", "SystemExit: 0"),
+        (tasks.crashes, (), "ended by SIGSEGV", ""),
+        (tasks.kills_itself, (), "ended by SIGKILL", ""),
+        (tasks.returns_a_generator, (), "BadInput: the body returned", "BadInput: the body returned"),
+    ],
+)
+def test_how_it_failed_is_on_record_and_reaches_the_caller(
+    place: Place, body: Any, args: tuple[Any, ...], why: str, output: str
+) -> None:
+    with pytest.raises(BodyFailed) as caught:
+        place.job(body)(*args)
+    record = place.record()
+    assert str(caught.value) == f"job@2026-03-29T12:00:00Z failed: {record.reason}"
+    assert record.reason.startswith(why)
+    assert (record.state, record.outcome) == (State.CLOSED, Outcome.FAILED)
+    assert output in record.output
+
+
+# --- it is killed ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("body", [tasks.spins, tasks.sleeps, tasks.has_children])
+def test_a_body_that_took_too_long_is_gone_with_all_that_it_started(place: Place, body: Any) -> None:
+    call = place.start(body, lease="1500ms")
+    place.end(Over("timed out", "timed out after 1h"))
+    with pytest.raises(TimedOut, match="job@2026-03-29T12:00:00Z timed out after 1h"):
+        call.result()
+    wait_until(lambda: all(map(gone, place.begun())))
+    assert (place.record().outcome, place.record().reason) == (Outcome.FAILED, "timed out after 1h")
+
+
+def test_the_keeper_ends_a_body_whose_time_is_up(place: Place) -> None:
+    with pytest.raises(TimedOut):
+        place.job(tasks.spins, timeout="300ms")(str(place.book))
+    assert place.record().reason == "timed out after 300ms"
+
+
+@pytest.mark.parametrize("body", [tasks.cleans_up, tasks.awaits])
+def test_a_body_that_is_asked_to_stop_can_clean_up(place: Place, body: Any) -> None:
+    """Cancelled, it does not begin again."""
+    job = place.job(body, retries=3, on_lost="rerun")
+    run = (lambda: asyncio.run(job(str(place.book)))) if body is tasks.awaits else (lambda: job(str(place.book)))
+    call = place.threads.submit(run)
+    wait_until(lambda: place.book.exists() or call.done())
+    place.end(Over("asked", "asked to stop: by ann"))
+    with pytest.raises(TrustEnded, match="was stopped: asked to stop: by ann"):
+        call.result()
+    assert Path(f"{place.book}.clean").exists()
+    record = place.record()
+    assert (record.state, record.outcome, record.reason) == (State.CLOSED, Outcome.FAILED, "asked to stop: by ann")
+
+
+def test_a_body_can_see_that_it_was_told_to_stop(place: Place) -> None:
+    call = place.start(tasks.asks, retries=3)
+    place.end(Over("asked", "asked to stop: by ann"))
+    with pytest.raises(TrustEnded, match="was stopped: asked to stop: by ann"):
+        call.result()
+    assert "is no longer ours: asked to stop: by ann" in place.record().output
+    assert place.record().state is State.CLOSED
+
+
+def test_a_task_that_is_cancelled_takes_its_child_along(place: Place) -> None:
+    async def cancel() -> None:
+        task = asyncio.ensure_future(place.job(tasks.awaits)(str(place.book)))
+        await asyncio.to_thread(place.begun)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert gone(*place.begun())
+    assert place.record().outcome is Outcome.FAILED
+
+
+def test_a_body_that_is_stopped_takes_the_isolated_one_along_that_it_waits_for(place: Place) -> None:
+    inner = place.job(tasks.sleeps, name="inner")
+    outer = place.job(lambda: inner(str(place.book)), name="outer", isolate=False)
+    call = place.threads.submit(outer)
+    place.begun()
+    keeper = place.cron._at_work()
+    (lease,) = [lease for lease in keeper._kept() if lease.name.startswith("outer")]
+    keeper._end(lease, Over("timed out", "timed out after 1h"))
+    with pytest.raises(TimedOut):
+        call.result()
+    assert gone(*place.begun())
+    assert place.record("inner").outcome is Outcome.FAILED
+
+
+# --- before its lease lapses ----------------------------------------------------------------------------------------
+
+
+class Cut(SqliteStore):
+    """A store that can be out of reach."""
+
+    away = False
+
+    def load(self, keys: Any) -> Any:
+        self._reach()
+        return super().load(keys)
+
+    def swap(self, writes: Any, seen: Any) -> Any:
+        self._reach()
+        return super().swap(writes, seen)
+
+    def _reach(self) -> None:
+        if self.away:
+            raise StoreUnavailable("out of reach")
+
+
+def spare(place: Place) -> timedelta:
+    """How long before the end of its lease the body was gone."""
+    (pid,) = place.begun()
+    wait_until(lambda: gone(pid))
+    ended = datetime.now(UTC)
+    until = place.cell().until
+    assert until is not None
+    return until - ended
+
+
+@pytest.mark.parametrize(
+    ("body", "on_lost"), [(tasks.ignores_term, "skip"), (tasks.ignores_term, "rerun"), (tasks.asks, "rerun")]
+)
+def test_when_the_store_is_gone_the_body_is_dead_before_its_lease_lapses(place: Place, body: Any, on_lost: str) -> None:
+    store = Cut(place.folder / "cronce.db")
+    place.cron = Cronce(store=store)
+    call = place.start(body, lease="1500ms", on_lost=on_lost)
+    store.away = True
+    assert timedelta(0) < spare(place)
+    assert place.record().state is State.RUNNING
+    with pytest.raises(NotRecorded):
+        call.result()
+    store.away = False
+    place.cron.close()
+    store.close()
+
+
+APP = """
+import sys
+from cronce import Cronce
+from tests.runtime.processes import tasks
+
+cron = Cronce(sys.argv[1])
+policies = dict(name="job", start_within="3650d", on_lost="rerun", lease="2s", isolate=True)
+job = cron.job("@daily", **policies)(getattr(tasks, sys.argv[3])).at("2026-03-29T12:00:00Z")
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_under_rerun_a_body_is_dead_before_its_lease_lapses_whatever_became_of_its_parent(
+    place: Place, how: signal.Signals
+) -> None:
+    command = [sys.executable, "-c", f"{APP}job(sys.argv[2])", place.url, str(place.book), "ignores_term"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
+        place.begun()
+        parent.send_signal(how)
+        left = spare(place)
+        parent.kill()
+    assert timedelta(0) < left
+    assert place.record().state is State.RUNNING
+
+
+FORKS = """
+import os, pathlib, threading, time
+
+threading.Thread(target=job, args=[sys.argv[2]], daemon=True).start()
+while not pathlib.Path(sys.argv[2]).exists():
+    time.sleep(0.01)
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
+time.sleep(1e6)
+"""
+
+
+def test_a_forked_child_does_not_keep_the_watchdog_from_seeing_its_parent_end(place: Place) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", APP + FORKS, place.url, str(place.book), "sleeps"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout
+        forked = int(parent.stdout.readline())
+        parent.kill()
+        try:
+            assert timedelta(0) < spare(place)
+        finally:
+            os.kill(forked, signal.SIGKILL)
+
+
+# --- where it is found ----------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import os, sys
+from cronce import Cronce
+
+cron = Cronce(sys.argv[1])
+
+
+@cron.job("@daily", start_within="3650d", isolate=True)
+def report(run):
+    return [os.getpid(), __name__, sys.argv[1:], sys.modules["__main__"] is sys.modules[__name__]]
+
+"""
+BEGIN = 'print(report(slot="2026-03-29T12:00:00Z"), os.getpid())\nprint("after", __name__)'
+
+
+@pytest.mark.parametrize("guard", ["", "if __name__ == '__main__': "])
+def test_a_script_is_loaded_in_the_child_and_does_not_begin_again(place: Place, guard: str) -> None:
+    script = place.folder / "app.py"
+    script.write_text(PROGRAM + "\n".join(f"{guard}{line}" for line in BEGIN.splitlines()))
+    done = subprocess.run([sys.executable, script, place.url], capture_output=True, text=True, check=True)
+    told, after = done.stdout.splitlines()
+    assert f"'__cronce_child__', ['{place.url}'], True]" in told
+    assert after == "after __main__"
+
+
+def test_a_program_that_is_run_as_a_module_keeps_its_package(place: Place) -> None:
+    package = place.folder / "shop"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "words.py").write_text("WORD = 'here'")
+    (package / "app.py").write_text(
+        f"from .words import WORD\n{PROGRAM}    return WORD\n".replace("return [", "[") + BEGIN
+    )
+    command = [sys.executable, "-m", "shop.app", place.url]
+    done = subprocess.run(command, cwd=place.folder, capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "here"
+
+
+def test_a_module_that_begins_to_work_when_it_is_imported_says_so(place: Place) -> None:
+    (place.folder / "busy.py").write_text(PROGRAM + "report(slot='2026-03-29T12:00:00Z')")
+    command = [sys.executable, "-c", "import busy", place.url]
+    done = subprocess.run(command, cwd=place.folder, capture_output=True, text=True, check=False)
+    assert "BadInput: the module busy begins to work when it is imported; put that under `if __name__" in done.stderr
+
+
+def test_a_function_is_found_under_other_decorators_and_in_classes(place: Place) -> None:
+    assert place.job(tasks.Nested.body)() == "found"
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("cron.job('@daily', name='x', isolate=True)(lambda: 1)", "<lambda> cannot be found that way"),
+        ("def f():\n def g(): pass\n return g\ncron.job('@daily', isolate=True)(f())", "f.<locals>.g cannot be found"),
+        ("def f(): pass\ncron.job('@daily', isolate=True)(f)", "put it in a file"),
+        ("import functools\ncron.job('@daily', name='x', isolate=True)(functools.partial(print))", "cannot be found"),
+    ],
+)
+def test_what_no_child_could_find_is_refused_where_it_is_declared(place: Place, code: str, why: str) -> None:
+    script = f"from cronce import Cronce\ncron = Cronce({place.url!r})\n{code}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert why in done.stderr.splitlines()[-1]
+
+
+# --- what a scheduler gets ------------------------------------------------------------------------------------------
+
+
+def test_each_job_that_needs_no_arguments_has_a_work_for_each_run(place: Place) -> None:
+    place.job(tasks.tells, name="needs-nothing")
+    place.job(tasks.adds, name="needs-a-number")
+    place.job(tasks.adds, name="needs-another", isolate=False)
+    place.job(tasks.adds_async, name="awaited", isolate=False)
+
+    async def nothing() -> None:
+        """Done."""
+
+    place.job(nothing, name="async", isolate=False)
+    works = place.cron.works
+    assert list(works) == ["needs-nothing", "async"]
+    assert [works["needs-nothing"]().is_async, works["async"]().is_async] == [False, True]
+    assert works["async"]() is not works["async"]()
