@@ -52,6 +52,8 @@ def same_second(size: Size) -> Iterator[Line]:
             **aps("default grace", alchemy(server.url), size, graceful=False),
         }
         found = compared(arms, size, Beats(1))
+    yield Line(f"p50 slot to body of {size.jobs:,}", lateness(found["ours"], 50))
+    yield Line(f"p99 slot to body of {size.jobs:,}", lateness(found["ours"], 99))
     yield from delays(found, "memory", 1.5)
     yield from delays(found, "postgresql", 0.15)
     for name, tallies in found.items():
@@ -137,8 +139,12 @@ def compared(arms: Mapping[str, Arm], size: Size, beats: "Beats") -> dict[str, l
     return found
 
 
+def lateness(tallies: Sequence[Tally], percent: float) -> list[float]:
+    return [percentile(cycle.delays, percent) for cycle in tallies]
+
+
 def delays(found: Mapping[str, Sequence[Tally]], peer: str, bound: float) -> Iterator[Line]:
     if peer in found:
-        for percent, limit in ((50, None), (99, AtMost(bound))):
-            sides = [[percentile(cycle.delays, percent) for cycle in found[name]] for name in ("ours", peer)]
-            yield Line(f"p{percent} slot to body, APScheduler, {peer}", sides[0], sides[1], limit)
+        yield Line(f"p50, APScheduler, {peer}", peer=lateness(found[peer], 50))
+        sides = lateness(found["ours"], 99), lateness(found[peer], 99)
+        yield Line(f"p99, APScheduler, {peer}", *sides, AtMost(bound))

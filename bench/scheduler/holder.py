@@ -1,5 +1,7 @@
 """A process of ours with one job, due once, that does not end by itself the first time."""
 
+import logging
+import os
 import signal
 import sys
 import threading
@@ -14,6 +16,7 @@ from cronce.runtime.run import Run
 
 def main(url: str, book: str, at: float, lease: str) -> None:
     """A body that SIGTERM waits for too long is cut short after the grace."""
+    logging.disable(logging.WARNING)
     cron = Cronce(url)
 
     @cron.job(at=datetime.fromtimestamp(at, UTC), on_lost="rerun", lease=lease, name="job")
@@ -32,7 +35,7 @@ def main(url: str, book: str, at: float, lease: str) -> None:
 def end_with_parent() -> None:
     for _ in sys.stdin:
         pass
-    signal.raise_signal(signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A process of ours with so many jobs. Says when it has declared them and when `start` came back."""
 
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ def main(
     canary: bool = False,
 ) -> None:
     """Jobs without `every` are not due for months. The canary is: each second."""
+    logging.disable(logging.WARNING)
     began = time.time()
     cron = Cronce(url)
     for number, name in enumerate(names(jobs)):

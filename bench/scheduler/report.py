@@ -45,7 +45,7 @@ class Line:
         return self._spelled(figure) if isinstance(self.limit, Within) else f"{figure:.2f}"
 
     def _spelled(self, amount: float) -> str:
-        return cost(amount, SECONDS) if self.unit == "s" else f"{amount:.3g} {self.unit}"
+        return cost(amount, SECONDS) if self.unit == "s" else f"{amount:,.{1 if amount < 100 else 0}f} {self.unit}"
 
 
 def table(lines: Iterable[Line]) -> str:

@@ -22,7 +22,7 @@ CLOCK = SystemClock()
 NOW = CLOCK.wall().replace(microsecond=0)
 SLOT = Slot("billing", NOW - timedelta(seconds=10))
 TERMS = Terms(timedelta(minutes=5), overlap="allow", outside=True)
-LOOKS = (["jobs"], ["runs"], ["locks"], ["why", "billing"])
+LOOKS = (["jobs"], ["runs"], ["locks"], ["leaders"], ["why", "billing"])
 
 
 @pytest.fixture

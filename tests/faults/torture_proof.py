@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,9 @@ from cronce.model import Slot
 from cronce.torture.harness import Result, Settings, Torture
 from cronce.torture.means import Hook
 from cronce.torture.picture import outcome, svg
+from cronce.torture.plan import DEPLOYS, LIFE, NETWORK, SIGNALS
+from cronce.torture.worker import Task
+from tests.faults.test_scheduler_torture import check_scheduled
 from tests.faults.test_torture import cells, check
 from tests.servers.etcd import Etcd
 from tests.servers.mariadb import MariaDb
@@ -120,10 +124,70 @@ def test_a_minute_with_a_hard_restart_of_what_is_durable(case: Case, seed: int, 
 def test_a_minute_on_what_forgets_is_unknown_in_the_gap_and_nowhere_else(case: Case, seed: int, tmp_path: Path) -> None:
     result = tortured(case.server.url, seed, tmp_path, case)
     lost = max(deed.ended for deed in result.deeds if deed.kind in ("restart", "empty")) - result.first
-    unknown = [
-        place
-        for task in result.tasks
-        for place, at in enumerate(result.slots)
-        if outcome(result, Slot(task.job, at).key) == "unknown"
-    ]
+    unknown = [place for task in result.tasks for place in unknown_slots(result, task)]
+    assert [place for place in unknown if place > lost + NOTICED] == []
+
+
+def unknown_slots(result: Result, task: Task) -> list[int]:
+    keys = [Slot(task.job, at).key for at in result.slots]
+    return [place for place, key in enumerate(keys) if outcome(result, key) == "unknown"]
+
+
+# --- schedulers -----------------------------------------------------------------------------------------------------
+
+ROUGH = (*SIGNALS, *NETWORK, *LIFE, "lock")
+FULL = {"workers": 1, "slow": 2.0}
+"""One body at a time, most of them longer than the second to the next slot."""
+
+WAYS: tuple[dict[str, Any], ...] = (
+    {"only": ROUGH},
+    {"only": ("pause", *NETWORK, "lock", "roll", "drain", *DEPLOYS)},  # a version whose process died lives on for 30 s
+    {"only": ROUGH, **FULL},
+    {"only": ROUGH, **FULL, "missed": "latest"},
+)
+"""What is done to schedulers, in turn."""
+
+SERVERS: dict[str, Callable[[], Case]] = {
+    "postgres": lambda: Case(Postgres()),
+    "valkey": lambda: Case(Valkey(*DURABLE)),
+}
+
+numbers = pytest.mark.parametrize("processes", [3, 8])
+
+
+def scheduled(settings: Settings, folder: Path) -> Result:
+    result = Torture(settings._replace(scheduler=True), folder).run()
+    (folder / "picture.svg").write_text(svg(result))
+    check_scheduled(result)
+    assert cells(settings.url) == []
+    return result
+
+
+@pytest.mark.timeout(300)
+@numbers
+@seeds
+def test_a_minute_of_schedulers_on_a_file(processes: int, seed: int, tmp_path: Path) -> None:
+    url, way = f"sqlite:///{tmp_path}/cronce.db", WAYS[seed % len(WAYS)]
+    assert not scheduled(Settings(url, 60, processes, seed, **way), tmp_path).forgot
+
+
+@pytest.mark.timeout(300)
+@numbers
+@seeds
+@cases(SERVERS)
+def test_a_minute_of_schedulers_on_a_server(case: Case, processes: int, seed: int, tmp_path: Path) -> None:
+    way = WAYS[seed % len(WAYS)]
+    assert not scheduled(Settings(case.server.url, 60, processes, seed, **way), tmp_path).forgot
+
+
+@pytest.mark.timeout(300)
+@numbers
+@seeds
+@cases({"valkey, emptied": emptied})
+def test_a_minute_of_schedulers_on_what_forgets(case: Case, processes: int, seed: int, tmp_path: Path) -> None:
+    kinds = (*ROUGH, "empty")
+    result = scheduled(Settings(case.server.url, 60, processes, seed, empty=case.empty, only=kinds), tmp_path)
+    assert result.forgot
+    lost = max(deed.ended for deed in result.deeds if deed.kind == "empty") - result.first
+    unknown = [place for task in result.tasks for place in unknown_slots(result, task)]
     assert [place for place in unknown if place > lost + NOTICED] == []

@@ -19,7 +19,7 @@ from cronce.events import What
 from cronce.model import Traits, leader_cell
 from cronce.protocol.record import Record, decode
 from cronce.runtime.election import Leader, Seat, Term, candidacy
-from cronce.runtime.keeper import Beat
+from cronce.runtime.keeper import NOT_RENEWED, Beat
 from tests.house.wait import wait_until
 from tests.runtime.office import Office
 from tests.runtime.shelf import FORGETFUL, HandClock, Wire
@@ -161,6 +161,16 @@ def test_who_stops_while_it_is_elected_gives_it_back_and_nobody_is_called(town: 
     town.go(1)
     assert second.history == []
     assert [past.end for past in town.record().past] == ["released", "released"]
+
+
+def test_callbacks_come_in_pairs_a_term_that_ends_before_the_first_calls_neither(town: Town, store: Wire) -> None:
+    first = Candidate(store, "30s", None)
+    town.all.append(first)
+    first.office.keeper.keep = lambda lease: lease.end(NOT_RENEWED)  # type: ignore[method-assign]
+    first.leader.start()
+    town.go(1)
+    assert town.record().grant == 1
+    assert first.history == []
 
 
 @pytest.mark.parametrize("lease", ["3s", "15s", "30s"])
@@ -474,9 +484,9 @@ def test_callbacks_have_a_thread_of_their_own_and_what_they_raise_ends_nothing(
         sys.exit("boom too")
 
     leader = cron.leader("indexer", on_elected=on_elected, on_deposed=on_deposed)
-    for _ in range(2):
+    for count in (1, 3):
         leader.start()
-        wait_until(lambda: leader.is_leader)
+        wait_until(lambda count=count: len(told) == count)  # type: ignore[misc]
         leader.stop()
     assert told == ["cronce-leader-indexer", "True"] * 2
     raised = [line for line in caplog.records if line.getMessage() == "a callback of leader/indexer raised"]
@@ -552,15 +562,15 @@ def test_after_a_failover_one_can_start_at_once_wait_or_skip(cron: Cronce, other
 
 
 def test_nobody_else_leads_before_on_deposed_of_who_resigns_has_returned(cron: Cronce, other: Cronce) -> None:
-    going, go = threading.Event(), threading.Event()
+    begun, going, go = threading.Event(), threading.Event(), threading.Event()
 
     def on_deposed(_term: Term) -> None:
         going.set()
         assert go.wait(60)
 
-    leader = cron.leader("indexer", lease="1s", on_deposed=on_deposed)
+    leader = cron.leader("indexer", lease="1s", on_elected=lambda _term: begun.set(), on_deposed=on_deposed)
     leader.start()
-    wait_until(lambda: leader.is_leader)
+    assert begun.wait(60)
     stopping = threading.Thread(target=leader.stop)
     stopping.start()
     assert going.wait(60)

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from itertools import combinations
 from pathlib import Path
@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import pytest
 
-from cronce import Cronce
+from cronce import Cronce, Run
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.model import BOARD_RUNS, SWITCH, Instant, Mark, Slot, asked_cell, job_cell
+from cronce.model import ABSENT, BOARD_RUNS, SWITCH, Instant, Mark, Slot, Write, asked_cell, job_cell
 from cronce.protocol.commands import Asked, Closed, Held, Queue, Queued
 from cronce.protocol.record import Act, Holder, Job, Outcome, Record, Span, Spec, State, decode, decode_act, decode_job
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
@@ -24,11 +24,14 @@ from cronce.runtime.flow import Flow, Timed, perform
 from cronce.runtime.hand import Hand, Request, Stands, drain_cell, payload_text, who
 from cronce.runtime.holders import carriers, holders
 from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.look import halted
 from cronce.runtime.roster import Roster, digest_of
+from cronce.runtime.scheduler import Scheduler
 from cronce.runtime.task import Paused
 from cronce.schedule import parse_schedule, spec_of
 from cronce.stores import open_store
 from cronce.stores.base import Scan
+from tests.house.wait import wait_until
 from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, claim, granted, terms
 from tests.stores.places import name_of
 from tests.stores.test_mysql_contract import database
@@ -191,6 +194,17 @@ def test_the_floors_of_thousands_rise_before_the_switch_goes_back(desk: Desk, st
     assert {len(job(store, name).spans) for name in names} == {1}
 
 
+@pytest.mark.parametrize("cell", [SWITCH, drain_cell("web-1")])
+def test_whoever_should_know_of_an_order_is_woken(desk: Desk, store: Wire, cell: str) -> None:
+    for _ in range(2):
+        board = store.load([BOARD_RUNS]).cells[0].version
+        desk.do(hand(desk).drain(cell))
+        given = store.load([BOARD_RUNS]).cells[0].version
+        assert given > board
+        desk.do(hand(desk).undrain(cell))
+        assert store.load([BOARD_RUNS]).cells[0].version > given
+
+
 # --- draining ---
 
 
@@ -238,6 +252,15 @@ def test_who_lives_who_is_drained_and_who_would_run_a_job(desk: Desk, store: Wir
     assert desk.do(carriers("billing")) == []
     clock.turn(31)
     assert desk.do(holders())[1] == []
+
+
+def test_an_order_that_cannot_be_read_stands_all_the_same(desk: Desk, store: Wire) -> None:
+    scheduler(desk)
+    newer = [Write(cell, ABSENT, '{"v":99}', Mark.OPEN) for cell in (SWITCH, drain_cell("web-1"))]
+    store.swap(newer, store.load([]).epoch.seen)
+    ((_, (seen,)), everything) = desk.do(holders()), desk.do(halted())
+    assert (seen.claims, everything is None) == (False, False)
+    assert claim(Desk(store, "web-2")) == Paused()
 
 
 # --- trigger ---
@@ -584,7 +607,7 @@ def test_two_backfills_and_a_scheduler_at_once_run_each_slot_once(clock: HandClo
         assert states == {"": State.CLOSED, "#backfill": State.DUE}
 
 
-def test_a_backfill_that_failed_is_not_asked_for_again(desk: Desk, clock: HandClock) -> None:
+def test_a_backfill_that_failed_is_not_asked_for_again(desk: Desk, store: Wire, clock: HandClock) -> None:
     declare(desk)
     clock.turn(60)
     filled(desk, 0, 1)
@@ -593,6 +616,7 @@ def test_a_backfill_that_failed_is_not_asked_for_again(desk: Desk, clock: HandCl
     assert (stretch.wanted, stretch.succeeded, stretch.busy, stretch.asked) == ((), 0, 0, ())
     assert [one.slot for one in stretch.ended] == [later(0, "backfill")]
     again = desk.do(hand(desk).rerun(later(0, "backfill"))).slot
+    assert record(store, again).key == SLOT.key
     assert desk.do(survey(hand(desk), "billing", START, START + MINUTE)).busy == 1
     close(desk, again)
     assert desk.do(survey(hand(desk), "billing", START, START + MINUTE)).succeeded == 1
@@ -711,3 +735,37 @@ def test_eight_at_once_are_one_run_of_an_id_and_one_of_each_slot_on_every_store(
 
 def _cell(key: str) -> str:
     return f"run/{key.replace('@', '/')}"
+
+
+def test_a_drained_scheduler_claims_nothing_while_it_lives_and_the_other_colour_does(tmp_path: Path) -> None:
+    """Blue and green, at work on one store: what is asked for is run by the one that is not drained."""
+    url = f"sqlite:///{tmp_path}/cronce.db"
+    ran: dict[str, list[tuple[str, Any]]] = {"blue": [], "green": []}
+
+    def switched(works: Scheduler, rests: Scheduler, name: str) -> None:
+        wait_until(lambda: works.engine.claims and not rests.engine.claims)
+        keys = [cron.trigger("billing", {"run": number}) for number in range(5)]
+        wait_until(lambda: len(ran[name]) == 5)
+        assert sorted(ran[name]) == sorted((key, number) for number, key in enumerate(keys))
+
+    with colour(url, "blue", ran) as blue, colour(url, "green", ran) as green, Cronce(url) as cron:
+        cron.drain(label="colour=blue")
+        switched(green, blue, "green")
+        cron.drain(green.holder)
+        cron.drain(label="colour=blue", off=True)
+        switched(blue, green, "blue")
+    assert {name: len(runs) for name, runs in ran.items()} == {"blue": 5, "green": 5}
+
+
+@contextmanager
+def colour(url: str, name: str, ran: dict[str, list[tuple[str, Any]]]) -> Iterator[Scheduler]:
+    """A scheduler with that label."""
+    with Cronce(url) as cron:
+
+        @cron.job("0 0 1 1 *", name="billing", overlap="allow")
+        def billing(run: Run) -> None:
+            ran[name].append((run.slot.key, run.payload["run"]))
+
+        with cron.start(labels={"colour": name}) as scheduler:
+            assert scheduler.wait_ready(30)
+            yield scheduler

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,20 @@ import pytest
 from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreUnavailable
+from cronce.model import bundle_cells
+from cronce.protocol.record import decode_bundle
 from cronce.runtime.attempt import Work
 from cronce.runtime.bodies import Bodies
 from cronce.runtime.call import Call
-from cronce.runtime.scheduler import Scheduler
+from cronce.runtime.flow import drive
+from cronce.runtime.holders import holders
+from cronce.runtime.look import read_all
 from cronce.runtime.shelf import Carried, Shelf, allows
 from cronce.runtime.steps import take, take_async
 from cronce.runtime.stored import LONGEST, StoredJob, parsed, spelled
+from cronce.stores import open_store
 from cronce.stores.base import Page, Scan
-from cronce.stores.memory import MemoryStore
+from cronce.stores.sqlite import SqliteStore
 from tests.house.wait import wait_until
 from tests.stores.places import name_of
 
@@ -299,30 +304,39 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{request.getfixturevalue(request.param).url}?{option}={name_of(tmp_path)}"
 
 
+def carried_by(url: str, name: str) -> list[str | None]:
+    """Which version of the job each live scheduler says that it carries."""
+    with closing(open_store(url)) as store:
+        _, live = drive(holders(), store, SystemClock())
+        cells = [drive(read_all(Scan(bundle_cells(one.holder.bundle))), store, SystemClock())[1] for one in live]
+    return [
+        next((digest for cell in found if (digest := decode_bundle(cell.value).specs.get(name))), None)
+        for found in cells
+    ]
+
+
 @pytest.mark.usefixtures("imported")
 def test_a_change_reaches_every_scheduler_that_allows_it_within_two_seconds(url: str) -> None:
     took = []
 
-    def reach(change: Callable[[], object], revision: int | None) -> None:
+    def reach(change: Callable[[], object], *versions: str | None) -> None:
         change()
         began = time.monotonic()
-        wait_until(lambda: [revision_of(one) for one in schedulers] == [revision, revision, None])
+        wait_until(lambda: sorted(map(str, carried_by(url, "mail"))) == sorted(map(str, (*versions, None))))
         took.append(time.monotonic() - began)
 
-    def revision_of(scheduler: Scheduler) -> int | None:
-        carried = scheduler.engine.carried.get("mail")
-        return carried.job.revision if carried else None
+    def version(revision: int, **words: Any) -> str:
+        return parsed("mail", job(**words).definition).job._replace(revision=revision).spec[0]
 
     with ExitStack() as stack:
         person, *crons = [stack.enter_context(Cronce(url)) for _ in range(4)]
         allowed: list[list[str]] = [["tasks:*"], ["tasks:mail", "command:true"], ["evil:*"]]
-        schedulers = [stack.enter_context(cron.start(allow=allow)) for cron, allow in zip(crons, allowed, strict=True)]
-        for scheduler in schedulers:
-            assert scheduler.wait_ready(60)
-        reach(lambda: person.add("mail", every="1h", function="tasks:mail"), 1)
-        reach(lambda: person.edit("mail", every="2h"), 2)
-        reach(lambda: person.remove("mail"), None)
-        reach(lambda: person.add("mail", every="1h", function="tasks:mail"), 4)
+        for cron, allow in zip(crons, allowed, strict=True):
+            assert stack.enter_context(cron.start(allow=allow)).wait_ready(60)
+        reach(lambda: person.add("mail", every="1h", function="tasks:mail"), *2 * [version(1, every="1h")])
+        reach(lambda: person.edit("mail", every="2h"), *2 * [version(2, every="2h")])
+        reach(lambda: person.remove("mail"), None, None)
+        reach(lambda: person.add("mail", every="1h", function="tasks:mail"), *2 * [version(4, every="1h")])
     assert sorted(took)[1] < 2.0  # another may keep the machine busy for a while
 
 
@@ -338,14 +352,14 @@ def test_each_slot_of_a_stored_job_runs_once_and_none_after_its_end(tmp_path: Pa
     say = f'echo "$CRONCE_SLOT $CRONCE_PAYLOAD" >> {trace}'
     with ExitStack() as stack:
         person, one, two = [stack.enter_context(Cronce(url)) for _ in range(3)]
-        first, second = [stack.enter_context(cron.start(allow=["command:sh"])) for cron in (one, two)]
+        schedulers = [stack.enter_context(cron.start(allow=["command:sh"])) for cron in (one, two)]
         person.add("tick", every="1s", command=["sh", "-c", say], payload=1)
         wait_until(lambda: len(ran()) >= 2)
         person.edit("tick", payload=2)
         wait_until(lambda: any(line.endswith(" 2") for line in ran()))
         person.remove("tick")
-        wait_until(lambda: not first.engine.carried and not second.engine.carried)
-        wait_until(lambda: first.engine.idle and second.engine.idle)
+        wait_until(lambda: carried_by(url, "tick") == [None, None])
+        wait_until(lambda: all(scheduler.engine.idle for scheduler in schedulers))
         before, removed = ran(), time.monotonic()
         wait_until(lambda: time.monotonic() > removed + 2.1)  # two more slots would have come
         assert ran() == before
@@ -356,8 +370,8 @@ def test_each_slot_of_a_stored_job_runs_once_and_none_after_its_end(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("imported")
-def test_a_change_is_not_missed_when_the_store_fails_while_it_is_read() -> None:
-    class Flaky(MemoryStore):
+def test_a_change_is_not_missed_when_the_store_fails_while_it_is_read(tmp_path: Path) -> None:
+    class Flaky(SqliteStore):
         failing = 0
 
         def scan(self, scan: Scan) -> Page:
@@ -366,10 +380,14 @@ def test_a_change_is_not_missed_when_the_store_fails_while_it_is_read() -> None:
                 raise StoreUnavailable("the call was lost")
             return super().scan(scan)
 
-    store = Flaky(SystemClock().wall, on_purpose=True)
-    with Cronce(store=store) as cron, cron.start(allow=["tasks:*"]) as scheduler:
+    url = f"sqlite:///{tmp_path}/at-work.db"
+    with (
+        closing(Flaky(tmp_path / "at-work.db")) as store,
+        Cronce(store=store) as cron,
+        cron.start(allow=["tasks:*"]) as scheduler,
+    ):
         assert scheduler.wait_ready(60)
         store.failing = 1
         cron.add("mail", every="1h", function="tasks:mail")
-        wait_until(lambda: "mail" in scheduler.engine.carried)
-    assert store.failing == 0
+        wait_until(lambda: carried_by(url, "mail") != [None])
+        assert store.failing == 0

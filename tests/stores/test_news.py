@@ -21,6 +21,7 @@ from cronce.stores.redis.news import listen as subscribe
 from cronce.stores.redis.url import read_url
 from cronce.stores.sqlite import news as sqlite_news
 from cronce.testing.contract import QUIET, SOON, cell_of, listening, news, note, win
+from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
 from tests.servers.postgres import Admin, PgBouncer, Postgres
 from tests.servers.tls import behind_tls
@@ -151,7 +152,7 @@ def test_postgres_a_session_that_is_ended_is_noticed(url: str, admin: Admin) -> 
         (pid,) = listeners(admin, url)
         admin.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
         breaks_and_is_mended(store, listener)
-    assert listeners(admin, url) == []
+    wait_until(lambda: not listeners(admin, url))
 
 
 def test_postgres_a_child_does_not_hang_up_on_its_parent(url: str) -> None:

@@ -34,6 +34,7 @@ def test_what_is_asked_for_is_done() -> None:
     words = ("--url", "sqlite:////x.db", "--seconds", "9", "--processes", "3", "--seed", "5", "--on-lost", "rerun")
     settings = torture._settings(parsed(*words, "--save", "there"))
     assert settings == Settings("sqlite:////x.db", 9, 3, 5, ("rerun",), keep=True)
+    assert torture._settings(parsed(*words, "--scheduler")) == settings._replace(keep=False, scheduler=True)
 
 
 @pytest.mark.parametrize(

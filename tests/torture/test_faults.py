@@ -1,4 +1,4 @@
-"""What is done to a store's file is undone."""
+"""What is done is undone: to a store's file, and to schedulers."""
 
 import sqlite3
 from contextlib import closing
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from cronce.errors import CronceError
 from cronce.testing.crew import Crew
 from cronce.torture.faults import Faults
-from cronce.torture.means import Props
-from cronce.torture.plan import Fault
+from cronce.torture.means import ENDS, Orders, Props
+from cronce.torture.plan import Fault, Kind
 from tests.runtime.shelf import HandClock
 
 
@@ -44,3 +45,103 @@ def test_a_file_is_locked_by_one_fault_at_a_time_and_free_when_it_ends(file: Pat
     assert free[0] is False
     assert free[-1] is True
     assert [deed.kind for deed in faults.deeds] == ["lock"]
+
+
+class Players(Crew):
+    """Writes down what is done to whom; whoever is asked to end has ended when `ends` says so."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__("nobody", Path)
+        self.done: list[str] = []
+        self.alive = {*names}
+        self.ends = True
+        self.drained: list[str] = []
+        self.busy = False
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self.alive)
+
+    def start(self, name: str, *_arguments: str) -> None:
+        self.done.append(f"start {name}")
+        self.alive.add(name)
+
+    def kill(self, name: str) -> None:
+        self.done.append(f"kill {name}")
+        self.alive.remove(name)
+
+    def ask_to_end(self, name: str) -> None:
+        self.done.append(f"end {name}")
+
+    def has_ended(self, name: str) -> bool:
+        if self.ends:
+            self.alive.discard(name)
+        return self.ends
+
+    def release(self, name: str, kind: Kind) -> None:
+        self.done.append(f"{kind} {name}")
+
+    def drain(self, colour: str) -> bool:
+        self.done.append(f"drain {colour}")
+        return True
+
+    def undrain(self, colour: str) -> bool:
+        self.done += [] if self.busy else [f"undrain {colour}"]
+        return not self.busy
+
+
+@pytest.fixture
+def players() -> Players:
+    return Players("w1", "w2")
+
+
+def faults_of(players: Players, clock: HandClock, *faults: Fault) -> Faults:
+    orders = Orders(players.drain, players.undrain, players.release, players.alive.__contains__)
+    made = Faults(["w1", "w2"], Props(players, {}, players.start, {}, orders=orders), clock)
+    made.begin(faults, clock.boot())
+    return made
+
+
+def looked(faults: Faults, clock: HandClock, times: int) -> None:
+    for _ in range(times):
+        faults.look([])
+        clock.turn(1)
+
+
+def test_a_deploy_ends_one_after_the_other_and_the_next_waits_until_it_is_back(
+    players: Players, clock: HandClock
+) -> None:
+    faults = faults_of(players, clock, Fault("deploy", 0.0))
+    looked(faults, clock, 1)
+    players.ends = False
+    looked(faults, clock, 3)
+    assert players.done == ["deploy w1", "end w1"]
+    players.ends = True
+    looked(faults, clock, 3)
+    assert players.done[2:] == ["start w1", "deploy w2", "end w2", "start w2"]
+    assert ([deed.kind for deed in faults.deeds], faults.left) == (["deploy", "deploy"], False)
+
+
+def test_who_does_not_end_though_asked_is_found_out(players: Players, clock: HandClock) -> None:
+    players.ends = False
+    faults = faults_of(players, clock, Fault("deploy", 0.0))
+    with pytest.raises(CronceError, match="w1 was asked to end 20 s ago, and still runs"):
+        looked(faults, clock, int(ENDS) + 2)
+
+
+def test_a_colour_is_drained_until_the_store_could_be_told_otherwise(players: Players, clock: HandClock) -> None:
+    faults = faults_of(players, clock, Fault("drain", 0.0, 1.0, 0.9), Fault("drain", 1.0, 1.0, 0.1))
+    players.busy = True
+    looked(faults, clock, 4)
+    assert players.done == ["drain green"]  # and no other at the same time
+    players.busy = False
+    looked(faults, clock, 1)
+    assert (players.done[1:], faults.left) == (["undrain green"], False)
+
+
+def test_all_are_killed_and_come_back_also_those_that_were_dead_or_leaving(players: Players, clock: HandClock) -> None:
+    players.ends = False
+    faults = faults_of(players, clock, Fault("kill", 0.0, 9.0), Fault("roll", 0.0, 0.0), Fault("blackout", 4.0, 2.0))
+    looked(faults, clock, 8)
+    assert players.done == ["kill w1", "end w2", "kill w2", "start w1", "start w2"]
+    assert [deed.kind for deed in faults.deeds] == ["kill", "roll", "blackout"]

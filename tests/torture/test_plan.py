@@ -2,7 +2,7 @@
 
 import pytest
 
-from cronce.torture.plan import NETWORK, SIGNALS, Kind, plan
+from cronce.torture.plan import AGAIN, DEPLOYS, LIFE, NETWORK, SIGNALS, Kind, plan
 
 ALL: tuple[Kind, ...] = (*SIGNALS, *NETWORK, "lock")
 
@@ -33,3 +33,22 @@ def test_a_pause_is_longer_than_the_lease_and_an_outage_may_be_either(seed: int)
 def test_a_restart_and_a_loss_happen_once_each_in_the_middle() -> None:
     faults = plan(1, 60, 2.5, (*ALL, "restart", "empty"))
     assert [fault[:2] for fault in faults if fault.kind in ("restart", "empty")] == [("restart", 24), ("empty", 36)]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_is_done_to_schedulers_happens_too(seed: int) -> None:
+    faults = plan(seed, 60, 2.5, (*SIGNALS, *LIFE, *DEPLOYS))
+    assert {fault.kind for fault in faults} == {*SIGNALS, *LIFE, *DEPLOYS}
+    assert [fault[:2] for fault in faults if fault.kind in DEPLOYS] == [("deploy", 6), ("rollback", 30)]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_all_are_killed_again_soon_after_they_came_back(seed: int) -> None:
+    out = [fault for fault in plan(seed, 60, 2.5, (*SIGNALS, *LIFE)) if fault.kind == "blackout"]
+    pairs = list(zip(out[::2], out[1::2], strict=True))
+    assert pairs
+    assert all(AGAIN[0] <= second.at - first.at - first.lasts <= AGAIN[1] for first, second in pairs)
+
+
+def test_deploys_may_be_all_there_is() -> None:
+    assert [fault.kind for fault in plan(1, 60, 2.5, DEPLOYS)] == ["deploy", "rollback"]

@@ -219,6 +219,34 @@ def test_each_run_that_began_while_another_acted_counts() -> None:
     assert judged(*lines, record=RAN).overlapping == 2
 
 
+# --- passed over together ---
+
+EDITED = Gap(AT - timedelta(seconds=9), AT, Outcome.SKIPPED)
+
+
+@pytest.mark.parametrize("on_lost", ["skip", "rerun"])
+def test_a_slot_without_a_record_that_was_passed_over_is_skipped(on_lost: OnLost) -> None:
+    verdict = judged(on_lost=on_lost, gaps=[EDITED])
+    assert verdict == Verdict(slots=2, runs=1, skipped=1, on_lost=on_lost)
+    assert verdict.passed(forgot=False)
+
+
+def test_a_slot_that_has_a_record_goes_by_it() -> None:
+    assert judged(record=OnRecord(), gaps=[EDITED]).missed == 1
+    assert judged(record=OnRecord(Outcome.SKIPPED), on_lost="rerun", gaps=[EDITED]).missed == 1
+
+
+def test_a_slot_that_was_passed_over_and_ran_is_extra_to_nobody_but_two_runs_are() -> None:
+    assert judged(*one(), gaps=[EDITED]).extra == 0
+    assert judged(*one(), *one("f2", "b", 5), gaps=[EDITED]).extra == 1
+
+
+def test_a_slot_may_be_too_late_only_where_not_every_one_is_wanted() -> None:
+    late = {ONE: OnRecord(Outcome.SKIPPED), TWO: DONE}
+    wanted = [judge(SLOTS, book(*WELL), late, (), "rerun", exclusive=False, wanted=all_) for all_ in (True, False)]
+    assert [verdict.missed for verdict in wanted] == [1, 0]
+
+
 # --- all together ---
 
 

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Final, NamedTuple
 
 from cronce.cli.documents import run_document
@@ -25,6 +26,9 @@ from cronce.runtime.look import RunSeen
 
 LOOK: Final = 0.25
 """Seconds between two looks at what is waited for."""
+
+ASK_EVERY: Final = 8
+"""At each so many looks it is asked who would run it."""
 
 
 def add_act(parser: argparse.ArgumentParser, *, reason: bool = True) -> None:
@@ -70,7 +74,7 @@ def succeeded(one: RunSeen) -> bool:
 def wait_for(actor: Actor, slots: Sequence[Slot], show: Callable[[Sequence[RunSeen], int], None]) -> Waited:
     """Wait until these runs of one job are over; not if nobody is there to run them. `show` is told of each look: the
     runs that it saw, and how many are over."""
-    left, over = deque(slots), list[RunSeen]()
+    left, over, looks = deque(slots), list[RunSeen](), count()
     while left:
         part = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]
         found = [one for one in actor.desk.do(actor.hand.look(part)) if one is not None]
@@ -78,10 +82,10 @@ def wait_for(actor: Actor, slots: Sequence[Slot], show: Callable[[Sequence[RunSe
         going_on = [one for one in found if not _is_over(one)]
         left.extend(one.slot for one in going_on)
         show(found, len(over))
-        if left and not any(one.record and one.record.state is State.RUNNING for one in going_on):
-            obstacle = _obstacle(actor, left[0].job)
-            if obstacle:
-                return Waited(over, len(left), obstacle)
+        running = any(one.record and one.record.state is State.RUNNING for one in going_on)
+        obstacle = _obstacle(actor, left[0].job) if left and not running and next(looks) % ASK_EVERY == 0 else ""
+        if obstacle:
+            return Waited(over, len(left), obstacle)
         time.sleep(LOOK if going_on else 0)
     return Waited(over)
 

@@ -41,7 +41,9 @@ TEXT: Final = """\
 Processes whose clocks are up to five seconds wrong call two jobs every second, on your own store. They are killed and
 stopped, lose replies to writes that landed, get theirs late, and are cut off: one of them, and all. The bodies write a
 ledger file that knows nothing of cronce; at the end it is held against what the store has on record. All of it happens
-under job names of its own, and is removed from the store afterwards.
+under job names of its own, and is removed from the store afterwards. With --scheduler the processes are schedulers:
+they are also restarted one by one, drained by colour, killed all at once, and given a newer version of the jobs that is
+rolled back later.
 
 exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sense, or the command of --restart failed;
 75 the store cannot be reached, or stopped answering; 78 the store needs a person. With any but 0 and 1 nothing was
@@ -54,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--store", "--url", dest="url", metavar="URL", help="the store (default: as everywhere, $CRONCE_URL first)")
     add("--seconds", type=int, default=60, metavar="N", help="how many slots each job has (default 60)")
     add("--processes", type=int, default=6, metavar="N", help="how many there are (default 6)")
+    add("--scheduler", action="store_true", help="torture schedulers, cron.run(), instead of calls of guarded jobs")
     add("--on-lost", choices=get_args(OnLost), help="torture a job with this policy only (default: one of each)")
     add("--seed", type=int, metavar="N", help="repeat the plan of an earlier torture (default: a new one)")
     add("--restart", metavar="COMMAND", help="restarts the store, in the middle: 'systemctl restart postgresql'")
@@ -98,6 +101,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         (options.on_lost,) if options.on_lost else get_args(OnLost),
         restart=_restart(options.restart),
         keep=options.save is not None,
+        scheduler=options.scheduler,
     )
 
 

@@ -268,7 +268,7 @@ class Cronce(ByHand):
             LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it yourself", name)
         for job in self.jobs.values():
             for remark in job.remarks():
-                LOGGER.warning("%s: %s", job.name, remark)
+                LOGGER.warning("%s", remark)
         own = {name: Carried(self.jobs[name], work) for name, work in self.works.items()}
         shelf = Shelf(allow, self._bodies, self.jobs)
         return lambda: own | shelf.carry(keeper.desk.do(definitions()))

@@ -286,8 +286,10 @@ def _check_numbers(overlap: Overlap, turns: int, retries: int, backoff: Duration
         raise BadPolicy(
             "backoff is how long to wait before a retry, and there are none: say retries=3, or leave it out"
         )
-    if type(turns) is not int or turns > MOST_TURNS:
-        raise BadPolicy(f"turns is 1 or more, up to {MOST_TURNS:,}, and this is {turns!r:.60}; overlap='allow' is no limit")
+    if type(turns) is not int:
+        raise BadPolicy(f"turns is 1 or more, and this is {turns!r:.60}")
+    if turns > MOST_TURNS:
+        raise BadPolicy(f"turns is {MOST_TURNS:,} at most, and this is {turns:,}; overlap='allow' sets no limit")
     if overlap == "allow" and turns != 1:
         raise BadPolicy(
             f"overlap='allow' sets no limit, and turns={turns} is one: leave out overlap to skip what is more than"

@@ -87,6 +87,8 @@ class Term(Holding):
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease)
         self.lease = lease
+        self.announced = False
+        """Whether `on_elected` was called. If the term ends right at its beginning it is not, nor is `on_deposed`."""
 
 
 class Seat(Tie):
@@ -322,7 +324,8 @@ class Campaign:
             self._term = None
         if not lease.trusted:
             lease.end(NOT_RENEWED)
-        self._call(self._calling(self._stands.on_deposed, term))
+        if term.announced:
+            self._call(self._calling(self._stands.on_deposed, term))
         keeper.drop(lease)
         if lease.trusted:
             lease.end(RESIGNED)
@@ -340,6 +343,7 @@ class Campaign:
         """What it raises does not end the campaign."""
 
         def call() -> None:
+            term.announced = True
             try:
                 if callback is not None:
                     callback(term)

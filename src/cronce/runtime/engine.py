@@ -54,7 +54,7 @@ from cronce.runtime.ledger import Expired, Grant, Terms, Wanted
 from cronce.runtime.line import MOMENT, Candidate, Line
 from cronce.runtime.log import LOGGER
 from cronce.runtime.missed import Gap, catch_up, newest_run
-from cronce.runtime.roster import Roster, digest_of
+from cronce.runtime.roster import HOLDER_TTL, Roster, digest_of
 from cronce.runtime.shelf import Carried
 from cronce.runtime.task import Busy, Superseded, Unsure
 from cronce.runtime.tidy import tidy_later
@@ -69,8 +69,8 @@ T = TypeVar("T")
 LOOK: Final = timedelta(seconds=1.25)
 """Between two looks. Two calls each, and the beat: less than two calls a second."""
 
-BEAT: Final = 10.0
-"""Seconds between two beats. Two may fail before others take this process for dead."""
+BEAT: Final = timedelta(seconds=10)
+"""Between two beats. Two may fail before others take this process for dead."""
 
 BATCH: Final = 250
 """Claims in one swap: more would make the first of them wait for the last."""
@@ -115,6 +115,13 @@ class Post(NamedTuple):
         return self.role != "schedule"
 
 
+class Pace(NamedTuple):
+    """How often an engine does what it does without being asked."""
+
+    look: timedelta = LOOK
+    beat: timedelta = BEAT
+
+
 class Said(NamedTuple):
     """An attempt that is over, and is to be said so."""
 
@@ -125,8 +132,9 @@ class Said(NamedTuple):
 class Engine:
     """Not for two threads at once, but for `done`, which any may call."""
 
-    def __init__(self, keeper: Keeper, carry: Carry, post: Post, pool: Pool) -> None:
+    def __init__(self, keeper: Keeper, carry: Carry, post: Post, pool: Pool, pace: Pace = Pace()) -> None:  # noqa: B008
         self._keeper, self._desk, self._post, self._pool, self._carry = keeper, keeper.desk, post, pool, carry
+        self._pace = pace
         self._ledger, self._know = keeper.desk.ledger, keeper.desk.ledger.know
         self._roster = Roster(self._ledger.carrier, self._ledger.jobs)
         self._me = Holder(self._desk.holder, "", post.role, post.workers, post.labels, self._know.now(), __version__)
@@ -237,10 +245,10 @@ class Engine:
             self._me = self._me._replace(since=self._know.now())
         self._take_on(self._carry())
         self._me = self._me._replace(bundle=digest_of(self._specs), draining=not self.claims)
-        self._do(self._roster.beat(self._me, self._specs, boot))
+        self._do(self._roster.beat(self._me, self._specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
         self._settle_in()
         self.joined = True
-        self._beat_at = boot + BEAT
+        self._beat_at = boot + self._pace.beat.total_seconds()
 
     def _take_on(self, carried: Mapping[str, Carried]) -> None:
         """From now on this process carries exactly these."""
@@ -281,14 +289,14 @@ class Engine:
     def _try_missed(self, gaps: Sequence[Gap], now: Instant) -> None:
         for slot in self._do(catch_up(self._ledger, gaps, now)) if gaps else ():
             terms = self._terms_of(slot)
-            if terms.overlap == "skip" and self._carried[slot.job].job.missed == "all" and now - slot.at > GRACE:
+            if terms.overlap == "skip" and self._carried[slot.job].job.missed == "all":
                 terms = terms._replace(overlap="wait")  # each of a backlog is wanted
             self._try(slot, terms, slot.at + terms.delay, now)
 
     # --- looking ---
 
     def _look(self, boot: Boot) -> None:
-        self._look_at = boot + LOOK.total_seconds()
+        self._look_at = boot + self._pace.look.total_seconds()
         orders = drain_cells(self._desk.holder, self._post.labels)
         watched = self._line.watched(self._know.now() - 2 * MOMENT)
         heeded = list(islice(self._running, HEEDED))
@@ -307,6 +315,8 @@ class Engine:
 
     def _read_boards(self, runs: int, jobs: int) -> None:
         before, self._boards = self._boards, (runs, jobs)
+        if before is not None and before[0] != runs:
+            self._line.all_freed()
         if before is not None and before[1] != jobs:
             self._know.forget_jobs()
             self.beat_soon()
@@ -332,7 +342,7 @@ class Engine:
         """Runs that are open and whose time has come, or comes before the next look."""
         after: Position | None = None
         for _ in range(PAGES):
-            scan = Scan("run/", "until", Mark.OPEN, self._know.now() + LOOK, after)
+            scan = Scan("run/", "until", Mark.OPEN, self._know.now() + self._pace.look, after)
             page = self._do(self._ledger.carrier.scan(scan))
             for cell in page.cells:
                 if cell.key in self._running or cell.key in self._line or cell.until is None:
@@ -439,7 +449,12 @@ class Engine:
         grant, ending = said.attempt.lease.grant, said.end.ending
         if ending is None:
             return grant, Release(grant.fence), True
-        return grant, finish_of(said.attempt, ending), said.attempt.job.overlap in ("wait", "replace")
+        return grant, finish_of(said.attempt, ending), self._awaited(said.attempt)
+
+    def _awaited(self, attempt: Attempt) -> bool:
+        """Whether slots of its job may wait for its turn: because of its policy, or as part of a backlog."""
+        job, late = attempt.job, self._know.now() - attempt.run.at
+        return job.overlap in ("wait", "replace") or (job.missed == "all" and late > GRACE)
 
     def _heard(self, said: Said, answer: object) -> None:
         """What the store said to how a run ended."""
@@ -456,10 +471,10 @@ class Engine:
                 LOGGER.error("%s", too_late(lease, ending, by, self._desk.holder))
             case Finished(_, retrying):
                 tidy_later(self._keeper, attempt.job, attempt.run.slot)
-                if retrying or attempt.job.missed == "all":
+                if retrying:
                     self.look_soon()
-        if attempt.job.overlap in ("wait", "replace"):
-            self._line.freed(attempt.job.name)
+        if self._awaited(attempt):
+            self._line.all_freed()
             self.look_soon()
 
     def _answered(self, candidate: Candidate, answer: object) -> Attempt | None:

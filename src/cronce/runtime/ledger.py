@@ -282,9 +282,7 @@ class Ledger:
             guessed=True,
         )
 
-    def _grant_task(
-        self, grant: Grant, command: Command, sample: Sample | None = None, *, wakes: bool = False
-    ) -> Task:
+    def _grant_task(self, grant: Grant, command: Command, sample: Sample | None = None, *, wakes: bool = False) -> Task:
         run, *turns = grant.cells
         decoded = (run.value, grant.record)
         return Task(

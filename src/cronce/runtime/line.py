@@ -108,8 +108,9 @@ class Line:
         """All turns of the job are taken, somewhere."""
         self._busy[job] = now + BUSY
 
-    def freed(self, job: str) -> None:
-        self._busy.pop(job, None)
+    def all_freed(self) -> None:
+        """Some turn was given back, somewhere."""
+        self._busy.clear()
 
     # --- watching ---
 

@@ -28,7 +28,7 @@ from cronce.protocol.record import (
     encode_holder,
 )
 from cronce.protocol.specs import respec
-from cronce.runtime.carrier import Carrier
+from cronce.runtime.carrier import NEWS, Carrier
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, Jobs
 from cronce.stores.base import Position, Scan
@@ -76,6 +76,8 @@ class Roster:
         carrier = self._carrier
         seen, mine = yield from self._holders(ttl)
         writes = [Write(mine.key, mine.version, encode_holder(me), Mark.OPEN, ttl=ttl)]
+        if not self.live:
+            writes.append(NEWS)
         if boot - self._published >= REPUBLISH or me.bundle not in self._bundles:
             writes += _bundle_writes(me.bundle, specs)
             self._published = boot
@@ -93,7 +95,7 @@ class Roster:
         loaded, _ = yield from self._carrier.load([holder_cell(me.holder)])
         (cell,) = loaded.cells
         write = Write(cell.key, cell.version, encode_holder(me._replace(role=GONE)), Mark.OPEN, ttl=timedelta(0))
-        yield from self._carrier.swap([write], self._carrier.know.epoch.seen)
+        yield from self._carrier.swap([write, NEWS], self._carrier.know.epoch.seen)
 
     def _remember(self, seen: Iterable["Seen"]) -> None:
         for one in seen:

@@ -71,6 +71,11 @@ class MemoryStore:
     def _same(self, cell: Cell) -> bool:
         return self._cells[cell.key].version == cell.version
 
+    @property
+    def news(self) -> int:
+        """How often something was written on the board."""
+        return self._news
+
     def listen(self) -> "MemoryListener":
         return MemoryListener(self._told, lambda: self._news)
 

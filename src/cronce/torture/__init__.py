@@ -1,8 +1,9 @@
 """The harness behind `cronce torture`: real processes on a real store, everything that can go wrong on purpose, and a
 verdict from two sides.
 
-`plan` says what will go wrong and when, from a seed. `harness` starts the processes (`worker`), each behind a `proxy`
-of its own where the store is reached by TCP (`route`), does to them what the plan says (`faults`), and waits until all
-is settled. The bodies write a ledger file that knows nothing of cronce (`testing.book`); `verdict` holds it against
-what the store has on record; `picture` draws both.
+`plan` says what will go wrong and when, from a seed. `harness` starts the processes, which call guards (`worker`) or
+are schedulers (`scheduling`), each behind a `proxy` of its own where the store is reached by TCP (`route`), does to
+them what the plan says (`faults`, by the `means` there are), and waits until all is settled. The bodies write a ledger
+file that knows nothing of cronce (`testing.book`); `verdict` holds it against what the store has on record (`shelf`);
+`picture` draws both.
 """

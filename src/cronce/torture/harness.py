@@ -43,7 +43,9 @@ ANSWERS: Final = ("start", "accepted", "stale", "ran", "refused")
 
 LOOK: Final = 0.02
 BEFORE: Final = 2
-"""Seconds from when everybody is there to the first slot."""
+REGISTERED: Final = 4
+"""Seconds from when everybody is there to the first slot: schedulers must know the job by then, since one that nobody
+knows begins when it is registered."""
 
 PATIENCE: Final = 60.0
 """Seconds that a slow machine may take beyond the slots themselves; then the verdict is on what is there."""
@@ -240,7 +242,8 @@ class Torture:
     def _begin(self) -> None:
         """Everybody is there: choose the first second, by the store's clock."""
         now = self._store_now()
-        self._first = first = now.replace(microsecond=0) + timedelta(seconds=BEFORE)
+        before = REGISTERED if self.settings.scheduler else BEFORE
+        self._first = first = now.replace(microsecond=0) + timedelta(seconds=before)
         self._begun = self._clock.boot() + (first - now).total_seconds()
         self._answered = self._clock.boot()
         for name in self._names:

@@ -72,6 +72,14 @@ def asks(run: Run, book: str) -> None:
     run.check()
 
 
+def outlives(run: Run) -> list[bool]:
+    """The trust that its grant came with."""
+    first = run.grant.trust.end
+    while time.clock_gettime(time.CLOCK_BOOTTIME) <= first:
+        time.sleep(0.01)
+    return [run.trusted, run.grant.trust.end > first]
+
+
 def tells(run: Run) -> dict[str, Any]:
     run.check()
     env = {name: os.environ.get(name) for name in sorted(os.environ) if name.startswith("CRONCE_")}
@@ -87,6 +95,10 @@ def tells(run: Run) -> dict[str, Any]:
 
 def adds(a: int, b: int = 2) -> int:
     return a + b
+
+
+def length(text: str) -> list[Any]:
+    return [len(text), text[-3:]]
 
 
 async def adds_async(a: int, b: int = 2) -> int:

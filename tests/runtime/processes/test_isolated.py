@@ -126,6 +126,10 @@ def test_arguments_and_the_result_travel_as_json_and_the_second_caller_is_skippe
     assert isinstance(add(40), Skipped)
 
 
+def test_arguments_may_be_larger_than_a_pipe(place: Place) -> None:
+    assert place.job(tasks.length)("ä" * 2_000_000 + "end") == [2_000_003, "end"]
+
+
 def test_a_coroutine_function_is_awaited_here_and_runs_there(place: Place) -> None:
     assert asyncio.run(place.job(tasks.adds_async)(1, b=1)) == 2
 
@@ -133,6 +137,10 @@ def test_a_coroutine_function_is_awaited_here_and_runs_there(place: Place) -> No
 def test_a_result_that_json_cannot_say_is_no_failure(place: Place) -> None:
     assert place.job(tasks.returns_what_json_cannot_say)() is None
     assert place.record().outcome is Outcome.SUCCEEDED
+
+
+def test_a_body_is_trusted_for_as_long_as_its_lease_is_renewed(place: Place) -> None:
+    assert place.job(tasks.outlives, lease="1500ms")() == [True, True]
 
 
 def test_progress_comes_back(place: Place) -> None:
@@ -305,7 +313,7 @@ from cronce import Cronce
 from tests.runtime.processes import tasks
 
 cron = Cronce(sys.argv[1])
-policies = dict(name="job", start_within="3650d", on_lost="rerun", lease="2s", isolate=True)
+policies = dict(name="job", start_within="3650d", on_lost=sys.argv[4], lease="2s", isolate=True)
 job = cron.job("@daily", **policies)(getattr(tasks, sys.argv[3])).at("2026-03-29T12:00:00Z")
 """
 
@@ -314,7 +322,7 @@ job = cron.job("@daily", **policies)(getattr(tasks, sys.argv[3])).at("2026-03-29
 def test_under_rerun_a_body_is_dead_before_its_lease_lapses_whatever_became_of_its_parent(
     place: Place, how: signal.Signals
 ) -> None:
-    command = [sys.executable, "-c", f"{APP}job(sys.argv[2])", place.url, str(place.book), "ignores_term"]
+    command = [sys.executable, "-c", f"{APP}job(sys.argv[2])", place.url, str(place.book), "ignores_term", "rerun"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
         place.begun()
         parent.send_signal(how)
@@ -337,13 +345,13 @@ time.sleep(1e6)
 
 
 def test_a_forked_child_does_not_keep_the_watchdog_from_seeing_its_parent_end(place: Place) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", APP + FORKS, place.url, str(place.book), "sleeps"]
+    command = [sys.executable, "-W", "ignore", "-c", APP + FORKS, place.url, str(place.book), "sleeps", "skip"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
         assert parent.stdout
         forked = int(parent.stdout.readline())
         parent.kill()
         try:
-            assert timedelta(0) < spare(place)
+            wait_until(lambda: gone(*place.begun()))
         finally:
             os.kill(forked, signal.SIGKILL)
 

@@ -95,7 +95,7 @@ class FarLease(Lease):
         for word in self._line.words():
             match word:
                 case {"trust": float(end)}:
-                    self.grant = self.grant._replace(trust=self.grant.trust.extended(self._clock.boot(), end))
+                    self.grant = self.grant._replace(trust=Trust(end))  # told in time, however late it is heard
                 case {"over": [cause, why]}:
                     self.end(Over(cause, why))
         if self._line.hung_up:

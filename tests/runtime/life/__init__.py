@@ -1,0 +1,1 @@
+"""Schedulers in processes of their own, and the book that their bodies write into."""

@@ -1,0 +1,157 @@
+"""Who is alive, which version fires, who goes first."""
+
+from collections import Counter
+from datetime import timedelta
+
+from cronce.model import Slot, holder_cell
+from cronce.protocol.record import Holder, decode_job
+from cronce.runtime.roster import GONE, HOLDER_TTL, Roster, digest_of, rank, seed
+from cronce.stores.base import Scan
+from tests.runtime.shelf import START, Desk, HandClock, Wire
+
+V1 = {"billing": ("v1", "every 1s")}
+V2 = {"billing": ("v2", "every 2s")}
+MINUTE = timedelta(minutes=1)
+
+
+class Member:
+    """A process on the roster."""
+
+    def __init__(self, store: Wire, name: str, specs: dict[str, tuple[str, str]] = V1, role: str = "both") -> None:
+        self.desk, self.specs = Desk(store, name), specs
+        self.me = Holder(name, digest_of(specs), role, 1, {}, START, "")
+        self.roster = Roster(self.desk.ledger.carrier, self.desk.ledger.jobs)
+
+    def beat(self) -> "Member":
+        self.desk.do(self.roster.beat(self.me, self.specs, self.desk.store.clock.boot()))
+        return self
+
+    def leave(self) -> None:
+        self.desk.do(self.roster.leave(self.me))
+
+    @property
+    def live(self) -> set[str]:
+        return {one.holder for one in self.roster.live}
+
+    def place(self, minute: int, job: str = "billing") -> int:
+        return self.roster.place(self.me, Slot(job, START + minute * MINUTE))
+
+
+def firing(store: Wire) -> str:
+    return decode_job(store.load(["job/billing"]).cells[0].value).firing
+
+
+# --- who is alive ---
+
+
+def test_who_has_not_beaten_for_its_time_is_gone(store: Wire, clock: HandClock) -> None:
+    one, two = Member(store, "web-1").beat(), Member(store, "web-2").beat()
+    assert one.beat().live == two.live == {"web-1", "web-2"}
+    for _ in range(4):
+        clock.turn(10)
+        one.beat()
+    assert one.live == {"web-1"}
+
+
+def test_a_beat_that_looks_old_by_a_clock_nobody_watched_still_counts(store: Wire, clock: HandClock) -> None:
+    Member(store, "web-1").beat()
+    clock.turn(300)
+    assert Member(store, "web-2").beat().live == {"web-1", "web-2"}
+
+
+def test_who_leaves_is_gone_at_once_and_when_it_was_there_is_remembered(store: Wire, clock: HandClock) -> None:
+    Member(store, "web-1").beat().leave()
+    clock.turn(60)
+    two = Member(store, "web-2").beat()
+    assert two.live == {"web-2"}
+    assert two.roster.looked_after("billing") == START
+    assert f'"role":"{GONE}"' in store.load([holder_cell("web-1")]).cells[0].value
+
+
+def test_who_died_was_there_until_its_last_beat(store: Wire, clock: HandClock) -> None:
+    Member(store, "web-1").beat()
+    clock.turn(600)
+    two = Member(store, "web-2").beat()
+    assert two.roster.looked_after("billing") == START
+    assert two.roster.looked_after("reports") is None
+
+
+def test_a_deploy_of_thousands_of_jobs_beats_with_a_few_bytes(store: Wire) -> None:
+    specs = {f"job-{number}": ("v1", "every 1s") for number in range(2500)}
+    Member(store, "web-1", specs).beat()
+    assert len(store.load([holder_cell("web-1")]).cells[0].value) < 200
+    assert len(store.scan(Scan("bundle/")).cells) == 3
+    assert len(store.scan(Scan("job/", limit=5000)).cells) == 2500
+    store.calls.clear()
+    Member(store, "web-1", specs).beat()
+    assert store.calls.count("swap") == 1  # all is registered: nothing is written but the beat
+
+
+# --- which version fires ---
+
+
+def test_the_newest_version_with_a_live_holder_fires(store: Wire, clock: HandClock) -> None:
+    old = Member(store, "blue", V1).beat()
+    assert firing(store) == "v1"
+    new = Member(store, "green", V2).beat()
+    assert firing(store) == "v2"
+    old.beat()
+    Member(store, "blue-2", V1).beat()  # a restarted pod of the old deploy does not flip it back
+    assert firing(store) == "v2"
+    new.leave()
+    old.beat()
+    assert firing(store) == "v1"
+
+
+def test_a_version_whose_holders_died_gives_way_when_their_beats_lapse(store: Wire, clock: HandClock) -> None:
+    old = Member(store, "blue", V1).beat()
+    Member(store, "green", V2).beat()
+    for _ in range(int(HOLDER_TTL.total_seconds()) - 1):
+        clock.turn(1)
+        old.beat()
+        assert firing(store) == "v2"
+    clock.turn(2)
+    old.beat()
+    assert firing(store) == "v1"
+
+
+def test_after_the_store_forgot_everything_is_registered_again(store: Wire) -> None:
+    one = Member(store, "web-1").beat()
+    store._cells.clear()
+    epoch = store._epoch
+    store._epoch = epoch._replace(birth=epoch.birth + 1)
+    one.beat()
+    assert firing(store) == "v1"
+
+
+# --- who goes first ---
+
+
+def test_every_slot_has_one_first_one_second_one_third(store: Wire) -> None:
+    members = [Member(store, f"web-{number}").beat() for number in range(3)]
+    for member in members:
+        member.beat()
+    for minute in range(50):
+        assert sorted(member.place(minute) for member in members) == [0, 1, 2]
+
+
+def test_slots_spread_evenly_and_hardly_move_when_one_goes(store: Wire) -> None:
+    holders = [seed(f"web-{number}:70{number}:1f") for number in range(8)]
+    keys = [seed(f"billing@{number}") for number in range(8000)]
+
+    def firsts(alive: list[int]) -> list[int]:
+        return [next(me for me in alive if rank(key, me, [one for one in alive if one != me]) == 0) for key in keys]
+
+    before, after = firsts(holders), firsts(holders[1:])
+    assert all(850 < many < 1150 for many in Counter(before).values())  # 1000 each, and five times its deviation
+    assert all(was == now for was, now in zip(before, after, strict=True) if was != holders[0])
+
+
+def test_others_are_beside_it_only_if_they_do_the_same_for_the_same_version(store: Wire) -> None:
+    me = Member(store, "web-1").beat()
+    Member(store, "new", V2).beat()
+    Member(store, "clerk", role="schedule").beat()
+    drained = Member(store, "drained")
+    drained.me = drained.me._replace(draining=True)
+    drained.beat()
+    assert [me.beat().place(minute) for minute in range(20)] == [0] * 20

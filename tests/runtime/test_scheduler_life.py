@@ -1,0 +1,471 @@
+"""The life of a scheduler: how it starts, shares, drains, stops and dies, as real processes under real signals."""
+
+import fcntl
+import json
+import os
+import pty
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+from cronce import Cronce, Run
+from cronce.cli import main
+from cronce.errors import BadInput
+from cronce.model import Write
+from cronce.protocol.record import Outcome, State
+from cronce.runtime.scheduler import Orders, see_through
+from cronce.stores.base import Swapped
+from cronce.stores.memory import MemoryStore
+from cronce.stores.redis import init
+from tests.house.needs import needs
+from tests.house.wait import wait_until
+from tests.integrations.execs import gone
+from tests.runtime.life.town import Line, Town, children, ended
+
+Found = Callable[..., Town]
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Iterator[Found]:
+    """Towns, each with a book of its own."""
+    towns: list[Town] = []
+
+    def make(url: str = "", **how: Any) -> Town:
+        folder = tmp_path / f"town{len(towns)}"
+        folder.mkdir()
+        towns.append(Town(folder, url, **how))
+        return towns[-1]
+
+    yield make
+    for town in towns:
+        town.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres", "valkey"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of its own on each kind of server."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/shared.db"
+    server, name = request.getfixturevalue(request.param).url, f"life{os.getpid()}_{time.monotonic_ns()}"
+    if request.param == "postgres":
+        return f"{server}?schema={name}"
+    init(f"{server}?namespace={name}")  # begun on purpose: else a store that can forget grants nothing for a while
+    return f"{server}?namespace={name}"
+
+
+def slots_pass(seconds: float) -> None:
+    """Nothing is to happen, and that takes its time to see."""
+    time.sleep(seconds)
+
+
+def assert_each_once(town: Town) -> None:
+    """Each slot from the first to the last that was started: none twice, none missed."""
+    starts = town.starts()
+    assert set(starts.values()) == {1}
+    for job in {job for job, _ in starts}:
+        slots = sorted(line.wall - line.late for line in town.lines("start") if line.job == job)
+        assert {round(later - earlier) for earlier, later in pairwise(slots)} <= {1}
+
+
+# --- cronce run -----------------------------------------------------------------------------------------------------
+
+
+def test_three_processes_share_the_work_and_each_slot_runs_once(found: Found) -> None:
+    town = found(jobs=20, overlap="allow")
+    foreman = town.run("-n", "3", "--grace", "10s")
+    town.wait_until_there(3)
+    already = len(town.lines("start"))
+    crew = children(foreman.pid)
+    town.wait_for("start", already + 100)
+    foreman.terminate()
+    code, out = ended(foreman)
+    assert code == 0, out
+    assert_each_once(town)
+    shares = Counter(line.pid for line in town.lines("start")[already:])
+    assert shares.keys() == set(crew)
+    assert min(shares.values()) >= 15, shares  # a third of 100, and never less than half of that
+    assert all(gone(pid) for pid in crew)
+    assert town.holders() == {}
+    assert out.count(f"on sqlite:///{town.folder}/cronce.db, 20 jobs, role both, as ") == 3
+
+
+def test_one_that_dies_is_replaced_and_no_slot_is_missed(found: Found) -> None:
+    town = found(on_lost="rerun", lease="3s", overlap="allow")
+    foreman = town.run("-n", "2")
+    town.wait_until_there(2)
+    town.wait_for("end")
+    first = children(foreman.pid)
+    os.kill(first[0], signal.SIGKILL)
+    wait_until(lambda: len(set(children(foreman.pid)) - set(first)) == 1)
+    town.wait_for("end", len(town.lines("end")) + 2)
+    foreman.terminate()
+    code, out = ended(foreman)
+    assert code == 0, out
+    assert f"process {first[0]} ended (SIGKILL); another starts in 0.5 s" in out
+    assert_each_once(town)
+
+
+def test_when_the_foreman_is_killed_the_others_drain(found: Found) -> None:
+    town = found(body="long")
+    foreman = town.run("-n", "2")
+    town.wait_until_there(2)
+    town.wait_for("start")
+    crew = children(foreman.pid)
+    foreman.kill()
+    wait_until(lambda: sum(map(gone, crew)) == 1)  # the one that runs nothing
+    town.release.touch()
+    wait_until(lambda: all(map(gone, crew)))
+    assert [line.what for line in town.lines()] == ["start", "end"]
+    assert town.record(town.lines()[0]).outcome is Outcome.SUCCEEDED
+
+
+def test_as_process_1_it_reaps_orphans_and_drains(found: Found) -> None:
+    unshare = shutil.which("unshare")
+    probe = [unshare or "", "--pid", "--fork", "--mount-proc", "true"]
+    if unshare is None or subprocess.run(probe, capture_output=True, check=False).returncode:
+        needs("unshare with the right to make a PID namespace", "run as root, on Linux")
+    town = found(body="orphan")
+    before = (unshare, "--pid", "--fork", "--mount-proc")
+    outer = town.run("--grace", "10s", before=before)
+    town.wait_for("end", 2)
+    (first,) = children(outer.pid)
+    wait_until(lambda: len(children(first)) == 1)  # its one worker: what was left behind is gone, and no zombie
+    os.kill(first, signal.SIGTERM)
+    code, out = ended(outer)
+    assert code == 0, out
+    assert town.record(town.lines("end")[-1]).outcome is Outcome.SUCCEEDED
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_ctrl_c_in_a_terminal_drains_and_a_second_one_stops_now(found: Found, number: str) -> None:
+    """It reaches the whole group by itself: nobody takes it for two."""
+    town = found(body="long")
+    terminal, side = pty.openpty()
+    try:
+        streams = {"stdin": side, "stdout": side, "stderr": side}
+        process = town.run("-n", number, "--grace", "50s", **streams, start_new_session=True, preexec_fn=_take_terminal)
+        (start,) = town.wait_for("start")
+        os.write(terminal, b"\x03")
+        wait_until(lambda: b"claims no more" in os.read(terminal, 10_000))
+        assert town.lines("cut") == []
+        os.write(terminal, b"\x03")
+        assert process.wait(30) == 0
+        assert [line.what for line in town.lines()] == ["start", "cut"]
+        assert town.record(start).reason == "stopped: the scheduler was stopped"
+    finally:
+        os.close(terminal)
+        os.close(side)
+
+
+def _take_terminal() -> None:
+    """In the child: what it has as its stdin is the terminal of its session, whose keys reach its group."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "tests"], "write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not 'tests'"),
+        (["run", "no_such:cron"], "there is no module no_such, neither in "),
+        (["run", "tests.no_such:cron"], "there is no module tests.no_such, neither in "),
+        (["run", "tests.house.wait:cron"], "tests.house.wait has no 'cron'; cron = Cronce(…) would make one"),
+        (["run", "tests.house.wait:PATIENCE"], "tests.house.wait has a float as 'PATIENCE'; cron = "),
+        (["run", "tests:cron", "--label", "blue"], "a label is NAME=VALUE, each name once: --label colour=blue"),
+        (["run", "tests:cron", "--grace", "soon"], "soon"),
+        (["run", "tests:cron", "-n", "0"], "-n is 1 to 1,000, and this is 0"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_a_reason(
+    words: Sequence[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import nobody_has_this", ['app.py", line 1, in <module>', "ModuleNotFoundError: No module named 'nobody"]),
+        ("1 / 0", ['app.py", line 1, in <module>', "ZeroDivisionError", "cronce run: faulty_app cannot be imported"]),
+        ("from cronce import Cronce\ncron = Cronce()\ncron.job('* *')", ["faulty_app.py:3: cannot read this schedule"]),
+        ("from cronce import Cronce\ncron = Cronce()\ncron.run()", ["starts its scheduler when it is imported"]),
+        ("from cronce import Cronce\nother = Cronce()", ["has no 'cron'; there is faulty_app:other"]),
+    ],
+)
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_what_is_wrong_with_an_application_is_shown_where_it_is(
+    code: str, says: Sequence[str], number: str, found: Found
+) -> None:
+    town = found()
+    (town.folder / "faulty_app.py").write_text(code)
+    words = ["-m", "cronce", "run", "faulty_app:cron", "-n", number]
+    status, out = ended(town.start(sys.executable, *words, env={"PYTHONPATH": str(town.folder)}))
+    assert (status, [text for text in says if text not in out]) == (2, []), out
+    assert "src/cronce" not in out
+
+
+def test_a_store_that_nobody_shares_is_not_for_several_processes(found: Found) -> None:
+    code, out = ended(found("memory://").run("-n", "2"))
+    assert code == 2
+    assert "memory:// ends with its process, so each of 2 would run everything; name another" in out
+
+
+def test_a_store_that_cannot_be_reached_is_an_exit_code_of_its_own(found: Found) -> None:
+    assert ended(found("redis://127.0.0.1:1/").run())[0] == 75
+
+
+# --- how it stops ---------------------------------------------------------------------------------------------------
+
+
+def test_term_lets_what_runs_come_to_its_end_and_claims_no_more(found: Found) -> None:
+    town = found(body="long", overlap="allow", jobs=3)
+    process = town.run("--grace", "50s")
+    before = town.wait_for("start", 3)
+    process.terminate()
+    wait_until(lambda: [one.holder.draining for one in town.holders().values()] == [True])
+    running = len(town.lines("start"))
+    slots_pass(1.2)
+    town.release.touch()
+    code, out = ended(process)
+    assert code == 0, out
+    assert len(town.lines("start")) == len(town.lines("end")) == running
+    assert {town.record(line).outcome for line in before} == {Outcome.SUCCEEDED}
+    assert town.holders() == {}
+
+
+def test_what_still_runs_at_the_end_of_the_grace_is_stopped_and_failed(found: Found) -> None:
+    town = found(body="long")
+    process = town.run("--grace", "1500ms")
+    (start,) = town.wait_for("start")
+    began = time.monotonic()
+    process.terminate()
+    code, out = ended(process)
+    assert (code, time.monotonic() - began < 1.5 + 0.5) == (0, True), out
+    record = town.record(start)
+    assert (record.state, record.outcome, record.reason) == (
+        State.CLOSED, Outcome.FAILED, "stopped: the scheduler was stopped",
+    )  # fmt: skip
+
+
+def test_under_rerun_another_process_takes_it_over_at_once(found: Found, url: str) -> None:
+    town = found(url, body="long", on_lost="rerun")
+    both = [town.run("--grace", "1s") for _ in range(2)]
+    town.wait_until_there(2)
+    (start,) = town.wait_for("start")
+    first, second = sorted(both, key=lambda one: one.pid != start.pid)
+    first.terminate()
+    code, out = ended(first)
+    assert code == 0, out
+    again = town.wait_for("start", pid=second.pid)[0]
+    (cut,) = town.lines("cut")
+    assert (again.slot, again.attempt) == (start.slot, 2)
+    assert again.boot - cut.boot < 0.2
+    town.release.touch()
+    second.terminate()
+    assert ended(second)[0] == 0
+    assert town.record(again).outcome is Outcome.SUCCEEDED
+
+
+def test_a_second_signal_stops_now(found: Found) -> None:
+    town = found(body="long")
+    process = town.run("--grace", "1h")
+    (start,) = town.wait_for("start")
+    process.terminate()
+    wait_until(lambda: [one.holder.draining for one in town.holders().values()] == [True])
+    assert town.lines("cut") == []
+    process.terminate()
+    code, out = ended(process, 20)
+    assert code == 0, out
+    assert town.record(start).reason == "stopped: the scheduler was stopped"
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_a_body_that_cannot_be_stopped_is_reported_and_lapses_and_the_process_ends_in_time(
+    found: Found, number: str
+) -> None:
+    town = found(body="stuck", on_lost="rerun", lease="2s")
+    process = town.run("--grace", "1s", "-n", number)
+    (start,) = town.wait_for("start")
+    began = time.monotonic()
+    process.terminate()
+    code, out = ended(process)
+    assert (code, time.monotonic() - began < 3) == (1, True), out
+    assert f"{start.job}@{start.slot} still runs and cannot be stopped; it is fenced, and lapses with its lease" in out
+    assert town.record(start).state is State.RUNNING
+    town.release.touch()
+    town.run()
+    wait_until(lambda: (start.slot, 2) in {(line.slot, line.attempt) for line in town.lines("end")})
+
+
+def test_what_could_not_be_recorded_is_an_exit_code(found: Found) -> None:
+    """The store takes no word when the body has ended."""
+    town = found(body="long")
+    process = town.run("--grace", "2s")
+    town.wait_for("start")
+    with closing(sqlite3.connect(town.folder / "cronce.db", isolation_level=None)) as hog:
+        hog.execute("BEGIN IMMEDIATE")
+        town.release.touch()
+        town.wait_for("end")
+        began = time.monotonic()
+        process.terminate()
+        code, out = ended(process)
+    assert (code, time.monotonic() - began < 4) == (1, True), out
+
+
+# --- by hand --------------------------------------------------------------------------------------------------------
+
+
+def test_pause_all_is_the_kill_switch(found: Found) -> None:
+    town = found()
+    process = town.run()
+    town.wait_for("end", 1)
+    town.cli("pause", "--all", "--reason", "stop it")
+    slots_pass(2)  # so long it may take
+    stopped = len(town.lines("start"))
+    slots_pass(1.5)
+    assert len(town.lines("start")) == stopped
+    town.cli("resume", "--all")
+    resumed = time.monotonic()
+    town.wait_for("end", stopped + 1)
+    assert time.monotonic() - resumed < 2.5  # two seconds, and the next slot
+    process.terminate()
+    assert ended(process)[0] == 0
+
+
+def test_blue_is_drained_while_it_lives_and_green_runs_every_slot(found: Found) -> None:
+    town = found(overlap="allow", jobs=5)
+    blue, green = (town.run("--label", f"colour={colour}") for colour in ("blue", "green"))
+    town.wait_until_there(2)
+    town.wait_for("start", 10)
+    town.cli("drain", "--label", "colour=blue")
+    drained = time.time() + 2
+    town.wait_for("start", len(town.lines("start")) + 25)
+    assert blue.poll() is None
+    assert {line.pid for line in town.lines("start") if line.wall > drained} == {green.pid}
+    town.cli("drain", "--label", "colour=blue", "--off")
+    back = len([line for line in town.lines("start") if line.pid == blue.pid])
+    town.wait_for("start", back + 1, pid=blue.pid)
+    for process in (blue, green):
+        process.terminate()
+        assert ended(process)[0] == 0
+    assert_each_once(town)
+
+
+# --- roles ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_scheduler_hands_out_to_workers_elsewhere(found: Found, url: str) -> None:
+    town = found(url, jobs=5, overlap="allow", missed="all")
+    scheduler = town.run("--role", "schedule")
+    town.wait_until_there(1)
+    wait_until(lambda: town.states("due") == 10)
+    assert town.lines() == []  # it runs nothing itself, and what is due can be seen
+    assert len(json.loads(town.cli("runs", "--state", "due", "--json"))["runs"]) in (10, 15)
+    workers = [town.run("--role", "work") for _ in range(2)]
+    town.wait_until_there(3)
+    ran = len(town.lines("end"))
+    later = town.wait_for("start", ran + 15)[ran:]
+    assert median(line.late for line in later) < 0.5  # nobody waits for the next look
+    scheduler.terminate()
+    assert ended(scheduler)[0] == 0
+    wait_until(lambda: town.states("due") == town.states("running") == 0)
+    ran = len(town.lines("start"))
+    slots_pass(1.2)
+    assert len(town.lines("start")) == ran  # who only works fires nothing
+    for worker in workers:
+        worker.terminate()
+        assert ended(worker)[0] == 0
+    assert_each_once(town)
+    assert {line.pid for line in town.lines()} <= {worker.pid for worker in workers}
+
+
+# --- inside other programs --------------------------------------------------------------------------------------------
+
+START = "from tests.runtime.life.app import cron, boot\nscheduler = cron.start(grace='20s')\nassert scheduler.wait_ready(30)\n"
+
+
+def test_a_program_that_ends_lets_what_runs_come_to_its_end(found: Found) -> None:
+    town = found(body="long")
+    process = town.script(
+        f"{START}import os, time\nwhile not os.path.exists(os.environ['LIFE_BOOK']): time.sleep(0.01)"
+    )
+    (start,) = town.wait_for("start")
+    wait_until(lambda: [one.holder.draining for one in town.holders().values()] == [True])
+    town.release.touch()
+    code, out = ended(process)
+    assert code == 0, out
+    assert [line.what for line in town.lines()] == ["start", "end"]
+    assert town.record(start).outcome is Outcome.SUCCEEDED
+    assert town.holders() == {}
+
+
+FORKS = {
+    "fork": "import os\nchild = os.fork()\nif not child: BODY\nelse: os.waitpid(child, 0)\n",
+    "multiprocessing": """
+import multiprocessing
+def main(): BODY
+if __name__ == "__main__":
+    child = multiprocessing.get_context("fork").Process(target=main)
+    child.start(); child.join()
+""",
+    "daemon": """
+import os
+child = os.fork()
+if not child:
+    os.setsid()
+    if os.fork(): os._exit(0)
+    BODY
+else: os.waitpid(child, 0)
+""",
+}
+"""How a child comes to be that was forked from a process with a scheduler."""
+
+SILENT = "import time; assert cron._scheduler is None; scheduler.stop(); time.sleep(2.5)"
+OWN = "import time; own = cron.start(); time.sleep(2.5); own.stop()"
+
+
+@pytest.mark.parametrize("how", FORKS)
+def test_a_forked_child_has_no_scheduler_until_it_starts_one_and_its_parent_goes_on(found: Found, how: str) -> None:
+    town = found(jobs=10, overlap="allow")
+    wait = "import time, os\nwhile not os.path.exists(os.environ['LIFE_RELEASE']): time.sleep(0.01)\n"
+    process = town.script(START + FORKS[how].replace("BODY", SILENT) + wait)
+    town.wait_for("start", 20)
+    assert {line.pid for line in town.lines()} == {process.pid}
+    process2 = town.script(START + FORKS[how].replace("BODY", OWN) + wait)
+    wait_until(lambda: len({line.pid for line in town.lines()}) == 3)
+    town.release.touch()
+    for one in (process, process2):
+        code, out = ended(one)
+        assert code == 0, out
+    assert_each_once(town)
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+class Slow(MemoryStore):
+    """Holds back each swap until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hold, self.held = threading.Event(), threading.Event()
+        self.hold.set()
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        self.held.set()
+        assert self.hold.wait(60)
+        return super().swap(writes, seen)
