@@ -44,7 +44,7 @@ def check_scheduled(result: Result) -> None:
 
 
 def tortured(url: str, folder: Path, *kinds: Kind) -> Result:
-    settings = Settings(url, BRIEF, processes=3, seed=seed_of(*kinds), scheduler=True, only=kinds)
+    settings = Settings(url, BRIEF, processes=3, seed=seed_of(*kinds), scheduler=True, only=kinds, workers=1, slow=0.5)
     result = Torture(settings, folder).run()
     assert result.faults.keys() == {*kinds}
     assert cells(url) == []
@@ -55,10 +55,14 @@ def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-def test_a_file_with_schedulers_that_are_killed_restarted_and_drained(tmp_path: Path) -> None:
+def test_a_file_with_schedulers_that_are_restarted_drained_deployed_and_rolled_back(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/cronce.db"
-    check_scheduled(tortured(url, tmp_path, "kill", "roll", "drain"))
+    check_scheduled(tortured(url, tmp_path, "roll", "drain", "deploy", "rollback"))
 
 
-def test_a_server_with_schedulers_that_are_stopped_and_all_killed_twice(valkey: Valkey, tmp_path: Path) -> None:
-    check_scheduled(tortured(valkey.url, tmp_path, "pause", "blackout"))
+def test_a_server_with_schedulers_one_killed_one_stopped_and_all_killed_twice(valkey: Valkey, tmp_path: Path) -> None:
+    """Each has one worker: what waits for it when they are back is a backlog, of new slots and of those taken over."""
+    result = tortured(valkey.url, tmp_path, "kill", "pause", "blackout")
+    check_scheduled(result)
+    back = max(deed.ended for deed in result.deeds if deed.kind == "blackout")
+    assert len({line.slot for line in result.lines if line.what == "start" and float(line.when) > back}) > 1

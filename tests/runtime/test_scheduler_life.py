@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from cronce import Cronce, Run
+from cronce import Cronce
 from cronce.cli import main
 from cronce.errors import BadInput
 from cronce.model import Write
@@ -34,7 +34,7 @@ from cronce.stores.redis import init
 from tests.house.needs import needs
 from tests.house.wait import wait_until
 from tests.integrations.execs import gone
-from tests.runtime.life.town import Line, Town, children, ended
+from tests.runtime.life.town import Town, children, ended
 
 Found = Callable[..., Town]
 
@@ -156,7 +156,7 @@ def test_ctrl_c_in_a_terminal_drains_and_a_second_one_stops_now(found: Found, nu
     town = found(body="long")
     terminal, side = pty.openpty()
     try:
-        streams = {"stdin": side, "stdout": side, "stderr": side}
+        streams: dict[str, Any] = {"stdin": side, "stdout": side, "stderr": side}
         process = town.run("-n", number, "--grace", "50s", **streams, start_new_session=True, preexec_fn=_take_terminal)
         (start,) = town.wait_for("start")
         os.write(terminal, b"\x03")
@@ -201,7 +201,10 @@ def test_what_cannot_be_run_is_refused_with_a_reason(
     [
         ("import nobody_has_this", ['app.py", line 1, in <module>', "ModuleNotFoundError: No module named 'nobody"]),
         ("1 / 0", ['app.py", line 1, in <module>', "ZeroDivisionError", "cronce run: faulty_app cannot be imported"]),
-        ("from cronce import Cronce\ncron = Cronce()\ncron.job('* *')", ["faulty_app.py:3: cannot read this schedule"]),
+        (
+            "from cronce import Cronce\ncron = Cronce()\ncron.job('* *')(print)",
+            ["faulty_app.py:3: cannot read this schedule"],
+        ),
         ("from cronce import Cronce\ncron = Cronce()\ncron.run()", ["starts its scheduler when it is imported"]),
         ("from cronce import Cronce\nother = Cronce()", ["has no 'cron'; there is faulty_app:other"]),
     ],
@@ -275,6 +278,7 @@ def test_under_rerun_another_process_takes_it_over_at_once(found: Found, url: st
     assert (again.slot, again.attempt) == (start.slot, 2)
     assert again.boot - cut.boot < 0.2
     town.release.touch()
+    town.wait_for("end")
     second.terminate()
     assert ended(second)[0] == 0
     assert town.record(again).outcome is Outcome.SUCCEEDED
@@ -395,7 +399,11 @@ def test_a_scheduler_hands_out_to_workers_elsewhere(found: Found, url: str) -> N
 
 # --- inside other programs --------------------------------------------------------------------------------------------
 
-START = "from tests.runtime.life.app import cron, boot\nscheduler = cron.start(grace='20s')\nassert scheduler.wait_ready(30)\n"
+START = """
+from tests.runtime.life.app import cron
+scheduler = cron.start(grace="20s")
+assert scheduler.wait_ready(30)
+"""
 
 
 def test_a_program_that_ends_lets_what_runs_come_to_its_end(found: Found) -> None:
@@ -458,14 +466,61 @@ def test_a_forked_child_has_no_scheduler_until_it_starts_one_and_its_parent_goes
 
 
 class Slow(MemoryStore):
-    """Holds back each swap until it is let go."""
+    """Holds back one of the swaps in which runs are written, until it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, which: int) -> None:
         super().__init__()
-        self.hold, self.held = threading.Event(), threading.Event()
-        self.hold.set()
+        self.held, self.let_go = threading.Event(), threading.Event()
+        self._which, self._swaps = which, 0
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        self.held.set()
-        assert self.hold.wait(60)
+        self._swaps += any(write.key.startswith("run/") for write in writes)
+        if self._swaps == self._which:
+            self.held.set()
+            assert self.let_go.wait(60)
         return super().swap(writes, seen)
+
+
+@pytest.mark.parametrize("which", [1, 2], ids=["claim", "finish"])
+def test_what_is_on_its_way_to_the_store_is_waited_for(which: int) -> None:
+    """Else a body would begin in a process that believes itself idle, or its end would never be said."""
+    store, ran = Slow(which), list[str]()
+    with Cronce(store=store) as cron:
+        cron.job(every="1s", name="tick")(lambda run: ran.append(run.key))
+        scheduler = cron.start(grace="30s")
+        assert store.held.wait(60)
+        stopper = threading.Thread(target=scheduler.stop)
+        stopper.start()
+        stopper.join(0.3)
+        assert (stopper.is_alive(), scheduler.idle) == (True, False)
+        store.let_go.set()
+        stopper.join(60)
+        assert (len(ran), scheduler.recorded, scheduler.idle) == (1, True, True)
+
+
+def test_what_is_ordered_twice_counts_once_and_two_signals_count_as_two() -> None:
+    heard = []
+    with Orders() as orders:
+        orders.give("drain")  # as a foreman says it who got the signal, too
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        heard = [orders.next(), orders.next()]
+        orders.give("gone")
+        assert orders.next() == "gone"
+    assert heard == ["drain", "stop now"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_scheduler_in_the_foreground_ends_with_whoever_stops_it() -> None:
+    with Cronce("memory://") as cron, Orders() as orders:
+        scheduler = cron.start()
+        assert scheduler.wait_ready(60)
+        threading.Thread(target=scheduler.stop).start()
+        assert see_through(scheduler, orders)
+
+
+def test_one_process_has_one_scheduler_and_may_start_another_after_it() -> None:
+    with Cronce("memory://") as cron:
+        with cron.start(), pytest.raises(BadInput, match="runs already in this process; stop it first"):
+            cron.start()
+        cron.start().stop()

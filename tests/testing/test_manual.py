@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ def test_failures_are_retried_with_a_growing_backoff_and_then_closed(cron: Cronc
 
     time = cronce_time(cron, "2026-03-01T00:00:00Z", processes=3)
     ran = time.advance("1d")
-    gaps = [(later.at - earlier.at).total_seconds() for earlier, later in zip(ran, ran[1:], strict=False)]
+    gaps = [(later.at - earlier.at).total_seconds() for earlier, later in pairwise(ran)]
     assert len(gaps) == 3
     assert all(most / 2 <= gap <= most + 1 for gap, most in zip(gaps, (60, 120, 240), strict=True))
     record = time.records()["report@2026-03-01T09:00:00Z"]

@@ -252,7 +252,7 @@ def declare(
     **foreign: object,
 ) -> Declaration:
     """A job, checked: whatever cannot be meant is refused here, with its remedy."""
-    refuse_foreign(foreign, (*(declare.__kwdefaults__ or ()), "name", "slot"))
+    refuse_foreign(foreign, (*(declare.__kwdefaults__ or ()), "name", "slot", "isolate"))
     check_choice("missed", missed, Missed)
     _check_numbers(overlap, turns, retries, backoff)
     find_zone(tz)

@@ -20,7 +20,6 @@ whoever resigns has returned.
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from os import urandom
@@ -340,26 +339,25 @@ class Campaign:
         desk.ledger.carrier.report(Event(What.DEPOSED, lease.grant.key, desk.holder, now, lease.grant.fence, why))
 
     def _calling(self, callback: Callback | None, term: Term) -> Body:
-        """What it raises does not end the campaign."""
-
         def call() -> None:
             term.announced = True
-            try:
-                if callback is not None:
-                    callback(term)
-            except Interrupt:
-                raise
-            except BaseException:
-                LOGGER.exception("a callback of %s raised", leader_cell(self._group))
+            if callback is not None:
+                callback(term)
 
         return Body(call)
 
     def _call(self, body: Body) -> None:
+        """What it raises does not end the campaign; nor does its being stopped, since its term has ended."""
+
         def steps() -> Steps[None]:
             yield body
 
-        with suppress(Interrupt):  # its term has ended
+        try:
             take(steps(), self)
+        except Interrupt:
+            pass
+        except BaseException:
+            LOGGER.exception("a callback of %s raised", leader_cell(self._group))
 
     # --- on the keeper's threads ---
 

@@ -21,9 +21,10 @@ time for it. A store that can notify makes a look come earlier.
 it is said, or until it can no longer be trusted.
 """
 
+import gc
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
 from itertools import islice
@@ -66,14 +67,17 @@ from cronce.value import NamedTuple
 
 T = TypeVar("T")
 
-LOOK: Final = timedelta(seconds=1.25)
-"""Between two looks. Two calls each, and the beat: less than two calls a second."""
+LOOK: Final = timedelta(seconds=1.4)
+"""Between two looks. Two calls each, and the beat: less than two calls a second, and a change is seen within two."""
 
 BEAT: Final = timedelta(seconds=10)
 """Between two beats. Two may fail before others take this process for dead."""
 
 BATCH: Final = 250
 """Claims in one swap: more would make the first of them wait for the last."""
+
+PUT_OFF: Final = 0.3
+"""Seconds for which it may wait to be said that something has ended, while as much is due as can be claimed at once."""
 
 PAGES: Final = 5
 """Thousands of open runs that a look goes through."""
@@ -140,18 +144,18 @@ class Engine:
         self._me = Holder(self._desk.holder, "", post.role, post.workers, post.labels, self._know.now(), __version__)
         self._carried: dict[str, Carried] = {}
         self._specs: dict[str, tuple[str, str]] = {}
+        self._new: Set[str] = set()
+        self._changed = True  # what this process carries may be another than it was
         self._agenda = Agenda()
         self._line = Line()
         self._running: dict[str, Attempt] = {}
         self._turns: Counter[str] = Counter()
         self._ended: deque[Said] = deque()
         self._unsaid: list[Said] = []
-        self._exchanging = False
-        self.given_up = 0
-        """How many runs ended of which the store could not be told, or would not hear."""
         self._boards: tuple[int, int] | None = None
         self._terms: dict[tuple[str, timedelta | None], Terms] = {}
         self._overrun: set[str] = set()
+        self._said_at: Boot = 0.0
         self._took = False  # the last time, there was something in line that could be claimed
         self._beat_at = self._look_at = self._again_at = 0.0
         self.given_up = 0
@@ -202,8 +206,9 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs here or is about to, and all that ended is said."""
-        return not (self._exchanging or self._running or self._unsaid or self._ended)
+        """Nothing runs here, and all that ended is said. True between two steps, if at all: within one, something may
+        be on its way."""
+        return not (self._running or self._unsaid or self._ended)
 
     @property
     def running(self) -> list[Attempt]:
@@ -243,8 +248,10 @@ class Engine:
         if not self.joined:
             self._do(self._ledger.carrier.load([]))
             self._me = self._me._replace(since=self._know.now())
-        self._take_on(self._carry())
-        self._me = self._me._replace(bundle=digest_of(self._specs), draining=not self.claims)
+        if self._changed:
+            self._take_on(self._carry())
+            self._changed = False
+        self._me = self._me._replace(draining=not self.claims)
         self._do(self._roster.beat(self._me, self._specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
         self._settle_in()
         self.joined = True
@@ -258,12 +265,13 @@ class Engine:
         self._carried = dict(carried)
         kept = {name: self._specs[name] for name in same}
         self._specs = kept | {name: one.job.spec for name, one in carried.items() if name not in same}
-        if len(same) != len(carried):
-            self._terms.clear()
+        self._me = self._me._replace(bundle=digest_of(self._specs))
+        self._new = carried.keys() - same
+        self._terms.clear()
 
     def _settle_in(self) -> None:
         """What is new is put on the agenda, from where the schedulers before left off."""
-        new = [one.job for name, one in self._carried.items() if name not in self._agenda and one.job.schedule]
+        new = [job for name in sorted(self._new) if (job := self._carried[name].job).schedule]
         if not self._post.schedules or not new:
             return
         now = self._know.now()
@@ -277,6 +285,7 @@ class Engine:
             if latest is not None and latest > floor:
                 gaps.append(Gap(job, self._specs[job.name][0], self._since(job.name, floor, latest)))
         self._try_missed(gaps, now)
+        self._new = set()
 
     def _since(self, name: str, floor: Instant, latest: Instant) -> Instant:
         """From where on nobody may have looked. The latest slot is looked at in any case, and under missed="all" each
@@ -319,6 +328,7 @@ class Engine:
             self._line.all_freed()
         if before is not None and before[1] != jobs:
             self._know.forget_jobs()
+            self._changed = True
             self.beat_soon()
 
     def _obey(self, cells: Iterable[Cell]) -> None:
@@ -403,26 +413,19 @@ class Engine:
     # --- saying what ended, and claiming what is next ---
 
     def _exchange(self) -> None:
-        self._exchanging = True  # before it asks whether it may claim: whoever forbids that then waits for what it gets
-        try:
-            self._say_and_claim()
-        finally:
-            self._exchanging = False
-
-    def _say_and_claim(self) -> None:
-        over, self._unsaid = self._unsaid, []
         while self._ended:
-            over.append(self._ended.popleft())
-        for said in over:
+            said = self._ended.popleft()
             self._dismiss(said.attempt)
+            self._unsaid.append(said)
         chosen = self._chosen()
         self._took = bool(chosen)
+        over = self._to_say(chosen)
         if not over and not chosen:
             return
         try:
             answers, grants = self._exchanged(over, chosen)
-        except BaseException:
-            self._unsaid = over
+        except StoreError:
+            self._unsaid = over + self._unsaid
             self._line.put_back(chosen)
             raise
         for said, answer in zip(over, answers, strict=True):
@@ -433,11 +436,23 @@ class Engine:
         if unsure and len(unsure) == len(over) + len(chosen):
             raise unsure[0]
 
+    def _to_say(self, chosen: Sequence[Candidate]) -> list[Said]:
+        """What is said now of what has ended. While much is due, starting goes before saying, for a moment; but a slot
+        is never tried before the end of an earlier one of its job is said."""
+        unsaid, boot = self._unsaid, self._desk.clock.boot()
+        if len(chosen) == BATCH and boot < self._said_at + PUT_OFF:
+            jobs = {one.slot.job for one in chosen}
+            self._unsaid = [said for said in unsaid if said.attempt.job.name not in jobs]
+            return [said for said in unsaid if said.attempt.job.name in jobs]
+        self._unsaid, self._said_at = [], boot
+        return unsaid
+
     def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
         wanted = [Wanted(one.slot, one.terms, one.known) for one in chosen]
-        if self._post.works:
-            return self._do(self._ledger.exchange([self._word(said) for said in over], wanted))
-        return (), self._do(self._ledger.enqueue(wanted))
+        with uncollected():
+            if self._post.works:
+                return self._do(self._ledger.exchange([self._word(said) for said in over], wanted))
+            return (), self._do(self._ledger.enqueue(wanted))
 
     def _chosen(self) -> list[Candidate]:
         """What is claimed now: no more than there are workers free."""
@@ -533,3 +548,16 @@ def _gap(schedule: Schedule, at: Instant) -> timedelta | None:
     """From a slot to the next; jobs share schedules, and ask for every slot."""
     later = schedule.next(at)
     return later - at if later is not None else None
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector, for a moment: a batch makes thousands of values, none of them in a circle, and to
+    look through them all, and ten thousand jobs beside them, took a third of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

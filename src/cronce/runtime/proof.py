@@ -13,7 +13,7 @@ from typing import Final
 
 from cronce.clock import Clock
 from cronce.errors import StoreError
-from cronce.model import Instant, Slot, Write, job_cell, slot, turn_cell
+from cronce.model import BOARD_JOBS, BOARD_RUNS, Instant, Slot, Write, job_cell, slot, turn_cell
 from cronce.policy import Overlap
 from cronce.protocol.commands import Closed, Early, Finished, Released, Stale
 from cronce.protocol.lease import LOCK_LEASE, RERUN_LEASE, forgotten_floor
@@ -62,6 +62,7 @@ class Proof:
         self._desks: list[Desk] = []
         self._name = f"doctor-{urandom(4).hex()}"
         self._slots: list[Slot] = []
+        self._boards: list[str] = []
         self._overlap: Overlap = "skip"
 
     def checks(self) -> Iterator[Check]:
@@ -75,6 +76,7 @@ class Proof:
         yield tidy
 
     def _made(self) -> Iterator[Check]:
+        self._boards = [cell.key for cell in self._store.load([BOARD_RUNS, BOARD_JOBS]).cells if not cell.version]
         for _ in range(CLAIMANTS):
             self._desks.append(self._desk())
         at = self._ripe()
@@ -206,6 +208,7 @@ class Proof:
     def _tidied(self) -> Check:
         """Also after trouble: what is left is a few cells of jobs that nobody else knows."""
         keys = [key for one in self._slots for key in (one.cell, turn_cell(one.job, 0), job_cell(one.job))]
+        keys += self._boards
         try:
             there = [cell for cell in self._store.load(keys).cells if cell.version]
             if not there:

@@ -81,14 +81,14 @@ class Roster:
         if boot - self._published >= REPUBLISH or me.bundle not in self._bundles:
             writes += _bundle_writes(me.bundle, specs)
             self._published = boot
-        self._bundles[me.bundle] = {job: digest for job, (digest, _) in specs.items()}
+            self._bundles[me.bundle] = {job: digest for job, (digest, _) in specs.items()}
         yield from carrier.swap(writes, carrier.know.epoch.seen)
         yield from self._learn_bundles({one.holder.bundle for one in seen if one.live or not self.live})
         if not self.live:
             self._remember(seen)
         self.live = (*(one.holder for one in seen if one.live), me)
         self._order.clear()
-        yield from self._register(specs)
+        yield from self._register(me.bundle, specs)
 
     def leave(self, me: Holder) -> Flow[None]:
         """This process claims no more: the others need not wait for its beat to lapse. That it was there stays."""
@@ -164,10 +164,10 @@ class Roster:
 
     # --- which version fires ---
 
-    def _register(self, specs: Specs) -> Flow[None]:
+    def _register(self, mine: str, specs: Specs) -> Flow[None]:
         """Put every job on record as the live versions say; again only when those changed, or the store forgot."""
         bundles = {one.bundle for one in self.live}
-        state = (digest_of(specs), bundles, self._carrier.know.epoch.birth)
+        state = (mine, bundles, self._carrier.know.epoch.birth)
         if state == self._registered:
             return
         others = [self._bundles[bundle] for bundle in bundles if bundle in self._bundles]

@@ -68,7 +68,7 @@ class Scheduler:
     ) -> None:
         self._keeper, self._grace, self._when_gone = keeper, grace, [ended]
         self._turn = threading.Condition()
-        self._awake = False
+        self._awake = self._stepping = False
         self._stopping = self._hurried = False
         self._ending = threading.Lock()
         self._ready = threading.Event()
@@ -91,6 +91,11 @@ class Scheduler:
     @property
     def traits(self) -> Traits:
         return self._keeper.desk.store.traits
+
+    @property
+    def idle(self) -> bool:
+        """Nothing runs here or is about to, and all that ended is said."""
+        return not self._stepping and self.engine.idle
 
     def start(self) -> "Scheduler":
         self._thread.start()
@@ -159,13 +164,13 @@ class Scheduler:
         granted a moment ago may have been told too early."""
         clock = self._keeper.desk.clock
         until = clock.boot() + seconds
-        while not self.engine.idle and (left := until - clock.boot()) > 0 and not (patient and self._hurried):
+        while not self.idle and (left := until - clock.boot()) > 0 and not (patient and self._hurried):
             if not patient:
                 self.engine.stop_bodies("the scheduler was stopped")
             with self._turn:
-                if not self.engine.idle:
+                if not self.idle:
                     self._turn.wait(min(left, 0.1))
-        return self.engine.idle
+        return self.idle
 
     def _report_left(self) -> None:
         for attempt in self.engine.running:
@@ -180,7 +185,9 @@ class Scheduler:
         while not self._stopping:
             with self._turn:
                 self._awake = False
+            self._stepping = True  # before it asks whether it may claim: whoever forbids that waits for what it gets
             again = self._stepped()
+            self._stepping = False
             if self.engine.joined:
                 self._ready.set()
             with self._turn:

@@ -118,6 +118,7 @@ class Torture:
         self._first: Instant | None = None
         self._shown = 0
         self._answered = self._moved = self._looked_at_all = 0.0
+        self._closed = False
         self._mark = urandom(3).hex()
         """Two tortures of one seed on one store are not in each other's way."""
 
@@ -263,15 +264,16 @@ class Torture:
         """Every slot is on record, and none is open any more. Whoever counts must not be in the way of those who work:
         so it is not done all the time."""
         boot = self._clock.boot()
-        if boot < self._looked_at_all + LOOK_AT_ALL:
-            return False
+        if self._closed or boot < self._looked_at_all + LOOK_AT_ALL:
+            return self._closed
         self._looked_at_all = boot
         try:
             if self._shelf.has_open() or any(one.missed for one in self._shelf.verdicts(self._slots(), self._lines)):
                 return False
         except StoreUnavailable:
             return False
-        return not threading.Event().wait(AFTER)
+        self._closed = not threading.Event().wait(AFTER)
+        return self._closed
 
     # --- looking ---
 

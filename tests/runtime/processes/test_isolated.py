@@ -22,6 +22,7 @@ from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.keeper import Over
 from cronce.runtime.ledger import Terms
 from cronce.stores import open_store
+from cronce.stores.base import Scan
 from cronce.stores.sqlite import SqliteStore
 from tests.house.wait import wait_until
 from tests.integrations.execs import gone
@@ -127,7 +128,7 @@ def test_arguments_and_the_result_travel_as_json_and_the_second_caller_is_skippe
 
 
 def test_arguments_may_be_larger_than_a_pipe(place: Place) -> None:
-    assert place.job(tasks.length)("ä" * 2_000_000 + "end") == [2_000_003, "end"]
+    assert place.job(tasks.length)("ä" * 200_000 + "end") == [200_003, "end"]
 
 
 def test_a_coroutine_function_is_awaited_here_and_runs_there(place: Place) -> None:
@@ -381,6 +382,40 @@ def test_a_script_is_loaded_in_the_child_and_does_not_begin_again(place: Place, 
     told, after = done.stdout.splitlines()
     assert f"'__cronce_child__', ['{place.url}'], True]" in told
     assert after == "after __main__"
+
+
+SCHEDULER = """
+import sys
+from cronce import Cronce
+from tests.runtime.processes import tasks
+
+cron = Cronce(sys.argv[1])
+
+
+@cron.job("* * * * * *", isolate=True)
+def report():
+    tasks.ignores_term(sys.argv[2])
+
+
+cron.run(grace="0s")
+print("after", __name__)
+"""
+
+
+def test_a_scheduler_that_goes_away_ends_its_children_and_says_so(place: Place) -> None:
+    script = place.folder / "app.py"
+    script.write_text(SCHEDULER)
+    command = [sys.executable, str(script), place.url, str(place.book)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as scheduler:
+        wait_until(lambda: place.book.exists() or scheduler.poll() is not None)
+        scheduler.terminate()
+        assert scheduler.communicate(timeout=30)[0] == "after __main__\n"
+    assert gone(*place.begun())
+    store = open_store(place.url)
+    reasons = [decode(cell.value).reason for cell in store.scan(Scan("run/report/", limit=100)).cells]
+    store.close()
+    assert reasons.count("the scheduler was stopped") == 1
 
 
 def test_a_program_that_is_run_as_a_module_keeps_its_package(place: Place) -> None:

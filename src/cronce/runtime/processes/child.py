@@ -5,11 +5,11 @@
      └──────────► the watchdog ────┘ kills it when we are gone, or when an instant passes that nobody moved on
 
 A run that lost its lease must not go on. While we live, we see to that: `Child.stop` asks the group to end (TERM) and
-after a grace makes it (KILL). When we are killed or stopped we cannot, so a second process of ours does. It shows in
-`ps` under our own command line, stands outside our group, blocks every signal that can be blocked and holds nothing
-but the read end of a pipe. The end of that pipe is how it learns of our death, whatever the cause. An instant on the
-boot clock, which the lease's keeper moves on, is how it learns that we are stuck: stopped, swapped out, or writing to
-a terminal that takes nothing.
+after a grace makes it (KILL). When we are killed or stopped we cannot, so a second process of ours does: forked where
+there is one thread, in `exec`, which shows in `ps` as a second `exec`; else a Python of its own. It stands outside our
+group, blocks every signal that can be blocked and holds nothing but the read end of a pipe. The end of that pipe is how
+it learns of our death, whatever the cause. An instant on the boot clock, which the lease's keeper moves on, is how it
+learns that we are stuck: stopped, swapped out, or writing to a terminal that takes nothing.
 
 What no process group can give, and this does not promise:
 

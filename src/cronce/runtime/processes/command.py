@@ -7,7 +7,7 @@ stopped ourselves. Under skip nobody takes it over, so a run whose supervisor is
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from cronce.errors import BadInput, TimedOut, TrustEnded
 from cronce.model import Traits, spell
@@ -19,6 +19,9 @@ from cronce.runtime.ledger import Grant
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Body
+
+DRAINED: Final = 0.7
+"""Seconds from TERM to KILL for what a scheduler stops that goes away: it has waited, and has a second left."""
 
 
 class Command(Work):
@@ -55,6 +58,8 @@ class Command(Work):
         left = self._half_margin(run.grant)
         if over.cause == "timed out":
             left = max(left, self._last_moment(run.grant) - self._supervisor.clock.boot())
+        elif over.cause == "drained":
+            left = min(left, DRAINED)
         self._child.stop(over.why, min(self._supervisor.grace, left))
 
     def _last_moment(self, grant: Grant) -> float:

@@ -1,0 +1,160 @@
+"""Your app, started several times at once, as a deploy would, and its bodies counted: what `assert len(runs) == 1` wants
+to say about a whole fleet.
+
+Each process is a real one. It writes into a file of its own when a body starts, and what is counted is that file, not
+what the store says.
+"""
+
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from cronce.clock import SystemClock
+from cronce.errors import BadInput, CronceError
+from cronce.model import Instant, Slot, spell
+from cronce.runtime.app import Cronce
+from cronce.runtime.attempt import Work
+from cronce.runtime.flow import drive
+from cronce.runtime.look import jobs
+from cronce.stores import open_store
+from cronce.stores.base import Scan
+from cronce.testing.book import Book, Line, Tail
+from cronce.testing.crew import Crew
+from cronce.value import NamedTuple
+
+PATIENCE: Final = 30.0
+"""Seconds that the processes have to come up, and to end."""
+
+
+class Rehearsal(NamedTuple):
+    """What happened. A run of a slot beyond its first is *extra* unless a retry or a takeover asked for it; a slot that
+    fell due while all processes were there, and neither ran nor is on record, is *missed*."""
+
+    runs: Counter[str]
+    by_process: Counter[str]
+    extra: Sequence[str]
+    missed: Sequence[str]
+
+    def check(self) -> None:
+        """Raise unless something ran, and each slot once."""
+        if not self.runs:
+            raise AssertionError("nothing ran: no slot fell due in that time; rehearse for longer, or more often")
+        if self.extra or self.missed:
+            raise AssertionError(f"ran more than once: {list(self.extra)}; never ran: {list(self.missed)}")
+
+
+def rehearse(app: str, *, processes: int = 2, seconds: float = 5.0, url: str = "") -> Rehearsal:
+    """Start `MODULE:OBJECT` in so many processes for so long, on a store of its own unless a URL names one, and count.
+
+    The module is found as `cronce run` finds it: in the current directory, or wherever Python looks.
+    """
+    if processes < 1 or not seconds > 0:
+        raise BadInput(f"processes and seconds are more than nothing, not {processes} and {seconds}")
+    with tempfile.TemporaryDirectory() as name:
+        return _rehearsed(app, processes, seconds, url or f"sqlite:///{name}/store.db", Path(name))
+
+
+def _rehearsed(app: str, processes: int, seconds: float, url: str, place: Path) -> Rehearsal:
+    crew, tail = Crew(__name__, lambda name: place / f"{name}.log"), Tail(place / "book")
+    lines: list[Line] = []
+    try:
+        for number in range(1, processes + 1):
+            crew.start(f"process-{number}", app, url, str(place / "book"), f"process-{number}")
+        _poll(crew, PATIENCE, lambda: _ready(tail, lines) == processes)
+        began = _now(url)
+        _poll(crew, seconds, lambda: False)
+        ended = _now(url)
+    finally:
+        crew.end(PATIENCE)
+    lines += tail.new()
+    return _counted(lines, url, began, ended)
+
+
+def _ready(tail: Tail, lines: list[Line]) -> int:
+    lines += tail.new()
+    return sum(line.what == "ready" for line in lines)
+
+
+def _poll(crew: Crew, seconds: float, done: Callable[[], bool]) -> None:
+    clock = SystemClock()
+    until = clock.boot() + seconds
+    while not done() and clock.boot() < until:
+        crew.check()
+        threading.Event().wait(0.05)
+
+
+def _now(url: str) -> Instant:
+    store = open_store(url)
+    try:
+        return store.load([]).now
+    finally:
+        store.close()
+
+
+def _counted(lines: Sequence[Line], url: str, began: Instant, ended: Instant) -> Rehearsal:
+    starts = [line for line in lines if line.what == "start"]
+    attempts = Counter((line.slot, line.attempt) for line in starts)
+    ran = Counter(line.slot for line in starts)
+    missed = [key for key in _fell_due(url, began, ended) if key not in ran]
+    extra = sorted({slot for (slot, _), times in attempts.items() if times > 1})
+    return Rehearsal(ran, Counter(line.who for line in starts), extra, missed)
+
+
+def _fell_due(url: str, began: Instant, ended: Instant) -> list[str]:
+    """Slots of that time that are not on record; the last second is left out, in which a body may not have begun."""
+    store = open_store(url)
+    try:
+        _, found = drive(jobs(), store, SystemClock())
+        keys: list[str] = []
+        for line in found:
+            at = line.seen.schedule.next(began) if line.seen.schedule else None
+            while at is not None and line.seen.schedule and at < ended - timedelta(seconds=1):
+                slot = Slot(line.seen.name, at)
+                if not store.scan(Scan(slot.cell, limit=1)).cells:
+                    keys.append(f"{slot.job}@{spell(at)}")
+                at = line.seen.schedule.next(at)
+        return keys
+    finally:
+        store.close()
+
+
+# --- in each process ---
+
+
+def _play(app: str, url: str, book: str, name: str) -> None:
+    module, _, place = app.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    cron = getattr(import_module(module), place, None)
+    if not isinstance(cron, Cronce):
+        raise CronceError(f"{app} is no Cronce; write MODULE:OBJECT, such as app:cron")
+    written = Book(Path(book))
+    cron.use(url)
+    for job, work in list(cron.works.items()):
+        cron.works[job] = partial(_noted, work, written, name)
+    with cron.start() as scheduler:
+        scheduler.wait_ready()
+        written.write(Line("ready", name))
+        sys.stdin.read()
+
+
+def _noted(make: Callable[[], Work], book: Book, name: str) -> Work:
+    work = make()
+    original = work.run
+
+    def run(run: Any) -> Any:
+        book.write(Line("start", name, run.key, str(run.fence), run.attempt))
+        return original(run)
+
+    work.run = run
+    return work
+
+
+if __name__ == "__main__":
+    _play(*sys.argv[1:])
