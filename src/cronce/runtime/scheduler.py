@@ -128,7 +128,7 @@ class Scheduler:
         self.drain()
         if not self._await_idle(max(grace - last, 0.0), patient=True):
             self._await_idle(last)
-        self.recorded = self.engine.idle and self.engine.given_up == given_up
+        self.recorded = self.idle and self.engine.given_up == given_up
         self._report_left()
         self._stopping = True
         self._wake()

@@ -40,7 +40,7 @@ _LENGTHS: Final[dict[Kind, tuple[float, float]]] = {
     "outage": (0.2, 1.6),
     "lock": (0.2, 1.2),
     "roll": (0.0, 0.4),
-    "drain": (0.8, 2.0),
+    "drain": (1.2, 3.0),
     "blackout": (0.2, 1.6),
 }
 """How long each lasts, in leases: a partition may be over before the lease is, or long after."""

@@ -90,11 +90,13 @@ class Shelf:
         """Times of which the store says that it no longer knows, or that their slots were passed over."""
         loaded = self.store.load([job_cell(task.job)])
         (cell,) = loaded.cells
-        spans = decode_job(cell.value, cell.key).spans if cell.version else ()
-        gaps = [gap for span in spans for gap in _gap(span, task)]
-        forgot = loaded.epoch.birth != self._birth
-        floor = forgotten_floor(loaded.epoch, self.store.traits) if forgot else None
-        return gaps if floor is None else [*gaps, Gap(None, floor)]
+        job = decode_job(cell.value, cell.key) if cell.version else None
+        gaps = [gap for span in (job.spans if job else ()) for gap in _gap(span, task)]
+        if loaded.epoch.birth == self._birth:
+            return gaps
+        known = [spec.first for spec in job.specs][:1] if job else []  # a job that nobody knows begins anew
+        floor = forgotten_floor(loaded.epoch, self.store.traits)
+        return [*gaps, *(Gap(None, upto) for upto in (floor, *known) if upto is not None)]
 
     # --- what it is told ---
 

@@ -146,12 +146,13 @@ class Season:
 
     def end(self) -> None:
         """Wait until all is closed, and keep what the store has."""
-        lasts = {name: self._last(job) for name, job in self.jobs.items() if not job.old}
+        lasts = {name: self._last(job) for name, job in self.jobs.items() if job.policies.get("missed") != "skip"}
+        lasts |= dict.fromkeys(doomed.DOOMED, self.doomed_at)
         wait_until(lambda: all(self._closed(Slot(name, at)) for name, at in lasts.items()))
-        wait_until(lambda: all(self._closed(Slot(name, self.doomed_at)) for name in doomed.DOOMED))
         for cron in self._crons:
-            cron.drain(label="colour=green")
-        wait_until(lambda: not self._scan("run/", Mark.OPEN))
+            assert cron._scheduler is not None
+            assert cron._scheduler.stop()
+        assert self._scan("run/", Mark.OPEN) == []
         self.records = {slot_of_cell(cell.key): decode(cell.value) for cell in self._scan("run/")}
 
     def close(self) -> None:

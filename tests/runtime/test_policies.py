@@ -1,0 +1,404 @@
+"""Every policy, on every kind of store, as schedulers live it: which slots ran, how each is on record, what was told.
+
+All of it happens in one season of a few seconds (`policies.season`), on three stores at the same time.
+"""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce import Cronce, Run
+from cronce.events import What
+from cronce.model import Slot, spell
+from cronce.protocol.record import State
+from cronce.schedule import At, Every, Schedule
+from cronce.schedule.window import Window
+from cronce.stores.redis import init
+from tests.house.wait import wait_until
+from tests.runtime.policies.season import AGO, SECOND, TELLING, Policy, Season, telling
+
+STORES = ("sqlite", "postgres", "valkey")
+JOBS: dict[str, Policy] = {}
+Body = Callable[[Season, Run], None]
+
+
+def job(when: Callable[[datetime], Schedule], *, old: bool = False, **policies: Any) -> Callable[[Body], Body]:
+    """A job of the season, by the name of its body."""
+
+    def declare(body: Body) -> Body:
+        JOBS[body.__name__] = Policy(when, {"start_within": "1d"} | policies, body, old)
+        return body
+
+    return declare
+
+
+def seconds(*numbers: int) -> Callable[[datetime], Schedule]:
+    return lambda zero: At(*[zero + number * SECOND for number in numbers])
+
+
+def every_second(first: int, last: int) -> Callable[[datetime], Schedule]:
+    return lambda zero: Window(Every("1s"), zero + first * SECOND, zero + last * SECOND)
+
+
+def old_minutes(number: int) -> Callable[[datetime], Schedule]:
+    return seconds(*[-AGO // SECOND - 60 * minute for minute in range(number)])
+
+
+OLD = -AGO // SECOND
+"""The number of the last slot of jobs that nobody looked after."""
+
+
+@pytest.fixture(scope="module")
+def seasons(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Season]]:
+    """The same on three stores at once: most of it is waiting for the next second."""
+    with ExitStack() as stack:
+        events, found = stack.enter_context(telling()), dict[str, Season]()
+        for store in STORES:
+            folder = tmp_path_factory.mktemp(store)
+            found[store] = season = Season(place(store, folder, request), folder, JOBS, events)
+            stack.callback(season.close)
+            season.begin_doomed()
+        for season in found.values():
+            season.drain_doomed()
+        for season in found.values():
+            season.begin(zero=found["sqlite"].now().replace(microsecond=0) + 4 * SECOND)
+        for season in found.values():
+            season.await_ready()
+        for season in found.values():
+            season.kill_doomed()
+        for season in found.values():
+            wait_until(lambda season=season: season.now() > season.zero + 4 * SECOND)
+            assert season.cron.resume("paused", by="bob")
+        for season in found.values():
+            season.end()
+        yield found
+
+
+@pytest.fixture(params=STORES)
+def season(request: pytest.FixtureRequest, seasons: dict[str, Season]) -> Season:
+    return seasons[request.param]
+
+
+def place(store: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    """A store of its own on each kind of server."""
+    if store == "sqlite":
+        return f"sqlite:///{folder}/cronce.db"
+    server, name = request.getfixturevalue(store).url, f"policies{os.getpid()}_{time.monotonic_ns()}"
+    if store == "postgres":
+        return f"{server}?schema={name}"
+    init(f"{server}?namespace={name}")  # begun on purpose: else a store that can forget grants nothing for a while
+    return f"{server}?namespace={name}"
+
+
+SUCCEEDED = ("succeeded", "")
+
+# --- overlap ----------------------------------------------------------------------------------------------------------
+
+
+@job(seconds(0, 1, 2, 3, 6))
+def skip(season: Season, run: Run) -> None:
+    if season.number(run.slot) == 0:
+        wait_until(lambda: season.on_record("skip", 1, 2, 3) and season.events("skip", What.OVERRUN))
+
+
+def test_overlap_skip_closes_what_falls_due_meanwhile_and_an_overrun_is_told_once(season: Season) -> None:
+    assert season.runs("skip") == [0, 6]
+    skipped = ("skipped", f"{season.key('skip', 0)} still ran")
+    assert season.outcomes("skip") == {0: SUCCEEDED, 1: skipped, 2: skipped, 3: skipped, 6: SUCCEEDED}
+    assert season.events("skip", *TELLING) == [("overrun", "0")]
+
+
+@job(seconds(0, 1, 2), overlap="wait")
+def wait(season: Season, run: Run) -> None:
+    if season.number(run.slot) == 0:
+        wait_until(lambda: season.on_record("wait", 1, 2) and season.events("wait", What.OVERRUN))
+        season.seen["wait"] = season.states("wait", 1, 2)
+
+
+def test_overlap_wait_runs_all_of_them_one_after_the_other(season: Season) -> None:
+    assert season.seen["wait"] == [State.WAITING, State.WAITING]
+    assert season.runs("wait") == [0, 1, 2]
+    assert season.at_once("wait") == 1
+    assert season.outcomes("wait") == {0: SUCCEEDED, 1: SUCCEEDED, 2: SUCCEEDED}
+    assert season.events("wait", *TELLING) == [("overrun", "0")]
+
+
+@job(seconds(0, 1, 4), overlap="replace")
+def replace(season: Season, run: Run) -> None:
+    while season.number(run.slot) < 4:
+        time.sleep(0.01)
+
+
+def test_overlap_replace_stops_the_one_before(season: Season) -> None:
+    assert season.runs("replace") == [0, 1, 4]
+    assert season.at_once("replace") == 1
+    by = {number: season.slot("replace", number).cell for number in (1, 4)}
+    assert season.outcomes("replace") == {
+        0: ("failed", f"stopped: asked to stop: replaced by {by[1]}"),
+        1: ("failed", f"stopped: asked to stop: replaced by {by[4]}"),
+        4: SUCCEEDED,
+    }
+    assert season.events("replace", What.LATE, What.MISSED) == []
+
+
+@job(seconds(0, 1, 2), overlap="allow")
+def allow(season: Season, run: Run) -> None:
+    if season.number(run.slot) < 2:
+        wait_until(lambda: 2 in season.runs("allow"))
+
+
+def test_overlap_allow_lets_them_run_at_the_same_time(season: Season) -> None:
+    assert sorted(season.runs("allow")) == [0, 1, 2]
+    assert season.at_once("allow") == 3
+    assert season.outcomes("allow") == {0: SUCCEEDED, 1: SUCCEEDED, 2: SUCCEEDED}
+
+
+@job(seconds(0, 1, 2, 3, 6), turns=2)
+def turns(season: Season, run: Run) -> None:
+    if season.number(run.slot) < 2:
+        wait_until(lambda: season.on_record("turns", 2, 3))
+
+
+def test_at_most_two_at_once(season: Season) -> None:
+    assert season.runs("turns") == [0, 1, 6]
+    assert season.at_once("turns") == 2
+    outcomes = season.outcomes("turns")
+    assert [outcomes.pop(number) for number in (0, 1, 6)] == [SUCCEEDED] * 3
+    still = {("skipped", f"{season.key('turns', number)} still ran") for number in (0, 1)}
+    assert outcomes.keys() == {2, 3}
+    assert set(outcomes.values()) <= still
+
+
+# --- slots that were missed -------------------------------------------------------------------------------------------
+
+
+@job(old_minutes(6), old=True, missed="skip")
+def missed_skip(_season: Season, _run: Run) -> None:
+    pass
+
+
+def test_missed_skip_runs_none_and_says_how_many(season: Season) -> None:
+    assert season.runs("missed_skip") == []
+    assert season.outcomes("missed_skip") == {}
+    assert spans(season, "missed_skip") == [(6, "missed")]
+    last = spell(season.slot("missed_skip", OLD).at)
+    assert season.events("missed_skip", *TELLING) == [("missed", f"6 slots up to {last}: missed")]
+
+
+@job(old_minutes(6), old=True, missed="latest")
+def missed_latest(_season: Season, _run: Run) -> None:
+    pass
+
+
+def test_missed_latest_runs_one_late_and_says_how_many_not(season: Season) -> None:
+    assert season.runs("missed_latest") == [OLD]
+    assert season.outcomes("missed_latest") == {OLD: SUCCEEDED}
+    assert spans(season, "missed_latest") == [(5, "superseded")]
+    before = spell(season.slot("missed_latest", OLD - 60).at)
+    told = [("late", f"{OLD}"), ("missed", f"5 slots up to {before}: superseded")]
+    assert season.events("missed_latest", *TELLING) == told
+
+
+@job(old_minutes(6), old=True, missed="all")
+def missed_all(_season: Season, _run: Run) -> None:
+    pass
+
+
+def test_missed_all_runs_each_in_order_and_never_two_at_once(season: Season) -> None:
+    numbers = [OLD - 60 * minute for minute in reversed(range(6))]
+    assert season.runs("missed_all") == numbers
+    assert season.at_once("missed_all") == 1
+    assert season.outcomes("missed_all") == dict.fromkeys(numbers, SUCCEEDED)
+    assert spans(season, "missed_all") == []
+    assert season.events("missed_all", *TELLING) == [("late", f"{number}") for number in numbers]
+
+
+@job(every_second(OLD - 1002, OLD), old=True, missed="all", overlap="allow")
+def missed_cap(_season: Season, _run: Run) -> None:
+    pass
+
+
+def test_a_backlog_is_capped_and_says_so(season: Season) -> None:
+    assert Counter(season.runs("missed_cap")) == Counter(range(OLD - 999, OLD + 1))
+    assert season.outcomes("missed_cap") == dict.fromkeys(range(OLD - 999, OLD + 1), SUCCEEDED)
+    assert spans(season, "missed_cap") == [(3, "capped")]
+
+
+def spans(season: Season, name: str) -> list[tuple[int | None, str]]:
+    return [(span.slots, span.reason) for span in season.job(name).spans]
+
+
+# --- start_within -----------------------------------------------------------------------------------------------------
+
+
+@job(old_minutes(6), old=True, missed="all", start_within="4m")
+def deadline(_season: Season, _run: Run) -> None:
+    pass
+
+
+def test_start_within_closes_what_is_too_late(season: Season) -> None:
+    assert season.runs("deadline") == [OLD - 60, OLD]
+    late = {OLD - 60 * minute: ("skipped", "too late to start") for minute in range(2, 6)}
+    assert season.outcomes("deadline") == late | {OLD - 60: SUCCEEDED, OLD: SUCCEEDED}
+
+
+@job(every_second(OLD - 5, OLD), old=True, start_within=None)
+def next_one(_season: Season, _run: Run) -> None:
+    pass
+
+
+def test_unless_it_says_otherwise_a_slot_starts_before_the_next_or_not_at_all(season: Season) -> None:
+    assert season.runs("next_one") == []
+    assert season.outcomes("next_one") == {OLD: ("skipped", "too late to start")}
+    assert spans(season, "next_one") == [(5, "superseded")]
+
+
+# --- a process that dies ----------------------------------------------------------------------------------------------
+
+
+def test_on_lost_skip_closes_the_slot_as_lost(season: Season) -> None:
+    slot = Slot("lost_skip", season.doomed_at)
+    assert season.runs("lost_skip") == []
+    record = season.records[slot]
+    assert record.holder not in season.holders
+    assert (record.outcome, record.reason) == ("lost", f"its holder {record.holder} was gone")
+
+
+def test_on_lost_rerun_runs_it_again(season: Season) -> None:
+    slot = Slot("lost_rerun", season.doomed_at)
+    assert [(ran.slot, ran.attempt) for ran in season.ran if ran.slot.job == "lost_rerun"] == [(slot, 2)]
+    record = season.records[slot]
+    assert (record.outcome, record.grant, [past.end for past in record.past]) == ("succeeded", 2, ["lapsed"])
+    assert record.holder in season.holders
+    assert record.past[0].holder not in season.holders
+
+
+def test_a_process_that_is_drained_claims_nothing_while_it_lives(season: Season) -> None:
+    claimed = [line for line in season.book() if line.startswith("drained")]
+    assert [line for line in claimed if datetime.fromisoformat(line.split()[1]) >= season.zero] == []
+    assert Counter(season.runs("drained")).items() >= {0: 1, 1: 1, 2: 1}.items()
+    assert {season.records[season.slot("drained", number)].holder for number in range(3)} <= season.holders
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+@job(seconds(0), retries=2, backoff="300ms", on_lost="skip")
+def gives_up(_season: Season, _run: Run) -> None:
+    raise ValueError("no printer")
+
+
+def test_retries_come_after_a_backoff_that_grows_and_come_to_an_end(season: Season) -> None:
+    first, second, third = season.attempts("gives_up")
+    assert [ran.attempt for ran in (first, second, third)] == [1, 2, 3]
+    declared = season.cron.jobs["gives_up"]
+    assert second.began - first.ended >= declared.backoff_after(first.slot, 1).total_seconds()
+    assert third.began - second.ended >= declared.backoff_after(first.slot, 2).total_seconds()
+    assert season.outcomes("gives_up") == {0: ("failed", "ValueError: no printer")}
+    record = season.records[first.slot]
+    assert [past.end for past in record.past] == ["failed: ValueError: no printer"] * 2
+    assert season.events("gives_up", What.RETRYING, *TELLING) == [("retrying", "0")] * 2
+
+
+@job(seconds(0), retries=5, backoff="100ms", on_lost="skip")
+def recovers(_season: Season, run: Run) -> None:
+    if run.attempt < 3:
+        raise ValueError("no printer")
+
+
+def test_a_retry_that_succeeds_is_the_last(season: Season) -> None:
+    assert [ran.attempt for ran in season.attempts("recovers")] == [1, 2, 3]
+    assert season.outcomes("recovers") == {0: SUCCEEDED}
+    assert season.events("recovers", What.RETRYING) == [("retrying", "0")] * 2
+
+
+@job(seconds(0), timeout="500ms")
+def times_out(_season: Season, _run: Run) -> None:
+    while True:
+        time.sleep(0.01)
+
+
+def test_what_takes_too_long_is_stopped(season: Season) -> None:
+    (ran,) = season.attempts("times_out")
+    assert ran.ended - ran.began >= 0.5
+    assert season.outcomes("times_out") == {0: ("failed", "timed out after 500ms")}
+
+
+# --- when -------------------------------------------------------------------------------------------------------------
+
+
+@job(seconds(0, 1, 2, 3), jitter="900ms")
+def jitter(_season: Season, _run: Run) -> None:
+    pass
+
+
+def test_jitter_delays_each_slot_by_its_own_measure(season: Season) -> None:
+    assert sorted(season.runs("jitter")) == [0, 1, 2, 3]
+    declared = season.cron.jobs["jitter"]
+    slots = [season.slot("jitter", number) for number in range(4)]
+    delays = [declared.delay(slot) for slot in slots]
+    assert len(set(delays)) == 4
+    for slot, delay in zip(slots, delays, strict=True):
+        started = season.records[slot].started
+        assert started is not None
+        assert started >= slot.at + delay
+    assert season.events("jitter", *TELLING) == []
+
+
+@job(every_second(1, 3), overlap="allow")
+def bounded(_season: Season, _run: Run) -> None:
+    pass
+
+
+def test_it_has_a_beginning_and_an_end(season: Season) -> None:
+    assert sorted(season.runs("bounded")) == [1, 2, 3]
+    assert season.outcomes("bounded") == dict.fromkeys([1, 2, 3], SUCCEEDED)
+
+
+# --- pausing ----------------------------------------------------------------------------------------------------------
+
+
+@job(seconds(0, 3, 4, 5, 7))
+def paused(season: Season, run: Run) -> None:
+    if season.number(run.slot) == 0:
+        season.cron.pause("paused", "too loud", by="ann")
+
+
+def test_what_is_paused_does_not_run_and_does_not_catch_up_and_all_that_comes_later_runs(season: Season) -> None:
+    floor = season.job("paused").floor
+    later = [number for number in (5, 7) if season.slot("paused", number).at > floor]
+    assert season.runs("paused") == [0, *later]
+    assert season.outcomes("paused") == dict.fromkeys([0, *later], SUCCEEDED)
+    assert spans(season, "paused") == [(None, "paused by ann (too loud), resumed by bob")]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_the_kill_switch_stops_everything_and_all_that_comes_later_runs(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    ran: list[Slot] = []
+    cron = Cronce(place(store, tmp_path, request))
+    now = cron._at_work().desk.store.load([]).now
+    zero = now.replace(microsecond=0) + 2 * SECOND
+    cron.job(every_second(0, 4)(zero), name="halted", start_within="1m")(lambda run: ran.append(run.slot))
+    with cron:
+        cron.pause_all("fire", by="ann")
+        assert cron.start().wait_ready(60)
+        store_of = cron._at_work().desk.store
+        wait_until(lambda: store_of.load([]).now > zero + timedelta(seconds=1.2))
+        assert ran == []
+        cron.resume_all(by="bob")
+        wait_until(lambda: Slot("halted", zero + 4 * SECOND) in ran)
+    seen = cron._at_work().desk
+    job = seen.do(seen.ledger.jobs.edit("halted", lambda _job, _now: None))
+    cron.close()
+    assert job is not None
+    assert ran == [Slot("halted", at) for at in (zero + number * SECOND for number in range(5)) if at > job.floor]
+    assert [span.reason for span in job.spans] == ["paused by ann (fire), resumed by bob"]
