@@ -805,13 +805,26 @@ def test_nothing_is_asked_of_what_is_over() -> None:
     assert slot.record.ask == ""
 
 
-def test_what_was_asked_of_one_holder_is_not_asked_of_the_next() -> None:
+def test_what_was_asked_to_stop_does_not_begin_again_when_its_holder_dies() -> None:
     slot = OneCell()
     slot.granted()
-    slot.say(Ask("replaced"))
+    slot.say(Ask("cancelled by ada"))
     slot.lapse()
-    fence = slot.granted("n2", "web-2")
-    assert slot.say(Renew(fence)) == Renewed("")
+    why = "its holder web-1 was gone, after it was asked to stop: cancelled by ada"
+    assert slot.say(claim("n2", "web-2")) == Closed(Outcome.LOST, why)
+
+
+def test_what_was_asked_to_stop_is_not_tried_again_when_it_fails() -> None:
+    slot = OneCell()
+    fence = slot.granted(attempts=3)
+    slot.say(Ask("cancelled by ada"))
+    assert slot.say(Finish(fence, Outcome.FAILED, "boom")) == Finished(Outcome.FAILED)
+
+
+def test_a_failure_that_is_final_is_not_tried_again() -> None:
+    slot = OneCell()
+    fence = slot.granted(attempts=3)
+    assert slot.say(Finish(fence, Outcome.FAILED, "stopped", final=True)) == Finished(Outcome.FAILED)
 
 
 def test_a_failure_with_attempts_left_is_retried_from_its_backoff_on_and_the_last_one_closes() -> None:

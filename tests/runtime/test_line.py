@@ -75,7 +75,9 @@ def test_of_a_backlog_that_waits_for_its_turn_one_asks_at_a_time() -> None:
     assert taken(line) == []
     assert taken(line, now=timedelta(hours=1) + BUSY) == [1]
     line.found_busy("billing", START + timedelta(hours=1))
-    line.all_freed()
+    assert line.waits_for("billing")
+    line.freed()
+    assert not line.waits_for("billing")
     assert taken(line) == [2]
 
 

@@ -374,18 +374,19 @@ def test_blue_is_drained_while_it_lives_and_green_runs_every_slot(found: Found) 
 
 def test_a_scheduler_hands_out_to_workers_elsewhere(found: Found, url: str) -> None:
     town = found(url, jobs=5, overlap="allow", missed="all")
-    scheduler = town.run("--role", "schedule")
-    town.wait_until_there(1)
-    wait_until(lambda: town.states("due") == 10)
+    schedulers = [town.run("--role", "schedule") for _ in range(2)]
+    town.wait_until_there(2)
+    wait_until(lambda: town.states("due") >= 10)
     assert town.lines() == []  # it runs nothing itself, and what is due can be seen
-    assert len(json.loads(town.cli("runs", "--state", "due", "--json"))["runs"]) in (10, 15)
+    assert len(json.loads(town.cli("runs", "--state", "due", "--json"))["runs"]) >= 10
     workers = [town.run("--role", "work") for _ in range(2)]
-    town.wait_until_there(3)
-    ran = len(town.lines("end"))
+    town.wait_until_there(4)
+    ran = len(town.lines("start"))
     later = town.wait_for("start", ran + 15)[ran:]
     assert median(line.late for line in later) < 0.5  # nobody waits for the next look
-    scheduler.terminate()
-    assert ended(scheduler)[0] == 0
+    for scheduler in schedulers:
+        scheduler.terminate()
+        assert ended(scheduler)[0] == 0
     wait_until(lambda: town.states("due") == town.states("running") == 0)
     ran = len(town.lines("start"))
     slots_pass(1.2)
@@ -394,7 +395,7 @@ def test_a_scheduler_hands_out_to_workers_elsewhere(found: Found, url: str) -> N
         worker.terminate()
         assert ended(worker)[0] == 0
     assert_each_once(town)
-    assert {line.pid for line in town.lines()} <= {worker.pid for worker in workers}
+    assert {line.pid for line in town.lines()} == {worker.pid for worker in workers}
 
 
 # --- inside other programs --------------------------------------------------------------------------------------------

@@ -179,9 +179,9 @@ def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, ta
 
 
 def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
-    """By the on_lost written with the grant, never the reader's."""
-    if record.on_lost == "skip":
-        return _close(cell, record, Outcome.LOST, f"its holder {record.holder} was gone", facts)
+    """By the on_lost written with the grant, never the reader's. What was asked to stop does not begin again."""
+    if record.on_lost == "skip" or record.ask:
+        return _close(cell, record, Outcome.LOST, _gone(record), facts)
     return grant(cell, _ended(cell, record, LAPSED, facts), command, facts, taken_over=record.holder)
 
 
@@ -195,10 +195,15 @@ def read_back(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decis
 
 
 def settle(cell: Cell, record: Record, _command: Command, facts: Facts) -> Decision:
-    if record.on_lost == "skip":
-        return _close(cell, record, Outcome.LOST, f"its holder {record.holder} was gone", facts)
+    if record.on_lost == "skip" or record.ask:
+        return _close(cell, record, Outcome.LOST, _gone(record), facts)
     idle = _ended(cell, record, LAPSED, facts)._replace(state=State.DUE, turn="", ask="")
     return Decision(Settled(), Change(idle, Mark.OPEN))
+
+
+def _gone(record: Record) -> str:
+    asked = f", after it was asked to stop: {record.ask}" if record.ask else ""
+    return f"its holder {record.holder} was gone{asked}"
 
 
 def renew(cell: Cell, record: Record, command: Renew, facts: Facts) -> Decision:
@@ -214,7 +219,7 @@ def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decisio
     if command.outcome is Outcome.FAILED:
         again = command.cut_short and record.on_lost == "rerun"
         failures = record.failures + (0 if again else 1)
-        if not command.final and (again or failures < record.attempts):
+        if not (command.final or record.ask) and (again or failures < record.attempts):
             past = _ended(cell, said, f"failed: {command.reason}" if command.reason else "failed", facts)
             retry = past._replace(state=State.RETRYING, failures=failures, turn="", ask="")
             return Decision(Finished(command.outcome, retrying=True), Change(retry, Mark.OPEN, command.backoff))

@@ -46,13 +46,14 @@ from cronce.model import (
     slot_of_cell,
 )
 from cronce.protocol.commands import Early, Finish, Finished, Queued, Release, Stale
-from cronce.protocol.record import Act, Holder, State, decode, decode_act
+from cronce.protocol.record import Act, Holder, State, decode
 from cronce.runtime.attempt import Attempt, End, finish_of, too_late
 from cronce.runtime.call import for_good
 from cronce.runtime.flow import Flow
+from cronce.runtime.holders import read_order
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.ledger import Expired, Grant, Terms, Wanted
-from cronce.runtime.line import MOMENT, Candidate, Line
+from cronce.runtime.line import AT_ONCE, MOMENT, Candidate, Line
 from cronce.runtime.log import LOGGER
 from cronce.runtime.missed import Gap, catch_up, newest_run
 from cronce.runtime.roster import HOLDER_TTL, Roster, digest_of
@@ -72,9 +73,6 @@ LOOK: Final = timedelta(seconds=1.4)
 
 BEAT: Final = timedelta(seconds=10)
 """Between two beats. Two may fail before others take this process for dead."""
-
-BATCH: Final = 250
-"""Claims in one swap: more would make the first of them wait for the last."""
 
 PUT_OFF: Final = 0.3
 """Seconds for which it may wait to be said that something has ended, while as much is due as can be claimed at once."""
@@ -131,6 +129,8 @@ class Said(NamedTuple):
 
     attempt: Attempt
     end: End
+    awaited: bool = False
+    """Whether slots of its job may wait for its turn."""
 
 
 class Engine:
@@ -145,6 +145,7 @@ class Engine:
         self._carried: dict[str, Carried] = {}
         self._specs: dict[str, tuple[str, str]] = {}
         self._new: Set[str] = set()
+        self._born = 0  # in which life of the store it is registered
         self._changed = True  # what this process carries may be another than it was
         self._agenda = Agenda()
         self._line = Line()
@@ -184,7 +185,7 @@ class Engine:
         return self._next()
 
     def _step(self, boot: Boot) -> None:
-        if boot >= self._beat_at:
+        if boot >= self._beat_at or self._know.epoch.birth != self._born:
             self._beat(boot)
         if boot >= self._look_at:
             self._look(boot)
@@ -216,7 +217,7 @@ class Engine:
 
     @property
     def _free(self) -> int:
-        return self._post.workers - len(self._running) if self._post.works else BATCH
+        return self._post.workers - len(self._running) if self._post.works else AT_ONCE
 
     # --- from outside ---
 
@@ -255,7 +256,7 @@ class Engine:
         self._do(self._roster.beat(self._me, self._specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
         self._settle_in()
         self.joined = True
-        self._beat_at = boot + self._pace.beat.total_seconds()
+        self._beat_at, self._born = boot + self._pace.beat.total_seconds(), self._know.epoch.birth
 
     def _take_on(self, carried: Mapping[str, Carried]) -> None:
         """From now on this process carries exactly these."""
@@ -325,7 +326,7 @@ class Engine:
     def _read_boards(self, runs: int, jobs: int) -> None:
         before, self._boards = self._boards, (runs, jobs)
         if before is not None and before[0] != runs:
-            self._line.all_freed()
+            self._line.freed()
         if before is not None and before[1] != jobs:
             self._know.forget_jobs()
             self._changed = True
@@ -333,7 +334,7 @@ class Engine:
 
     def _obey(self, cells: Iterable[Cell]) -> None:
         before = self.ordered
-        orders = [decode_act(cell.value, cell.key) for cell in cells if cell.version]
+        orders = [read_order(cell) for cell in cells if cell.version]
         self.ordered = next(filter(None, orders), None)
         if (before is None) != (self.ordered is None):
             what = What.RESUMED if self.ordered is None else What.DRAINED
@@ -354,7 +355,7 @@ class Engine:
         for _ in range(PAGES):
             scan = Scan("run/", "until", Mark.OPEN, self._know.now() + self._pace.look, after)
             page = self._do(self._ledger.carrier.scan(scan))
-            for cell in page.cells:
+            for cell in sorted(page.cells, key=lambda cell: cell.key.rpartition("/")[2]):  # the older slot first
                 if cell.key in self._running or cell.key in self._line or cell.until is None:
                     continue
                 if cell.until <= page.now:
@@ -416,7 +417,9 @@ class Engine:
         while self._ended:
             said = self._ended.popleft()
             self._dismiss(said.attempt)
-            self._unsaid.append(said)
+            self._unsaid.append(said._replace(awaited=self._awaited(said.attempt)))
+        if any(said.awaited for said in self._unsaid):
+            self._line.freed()
         chosen = self._chosen()
         self._took = bool(chosen)
         over = self._to_say(chosen)
@@ -440,7 +443,7 @@ class Engine:
         """What is said now of what has ended. While much is due, starting goes before saying, for a moment; but a slot
         is never tried before the end of an earlier one of its job is said."""
         unsaid, boot = self._unsaid, self._desk.clock.boot()
-        if len(chosen) == BATCH and boot < self._said_at + PUT_OFF:
+        if len(chosen) == AT_ONCE and boot < self._said_at + PUT_OFF:
             jobs = {one.slot.job for one in chosen}
             self._unsaid = [said for said in unsaid if said.attempt.job.name not in jobs]
             return [said for said in unsaid if said.attempt.job.name in jobs]
@@ -456,20 +459,19 @@ class Engine:
 
     def _chosen(self) -> list[Candidate]:
         """What is claimed now: no more than there are workers free."""
-        if not self.claims or self._free <= 0:
+        if not self.claims:
             return []
-        return self._line.take(min(self._free, BATCH), self._know.now(), self._turns.__getitem__)
+        return self._line.take(self._free, self._know.now(), self._turns.__getitem__)
 
     def _word(self, said: Said) -> Word:
         grant, ending = said.attempt.lease.grant, said.end.ending
         if ending is None:
             return grant, Release(grant.fence), True
-        return grant, finish_of(said.attempt, ending), self._awaited(said.attempt)
+        return grant, finish_of(said.attempt, ending), said.awaited
 
     def _awaited(self, attempt: Attempt) -> bool:
-        """Whether slots of its job may wait for its turn: because of its policy, or as part of a backlog."""
-        job, late = attempt.job, self._know.now() - attempt.run.at
-        return job.overlap in ("wait", "replace") or (job.missed == "all" and late > GRACE)
+        """Because of its policy, as part of a backlog, or because somebody asked for one by hand."""
+        return attempt.job.overlap in ("wait", "replace") or self._line.waits_for(attempt.job.name)
 
     def _heard(self, said: Said, answer: object) -> None:
         """What the store said to how a run ended."""
@@ -488,8 +490,7 @@ class Engine:
                 tidy_later(self._keeper, attempt.job, attempt.run.slot)
                 if retrying:
                     self.look_soon()
-        if self._awaited(attempt):
-            self._line.all_freed()
+        if said.awaited:
             self.look_soon()
 
     def _answered(self, candidate: Candidate, answer: object) -> Attempt | None:

@@ -28,7 +28,7 @@ class HolderSeen(NamedTuple):
 def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
     """The live schedulers, by name. One that a newer cronce wrote says nothing that we understand."""
     _, orders = yield from read_all(Scan("drain/"))
-    acts = {cell.key: act for cell in orders if (act := _act(cell)) is not None}
+    acts = {cell.key: act for cell in orders if (act := read_order(cell)) is not None}
     now, cells = yield from read_all(Scan("holder/"))
     seen = (_seen(cell, acts, now) for cell in cells)
     return now, [one for one in seen if one is not None]
@@ -45,7 +45,7 @@ def _seen(cell: Cell, acts: dict[str, Act], now: Instant) -> HolderSeen | None:
     return HolderSeen(holder, cell.until, next(stands, None))
 
 
-def _act(cell: Cell) -> Act | None:
+def read_order(cell: Cell) -> Act | None:
     """An order that cannot be read stands all the same."""
     try:
         return decode_act(cell.value, cell.key)

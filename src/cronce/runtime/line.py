@@ -18,6 +18,12 @@ from cronce.value import NamedTuple
 MOMENT: Final = timedelta(milliseconds=60)
 """When the second in the order tries: after the first had time to, and before anybody minds."""
 
+AT_ONCE: Final = 250
+"""Claims in one swap: more would make the first of them wait for the last."""
+
+SEARCHED: Final = 5_000
+"""How many are looked at for some that can be claimed, when most wait for a turn or for a worker."""
+
 BUSY: Final = timedelta(seconds=1)
 """For how long nobody asks for a turn of a job that was found to be taken."""
 
@@ -43,6 +49,7 @@ class Line:
         self._ready: dict[str, Candidate] = {}
         self._watched: dict[str, Candidate] = {}
         self._busy: dict[str, Instant] = {}
+        self._held: set[str] = set()
         self._numbers = count()
 
     def __contains__(self, cell: str) -> bool:
@@ -83,15 +90,18 @@ class Line:
 
     def take(self, most: int, now: Instant, taken: Callable[[str], int]) -> list[Candidate]:
         """The first ones, as many as there are workers. A slot that would wait for a turn of its job, and cannot have
-        one yet, does not ask: `taken` says how many turns of a job runs of this process have."""
+        one yet, does not ask: `taken` says how many turns of a job runs of this process have. One that is too late to
+        start needs no worker: it is put on record."""
         chosen: list[Candidate] = []
         asked: Counter[str] = Counter()
-        for candidate in self._ready.values():
-            if len(chosen) >= most:
-                break
-            if not self._waits(candidate, now, asked, taken):
+        for candidate in islice(self._ready.values(), SEARCHED):
+            late = _too_late(candidate, now)
+            if late or (most > 0 and not self._waits(candidate, now, asked, taken)):
                 asked[candidate.slot.job] += 1
+                most -= not late
                 chosen.append(candidate)
+            if len(chosen) >= AT_ONCE:
+                break
         for candidate in chosen:
             del self._ready[candidate.cell]
         return chosen
@@ -100,17 +110,23 @@ class Line:
         job, terms = candidate.slot.job, candidate.terms
         if terms.overlap != "wait":
             return False
-        if self._busy.get(job, now) > now:
-            return True
-        return asked[job] + taken(job) >= terms.turns and (candidate.known or asked[job] > 0)
+        full = asked[job] + taken(job) >= terms.turns and (candidate.known or asked[job] > 0)
+        if full:
+            self._held.add(job)
+        return full or self._busy.get(job, now) > now
 
     def found_busy(self, job: str, now: Instant) -> None:
         """All turns of the job are taken, somewhere."""
         self._busy[job] = now + BUSY
 
-    def all_freed(self) -> None:
+    def waits_for(self, job: str) -> bool:
+        """Whether slots of the job wait for a turn of it, as far as this process has seen."""
+        return job in self._busy or job in self._held
+
+    def freed(self) -> None:
         """Some turn was given back, somewhere."""
         self._busy.clear()
+        self._held.clear()
 
     # --- watching ---
 
@@ -123,3 +139,8 @@ class Line:
         candidate = self._watched.pop(cell.key, None)
         if candidate is not None and not cell.version:
             self._ready.setdefault(cell.key, candidate)
+
+
+def _too_late(candidate: Candidate, now: Instant) -> bool:
+    within = candidate.terms.start_within
+    return within is not None and not candidate.known and now > candidate.slot.at + within

@@ -90,14 +90,15 @@ class Planner:
         return self._facts_of[task.slot.job]
 
     def _barred(self, task: Task, job: Job | None) -> Reply | None:
-        """What keeps a claim from being decided at all."""
-        if job is None or task.slot is None or not isinstance(task.command, Claim):
+        """What keeps a claim, or what a scheduler puts on record as due, from being decided at all."""
+        queued = isinstance(task.command, Queue) and bool(task.digest)  # by a scheduler; a person may ask at any time
+        if job is None or task.slot is None or not (isinstance(task.command, Claim) or queued):
             return None
         if job.paused or self._know.halted:
             return Paused()
         if task.digest and job.firing and job.firing != task.digest:
             return Superseded(job.firing)
-        if task.slot.request and task.run.version == ABSENT:
+        if task.slot.request and task.run.version == ABSENT and not queued:
             return Closed(Outcome.TOO_OLD, "nobody asks for it any more")
         return None
 

@@ -16,8 +16,8 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Final
 
-from cronce.errors import BadRecord
-from cronce.model import FREE, Cell, Instant, Mark, Slot, Write, bundle_cells, holder_cell
+from cronce.errors import BadRecord, StoreUnavailable
+from cronce.model import FREE, Cell, Instant, Mark, Refusal, Slot, Write, bundle_cells, holder_cell
 from cronce.protocol.lease import tolerance
 from cronce.protocol.record import (
     Bundle,
@@ -65,6 +65,7 @@ class Roster:
         self._jobs = jobs
         self._bundles: dict[str, Mapping[str, str]] = {}
         self._published = -REPUBLISH
+        self._published_in: tuple[str, int] = ("", 0)
         self._registered: object = None
         self._before: dict[str, Instant] = {}
         self._seeds: dict[str, int] = {}
@@ -78,11 +79,14 @@ class Roster:
         writes = [Write(mine.key, mine.version, encode_holder(me), Mark.OPEN, ttl=ttl)]
         if not self.live:
             writes.append(NEWS)
-        if boot - self._published >= REPUBLISH or me.bundle not in self._bundles:
+        life = (me.bundle, carrier.know.epoch.birth)
+        if boot - self._published >= REPUBLISH or life != self._published_in:
             writes += _bundle_writes(me.bundle, specs)
-            self._published = boot
+            self._published, self._published_in = boot, life
             self._bundles[me.bundle] = {job: digest for job, (digest, _) in specs.items()}
-        yield from carrier.swap(writes, carrier.know.epoch.seen)
+        swapped, _ = yield from carrier.swap(writes, carrier.know.epoch.seen)
+        if swapped.verdicts[0].refused is Refusal.EPOCH:
+            raise StoreUnavailable("the store began another life: beat again")
         yield from self._learn_bundles({one.holder.bundle for one in seen if one.live or not self.live})
         if not self.live:
             self._remember(seen)

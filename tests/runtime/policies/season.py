@@ -120,7 +120,8 @@ class Season:
             cron = Cronce(self.url)
             for name, job in self.jobs.items():
                 cron.job(job.when(zero), name=name, **job.policies)(partial(self._live, job.body))
-            doomed.declare(cron, self.doomed_at, partial(self._live, lambda _season, _run: None))
+            if self._child is not None:
+                doomed.declare(cron, self.doomed_at, partial(self._live, lambda _season, _run: None))
             self._crons.append(cron)
         for name, job in self.jobs.items():
             first = job.when(zero).next(zero - timedelta(days=1))
@@ -147,7 +148,8 @@ class Season:
     def end(self) -> None:
         """Wait until all is closed, and keep what the store has."""
         lasts = {name: self._last(job) for name, job in self.jobs.items() if job.policies.get("missed") != "skip"}
-        lasts |= dict.fromkeys(doomed.DOOMED, self.doomed_at)
+        if self._child is not None:
+            lasts |= dict.fromkeys(doomed.DOOMED, self.doomed_at)
         wait_until(lambda: all(self._closed(Slot(name, at)) for name, at in lasts.items()))
         for cron in self._crons:
             assert cron._scheduler is not None
@@ -190,6 +192,10 @@ class Season:
     @property
     def holders(self) -> set[str]:
         return {cron._at_work().desk.holder for cron in self._crons}
+
+    def wait_till(self, number: float) -> None:
+        """So many seconds after zero, by the store's clock."""
+        wait_until(lambda: self.now() >= self.zero + number * SECOND)
 
     def now(self) -> datetime:
         return self._store.load([]).now
@@ -239,9 +245,9 @@ class Season:
     def events(self, name: str, *kinds: What) -> list[tuple[str, str]]:
         """What was told of a job and its slots."""
         mine = [event for event in list(self._events) if event.holder in self.holders and event.what in kinds]
-        slots = [event for event in mine if event.key.startswith(f"run/{name}/")]
+        slots = sorted((event for event in mine if event.key.startswith(f"run/{name}/")), key=lambda event: event.key)
         found = [(f"{event.what}", f"{self.number(slot_of_cell(event.key))}") for event in slots]
-        return sorted(found) + [(f"{one.what}", one.detail) for one in mine if one.key == job_cell(name)]
+        return found + [(f"{one.what}", one.detail) for one in mine if one.key == job_cell(name)]
 
     def _closed(self, slot: Slot) -> bool:
         (cell,) = self._store.load([slot.cell]).cells
