@@ -11,7 +11,7 @@ import pytest
 from cronce import Cronce, Skipped
 from cronce.errors import BadInput
 from cronce.protocol.record import Outcome
-from cronce.testing.manual import Manual, manual
+from cronce.testing.manual_time import Manual, manual
 
 HOUR = timedelta(hours=1)
 Begin = Callable[..., Manual]

@@ -58,7 +58,7 @@ from cronce.runtime.log import LOGGER
 from cronce.runtime.missed import Gap, catch_up, newest_run
 from cronce.runtime.roster import HOLDER_TTL, Roster, digest_of
 from cronce.runtime.shelf import Carried
-from cronce.runtime.task import Busy, Superseded, Unsure
+from cronce.runtime.task import Busy, Paused, Superseded, Unsure
 from cronce.runtime.tidy import tidy_later
 from cronce.schedule import Schedule, format_duration
 from cronce.schedule.agenda import Agenda
@@ -505,6 +505,10 @@ class Engine:
                 self._line.put_off(candidate, until or now + MOMENT)
             case Queued(True) | Busy():
                 self._line.found_busy(candidate.slot.job, now)
+                if isinstance(answer, Busy) and candidate.terms.overlap == "wait":
+                    self._line.put_back([candidate])  # it stays before those that came later
+            case Paused() if now - candidate.due < 2 * LOOK:  # by facts up to a look old: it may be resumed
+                self._line.put_off(candidate, now + LOOK)
             case Superseded() if now - candidate.due < 4 * LOOK:  # by facts that may be old: it may be ours by then
                 self._know.forget_job(candidate.slot.job)
                 self._line.put_off(candidate, now + LOOK)

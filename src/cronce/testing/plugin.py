@@ -8,13 +8,13 @@ import pytest
 
 if TYPE_CHECKING:
     from cronce import Cronce
-    from cronce.testing.manual import Manual
+    from cronce.testing.manual_time import Manual
 
 
 @pytest.fixture
 def cronce_time() -> "Iterator[Callable[..., Manual]]":
-    """`time = cronce_time(cron, "2026-03-28T00:00:00Z")`, then `time.advance("1d")`: see `cronce.testing.manual`."""
-    from cronce.testing.manual import manual  # noqa: PLC0415  who does not use it does not load it
+    """`time = cronce_time(cron, "2026-03-28T00:00:00Z")`, then `time.advance("1d")`: see `cronce.testing.manual_time`."""
+    from cronce.testing.manual_time import manual  # noqa: PLC0415  who does not use it does not load it
 
     with ExitStack() as stack:
 
