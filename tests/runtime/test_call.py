@@ -614,3 +614,30 @@ def test_an_older_slot_that_never_started_is_not_started_too_late(office: Office
     office.call(strict, bodies, take_over=True)
     assert bodies.ran == ["billing@2026-03-29T12:15:00Z"]
     assert office.record(NOON).reason == "too late to start"
+
+
+# --- progress ---
+
+
+def test_how_far_a_body_is_stands_in_the_store_about_a_second_later(office: Office, clock: HandClock) -> None:
+    """However often it says so, and without waiting for the lease to be renewed; each attempt begins anew."""
+    seen: list[object] = []
+
+    def body(run: Run) -> None:
+        for done in range(31):
+            run.progress(done, 200)
+        office.keeper.renew()
+        seen.append(office.record(NOON).progress)
+        clock.turn(1.0)
+        office.keeper.renew()
+        seen.append(office.record(NOON).progress)
+
+    office.call(job(on_lost="rerun"), body)
+    assert seen == [None, (30, 200)]
+    assert office.record(NOON).progress == (30, 200)
+
+
+@pytest.mark.parametrize(("done", "total"), [(3, 2), (-1, 2), (0.5, 1), (True, 1), (1, "2")])
+def test_progress_that_cannot_be_is_refused(office: Office, done: Any, total: Any) -> None:
+    with pytest.raises(BadInput, match="progress is a number of a total"):
+        office.call(job(), lambda run: run.progress(done, total))

@@ -19,7 +19,7 @@ class Member:
 
     def __init__(self, store: Wire, name: str, specs: dict[str, tuple[str, str]] = V1, role: str = "both") -> None:
         self.desk, self.specs = Desk(store, name), specs
-        self.me = Holder(name, digest_of(specs), role, 1, {}, START, "")
+        self.me = Holder(name, digest_of(specs), role, 1, {}, store.clock.wall(), "")
         self.roster = Roster(self.desk.ledger.carrier, self.desk.ledger.jobs)
 
     def beat(self) -> "Member":
@@ -74,6 +74,16 @@ def test_who_died_was_there_until_its_last_beat(store: Wire, clock: HandClock) -
     two = Member(store, "web-2").beat()
     assert two.roster.looked_after("billing") == START
     assert two.roster.looked_after("reports") is None
+
+
+def test_who_came_a_moment_ago_may_not_have_looked_yet(store: Wire, clock: HandClock) -> None:
+    Member(store, "web-1").beat()
+    clock.turn(600)
+    Member(store, "web-2").beat()
+    clock.turn(1)
+    assert Member(store, "web-3").beat().roster.looked_after("billing") == START
+    clock.turn(9)
+    assert Member(store, "web-4").beat().roster.looked_after("billing") == START + timedelta(seconds=601)
 
 
 def test_a_deploy_of_thousands_of_jobs_beats_with_a_few_bytes(store: Wire) -> None:

@@ -520,6 +520,17 @@ def test_what_is_ordered_twice_counts_once_and_two_signals_count_as_two() -> Non
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.timeout(20)
+def test_a_signal_that_another_thread_caught_is_heard() -> None:
+    """A kernel gives a process's signal to any of its threads: to another than the main one where that is just being
+    woken, as after SIGCONT. Python runs handlers in the main thread only, which then must not sleep for ever."""
+    with Orders() as orders:
+        another = threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM))
+        another.start()
+        assert orders.next() == "drain"
+        another.join()
+
+
 def test_a_scheduler_in_the_foreground_ends_with_whoever_stops_it() -> None:
     with Cronce("memory://") as cron, Orders() as orders:
         scheduler = cron.start()

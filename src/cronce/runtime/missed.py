@@ -79,18 +79,25 @@ def _load(ledger: Ledger, slots: Iterable[Slot]) -> Flow[dict[str, Cell]]:
 
 
 def _pass_over(ledger: Ledger, spans: Mapping[Gap, tuple[Span, int]], now: Instant) -> Flow[None]:
-    edits = {gap.job.name: _raised(gap.digest, span, count) for gap, (span, count) in spans.items()}
+    """Whoever puts it on record tells of it; others who find the same at the same time do not."""
+    told: set[str] = set()
+    edits = {gap.job.name: _raised(gap, span, count, told) for gap, (span, count) in spans.items()}
     for names in chunks(edits):
         yield from ledger.jobs.edit_all({name: edits[name] for name in names})
     for gap, (span, count) in spans.items():
-        detail = f"{count} slots up to {spell(span.last)}: {span.reason}"
-        ledger.carrier.report(Event(What.MISSED, job_cell(gap.job.name), ledger.carrier.holder, now, detail=detail))
+        if gap.job.name in told:
+            detail = f"{count} slots up to {spell(span.last)}: {span.reason}"
+            ledger.carrier.report(Event(What.MISSED, job_cell(gap.job.name), ledger.carrier.holder, now, detail=detail))
 
 
-def _raised(digest: str, span: Span, count: int) -> Edit:
+def _raised(gap: Gap, span: Span, count: int, told: set[str]) -> Edit:
     """Only the version that fires the job has a say."""
 
     def edit(job: Job | None, _now: Instant) -> Job | None:
-        return raise_floor(job, span.last, count, span.reason) if job and job.firing == digest else None
+        told.discard(gap.job.name)  # another was faster, and it is asked again
+        if job is None or job.firing != gap.digest or job.floor >= span.last:
+            return None
+        told.add(gap.job.name)
+        return raise_floor(job, span.last, count, span.reason)
 
     return edit

@@ -44,6 +44,9 @@ BUNDLE_TTL: Final = timedelta(days=30)
 REPUBLISH: Final = 3600.0
 """Seconds after which a bundle is written again, so that it outlives whoever else wrote it."""
 
+SETTLED: Final = timedelta(seconds=3)
+"""So long after it came, a scheduler has seen to what it found in the past; until then, that is as open to others."""
+
 CHUNK: Final = 1000
 """Jobs that are registered, and entries of a bundle that stand in a cell, at once."""
 
@@ -89,7 +92,7 @@ class Roster:
             raise StoreUnavailable("the store began another life: beat again")
         yield from self._learn_bundles({one.holder.bundle for one in seen if one.live or not self.live})
         if not self.live:
-            self._remember(seen)
+            self._remember(one for one in seen if me.since - one.holder.since >= SETTLED)
         self.live = (*(one.holder for one in seen if one.live), me)
         self._order.clear()
         yield from self._register(me.bundle, specs)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def cronce_time() -> "Iterator[Callable[..., Manual]]":
-    """`time = cronce_time(cron, "2026-03-28T00:00:00Z")`, then `time.advance("1d")`: see `cronce.testing.manual_time`."""
+    """`time = cronce_time(cron, "2026-03-28T00:00:00Z")`, then `time.advance("1d")`: see `cronce.testing.manual`."""
     from cronce.testing.manual_time import manual  # noqa: PLC0415  who does not use it does not load it
 
     with ExitStack() as stack:
