@@ -269,6 +269,18 @@ def test_overlap_replace_asks_the_holder_to_stop(desk: Desk, other: Desk, clock:
     assert renewed.ask == f"replaced by {later(1).cell}"
 
 
+def test_overlap_replace_never_stops_a_later_slot_for_an_earlier_one(
+    desk: Desk, other: Desk, clock: HandClock
+) -> None:
+    clock.turn(3 * HOURS)
+    granted = claim(desk, later(2), overlap="replace")
+    assert isinstance(granted, Grant)
+    assert claim(other, later(1), overlap="replace") == Queued(waiting=True)
+    (renewed,) = desk.do(desk.ledger.renew([granted]))
+    assert isinstance(renewed, Grant)
+    assert renewed.ask == ""
+
+
 def test_overlap_allow_takes_no_turn(desk: Desk, other: Desk, clock: HandClock) -> None:
     granted(desk, overlap="allow")
     clock.turn(1)

@@ -93,3 +93,15 @@ def test_what_gives_way_asks_so_that_it_is_on_record() -> None:
     for minute in range(2):
         line.add(one(minute), 0, START + timedelta(hours=1))
     assert taken(line, turns=1) == [0, 1]
+
+
+def test_slots_of_a_job_that_is_carried_no_more_leave_the_line() -> None:
+    line = Line()
+    for job in ("billing", "reports"):
+        line.add(one(0, job=job), 0, START + timedelta(hours=1))
+        line.add(one(1, job=job), 2, START)
+        line.add(one(90, job=job), 0, START)
+    line.keep_only({"reports"})
+    line.ripen(START + timedelta(hours=2))
+    assert taken(line) == [0, 90]
+    assert line.watched(START + timedelta(hours=1)) == [one(1, job="reports").cell]

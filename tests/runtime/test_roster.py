@@ -3,6 +3,9 @@
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
+from cronce.errors import StoreUnavailable
 from cronce.model import Slot, holder_cell
 from cronce.protocol.record import Holder, decode_job
 from cronce.runtime.roster import GONE, HOLDER_TTL, Roster, digest_of, rank, seed
@@ -165,3 +168,12 @@ def test_others_are_beside_it_only_if_they_do_the_same_for_the_same_version(stor
     drained.me = drained.me._replace(draining=True)
     drained.beat()
     assert [me.beat().place(minute) for minute in range(20)] == [0] * 20
+
+
+def test_a_bundle_whose_writing_got_no_answer_is_written_again(store: Wire) -> None:
+    one = Member(store, "web-1")
+    store.lose_next("swap", "before")
+    with pytest.raises(StoreUnavailable):
+        one.beat()
+    one.beat()
+    assert len(store.scan(Scan("bundle/")).cells) == 1

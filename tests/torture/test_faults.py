@@ -78,6 +78,12 @@ class Players(Crew):
             self.alive.discard(name)
         return self.ends
 
+    def stop(self, name: str) -> None:
+        self.done.append(f"stop {name}")
+
+    def go_on(self, name: str) -> None:
+        self.done.append(f"go on {name}")
+
     def release(self, name: str, kind: Kind) -> None:
         self.done.append(f"{kind} {name}")
 
@@ -95,9 +101,9 @@ def players() -> Players:
     return Players("w1", "w2")
 
 
-def faults_of(players: Players, clock: HandClock, *faults: Fault) -> Faults:
+def faults_of(players: Players, clock: HandClock, *faults: Fault, file: str | None = None) -> Faults:
     orders = Orders(players.drain, players.undrain, players.release, players.alive.__contains__)
-    made = Faults(["w1", "w2"], Props(players, {}, players.start, {}, orders=orders), clock)
+    made = Faults(["w1", "w2"], Props(players, {}, players.start, {}, file, orders), clock)
     made.begin(faults, clock.boot())
     return made
 
@@ -145,3 +151,10 @@ def test_all_are_killed_and_come_back_also_those_that_were_dead_or_leaving(playe
     looked(faults, clock, 8)
     assert players.done == ["kill w1", "end w2", "kill w2", "start w1", "start w2"]
     assert [deed.kind for deed in faults.deeds] == ["kill", "roll", "blackout"]
+
+
+def test_nobody_waits_for_a_file_that_who_is_stopped_may_have_locked(players: Players, clock: HandClock) -> None:
+    """Only whoever waits could end that: everything stood still until the store gave up."""
+    drain, pause = Fault("drain", 0.0, 3.0), Fault("pause", 0.0, 4.0)
+    looked(faults_of(players, clock, drain, pause, file="store.db"), clock, 9)
+    assert players.done == ["drain blue", "stop w1", "go on w1", "undrain blue"]

@@ -86,6 +86,9 @@ HEEDED: Final = 500
 LATE: Final = timedelta(seconds=5)
 """A slot that starts later than this after it was due is told of."""
 
+UNWELL: Final = timedelta(seconds=10)
+"""Until what could not be begun is tried again, here or elsewhere."""
+
 AWAY: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
 
@@ -176,7 +179,8 @@ class Engine:
         if boot < self._again_at:
             return self._again_at
         try:
-            self._step(boot)
+            with uncollected():
+                self._step(boot)
             self._keeper.outage.answered()
         except StoreError as error:
             self._keeper.outage.unanswered(boot, str(error))
@@ -268,6 +272,7 @@ class Engine:
         self._specs = kept | {name: one.job.spec for name, one in carried.items() if name not in same}
         self._me = self._me._replace(bundle=digest_of(self._specs))
         self._new = carried.keys() - same
+        self._line.keep_only(same)
         self._terms.clear()
 
     def _settle_in(self) -> None:
@@ -452,10 +457,9 @@ class Engine:
 
     def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
         wanted = [Wanted(one.slot, one.terms, one.known) for one in chosen]
-        with uncollected():
-            if self._post.works:
-                return self._do(self._ledger.exchange([self._word(said) for said in over], wanted))
-            return (), self._do(self._ledger.enqueue(wanted))
+        if self._post.works:
+            return self._do(self._ledger.exchange([self._word(said) for said in over], wanted))
+        return (), self._do(self._ledger.enqueue(wanted))
 
     def _chosen(self) -> list[Candidate]:
         """What is claimed now: no more than there are workers free."""
@@ -498,15 +502,13 @@ class Engine:
         now = self._know.now()
         match answer:
             case Grant():
-                return self._employ(candidate, answer)
+                return self._employed(candidate, answer)
             case Expired() | Unsure():
                 self._line.put_back([candidate])
             case Early(until):
                 self._line.put_off(candidate, until or now + MOMENT)
             case Queued(True) | Busy():
                 self._line.found_busy(candidate.slot.job, now)
-                if isinstance(answer, Busy) and candidate.terms.overlap == "wait":
-                    self._line.put_back([candidate])  # it stays before those that came later
             case Paused() if now - candidate.due < 2 * LOOK:  # by facts up to a look old: it may be resumed
                 self._line.put_off(candidate, now + LOOK)
             case Superseded() if now - candidate.due < 4 * LOOK:  # by facts that may be old: it may be ours by then
@@ -514,12 +516,22 @@ class Engine:
                 self._line.put_off(candidate, now + LOOK)
         return None  # held or closed: whoever has it sees to it; what waits is found by looking
 
+    def _employed(self, candidate: Candidate, grant: Grant) -> Attempt | None:
+        """What cannot be begun is given back: one trouble must not take the others with it."""
+        try:
+            return self._employ(candidate, grant)
+        except Exception:
+            LOGGER.exception("%s could not be begun, and is given back", grant.key)
+            self._do(self._ledger.release([grant], UNWELL))
+            return None
+
     def _employ(self, candidate: Candidate, grant: Grant) -> Attempt:
         carried = self._carried[candidate.slot.job]
         attempt = Attempt(self._keeper, carried.job, carried.work(), grant)
         self._running[grant.key] = attempt
         self._turns[carried.job.name] += 1
-        late = self._know.now() - candidate.due
+        slot = candidate.slot  # what waited for a turn, or was handed out, is as late as its instant says
+        late = self._know.now() - (candidate.due if slot.request else slot.at + candidate.terms.delay)
         if late > LATE and grant.number == 1:
             self._tell(What.LATE, grant.key, f"by {format_duration(timedelta(seconds=late // timedelta(seconds=1)))}")
         return attempt

@@ -60,6 +60,10 @@ class Over(NamedTuple):
 NOT_RENEWED: Final = Over("lost", "it could not be renewed in time")
 
 
+def _nobody(_over: "Over") -> None:
+    """Nobody is left to be told."""
+
+
 class Tie:
     """Something that is held, and whoever works under it: `told` is called from another thread if it ends."""
 
@@ -74,6 +78,10 @@ class Tie:
     def mine(self) -> bool:
         """A forked child has a copy of this, and none of the right."""
         return os.getpid() == self._process
+
+    def untie(self) -> None:
+        """Nobody works under it any more. What it would tell holds on to it in turn: let go of both at once."""
+        self._told = _nobody
 
     def end(self, over: Over) -> None:
         if self.over is None:
@@ -223,6 +231,7 @@ class Keeper:
             self._leases.discard(lease)
             self._ended.discard(lease)
             none_left = not (self._leases or self._ended)
+        lease.untie()
         if none_left:  # the threads may go
             self._watching.wake()
             self._renewing.wake()

@@ -126,11 +126,15 @@ class Knowledge:
         return known
 
     def learn_switch(self, cell: Cell) -> None:
-        """Whether everything is stopped; what cannot be read stops everything, too."""
+        """Whether everything is stopped; what cannot be read stops everything, too. Before everything goes on, the
+        floors of all jobs were raised, so what was known of them is old."""
+        before = self.halted
         try:
             self.halted = decode_act(cell.value, cell.key) if cell.version else None
         except BadRecord as error:
             self.halted = Act("", reason=str(error))
+        if before and not self.halted:
+            self.forget_jobs()
 
     def forget_jobs(self) -> None:
         """Somebody changed something: no claim rests on what was read before. What was decoded is kept."""

@@ -201,7 +201,7 @@ class Ledger:
 
     def enqueue(self, wanted: Sequence[Wanted]) -> Flow[list[Reply]]:
         """Put slots that fell due on record, each on its own terms, for others to claim."""
-        tasks = [self._slot_task(Queue(), want.slot, want.terms) for want in wanted if not want.known]
+        tasks = [self._slot_task(Queue(), want.slot, want.terms) for want in wanted]
         yield from self.carrier.carry_out(tasks)
         return [cast(Reply, task.answer) for task in tasks]
 

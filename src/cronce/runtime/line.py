@@ -5,9 +5,9 @@ the second a moment later. The others only *watch* it: when they look next, and 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import timedelta
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count, islice
 from typing import Final
 
@@ -82,6 +82,13 @@ class Line:
         while self._later and self._later[0][0] <= now:
             _, _, candidate = heappop(self._later)
             self._ready.setdefault(candidate.cell, candidate)
+
+    def keep_only(self, jobs: Container[str]) -> None:
+        """Slots of other jobs are not tried any more."""
+        self._later = [one for one in self._later if one[2].slot.job in jobs]
+        heapify(self._later)
+        self._ready = {cell: one for cell, one in self._ready.items() if one.slot.job in jobs}
+        self._watched = {cell: one for cell, one in self._watched.items() if one.slot.job in jobs}
 
     def next_at(self) -> Instant | None:
         return self._later[0][0] if self._later else None

@@ -17,7 +17,7 @@ Done = Callable[[Attempt, End], None]
 
 
 class Pool:
-    """The threads are daemons: whoever ends the process has seen to it that nothing runs any more, or cannot help it."""
+    """The threads are daemons: whoever ends the process has seen to it that nothing runs any more, or cannot help."""
 
     def __init__(self, desk: Desk, done: Done) -> None:
         self._desk, self._done = desk, done

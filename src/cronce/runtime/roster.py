@@ -83,13 +83,15 @@ class Roster:
         if not self.live:
             writes.append(NEWS)
         life = (me.bundle, carrier.know.epoch.birth)
-        if boot - self._published >= REPUBLISH or life != self._published_in:
+        publishes = boot - self._published >= REPUBLISH or life != self._published_in
+        if publishes:
             writes += _bundle_writes(me.bundle, specs)
-            self._published, self._published_in = boot, life
             self._bundles[me.bundle] = {job: digest for job, (digest, _) in specs.items()}
         swapped, _ = yield from carrier.swap(writes, carrier.know.epoch.seen)
         if swapped.verdicts[0].refused is Refusal.EPOCH:
             raise StoreUnavailable("the store began another life: beat again")
+        if publishes:
+            self._published, self._published_in = boot, life
         yield from self._learn_bundles({one.holder.bundle for one in seen if one.live or not self.live})
         if not self.live:
             self._remember(one for one in seen if me.since - one.holder.since >= SETTLED)

@@ -11,7 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final, Literal
 
@@ -29,6 +29,10 @@ Role = Literal["both", "schedule", "work"]
 """What a process does: finds what is due and runs it, or only one of the two."""
 
 MOST_WORKERS: Final = 10_000
+
+AWAKE: Final = 1.0
+"""Seconds that the main thread sleeps at most: a signal that the kernel gave to another thread does not wake it, and
+Python runs handlers nowhere else."""
 
 LAST: Final = 5.0
 """Seconds, at the end of the grace, that bodies have to come to an end once they were told to stop."""
@@ -266,7 +270,9 @@ class Orders:
             self._heard.put(order)
 
     def next(self) -> Order:
-        return self._heard.get()
+        while True:
+            with suppress(Empty):
+                return self._heard.get(timeout=AWAKE)
 
     def _came(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1

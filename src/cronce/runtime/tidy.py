@@ -1,5 +1,5 @@
-"""Seeing to what is kept of a job: about once an hour, by whoever ran a slot of it, on the keeper's thread. Nobody waits
-for it, and nothing hangs on it."""
+"""Seeing to what is kept of a job: about once an hour, by whoever ran a slot of it, on the keeper's thread. Nobody
+waits for it, and nothing hangs on it."""
 
 from typing import Final
 

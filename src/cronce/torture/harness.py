@@ -56,6 +56,9 @@ AFTER: Final = 1.5
 LOOK_AT_ALL: Final = 0.5
 """Seconds between two looks at every slot."""
 
+NOTE: Final = 1.0
+"""Seconds between two looks at which version fires."""
+
 GRACE: Final = 10.0
 
 
@@ -117,7 +120,7 @@ class Torture:
         self._said: set[tuple[str, str, str]] = set()
         self._first: Instant | None = None
         self._shown = 0
-        self._answered = self._moved = self._looked_at_all = 0.0
+        self._answered = self._moved = self._looked_at_all = self._noted = 0.0
         self._closed = False
         self._mark = urandom(3).hex()
         """Two tortures of one seed on one store are not in each other's way."""
@@ -295,6 +298,9 @@ class Torture:
             self._moved = self._clock.boot()
         self._faults.look(new)
         self._crew.check()
+        if self.settings.scheduler and self._clock.boot() >= self._noted + NOTE:
+            self._noted = self._clock.boot()
+            self._shelf.note_edits()
         if self._first is not None:
             self._tell_due(int(self._clock.boot() - self._begun) + 1)
 

@@ -71,6 +71,7 @@ class Means:
         self._props, self._clock = props, clock
         self._lock: sqlite3.Connection | None = None
         self._drained = False
+        self._stopped: set[str] = set()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -108,6 +109,7 @@ class Means:
             case "kill" | "roll" | "deploy" | "rollback":
                 self._props.start(deed.who)
             case "pause":
+                self._stopped.discard(deed.who)
                 self._props.crew.go_on(deed.who)
             case "drop" | "delay" | "cut":
                 self._mend(deed.kind, self._props.links[deed.who])
@@ -127,7 +129,9 @@ class Means:
                 crew.kill(who)
             case "pause":
                 crew.stop(who)
+                self._stopped.add(who)
             case "blackout":
+                self._stopped.clear()
                 for name in crew.names:
                     crew.kill(name)
             case "roll" | "deploy" | "rollback":
@@ -138,17 +142,22 @@ class Means:
 
     # --- schedulers ---
 
+    @property
+    def _blocked(self) -> bool:
+        """Whether the file is locked, or may be by a process that was stopped: whoever waits for that cannot end it."""
+        return self._lock is not None or (self._props.file is not None and bool(self._stopped))
+
     def _drain(self, colour: str) -> bool:
-        """One colour at a time; and the store is not asked while it is locked by us."""
+        """One colour at a time."""
         assert self._props.orders is not None
-        if self._drained or self._lock is not None:
+        if self._drained or self._blocked:
             return False
         self._drained = self._props.orders.drain(colour)
         return self._drained
 
     def _undrain(self, colour: str) -> bool:
         assert self._props.orders is not None
-        if self._lock is not None:
+        if self._blocked:
             return False
         self._drained = not self._props.orders.undrain(colour)
         return not self._drained

@@ -36,6 +36,7 @@ class Shelf:
         self._birth = store.load([]).epoch.birth
         self._hand = Hand(Ledger(store.traits, clock, "torture"), "cronce torture")
         self._older: dict[str, OnRecord] = {}
+        self._edits: set[Instant] = set()
 
     # --- what it says ---
 
@@ -56,6 +57,13 @@ class Shelf:
         with suppress(StoreUnavailable):
             for run in self._runs():
                 self._older[run.slot.key] = _on_record(run)
+
+    def note_edits(self) -> None:
+        """When versions changed, as it is on record: later, changes that follow each other are one."""
+        with suppress(StoreUnavailable):
+            cells = self.store.load([job_cell(task.job) for task in self._tasks]).cells
+            jobs = [decode_job(cell.value, cell.key) for cell in cells if cell.version]
+            self._edits |= {span.end for job in jobs for span in job.spans if span.reason == EDITED}
 
     def records(self) -> dict[str, OnRecord]:
         records = {run.slot.key: _on_record(run) for run in self._runs()}
@@ -91,12 +99,20 @@ class Shelf:
         loaded = self.store.load([job_cell(task.job)])
         (cell,) = loaded.cells
         job = decode_job(cell.value, cell.key) if cell.version else None
-        gaps = [gap for span in (job.spans if job else ()) for gap in _gap(span, task)]
+        gaps = [gap for span in (job.spans if job else ()) for gap in self._gap(span, task)]
         if loaded.epoch.birth == self._birth:
             return gaps
         known = [spec.first for spec in job.specs][:1] if job else []  # a job that nobody knows begins anew
         floor = forgotten_floor(loaded.epoch, self.store.traits)
         return [*gaps, *(Gap(None, upto) for upto in (floor, *known) if upto is not None)]
+
+    def _gap(self, span: Span, task: Task) -> list[Gap]:
+        if span.reason == FORGOTTEN:
+            return [Gap(span.start, span.end)]
+        if span.reason == EDITED:
+            edits = {span.end, *(edit for edit in self._edits if span.start < edit < span.end)}
+            return [Gap(max(span.start, edit - EDIT), edit, Outcome.SKIPPED) for edit in edits]
+        return [] if task.missed == "all" else [Gap(span.start, span.end, Outcome.SKIPPED)]
 
     # --- what it is told ---
 
@@ -150,11 +166,3 @@ def _on_record(run: RunSeen) -> OnRecord:
         return OnRecord()
     ended = frozenset(str(past.fence) for past in record.past if past.fence and lets_another_run(past.end))
     return OnRecord(record.outcome, str(run.cell.fence or ""), ended)
-
-
-def _gap(span: Span, task: Task) -> list[Gap]:
-    if span.reason == FORGOTTEN:
-        return [Gap(span.start, span.end)]
-    if span.reason == EDITED:
-        return [Gap(max(span.start, span.end - EDIT), span.end, Outcome.SKIPPED)]
-    return [] if task.missed == "all" else [Gap(span.start, span.end, Outcome.SKIPPED)]

@@ -1,10 +1,12 @@
 """An application that says in a plain file of lines what it does. What its body is like, the environment says."""
 
+import asyncio
 import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cronce import Cronce, Run
@@ -44,15 +46,44 @@ BODIES: dict[str, Callable[[], None]] = {"quick": lambda: None, "long": long, "s
 BODY = BODIES[os.environ.get("LIFE_BODY", "quick")]
 
 
-def body(run: Run) -> None:
+@contextmanager
+def told(run: Run) -> Iterator[None]:
     say("start", run)
     try:
-        BODY()
+        yield
     except BaseException:
         say("cut", run)
         raise
     say("end", run)
 
 
+def body(run: Run) -> None:
+    with told(run):
+        BODY()
+
+
+async def body_async(run: Run) -> None:
+    with told(run):
+        while not RELEASE.exists():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.002)
+
+
+SCRIPT = """
+say() { echo "$1 $CRONCE_JOB $CRONCE_SLOT $CRONCE_ATTEMPT $$ 0 0" >> "$LIFE_BOOK"; }
+trap 'say cut; exit 1' TERM
+say start
+while ! [ -e "$LIFE_RELEASE" ]; do sleep 0.02; done
+say end
+"""
+
 for number in range(JOBS):
-    cron.job(**({"every": "1s"} | POLICIES), name=f"job{number}")(body)
+    policies, name = {"every": "1s"} | POLICIES, f"job{number}"
+    match os.environ.get("LIFE_KIND", "function"):
+        case "function":
+            cron.job(**policies, name=name)(body)
+        case "isolated":
+            cron.job(**policies, name=name, isolate=True)(body)
+        case "async":
+            cron.job(**policies, name=name)(body_async)
+        case _:
+            cron.command(name, ["sh", "-c", SCRIPT], **policies)

@@ -44,7 +44,16 @@ class Line(NamedTuple):
 class Town:
     """A directory with a book and a file that lets bodies go on; and a store."""
 
-    def __init__(self, folder: Path, url: str = "", *, body: str = "quick", jobs: int = 1, **policies: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        url: str = "",
+        *,
+        body: str = "quick",
+        kind: str = "function",
+        jobs: int = 1,
+        **policies: Any,
+    ) -> None:
         self.folder, self.url = folder, url or f"sqlite:///{folder}/cronce.db"
         self.book, self.release = folder / "book", folder / "release"
         self.env = {
@@ -53,6 +62,7 @@ class Town:
             "LIFE_BOOK": str(self.book),
             "LIFE_RELEASE": str(self.release),
             "LIFE_BODY": body,
+            "LIFE_KIND": kind,
             "LIFE_JOBS": str(jobs),
             "LIFE_POLICIES": json.dumps(policies),
             "PYTHONPATH": str(ROOT),

@@ -1,8 +1,8 @@
 """A few seconds in the life of schedulers on one store, and what is known of them afterwards.
 
 Each job has its own policy and a few slots, which are numbered by their seconds from `zero` on; those of jobs that
-nobody looked after lie in the past. Bodies wait for what they are to see, not for time to pass: which slots run, and how
-each ends, is the same on a slow machine.
+nobody looked after lie in the past. Bodies wait for what they are to see, not for time to pass: which slots run, and
+how each ends, is the same on a slow machine.
 """
 
 import logging
@@ -86,6 +86,7 @@ class Season:
     def __init__(self, url: str, folder: Path, jobs: Mapping[str, Policy], events: list[Event]) -> None:
         self.url, self.jobs, self._events = url, jobs, events
         self.zero = self.doomed_at = datetime.min.replace(tzinfo=UTC)
+        self.begun: list[Slot] = []
         self.ran: list[Ran] = []
         self.seen: dict[str, list[State]] = {}
         self.records: dict[Slot, Record] = {}
@@ -166,6 +167,7 @@ class Season:
         self._store.close()
 
     def _live(self, body: Callable[["Season", Run], None], run: Run) -> None:
+        self.begun.append(run.slot)
         began = self._clock.boot()
         try:
             body(self, run)
@@ -225,9 +227,8 @@ class Season:
         return decode_job(cell.value)
 
     def runs(self, name: str) -> list[int]:
-        """Which slots of a job ran, each as often as it did, in the order in which they began."""
-        began = sorted((ran for ran in self.ran if ran.slot.job == name), key=lambda ran: ran.began)
-        return [self.number(ran.slot) for ran in began]
+        """Which slots of a job ran, each as often as it did."""
+        return sorted(self.number(ran.slot) for ran in list(self.ran) if ran.slot.job == name)
 
     def attempts(self, name: str) -> list[Ran]:
         return sorted((ran for ran in self.ran if ran.slot.job == name), key=lambda ran: ran.attempt)
