@@ -145,7 +145,15 @@ def bundle_cells(bundle: str) -> str:
 
 def drain_cells(holder: str, labels: Mapping[str, str]) -> list[str]:
     """Where it may stand that a process shall claim nothing more: by its name, or by one of its labels."""
-    return [f"drain/holder:{holder}", *(f"drain/label:{label}={value}" for label, value in sorted(labels.items()))]
+    return [drained_holder(holder), *(drained_label(label, value) for label, value in sorted(labels.items()))]
+
+
+def drained_holder(holder: str) -> str:
+    return f"drain/holder:{holder}"
+
+
+def drained_label(label: str, value: str) -> str:
+    return f"drain/label:{label}={value}"
 
 
 def asked_cell(job: str, request: str) -> str:

@@ -26,7 +26,7 @@ from cronce.stores.base import Scan
 from cronce.stores.redis import init
 from cronce.testing.manual_time import Manual, manual
 from tests.house.wait import wait_until
-from tests.runtime.policies.season import AGO, SECOND, TELLING, Policy, Season, telling
+from tests.runtime.policies.season import AGO, SECOND, TELLING, Policy, Season, hold, telling
 
 STORES = ("sqlite", "postgres", "valkey")
 JOBS: dict[str, Policy] = {}
@@ -132,7 +132,7 @@ SUCCEEDED = ("succeeded", "")
 @job(seconds(0, 1, 2, 3, 6))
 def skip(season: Season, run: Run) -> None:
     if season.number(run.slot) == 0:
-        wait_until(lambda: season.on_record("skip", 1, 2, 3) and season.events("skip", What.OVERRUN))
+        hold(lambda: season.on_record("skip", 1, 2, 3) and season.events("skip", What.OVERRUN))
 
 
 def test_overlap_skip_closes_what_falls_due_meanwhile_and_an_overrun_is_told_once(season: Season) -> None:
@@ -145,7 +145,7 @@ def test_overlap_skip_closes_what_falls_due_meanwhile_and_an_overrun_is_told_onc
 @job(seconds(0, 1, 2), overlap="wait")
 def wait(season: Season, run: Run) -> None:
     if season.number(run.slot) == 0:
-        wait_until(lambda: season.on_record("wait", 1, 2) and season.events("wait", What.OVERRUN))
+        hold(lambda: season.on_record("wait", 1, 2) and season.events("wait", What.OVERRUN))
         season.seen["wait"] = season.states("wait", 1, 2)
 
 
@@ -177,7 +177,7 @@ def test_overlap_replace_stops_the_one_before(season: Season) -> None:
 
 @job(seconds(0, 1, 2), overlap="allow")
 def allow(season: Season, _run: Run) -> None:
-    wait_until(lambda: sum(slot.job == "allow" for slot in list(season.begun)) == 3)
+    hold(lambda: sum(slot.job == "allow" for slot in list(season.begun)) == 3)
 
 
 def test_overlap_allow_lets_them_run_at_the_same_time(season: Season) -> None:
@@ -189,7 +189,7 @@ def test_overlap_allow_lets_them_run_at_the_same_time(season: Season) -> None:
 @job(seconds(0, 1, 2, 3, 6), turns=2)
 def turns(season: Season, run: Run) -> None:
     if season.number(run.slot) < 2:
-        wait_until(lambda: season.on_record("turns", 2, 3))
+        hold(lambda: season.on_record("turns", 2, 3))
 
 
 def test_at_most_two_at_once(season: Season) -> None:

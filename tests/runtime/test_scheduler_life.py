@@ -208,19 +208,17 @@ def test_what_cannot_be_run_is_refused_with_a_reason(
         ("from cronce import Cronce\nother = Cronce()", ["has no 'cron'; there is faulty_app:other"]),
     ],
 )
-@pytest.mark.parametrize("number", ["1", "2"])
-def test_what_is_wrong_with_an_application_is_shown_where_it_is(
-    code: str, says: Sequence[str], number: str, found: Found
-) -> None:
+def test_what_is_wrong_with_an_application_is_shown_where_it_is(code: str, says: Sequence[str], found: Found) -> None:
     town = found()
     (town.folder / "faulty_app.py").write_text(code)
-    words = ["-m", "cronce", "run", "faulty_app:cron", "-n", number]
+    words = ["-m", "cronce", "run", "faulty_app:cron"]
     status, out = ended(town.start(sys.executable, *words, env={"PYTHONPATH": str(town.folder)}))
     assert (status, [text for text in says if text not in out]) == (2, []), out
     assert "src/cronce" not in out
 
 
 def test_a_store_that_nobody_shares_is_not_for_several_processes(found: Found) -> None:
+    """And what makes no sense in one of them is not started again."""
     code, out = ended(found("memory://").run("-n", "2"))
     assert code == 2
     assert "memory:// ends with its process, so each of 2 would run everything; name another" in out
@@ -283,8 +281,10 @@ def test_under_rerun_another_process_takes_it_over_at_once(found: Found, url: st
     assert town.record(again).outcome is Outcome.SUCCEEDED
 
 
-@pytest.mark.parametrize("kind", ["function", "async", "isolated", "command"])
-@pytest.mark.parametrize("on_lost", ["skip", "rerun"])
+@pytest.mark.parametrize(
+    ("kind", "on_lost"),
+    [("function", "skip"), ("async", "skip"), ("isolated", "skip"), ("command", "skip"), ("command", "rerun")],
+)
 def test_every_kind_of_body_is_stopped_at_the_end_of_the_grace(found: Found, kind: str, on_lost: str) -> None:
     town = found(body="long", kind=kind, on_lost=on_lost)
     process = town.run("--grace", "2s")
@@ -469,8 +469,9 @@ def wait():
 """
 
 
-@pytest.mark.parametrize("how", FORKS)
-@pytest.mark.parametrize("child", [SILENT, OWN], ids=["silent", "with its own"])
+@pytest.mark.parametrize(
+    ("how", "child"), [("fork", SILENT), *((how, OWN) for how in FORKS)], ids=["silent fork", *FORKS]
+)
 def test_a_forked_child_has_no_scheduler_until_it_starts_one_and_its_parent_goes_on(
     found: Found, how: str, child: str
 ) -> None:

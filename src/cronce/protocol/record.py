@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, Final, TypeVar, get_args
 
 from cronce.errors import BadRecord
-from cronce.model import Fence, Instant, from_us, read_fence, to_us
+from cronce.model import Cell, Fence, Instant, from_us, read_fence, to_us
 from cronce.policy import OnLost
 from cronce.protocol.lease import Sample
 from cronce.value import NamedTuple
@@ -440,6 +440,14 @@ def decode_bundle(text: str, key: str = "") -> Bundle:
 def decode_act(text: str, key: str = "") -> Act | None:
     act: Act | None = _read(text, key, lambda act: act, _ACT)
     return act
+
+
+def standing_act(cell: Cell) -> Act | None:
+    """The order that stands in a cell, if one does. One that cannot be read stands all the same."""
+    try:
+        return decode_act(cell.value, cell.key) if cell.version else None
+    except BadRecord as error:
+        return Act("", reason=str(error))
 
 
 def decode_stored(text: str, key: str = "") -> Stored:

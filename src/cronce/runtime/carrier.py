@@ -9,7 +9,8 @@ the birth of a later one, for the numbers of two lives may coincide.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Final, TypeVar
 
 from cronce.errors import BadRecord, StoreError, StoreUnavailable
 from cronce.events import Event, What
@@ -20,6 +21,7 @@ from cronce.model import (
     FREE,
     SWITCH,
     Cell,
+    Instant,
     Mark,
     Refusal,
     Traits,
@@ -55,6 +57,8 @@ ROUNDS: Final = 12
 WAKE: Final = Write(BOARD_RUNS, FREE, "", Mark.FREE)
 NEWS: Final = Write(BOARD_JOBS, FREE, "", Mark.FREE)
 """Written beside what others should look at: runs, and jobs."""
+
+T = TypeVar("T")
 
 UNANSWERED: Final = 3
 """Writes without an answer in a row, each of which may have taken as long as the store is patient."""
@@ -105,6 +109,26 @@ class Carrier:
         timed = yield from self.ask(request)
         assert isinstance(timed.reply, int)
         return timed.reply
+
+    def rewrite(self, key: str, make: Callable[[Cell, Instant], tuple[T, Write | None]], beside: Write) -> Flow[T]:
+        """Read a cell, and write what `make` says of it at the store's now, or leave it as it is; what came of it, as
+        `make` says too. Again when another was faster, or no answer came: then it may have landed."""
+        lost: tuple[T, Write] | None = None
+        for _ in range(ROUNDS):
+            loaded, _timed = yield from self.load([key])
+            (cell,) = loaded.cells
+            if lost is not None and cell.value == lost[1].value:
+                return lost[0]
+            made, write = make(cell, loaded.now)
+            if write is None:
+                return made
+            lost = made, write
+            with suppress(StoreUnavailable):
+                swapped, _timed = yield from self.swap([write, beside], loaded.epoch.seen)
+                if swapped.verdicts[0].refused is None:
+                    return made
+                lost = None
+        raise StoreUnavailable(f"could not write {key}: no write of {ROUNDS} in a row came first, or was answered")
 
     # --- the loop ---
 

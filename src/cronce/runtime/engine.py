@@ -43,6 +43,7 @@ from cronce.model import (
     Mark,
     Slot,
     drain_cells,
+    job_cell,
     slot_of_cell,
 )
 from cronce.protocol.commands import Early, Finish, Finished, Queued, Release, Stale
@@ -50,7 +51,6 @@ from cronce.protocol.record import Act, Holder, State, decode
 from cronce.runtime.attempt import Attempt, End, finish_of, too_late
 from cronce.runtime.call import for_good
 from cronce.runtime.flow import Flow
-from cronce.runtime.holders import read_order
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.ledger import Expired, Grant, Terms, Wanted
 from cronce.runtime.line import AT_ONCE, MOMENT, Candidate, Line
@@ -79,6 +79,9 @@ PUT_OFF: Final = 0.3
 
 PAGES: Final = 5
 """Thousands of open runs that a look goes through."""
+
+NEEDED: Final = 1000
+"""How many jobs a look reads that will be due before the next but one."""
 
 HEEDED: Final = 500
 """How many of the runs here a look asks for, whether they shall stop; the others learn it with their next renewal."""
@@ -315,10 +318,14 @@ class Engine:
         orders = drain_cells(self._desk.holder, self._post.labels)
         watched = self._line.watched(self._know.now() - 2 * MOMENT)
         heeded = list(islice(self._running, HEEDED))
-        loaded, _ = self._do(self._ledger.carrier.load([BOARD_RUNS, BOARD_JOBS, SWITCH, *orders, *heeded, *watched]))
+        needed = {job_cell(name): name for name in self._needed(boot)}
+        fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, *orders]
+        loaded, _ = self._do(self._ledger.carrier.load([*fixed, *heeded, *watched, *needed]))
         cells = {cell.key: cell for cell in loaded.cells}
         self._know.learn_switch(cells[SWITCH])
         self._read_boards(cells[BOARD_RUNS].version, cells[BOARD_JOBS].version)
+        for key, name in needed.items():
+            self._know.learn_job(name, cells[key], loaded)
         self._obey([cells[key] for key in orders])
         for key in heeded:
             self._heed(self._running[key], cells[key])
@@ -327,6 +334,15 @@ class Engine:
         self._tell_overrun()
         if self._post.works and self.claims:
             self._take_up_open(boot)
+
+    def _needed(self, boot: Boot) -> Iterator[str]:
+        """Jobs that this process is about to claim a slot of, and whose facts will be too old for that by then."""
+        soon = 2 * self._pace.look
+        if self.claims and self._post.schedules:
+            for name, at in islice(self._agenda.upcoming(self._know.now() + soon), NEEDED):
+                old = self._know.fresh_until(name) < boot + soon.total_seconds()
+                if old and self._roster.place(self._me, Slot(name, at)) <= 1:
+                    yield name
 
     def _read_boards(self, runs: int, jobs: int) -> None:
         before, self._boards = self._boards, (runs, jobs)
@@ -339,8 +355,7 @@ class Engine:
 
     def _obey(self, cells: Iterable[Cell]) -> None:
         before = self.ordered
-        orders = [read_order(cell) for cell in cells if cell.version]
-        self.ordered = next(filter(None, orders), None)
+        self.ordered = next(filter(None, map(standing_act, cells)), None)
         if (before is None) != (self.ordered is None):
             what = What.RESUMED if self.ordered is None else What.DRAINED
             self._tell(what, f"holder/{self._desk.holder}", f"by {(self.ordered or before or Act('')).by}")

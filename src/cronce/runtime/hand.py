@@ -20,11 +20,11 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any, Final, Literal
 
-from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, asked_cell, check_name
+from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
+from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, asked_cell, check_name, drained_holder, drained_label
 from cronce.protocol.commands import Asked, Closed, Queue, Queued, Resolve
 from cronce.protocol.lease import LOCK_LEASE, PURGE_DELAY
-from cronce.protocol.record import Act, Job, Outcome, Record, State, decode_act, encode_act
+from cronce.protocol.record import Act, Job, Outcome, Record, State, encode_act, standing_act
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.carrier import ROUNDS, WAKE
 from cronce.runtime.flow import Flow
@@ -142,7 +142,8 @@ class Hand:
         stands = yield from self._order(asked_cell(slot.job, slot.request), at=slot.at, ttl=REMEMBERED)
         if stands.new:
             return Request(slot, new=True)
-        assert stands.act.at is not None
+        if stands.act.at is None:
+            raise BadRecord(stands.act.reason)
         first = slot._replace(at=stands.act.at)
         (seen,) = yield from self.look([first])
         if seen is None and job is not None and first.at <= job.floor and now - first.at > PURGE_DELAY:
@@ -255,24 +256,15 @@ class Hand:
     def _turn(
         self, key: str, turn: Callable[[Act | None, Instant], Act | None], ttl: timedelta | None = None
     ) -> Flow[tuple[Act | None, Act | None]]:
-        """What stood in the cell, and what stands there now; again when another was faster."""
-        carrier = self.ledger.carrier
-        for _ in range(ROUNDS):
-            loaded, _timed = yield from carrier.load([key])
-            (cell,) = loaded.cells
-            before = _act(cell)
-            after = turn(before, loaded.now)
-            if after == before:
-                return before, after
+        """What stood in the cell, and what stands there now."""
+
+        def turned(cell: Cell, now: Instant) -> tuple[tuple[Act | None, Act | None], Write | None]:
+            before = standing_act(cell)
+            after = turn(before, now)
             write = Write(key, cell.version, encode_act(after), Mark.OPEN, ttl=ttl)
-            swapped, _timed = yield from carrier.swap([write, WAKE], loaded.epoch.seen)
-            if swapped.verdicts[0].refused is None:
-                return before, after
-        raise StoreUnavailable(f"could not write {key}: others were faster {ROUNDS} times in a row")
+            return (before, after), None if after == before else write
 
-
-def _act(cell: Cell) -> Act | None:
-    return decode_act(cell.value, cell.key) if cell.version else None
+        return (yield from self.ledger.carrier.rewrite(key, turned, WAKE))
 
 
 def _on(record: Record) -> str:
@@ -344,6 +336,6 @@ def drain_cell(holder: str | None = None, label: str | None = None) -> str:
     if (holder is None) == (label is None):
         raise BadInput("say who shall claim nothing more: a holder, or a label such as colour=blue")
     if holder is not None:
-        return f"drain/holder:{check_name(holder)}"
+        return drained_holder(check_name(holder))
     name, _, value = (label or "").partition("=")
-    return f"drain/label:{check_name(name)}={check_name(value)}"
+    return drained_label(check_name(name), check_name(value))

@@ -2,7 +2,7 @@
 
 from cronce.errors import BadRecord
 from cronce.model import Cell, Instant, bundle_cells, drain_cells
-from cronce.protocol.record import Act, Holder, decode_act, decode_bundle, decode_holder
+from cronce.protocol.record import Act, Holder, decode_bundle, decode_holder, standing_act
 from cronce.runtime.flow import Flow
 from cronce.runtime.look import read_all
 from cronce.stores.base import Scan
@@ -28,7 +28,7 @@ class HolderSeen(NamedTuple):
 def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
     """The live schedulers, by name. One that a newer cronce wrote says nothing that we understand."""
     _, orders = yield from read_all(Scan("drain/"))
-    acts = {cell.key: act for cell in orders if (act := read_order(cell)) is not None}
+    acts = {cell.key: act for cell in orders if (act := standing_act(cell)) is not None}
     now, cells = yield from read_all(Scan("holder/"))
     seen = (_seen(cell, acts, now) for cell in cells)
     return now, [one for one in seen if one is not None]
@@ -43,14 +43,6 @@ def _seen(cell: Cell, acts: dict[str, Act], now: Instant) -> HolderSeen | None:
         return None
     stands = (acts[key] for key in drain_cells(holder.holder, holder.labels) if key in acts)
     return HolderSeen(holder, cell.until, next(stands, None))
-
-
-def read_order(cell: Cell) -> Act | None:
-    """An order that cannot be read stands all the same."""
-    try:
-        return decode_act(cell.value, cell.key)
-    except BadRecord as error:
-        return Act("", reason=str(error))
 
 
 def carriers(job: str) -> Flow[list[str]]:

@@ -14,7 +14,7 @@ from cronce.clock import Clock
 from cronce.errors import BadRecord
 from cronce.model import EPOCH, Boot, Cell, Epoch, Instant, Origin
 from cronce.protocol.lease import FACTS_AGE, Sample, even_span
-from cronce.protocol.record import Act, Job, decode_act, decode_job
+from cronce.protocol.record import Act, Job, decode_job, standing_act
 from cronce.runtime.flow import Timed
 from cronce.stores.base import Loaded, Swapped
 from cronce.value import NamedTuple
@@ -125,14 +125,16 @@ class Knowledge:
             return None
         return known
 
+    def fresh_until(self, name: str) -> Boot:
+        """Until when a claim may rest on what is known of the job."""
+        known = self._jobs.get(name)
+        return known.fresh if known is not None and known.birth == self.epoch.birth else 0.0
+
     def learn_switch(self, cell: Cell) -> None:
         """Whether everything is stopped; what cannot be read stops everything, too. Before everything goes on, the
         floors of all jobs were raised, so what was known of them is old."""
         before = self.halted
-        try:
-            self.halted = decode_act(cell.value, cell.key) if cell.version else None
-        except BadRecord as error:
-            self.halted = Act("", reason=str(error))
+        self.halted = standing_act(cell)
         if before and not self.halted:
             self.forget_jobs()
 

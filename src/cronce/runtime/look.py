@@ -17,8 +17,8 @@ from cronce.protocol.record import (
     State,
     Stored,
     decode,
-    decode_act,
     decode_job,
+    standing_act,
 )
 from cronce.runtime.flow import Flow, Load
 from cronce.schedule import Schedule, parse_instant, parse_schedule
@@ -122,10 +122,7 @@ def halted() -> Flow[Act | None]:
     timed = yield Load([SWITCH])
     assert isinstance(timed.reply, Loaded)
     (cell,) = timed.reply.cells
-    try:
-        return decode_act(cell.value, cell.key) if cell.version else None
-    except BadRecord as error:
-        return Act("", reason=str(error))
+    return standing_act(cell)
 
 
 def seen_job(cell: Cell) -> JobSeen:

@@ -214,7 +214,9 @@ class Planner:
             self._wait(task, run, until)
 
     def _wait(self, task: Task, run: str, until: Instant | None) -> None:
-        if task.overlap == "replace" and all(other.run.key != run for other in self._tasks):
+        """Under replace a run is asked to stop; not a later one, which may have come first when a turn was free."""
+        earlier = task.slot is not None and slot_of_cell(run).at < task.slot.at
+        if task.overlap == "replace" and earlier and all(other.run.key != run for other in self._tasks):
             self._tasks.append(self._side_task(Ask(f"replaced by {task.run.key}"), run, task))
         if task.record is not None and task.record.state is State.WAITING:
             task.answer = Busy(run, until)

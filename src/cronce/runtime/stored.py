@@ -12,10 +12,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
+from cronce.errors import BadInput, BadRecord, CronceError
 from cronce.model import (
-    BOARD_JOBS,
-    FREE,
     Cell,
     Instant,
     Mark,
@@ -36,7 +34,7 @@ from cronce.protocol.record import (
     encode_job,
     encode_stored,
 )
-from cronce.runtime.carrier import ROUNDS, Carrier
+from cronce.runtime.carrier import NEWS, Carrier
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
 from cronce.runtime.hand import Hand, payload_text
@@ -49,8 +47,6 @@ from cronce.value import NamedTuple
 
 LONGEST: Final = 65_536
 """Characters of a definition. Every process reads all of them."""
-
-BOARD: Final = Write(BOARD_JOBS, FREE, "", Mark.FREE)
 
 # --- definitions ----------------------------------------------------------------------------------------------------
 
@@ -218,26 +214,14 @@ def _merged(words: Words, changes: Words) -> dict[str, Any]:
 
 
 def _change(carrier: Carrier, name: str, change: Change) -> Flow[Stored | None]:
-    """Read it, change it, swap it in; again when another was faster, or no answer came: it may have landed."""
-    key, written = stored_cell(name), ""
-    for _ in range(ROUNDS):
-        loaded, _timed = yield from carrier.load([key])
-        (cell,) = loaded.cells
-        stored = decode_stored(cell.value, key) if cell.version else None
-        if written and cell.value == written:
-            return stored
-        new = change(stored, loaded.now)
+    def changed(cell: Cell, now: Instant) -> tuple[Stored | None, Write | None]:
+        new = change(decode_stored(cell.value, cell.key) if cell.version else None, now)
         if new is None:
-            return None
-        written = encode_stored(new)
+            return None, None
         mark = Mark.CLOSED if new.definition is None else Mark.OPEN
-        with suppress(StoreUnavailable):
-            swapped, _timed = yield from carrier.swap(
-                [Write(key, cell.version, written, mark), BOARD], loaded.epoch.seen
-            )
-            if swapped.verdicts[0].refused is None:
-                return new
-    raise StoreUnavailable(f"{name} could not be written: others were faster {ROUNDS} times in a row")
+        return new, Write(cell.key, cell.version, encode_stored(new), mark)
+
+    return (yield from carrier.rewrite(stored_cell(name), changed, NEWS))
 
 
 def _refuse_missing(carrier: Carrier, name: str) -> Flow[None]:

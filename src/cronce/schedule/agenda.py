@@ -5,6 +5,7 @@ jobs; the names that are due at one are filed together, and what is removed is t
 their last answer (`Cron` sees to that), so that a name costs about as much as two dictionaries.
 """
 
+from collections.abc import Iterator
 from datetime import timedelta
 from heapq import heappop, heappush
 
@@ -63,6 +64,13 @@ class Agenda:
         while self._heap and not self._filed[self._heap[0]]:  # all that were due then have been removed
             del self._filed[heappop(self._heap)]
         return self._heap[0] if self._heap else None
+
+    def upcoming(self, upto: Instant) -> Iterator[tuple[str, Instant]]:
+        """What will be due by then, in no order."""
+        for instant, names in self._filed.items():
+            if instant <= upto:
+                for name in names:
+                    yield name, instant
 
     def pop_due(self, now: Instant) -> Popped:
         """All that is due by now. Each name goes on at its next instant by itself; but one whose slot is older than the
