@@ -21,7 +21,7 @@ from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.backfill import ask, backfill, survey
 from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.flow import Flow, Timed, perform
-from cronce.runtime.hand import Hand, Request, Stands, drain_cell, payload_text, who
+from cronce.runtime.hand import Hand, AskedFor, Stands, drain_cell, payload_text, who
 from cronce.runtime.holders import carriers, holders
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.look import halted
@@ -141,7 +141,7 @@ def test_a_job_that_nobody_knows_is_told_from_the_one_that_was_meant(desk: Desk)
 
 def test_a_job_that_is_declared_here_may_be_meant_before_the_store_knows_it(desk: Desk) -> None:
     declared = Hand(desk.ledger, "ada", ["mail"])
-    assert desk.do(declared.trigger("mail", request="first")) == Request(Slot("mail", START, "first"), new=True)
+    assert desk.do(declared.trigger("mail", request="first")) == AskedFor(Slot("mail", START, "first"), new=True)
     assert desk.do(Hand(desk.ledger, "ada").pause("mail")).new is True
 
 
@@ -263,6 +263,39 @@ def test_an_order_that_cannot_be_read_stands_all_the_same(desk: Desk, store: Wir
     assert claim(Desk(store, "web-2")) == Paused()
 
 
+def test_an_order_that_cannot_be_read_can_be_lifted(desk: Desk, other: Desk, store: Wire) -> None:
+    scheduler(desk)
+    cells = (SWITCH, drain_cell("web-1"))
+    store.swap([Write(cell, ABSENT, '{"v":99}', Mark.OPEN) for cell in cells], store.load([]).epoch.seen)
+    for cell in cells:
+        stands, new = desk.do(hand(desk).drain(cell))
+        assert (stands.by, stands.at, new) == ("", None, False)
+        assert "upgrade cronce" in stands.reason
+    assert desk.do(hand(desk).resume_all()) is not None
+    assert desk.do(hand(desk).undrain(drain_cell("web-1"))) is not None
+    assert [act(store, cell) for cell in cells] == [None, None]
+    assert [one.claims for one in desk.do(holders())[1]] == [True]
+    assert granted(other).number == 1
+
+
+@pytest.mark.parametrize("fate", ["before", "after"])
+def test_an_order_whose_reply_is_lost_is_given_once(desk: Desk, store: Wire, fate: str) -> None:
+    blue = drain_cell(label="colour=blue")
+    for cell, give in ((SWITCH, hand(desk).pause_all), (blue, lambda: hand(desk).drain(blue))):
+        store.lose_next("swap", fate)
+        assert desk.do(give()) == Stands(Act("ada", START), new=True)
+        assert act(store, cell) == Act("ada", START)
+        store.lose_next("swap", fate)
+        assert desk.do(hand(desk).undrain(cell)) == Act("ada", START)
+        assert act(store, cell) is None
+
+
+def test_whoever_was_slower_by_a_moment_gave_no_order(desk: Desk, other: Desk, store: Wire) -> None:
+    both = hand(desk).pause_all(), hand(other).pause_all()
+    said = interleaved(store, both, frozenset({0, 2}))
+    assert sorted(one.new for one in said) == [False, True]
+
+
 # --- trigger ---
 
 
@@ -292,7 +325,7 @@ def test_a_trigger_while_paused_is_due_when_it_is_resumed(desk: Desk) -> None:
 def test_by_one_id_a_job_is_run_once_whenever_it_is_asked_for(desk: Desk, store: Wire, clock: HandClock) -> None:
     declare(desk)
     first = desk.do(hand(desk).trigger("billing", 1, "march"))
-    assert first == Request(Slot("billing", START, "march"), new=True)
+    assert first == AskedFor(Slot("billing", START, "march"), new=True)
     clock.turn(100)
     close(desk, first.slot)
     assert desk.do(hand(desk, "bob").trigger("billing", 2, "march")) == first._replace(new=False)
@@ -327,7 +360,7 @@ def test_who_was_gone_after_writing_the_id_down_is_helped_by_the_next(
     assert runs(store) == {}
     clock.turn(3600)
     again = desk.do(hand(desk, "bob").trigger("billing", None, "march"))
-    assert again == Request(Slot("billing", START, "march"), new=False)
+    assert again == AskedFor(Slot("billing", START, "march"), new=False)
     assert len(runs(store)) == 1
 
 
@@ -391,7 +424,7 @@ def test_a_closed_slot_is_run_again_by_its_own_key(desk: Desk, store: Wire, outc
     declare(desk)
     close(desk, outcome=outcome)
     request = desk.do(hand(desk).rerun(SLOT))
-    assert request == Request(later(0, "rerun-1"), new=True)
+    assert request == AskedFor(later(0, "rerun-1"), new=True)
     assert (record(store, request.slot).by, record(store, request.slot).key) == ("ada", SLOT.key)
     assert granted(desk, request.slot).record.key == SLOT.key
 
@@ -401,7 +434,7 @@ def test_while_a_rerun_is_open_it_is_the_answer_and_then_comes_the_next(desk: De
     close(desk)
     for number in range(1, 12):
         asked = desk.do(hand(desk).rerun(SLOT))
-        assert asked == Request(later(0, f"rerun-{number}"), new=True)
+        assert asked == AskedFor(later(0, f"rerun-{number}"), new=True)
         assert desk.do(hand(desk, "bob").rerun(asked.slot)) == asked._replace(new=False)
         close(desk, asked.slot)
 

@@ -20,7 +20,7 @@ from cronce.model import Slot
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.backfill import AT_ONCE
 from cronce.runtime.desk import Desk
-from cronce.runtime.hand import Hand, Request, who
+from cronce.runtime.hand import Hand, AskedFor, who
 from cronce.runtime.holders import carriers
 from cronce.runtime.look import RunSeen
 
@@ -112,7 +112,7 @@ def add_wait(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="wait for its end: exit 0 if it succeeded, else 1")
 
 
-def asked(actor: Actor, request: Request, options: argparse.Namespace) -> int:
+def asked(actor: Actor, request: AskedFor, options: argparse.Namespace) -> int:
     """Tell of a run that was asked for, and of its end if that is waited for."""
     key = request.slot.key
     if not options.json:

@@ -47,7 +47,7 @@ from cronce.model import (
     slot_of_cell,
 )
 from cronce.protocol.commands import Early, Finish, Finished, Queued, Release, Stale
-from cronce.protocol.record import Act, Holder, State, decode
+from cronce.protocol.record import Act, Holder, State, decode, standing_act
 from cronce.runtime.attempt import Attempt, End, finish_of, too_late
 from cronce.runtime.call import for_good
 from cronce.runtime.flow import Flow

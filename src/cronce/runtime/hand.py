@@ -60,7 +60,7 @@ class Stands(NamedTuple):
     new: bool
 
 
-class Request(NamedTuple):
+class AskedFor(NamedTuple):
     """A run that was asked for, and whether that is new."""
 
     slot: Slot
@@ -123,34 +123,34 @@ class Hand:
 
     # --- runs ---
 
-    def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[Request]:
+    def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[AskedFor]:
         """Ask for a run of its own, with its own key. With an id, asking twice is asking once."""
         text = payload_text(payload)
         if request:
             _check_id(request)
         job = yield from self.job(name)
         now = self.ledger.know.now()
-        asked = Request(Slot(name, whole(now), request or f"t-{os.urandom(4).hex()}"), new=True)
+        asked = AskedFor(Slot(name, whole(now), request or f"t-{os.urandom(4).hex()}"), new=True)
         if request:
             asked = yield from self._first_asked(asked.slot, job, now)
         yield from self.ask_for(asked.slot, Queue(by=self.by, payload=text))
         return asked
 
-    def _first_asked(self, slot: Slot, job: Job | None, now: Instant) -> Flow[Request]:
+    def _first_asked(self, slot: Slot, job: Job | None, now: Instant) -> Flow[AskedFor]:
         """The slot under which the id was asked for first. A run that was asked for, is gone, and is at or below the
         floor, was purged: it is not run again. (Within a purge's delay of asking, whoever asked may not be done.)"""
         stands = yield from self._order(asked_cell(slot.job, slot.request), at=slot.at, ttl=REMEMBERED)
         if stands.new:
-            return Request(slot, new=True)
+            return AskedFor(slot, new=True)
         if stands.act.at is None:
             raise BadRecord(stands.act.reason)
         first = slot._replace(at=stands.act.at)
         (seen,) = yield from self.look([first])
         if seen is None and job is not None and first.at <= job.floor and now - first.at > PURGE_DELAY:
             raise CronceError(f"{first.key} was asked for by {stands.act.by}, and its run is gone: give another id")
-        return Request(first, new=False)
+        return AskedFor(first, new=False)
 
-    def rerun(self, slot: Slot, *, fresh: bool = False) -> Flow[Request]:
+    def rerun(self, slot: Slot, *, fresh: bool = False) -> Flow[AskedFor]:
         """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
         a rerun of it is open, that is the answer."""
         again = _RERUN.fullmatch(slot.request)
@@ -163,16 +163,16 @@ class Hand:
         reruns = [seen_run(cell, now) for cell in cells]
         going_on = next((one for one in reruns if one.cell.mark is Mark.OPEN), None)
         if going_on is not None:
-            return Request(going_on.slot, new=False)
+            return AskedFor(going_on.slot, new=False)
         number = 1 + max((int(one.slot.request.removeprefix(prefix)) for one in reruns), default=0)
         asked = base._replace(request=f"{prefix}{number}")
         # numbers come back once their runs are purged, but effects are remembered for longer
         key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else record.key or base.key
         return (yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key)))
 
-    def ask_for(self, slot: Slot, command: Queue) -> Flow[Request]:
+    def ask_for(self, slot: Slot, command: Queue) -> Flow[AskedFor]:
         (reply,) = yield from self.ledger.put({slot: command}, TERMS)
-        return Request(slot, isinstance(sure(reply), Queued))
+        return AskedFor(slot, isinstance(sure(reply), Queued))
 
     def cancel(self, slot: Slot, reason: str = "") -> Flow[Asked | Closed]:
         """A run is asked to stop, and not tried again; what waits to be run is closed as skipped. What is closed stays
