@@ -37,7 +37,7 @@ servers: ## MariaDB and PgBouncer for the tests, where this is Debian and root; 
 test: lint servers ## lint and all tests
 	$(BIN)/python -m pytest -n 2
 
-proof: $(STAMP) servers ## the full-size figures: torture on every store (two hours; TORTURE_RUNS=1 is less), 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts
+proof: $(STAMP) servers ## the full-size figures: torture on every store (four hours; TORTURE_RUNS=1 is less), 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts
 	CRONCE_SKEWED_SLOTS=100 $(BIN)/python -m pytest tests/faults/test_skewed_hosts.py
 	CRONCE_TORTURE_RUNS=$(or $(TORTURE_RUNS),10) $(BIN)/python -m pytest tests/faults/torture_proof.py tests/faults/test_outage.py tests/faults/test_election.py
 	$(BIN)/cronce simulate --seeds 20000

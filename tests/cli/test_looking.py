@@ -35,7 +35,7 @@ def url(tmp_path: Path) -> str:
     declared = Job(SLOT.at - timedelta(days=2), specs=(Spec("v1", NOW, text),))
     drive(ledger.jobs.edit("billing", lambda _job, _now: declared), store, CLOCK)
     again = SLOT._replace(request="again")
-    drive(ledger.queue([again], TERMS, Queue(by="ada@laptop", payload='{"month":3}')), store, CLOCK)
+    drive(ledger.put({again: Queue(by="ada@laptop", payload='{"month":3}')}, TERMS), store, CLOCK)
     wanted = [Wanted(SLOT, TERMS), Wanted(again, TERMS)]
     first, _second = drive(ledger.claim(wanted), store, CLOCK)
     assert isinstance(first, Grant)

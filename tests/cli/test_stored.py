@@ -109,6 +109,7 @@ def test_every_policy_is_an_option(line: Line) -> None:
         (["add", "mail", "@hourly", "--function", "tasks:mail", "--", "./mail.sh"], "Give one of"),
         (["add", "mail", "* * *", "--", "./mail.sh"], "field"),
         (["add", "mail", "@hourly", "--payload", "{", "--", "./mail.sh"], "--payload is JSON"),
+        (["add", "mail", "@hourly", "--payload", "NaN", "--", "./mail.sh"], "NaN is no JSON"),
         (["add", "mail", "@hourly", "--by", "", "--", "./mail.sh"], "who acts"),
         (["edit", "mail"], "what shall change?"),
     ],

@@ -8,8 +8,9 @@ import pytest
 
 from cronce.cli.story import about, tell
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, refusals_cell, to_us
-from cronce.protocol.commands import Queue, Resolve
+from cronce.protocol.commands import Queue, Resolve, Skip
 from cronce.protocol.record import Job, Outcome, Refusals, Refused, Spec, encode_refusals
+from cronce.protocol.specs import raise_floor
 from cronce.runtime.ledger import Grant
 from cronce.runtime.why import Why, why
 from cronce.schedule import parse_schedule, spec_of
@@ -275,7 +276,7 @@ def test_a_slot_that_waits_names_the_run_that_has_the_turn(
 
 
 def test_a_slot_that_somebody_skipped_says_why(desk: Desk, store: Wire) -> None:
-    desk.do(desk.ledger.skip(SLOT, terms(), "a person skipped it"))
+    desk.do(desk.ledger.put({SLOT: Skip("a person skipped it")}, terms()))
     assert (
         told(store)
         == """\
@@ -285,7 +286,7 @@ billing@2026-03-29T12:00:00Z was skipped at 12:00:00Z: a person skipped it.
 
 
 def test_a_slot_that_is_due_says_who_had_it(desk: Desk, store: Wire) -> None:
-    desk.do(desk.ledger.queue([later(0)], terms()))
+    desk.do(desk.ledger.put({later(0): Queue()}, terms()))
     assert told(store) == "billing@2026-03-29T12:00:00Z is due, and nobody has it; it may be claimed now."
     desk.do(desk.ledger.release([granted(desk)], rest=timedelta(seconds=30)))
     assert (
@@ -330,7 +331,7 @@ def test_a_slot_below_the_floor_says_what_raised_it(
 ) -> None:
     declare(desk, "*/5 * * * *")
     clock.turn(301)
-    desk.do(desk.ledger.jobs.pass_over("billing", clock.wall(), None, reason))
+    desk.do(desk.ledger.jobs.edit("billing", lambda job, now: job and raise_floor(job, now, None, reason)))
     assert told(store, later(5)) == f"billing@2026-03-29T12:05:00Z has no record and will not run: {says}."
 
 
@@ -411,7 +412,7 @@ def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(desk: Desk, store: 
     assert told(store, again) == (
         "billing@2026-03-29T12:00:00Z#again is on record nowhere: nobody asked for this run by hand."
     )
-    desk.do(desk.ledger.queue([again], terms(), Queue(by="ada", payload='{"month":3}', key=SLOT.key)))
+    desk.do(desk.ledger.put({again: Queue(by="ada", payload='{"month":3}', key=SLOT.key)}, terms()))
     finish(desk, granted(desk, again))
     assert told(store, again).splitlines()[1:3] == [
         '  asked for by ada, with {"month":3}',

@@ -76,7 +76,7 @@ jobs = st.builds(
     st.none() | st.builds(Purging, instants, instants),
 )
 labels = st.dictionaries(texts, texts, max_size=3)
-holders = st.builds(Holder, texts, texts, texts, counts, labels, instants, texts, st.booleans())
+holders = st.builds(Holder, texts, texts, texts, counts, labels, instants, texts, st.booleans(), st.booleans())
 bundles = st.builds(Bundle, labels)
 stored = st.builds(Stored, counts, st.none() | any_text, any_text, instants)
 boots = st.floats(0, 1e9)

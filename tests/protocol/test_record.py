@@ -108,9 +108,9 @@ HOLDER = Kind(
     record.encode_holder,
     record.decode_holder,
     strategies.holders,
-    Holder("web-1:70:9", "c3d4", "both", 10, {"colour": "blue"}, ONE, "1.0", draining=True),
+    Holder("web-1:70:9", "c3d4", "both", 10, {"colour": "blue"}, ONE, "1.0", draining=True, gone=True),
     '{"v":3,"holder":"web-1:70:9","bundle":"c3d4","role":"both","workers":10,"labels":{"colour":"blue"},'
-    '"since":1774746000000000,"cronce":"1.0","draining":true}',
+    '"since":1774746000000000,"cronce":"1.0","draining":true,"gone":true}',
 )
 BUNDLE = Kind(
     record.encode_bundle,
@@ -326,7 +326,7 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (HOLDER, NOT_TEXT, ["holder", "bundle", "role", "cronce"]),
     (HOLDER, NOT_A_COUNT, ["workers"]),
     (HOLDER, NOT_AN_INSTANT, ["since"]),
-    (HOLDER, [0, 1, None, "true", []], ["draining"]),
+    (HOLDER, [0, 1, None, "true", []], ["draining", "gone"]),
     (HOLDER, [7, None, [], "x", {"colour": 7}, {"colour": None}], ["labels"]),
     (STORED, NOT_A_COUNT, ["revision"]),
     (STORED, [7, True, [], {}], ["definition"]),

@@ -7,6 +7,7 @@ import pytest
 
 from cronce.errors import BadInput, ClockOff, StoreUnavailable, TimedOut, TrustEnded
 from cronce.model import Mark, Slot, Write
+from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
@@ -609,7 +610,7 @@ def test_an_older_slot_that_never_started_is_not_started_too_late(office: Office
     strict = job(start_within="1m")
     terms = strict.terms(NOON, inferred=False)
     office.desk.do(office.desk.ledger.jobs.declare("billing", strict.spec, START))
-    office.desk.do(office.desk.ledger.queue([NOON], terms))
+    office.desk.do(office.desk.ledger.put({NOON: Queue()}, terms))
     office.hand.turn(QUARTER.total_seconds())
     office.call(strict, bodies, take_over=True)
     assert bodies.ran == ["billing@2026-03-29T12:15:00Z"]

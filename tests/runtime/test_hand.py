@@ -21,7 +21,7 @@ from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.backfill import ask, backfill, survey
 from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.flow import Flow, Timed, perform
-from cronce.runtime.hand import Hand, AskedFor, Stands, drain_cell, payload_text, who
+from cronce.runtime.hand import AskedFor, Hand, Stands, drain_cell, payload_text, who
 from cronce.runtime.holders import carriers, holders
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.look import halted
@@ -183,7 +183,7 @@ def test_the_floors_of_thousands_rise_before_the_switch_goes_back(desk: Desk, st
     desk.do(desk.ledger.jobs.edit_all(dict.fromkeys(names, lambda _job, now: Job(now))))
     desk.do(hand(desk).pause_all())
     clock.turn(60)
-    store.lose = lambda call: "before" if call == "swap" and store.calls.count("swap") == 5 else ""
+    store.lose = lambda call: "before" if call == "swap" and store.calls.count("swap") >= 5 else ""
     with pytest.raises(StoreUnavailable):
         desk.do(hand(desk).resume_all())
     store.lose = lambda _call: ""
@@ -275,15 +275,15 @@ def test_an_order_that_cannot_be_read_can_be_lifted(desk: Desk, other: Desk, sto
     assert desk.do(hand(desk).undrain(drain_cell("web-1"))) is not None
     assert [act(store, cell) for cell in cells] == [None, None]
     assert [one.claims for one in desk.do(holders())[1]] == [True]
-    assert granted(other).number == 1
+    assert isinstance(claim(other), Closed)  # by a floor, and no longer by the switch
 
 
 @pytest.mark.parametrize("fate", ["before", "after"])
 def test_an_order_whose_reply_is_lost_is_given_once(desk: Desk, store: Wire, fate: str) -> None:
     blue = drain_cell(label="colour=blue")
-    for cell, give in ((SWITCH, hand(desk).pause_all), (blue, lambda: hand(desk).drain(blue))):
+    for cell, order in ((SWITCH, hand(desk).pause_all()), (blue, hand(desk).drain(blue))):
         store.lose_next("swap", fate)
-        assert desk.do(give()) == Stands(Act("ada", START), new=True)
+        assert desk.do(order) == Stands(Act("ada", START), new=True)
         assert act(store, cell) == Act("ada", START)
         store.lose_next("swap", fate)
         assert desk.do(hand(desk).undrain(cell)) == Act("ada", START)
@@ -366,11 +366,9 @@ def test_who_was_gone_after_writing_the_id_down_is_helped_by_the_next(
 
 def test_a_lost_reply_and_another_try_are_one_run(desk: Desk, store: Wire) -> None:
     declare(desk)
-    store.lose_next("swap", "after")
-    with pytest.raises(StoreUnavailable):
-        desk.do(hand(desk).trigger("billing", None, "march"))
-    desk.do(hand(desk).trigger("billing", None, "march"))
-    assert len(runs(store)) == 1
+    store.lose_next("swap", "after", times=2)
+    told = [desk.do(hand(desk).trigger("billing", None, "march")).new for _ in range(2)]
+    assert (told, len(runs(store))) == ([True, False], 1)
 
 
 def test_an_id_whose_run_was_purged_runs_nothing_again(desk: Desk, store: Wire, clock: HandClock) -> None:
@@ -502,7 +500,7 @@ def test_a_run_is_asked_to_stop_and_learns_who_wants_it(desk: Desk, other: Desk,
 def test_what_waits_to_be_run_is_closed_with_who_wanted_it(desk: Desk, store: Wire, clock: HandClock) -> None:
     declare(desk)
     due = desk.do(hand(desk).trigger("billing")).slot
-    desk.do(desk.ledger.queue([later(0)], terms(), Queue(waiting=True)))
+    desk.do(desk.ledger.put({later(0): Queue(waiting=True)}, terms()))
     clock.turn(60)
     retrying = granted(desk, later(1), overlap="allow", attempts=2)
     desk.do(desk.ledger.finish(retrying, Outcome.FAILED, "boom", backoff=timedelta(hours=1)))

@@ -16,13 +16,16 @@ from cronce.protocol.commands import (
     Early,
     Finished,
     Held,
+    Queue,
     Queued,
     Released,
     Resolve,
+    Skip,
     Stale,
 )
 from cronce.protocol.record import Outcome, State, decode, decode_job, decode_turn
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
+from cronce.protocol.specs import raise_floor
 from cronce.runtime.flow import Timed
 from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
@@ -379,7 +382,7 @@ def test_purge_raises_the_floor_first_and_deletes_a_minute_later(desk: Desk, sto
 def test_a_claim_that_rests_on_old_facts_is_refused_and_asked_anew(desk: Desk, other: Desk, clock: HandClock) -> None:
     granted(desk, overlap="allow")
     clock.turn(20)
-    other.do(other.ledger.jobs.pass_over("billing", later(10).at, 10, "missed"))
+    other.do(other.ledger.jobs.edit("billing", lambda job, _now: job and raise_floor(job, later(10).at, 10, "missed")))
     clock.turn(40)
     late = claim(desk, later(10), overlap="allow")
     assert late == Closed(Outcome.TOO_OLD, too_old(later(10).at))
@@ -546,7 +549,7 @@ def test_a_run_by_hand_is_purged_like_others_and_never_run_again_by_a_late_claim
     by_hand = SLOT._replace(request="ada-1")
     desk.do(desk.ledger.jobs.learn("billing"))
     clock.turn(5)
-    desk.do(desk.ledger.queue([by_hand], terms()))
+    desk.do(desk.ledger.put({by_hand: Queue()}, terms()))
     (cell,) = store.load([by_hand.cell]).cells
     assert cell.at == START + 5 * SECOND  # filed by when it was asked for, not by the slot that it is about
     desk.do(desk.ledger.finish(granted(desk, by_hand), Outcome.SUCCEEDED))
@@ -564,7 +567,7 @@ def test_what_is_asked_for_by_hand_is_never_too_late_and_waits_for_its_turn(
 ) -> None:
     by_hand = SLOT._replace(request="ada-1")
     scheduled = granted(desk, overlap=overlap)
-    desk.do(desk.ledger.queue([by_hand], terms()))
+    desk.do(desk.ledger.put({by_hand: Queue()}, terms()))
     clock.turn(5)
     assert claim(desk, by_hand, overlap=overlap, start_within=SECOND) == Queued(waiting=True)
     assert decode(store.load([SLOT.cell]).cells[0].value).ask == ""
@@ -574,7 +577,7 @@ def test_what_is_asked_for_by_hand_is_never_too_late_and_waits_for_its_turn(
 
 def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:
     granted(desk, overlap="allow")
-    desk.do(desk.ledger.skip(later(3600), terms(), "not then"))
+    desk.do(desk.ledger.put({later(3600): Skip("not then")}, terms()))
     desk.do(desk.ledger.jobs.purge("billing", NONE))
     clock.turn(2)
     assert granted(desk, later(2), overlap="allow").number == 1
@@ -615,7 +618,7 @@ def test_a_lock_is_not_promised_for_longer_than_after_forgetting_one_waits(desk:
 def test_what_was_asked_of_a_lapsed_run_is_done_once_it_is_settled(desk: Desk, other: Desk, clock: HandClock) -> None:
     granted(desk, on_lost="rerun")
     watch(clock, other, 11)
-    assert other.do(other.ledger.skip(SLOT, terms(), "not today")) == Closed(Outcome.SKIPPED, "not today")
+    assert other.do(other.ledger.put({SLOT: Skip("not today")}, terms())) == [Closed(Outcome.SKIPPED, "not today")]
 
 
 def test_a_grant_and_an_end_whose_replies_were_lost_are_told(desk: Desk, store: Wire) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import Slot, lock_cell
+from cronce.protocol.commands import Queue, Skip
 from cronce.protocol.record import Outcome
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.look import RunSeen, job_names, jobs, locks, runs
@@ -27,7 +28,7 @@ def granted(desk: Desk, wanted: Slot, **changes: object) -> Grant:
 
 def ran(desk: Desk, wanted: Slot, outcome: Outcome = Outcome.SUCCEEDED) -> None:
     if wanted.request:
-        desk.do(desk.ledger.queue([wanted], terms()))
+        desk.do(desk.ledger.put({wanted: Queue()}, terms()))
     desk.do(desk.ledger.finish(granted(desk, wanted), outcome))
 
 
@@ -72,7 +73,7 @@ def test_runs_are_found_by_state_and_outcome(desk: Desk, clock: HandClock, wante
     clock.turn(5)
     ran(desk, slot("mail", 0))
     ran(desk, slot("mail", 1), Outcome.FAILED)
-    desk.do(desk.ledger.skip(slot("mail", 2), terms(), "not today"))
+    desk.do(desk.ledger.put({slot("mail", 2): Skip("not today")}, terms()))
     granted(desk, slot("mail", 3))
     clock.turn(5)
     granted(desk, slot("mail", 4))
@@ -82,7 +83,7 @@ def test_runs_are_found_by_state_and_outcome(desk: Desk, clock: HandClock, wante
 
 def test_runs_are_looked_for_page_by_page(desk: Desk, clock: HandClock, store: Wire) -> None:
     clock.turn(100)
-    desk.do(desk.ledger.skip(slot("mail", 0), terms(), "the oldest"))
+    desk.do(desk.ledger.put({slot("mail", 0): Skip("the oldest")}, terms()))
     for second in range(1, 8):
         ran(desk, slot("mail", second))
     assert keys(desk.do(runs("mail", "skipped", 1))) == ["mail@12:00:00Z"]

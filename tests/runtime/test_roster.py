@@ -7,8 +7,8 @@ import pytest
 
 from cronce.errors import StoreUnavailable
 from cronce.model import Slot, holder_cell
-from cronce.protocol.record import Holder, decode_job
-from cronce.runtime.roster import GONE, HOLDER_TTL, Roster, digest_of, rank, seed
+from cronce.protocol.record import Holder, decode_holder, decode_job
+from cronce.runtime.roster import HOLDER_TTL, Roster, digest_of, rank, seed
 from cronce.stores.base import Scan
 from tests.runtime.shelf import START, Desk, HandClock, Wire
 
@@ -68,7 +68,8 @@ def test_who_leaves_is_gone_at_once_and_when_it_was_there_is_remembered(store: W
     two = Member(store, "web-2").beat()
     assert two.live == {"web-2"}
     assert two.roster.looked_after("billing") == START
-    assert f'"role":"{GONE}"' in store.load([holder_cell("web-1")]).cells[0].value
+    left = decode_holder(store.load([holder_cell("web-1")]).cells[0].value)
+    assert (left.role, left.gone) == ("both", True)
 
 
 def test_who_died_was_there_until_its_last_beat(store: Wire, clock: HandClock) -> None:

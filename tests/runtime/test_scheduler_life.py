@@ -440,13 +440,14 @@ def test_a_program_that_ends_lets_what_runs_come_to_its_end(found: Found) -> Non
 
 
 FORKS = {
-    "fork": "import os\nchild = os.fork()\nif not child: BODY\nelse: os.waitpid(child, 0)\n",
+    "fork": "import os\nchild = os.fork()\nif not child: BODY\nelse: assert os.waitpid(child, 0)[1] == 0\n",
     "multiprocessing": """
 import multiprocessing
 def main(): BODY
 if __name__ == "__main__":
     child = multiprocessing.get_context("fork").Process(target=main)
     child.start(); child.join()
+    assert child.exitcode == 0
 """,
     "daemon": """
 import os
@@ -523,6 +524,20 @@ def test_what_is_on_its_way_to_the_store_is_waited_for(which: int) -> None:
         store.let_go.set()
         stopper.join(60)
         assert (len(ran), scheduler.recorded, scheduler.idle) == (1, True, True)
+
+
+def test_what_is_granted_after_the_end_never_begins() -> None:
+    """The store took longer than the grace; nobody would say how it ended."""
+    store, ran = Slow(1), list[str]()
+    with Cronce(store=store) as cron:
+        cron.job(every="1s", name="tick", start_within="1m")(lambda run: ran.append(run.key))
+        scheduler = cron.start()
+        assert store.held.wait(60)
+        assert scheduler.stop(0) is False
+        store.let_go.set()
+        wait_until(lambda: scheduler.engine.running)
+        slots_pass(0.2)
+        assert ran == []
 
 
 def test_what_is_ordered_twice_counts_once_and_two_signals_count_as_two() -> None:

@@ -120,7 +120,7 @@ def test_what_is_added_is_on_record_with_who_and_when_and_on_the_board_in_the_sa
 def test_to_add_the_same_again_changes_nothing_however_it_is_written(ada: Person, bob: Person, store: Wire) -> None:
     ada.add()
     before = cell(store), cell(store, BOARD_JOBS)
-    assert bob.add(every="900s", function="tasks:mail", overlap="skip") is None
+    assert bob.add(every="900s", function="tasks:mail", overlap="skip", on_lost="skip") is None
     assert (cell(store), cell(store, BOARD_JOBS)) == before
 
 

@@ -50,7 +50,7 @@ def test_nothing_that_ran_is_no_success() -> None:
 
 
 def test_what_is_no_app_says_so(app: str) -> None:
-    with pytest.raises(CronceError, match="rehearsed:corn is no Cronce"):
+    with pytest.raises(CronceError, match="rehearsed has no 'corn'; there is rehearsed:cron"):
         rehearse("rehearsed:corn")
     with pytest.raises(BadInput, match="more than nothing"):
         rehearse(app, processes=0)

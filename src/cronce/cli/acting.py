@@ -6,9 +6,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from cronce.cli.documents import run_document
 from cronce.cli.looking import add_store, looking
@@ -16,13 +16,19 @@ from cronce.cli.progress import bar
 from cronce.cli.table import safe
 from cronce.cli.words import by_whom
 from cronce.clock import SystemClock
+from cronce.errors import BadInput
 from cronce.model import Slot
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.backfill import AT_ONCE
 from cronce.runtime.desk import Desk
-from cronce.runtime.hand import Hand, AskedFor, who
+from cronce.runtime.hand import AskedFor, Hand, who
 from cronce.runtime.holders import carriers
 from cronce.runtime.look import RunSeen
+from cronce.stores import mask
+from cronce.stores.default import choose, open_chosen
+
+if TYPE_CHECKING:
+    from cronce.stores.base import Store
 
 LOOK: Final = 0.25
 """Seconds between two looks at what is waited for."""
@@ -46,10 +52,31 @@ class Actor(NamedTuple):
 
 
 @contextmanager
-def acting(options: argparse.Namespace) -> Iterator[Actor]:
-    with looking(options) as store:
+def acting(options: argparse.Namespace, *, make: bool = False) -> Iterator[Actor]:
+    """Acting, with `make` also on a store that is not there yet."""
+    with (_making if make else looking)(options) as store:
         desk = Desk(store, SystemClock(), lambda: store, lambda _event: None)
         yield Actor(desk, Hand(desk.ledger, who() if options.by is None else options.by))
+
+
+@contextmanager
+def _making(options: argparse.Namespace) -> "Iterator[Store]":
+    chosen = choose(options.store)
+    with closing(open_chosen(chosen)) as store:
+        if not store.traits.shared:
+            raise BadInput(f"{mask(chosen.url)} ends with this process: nobody else would see it; name a file")
+        yield store
+
+
+def read_payload(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"--payload is JSON, and {text[:60]!r} is none: {error}") from None
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
 
 
 # --- waiting for runs ---------------------------------------------------------------------------------------------

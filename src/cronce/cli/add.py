@@ -28,6 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     words = definition.given(options)
-    return definition.changed(
-        options, lambda hand: add(hand, options.name, words), "added", "there already, as it should be"
-    )
+    as_it_was = "there already, as it should be"
+    # to add a job may be the first that is done to a store
+    return definition.changed(options, lambda hand: add(hand, options.name, words), "added", as_it_was, make=True)

@@ -2,22 +2,16 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from cronce.cli.acting import Actor, acting, add_act
-from cronce.clock import SystemClock
-from cronce.errors import BadInput
+from cronce.cli.acting import acting, add_act, read_payload
 from cronce.policy import Fold, Gap, Missed, OnLost, Overlap
-from cronce.runtime.desk import Desk
-from cronce.runtime.hand import Hand, who
-from cronce.stores import mask
-from cronce.stores.default import choose, open_chosen
 
 if TYPE_CHECKING:
     from cronce.protocol.record import Stored
     from cronce.runtime.flow import Flow
+    from cronce.runtime.hand import Hand
 
 SPANS: Final = {
     "start_within": "too late to start after this (default: until the next slot)",
@@ -76,36 +70,20 @@ def given(options: argparse.Namespace) -> dict[str, Any]:
     """What was said of the job."""
     words = {word: value for word in WORDS if (value := getattr(options, word)) is not None}
     if "payload" in words:
-        words["payload"] = _read_payload(words["payload"])
+        words["payload"] = read_payload(words["payload"])
     return {**words, "command": list(options.command)} if options.command else words
 
 
-def _read_payload(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"--payload is JSON, and {text[:60]!r} is none: {error}") from None
-
-
-@contextmanager
-def _making(options: argparse.Namespace) -> Iterator[Actor]:
-    """Acting, also on a store that is not there yet: to add a job may be the first that is done to it."""
-    chosen = choose(options.store)
-    store = open_chosen(chosen)
-    try:
-        if not store.traits.shared:
-            raise BadInput(f"{mask(chosen.url)} ends with this process: nobody else would see it; name a file")
-        desk = Desk(store, SystemClock(), lambda: store, lambda _event: None)
-        yield Actor(desk, Hand(desk.ledger, who() if options.by is None else options.by))
-    finally:
-        store.close()
-
-
 def changed(
-    options: argparse.Namespace, change: "Callable[[Hand], Flow[Stored | None]]", done: str, as_it_was: str
+    options: argparse.Namespace,
+    change: "Callable[[Hand], Flow[Stored | None]]",
+    done: str,
+    as_it_was: str,
+    *,
+    make: bool = False,
 ) -> int:
     """Change what the store has of the job, and say what came of it."""
-    with (_making if options.verb == "add" else acting)(options) as actor:
+    with acting(options, make=make) as actor:
         stored = actor.desk.do(change(actor.hand))
     if options.json:
         print(json.dumps({"job": options.name, "changed": bool(stored), "revision": stored and stored.revision}))

@@ -1,26 +1,19 @@
 """cronce run: run the jobs of an application, in as many processes as you like."""
 
 import argparse
-import importlib
 import logging
 import os
 import sys
-import traceback
 from functools import partial
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args
+from typing import Final, NoReturn, get_args
 
 from cronce.cli.foreman import Foreman
-from cronce.errors import BadInput, CronceError
+from cronce.errors import BadInput
 from cronce.runtime.app import Cronce
+from cronce.runtime.application import load
 from cronce.runtime.log import LOGGER
-from cronce.runtime.processes.loading import Enough, loading
 from cronce.runtime.scheduler import Orders, Role, Scheduler, see_through
 from cronce.schedule import parse_duration
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 TEXT: Final = """\
 Run the jobs of an application: cronce run app:cron, for `cron = Cronce(…)` in app.py. Start it wherever and as often as
@@ -114,53 +107,3 @@ def labels(given: list[str]) -> dict[str, str]:
     if len(pairs) < len(given):
         raise BadInput(f"a label is NAME=VALUE, each name once: --label colour=blue, and not {', '.join(given)}")
     return pairs
-
-
-# --- finding the application --------------------------------------------------------------------------------------
-
-
-def load(app: str) -> Cronce:
-    """What `MODULE:OBJECT` names, in the current directory or wherever Python looks."""
-    name, colon, place = app.partition(":")
-    if not colon or not all(name.split(".")) or not place:
-        raise BadInput(f"write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not {app[:80]!r}")
-    module = _imported(name)
-    found: Any = module
-    for part in place.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, Cronce):
-        what = "has no" if found is None else f"has a {type(found).__name__} as"
-        raise BadInput(f"{name} {what} {place!r}; {_instead(name, module)}")
-    return found
-
-
-def _imported(name: str) -> "ModuleType":
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        with loading():
-            return import_module(name)
-    except Enough:
-        raise BadInput(
-            f"{name} starts its scheduler when it is imported; put that under `if __name__ == '__main__':`"
-        ) from None
-    except CronceError as error:
-        place = _frames(error)[-1]
-        raise BadInput(f"{place.filename}:{place.lineno}: {error}") from None
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise BadInput(f"there is no module {error.name}, neither in {here} nor where Python looks") from None
-        traceback.print_exception(error, limit=-len(_frames(error)))
-        raise BadInput(f"{name} cannot be imported") from None
-
-
-def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """Where it went wrong, without our own lines and those of the import."""
-    ours = (str(Path(__file__).parents[1]), "<frozen", str(importlib.__file__))
-    return [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
-
-
-def _instead(name: str, module: "ModuleType") -> str:
-    there = [f"{name}:{key}" for key, value in vars(module).items() if isinstance(value, Cronce)]
-    return f"there is {', '.join(there)}" if there else "cron = Cronce(…) would make one"

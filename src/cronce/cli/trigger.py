@@ -1,11 +1,8 @@
 """cronce trigger: run a job now, with a key of its own."""
 
 import argparse
-import json
-from typing import Any, NoReturn
 
-from cronce.cli.acting import acting, add_act, add_wait, asked
-from cronce.errors import BadInput
+from cronce.cli.acting import acting, add_act, add_wait, asked, read_payload
 
 EXAMPLES = """
 Prints the key of the run, which schedulers begin within two seconds. It waits for its turn, and is never too late.
@@ -26,17 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    payload = None if options.payload is None else _read(options.payload)
+    payload = None if options.payload is None else read_payload(options.payload)
     with acting(options) as actor:
         return asked(actor, actor.desk.do(actor.hand.trigger(options.job, payload, options.id)), options)
-
-
-def _read(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"--payload is not JSON: {error}") from None
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")

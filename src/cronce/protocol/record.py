@@ -151,6 +151,7 @@ class Holder(NamedTuple):
     since: Instant
     cronce: str
     draining: bool = False
+    gone: bool = False  # it left on purpose
 
 
 class Bundle(NamedTuple):
@@ -316,6 +317,10 @@ def _of(kind: type[T], value: Any) -> T:
     return value
 
 
+def _flag(value: Any) -> bool:
+    return _of(bool, value)
+
+
 def _count(value: Any) -> int:
     if _whole(value) < 0:
         raise ValueError
@@ -405,7 +410,8 @@ _HOLDER: Final[dict[str, Reader]] = {
     "labels": _texts,
     "since": _instant,
     "cronce": _text,
-    "draining": lambda value: _of(bool, value),
+    "draining": _flag,
+    "gone": _flag,
 }
 _BUNDLE: Final[dict[str, Reader]] = {"specs": _texts}
 _ACT: Final[dict[str, Reader]] = {"act": _maybe(_act)}
@@ -486,6 +492,7 @@ def _with_acts(fields: dict[str, Any]) -> dict[str, Any]:
             "since": 0,
             "cronce": "",
             "draining": False,
+            "gone": False,
         }
         fields = {"holder": fields["holder"], **bundled}
     return fields

@@ -5,21 +5,20 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
 
 from cronce.clock import Clock, SystemClock
 from cronce.errors import BadInput
-from cronce.policy import Fold, Gap, Missed, OnLost, Overlap, refuse_foreign
-from cronce.protocol.retention import Kept
+from cronce.policy import refuse_foreign
 from cronce.runtime.attempt import Work
 from cronce.runtime.bodies import Bodies
 from cronce.runtime.by_hand import ByHand
 from cronce.runtime.call import Call
-from cronce.runtime.declare import Declaration, Duration, Policies, When, declare
+from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
 from cronce.runtime.desk import Desk
 from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, guarded, name_of, single
 from cronce.runtime.keeper import Keeper
@@ -57,6 +56,7 @@ class Cronce(ByHand):
         self._notebook = Notebook()
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
         self._bodies = Bodies(self._at_work, self._clock)
+        self._remarks: dict[str, str] = {}
         self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
         self.works: dict[str, Callable[[], Work]] = {}
@@ -84,46 +84,26 @@ class Cronce(ByHand):
         schedule: str | Schedule | None = None,
         *,
         name: str | None = None,
-        every: Duration | None = None,
-        at: str | datetime | None = None,
-        tz: str = "UTC",
-        gap: Gap = "run",
-        fold: Fold = "first",
-        start: str | datetime | None = None,
-        end: str | datetime | None = None,
-        on_lost: OnLost | None = None,
-        overlap: Overlap = "skip",
-        turns: int = 1,
-        missed: Missed = "latest",
-        start_within: Duration | None = None,
-        jitter: Duration | None = None,
-        retries: int = 0,
-        backoff: Duration | None = None,
-        timeout: Duration | None = None,
-        lease: Duration | None = None,
-        keep: Kept | Mapping[str, Kept] | None = None,
         slot: Callable[..., When] | None = None,
         isolate: bool = False,
-        **foreign: Never,
+        **policies: Unpack[Policies],
     ) -> Decorator:
         """Guard a function: whoever calls it, on however many machines, each slot of the schedule runs once.
 
         `slot` is a function of the call's arguments that says which slot it is for; without one, a call means the
         latest instant of the schedule. `isolate` runs the body in a process of its own, which can be killed.
+
+        The policies: every, at, tz, gap, fold, start, end, on_lost, overlap, turns, missed, start_within, jitter,
+        retries, backoff, timeout, lease, keep.
         """
         if callable(schedule):
             raise BadInput("write @cron.job('*/15 * * * *'), with the schedule in brackets")
-        define = partial(
-            declare, schedule=schedule, every=every, at=at, tz=tz, gap=gap, fold=fold, start=start, end=end,
-            on_lost=on_lost, overlap=overlap, turns=turns, missed=missed, start_within=start_within, jitter=jitter,
-            retries=retries, backoff=backoff, timeout=timeout, lease=lease, keep=keep, **foreign,
-        )  # fmt: skip
 
         def guard(fn: Callable[..., Any]) -> Any:
-            job = define(name=name or name_of(fn))
+            job = declare(name or name_of(fn), schedule, **policies)
             isolated = partial(self._bodies.isolated, place_of(fn)) if isolate else None
             made = guarded(job.name, fn, slot, partial(self._call, job), isolated)
-            self._declare(job, made.work)
+            self._declare(job, made.work, policies)
             return made
 
         return guard
@@ -136,18 +116,19 @@ class Cronce(ByHand):
 
         work = partial(self._bodies.command, checked_words(words))
         job = declare(name, schedule, **policies)
-        self._declare(job, work)
+        self._declare(job, work, policies)
         return CommandGuard(job.name, work, partial(self._call, job))
 
     def _call(self, job: Declaration, work: Work, take_over: bool) -> Call:
         defined()
         return Call(self._at_work(), job, work, take_over=take_over, refused=self._notebook.refused)
 
-    def _declare(self, job: Declaration, work: Callable[[], Work] | None) -> None:
+    def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:
         if self.jobs.setdefault(job.name, job) != job:
             raise BadInput(
                 f"there is a job {job.name} already, with another schedule or policy; give one of them name=…"
             )
+        self._remarks[job.name] = remark(job.name, policies)
         if work is not None:
             self.works[job.name] = work
 
@@ -266,9 +247,8 @@ class Cronce(ByHand):
 
         for name in self.jobs.keys() - self.works.keys():
             LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it yourself", name)
-        for job in self.jobs.values():
-            for remark in job.remarks():
-                LOGGER.warning("%s", remark)
+        for said in filter(None, self._remarks.values()):
+            LOGGER.warning("%s", said)
         own = {name: Carried(self.jobs[name], work) for name, work in self.works.items()}
         shelf = Shelf(allow, self._bodies, self.jobs)
         return lambda: own | shelf.carry(keeper.desk.do(definitions()))
@@ -284,6 +264,18 @@ class Cronce(ByHand):
             if self._keeper is None:
                 self._keeper = Keeper(Desk(self._connect(first=True), self._clock, self._connect, log))
             return self._keeper
+
+    @contextmanager
+    def _standing_in(self, store: Store, clock: Clock, keeper: Keeper) -> Iterator[None]:
+        """For a while these are its store, its clock and its keeper: those of a test."""
+        if self._scheduler is not None:
+            raise BadInput("its scheduler runs; stop it before its clock is turned by hand")
+        before = self._given, self._clock, self._keeper
+        self._given, self._clock, self._keeper = store, clock, keeper
+        try:
+            yield
+        finally:
+            self._given, self._clock, self._keeper = before
 
     def _in_session(self) -> "SessionKeeper":
         from cronce.runtime.session_lock import SessionKeeper  # noqa: PLC0415

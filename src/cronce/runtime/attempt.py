@@ -85,7 +85,7 @@ class Attempt:
             timeout=job.timeout,
             renewed=work.renewed,
         )
-        self.run = run = Run(self.lease, keeper)
+        self.run = run = Run(self.lease, keeper.note_progress)
 
     @property
     def is_async(self) -> bool:

@@ -103,8 +103,6 @@ class Declaration(NamedTuple):
     timeout: timedelta | None
     lease: timedelta | None
     keep: Keep | None
-    on_lost_said: bool
-    """Somebody chose its on_lost, and did not merely leave it."""
     revision: int = 0
     """Of a job that lives in the store: going back to an earlier definition is a newer version. 0 of one in code."""
     payload: str = ""
@@ -192,16 +190,6 @@ class Declaration(NamedTuple):
         share = 0.5 + crc32(f"{failed.key} {failures}".encode()) / 2**33
         return longest * share // MILLISECOND * MILLISECOND
 
-    def remarks(self) -> list[str]:
-        """What somebody should know who wrote this, though it can be meant."""
-        if not self.retries or self.on_lost_said:
-            return []
-        remark = (
-            f"{self.name}: retries={self.retries} is about failures; a run whose process dies is closed as lost. Say"
-            " on_lost='rerun' to have it run again, or on_lost='skip' if that is meant"
-        )
-        return [remark]
-
     @property
     def still_open(self) -> timedelta:
         """For how long a slot without a record may still be run: no run younger than this is deleted, since that closes
@@ -272,11 +260,21 @@ def declare(
         _length("timeout", timeout),
         _length("lease", lease, SHORTEST),
         None if keep is None else read_keep(keep),
-        on_lost is not None,
     )
     checked(declared.terms(Slot(name, SOME_DAY), inferred=False))
     _check_jitter(declared)
     return declared
+
+
+def remark(name: str, policies: Policies) -> str:
+    """What somebody should know who wrote this, though it can be meant."""
+    retries = policies.get("retries", 0)
+    if not retries or policies.get("on_lost") is not None:
+        return ""
+    return (
+        f"{name}: retries={retries} is about failures; a run whose process dies is closed as lost. Say on_lost='rerun'"
+        " to have it run again, or on_lost='skip' if that is meant"
+    )
 
 
 def _check_numbers(overlap: Overlap, turns: int, retries: int, backoff: Duration | None) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal
 
 from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
 from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, asked_cell, check_name, drained_holder, drained_label
-from cronce.protocol.commands import Asked, Closed, Queue, Queued, Resolve
+from cronce.protocol.commands import Asked, Closed, Queue, Queued, Resolve, Skip
 from cronce.protocol.lease import LOCK_LEASE, PURGE_DELAY
 from cronce.protocol.record import Act, Job, Outcome, Record, State, encode_act, standing_act
 from cronce.protocol.specs import raise_floor
@@ -183,7 +183,7 @@ class Hand:
             if record.state is State.RUNNING:
                 reply = yield from self.ledger.ask(slot, why)
             else:
-                reply = yield from self.ledger.skip(slot, TERMS, why)
+                (reply,) = yield from self.ledger.put({slot: Skip(why)}, TERMS)
             if isinstance(sure(reply), Asked | Closed):
                 return reply  # type: ignore[return-value]
         raise StoreUnavailable(f"could not cancel {slot.key}: it changed {ROUNDS} times meanwhile")

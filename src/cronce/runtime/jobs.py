@@ -1,4 +1,4 @@
-"""Flows about jobs as a whole: registering and editing them, pausing, passing slots over, purging history."""
+"""Flows about jobs as a whole: registering and editing them, pausing, purging history."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Final
 
 from cronce.errors import StoreUnavailable
 from cronce.events import Event, What
-from cronce.model import EPOCH, SWITCH, Cell, Instant, Mark, Write, job_cell
+from cronce.model import SWITCH, Cell, Instant, Mark, Write, job_cell
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, PURGE_DELAY, tolerance
 from cronce.protocol.record import (
     PAUSED,
@@ -134,10 +134,6 @@ class Jobs:
             return raise_floor(job._replace(paused=None), now, None, paused_and_resumed(job.paused, by))
 
         return (yield from self.edit(name, resumed))
-
-    def pass_over(self, name: str, upto: Instant, slots: int | None, reason: str) -> Flow[Job | None]:
-        """Slots up to `upto` that have no record shall not run; one record says so."""
-        return (yield from self.edit(name, lambda job, _now: raise_floor(job or Job(floor=EPOCH), upto, slots, reason)))
 
     # --- what is kept ---
 

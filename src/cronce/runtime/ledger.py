@@ -195,19 +195,11 @@ class Ledger:
         yield from self.carrier.carry_out(tasks)
         return [cast(Reply, task.answer) for task in tasks]
 
-    def queue(self, slots: Sequence[Slot], terms: Terms, command: Queue = Queue()) -> Flow[list[Reply]]:  # noqa: B008
-        """Put slots on record as due, for others to claim."""
-        return (yield from self.put(dict.fromkeys(slots, command), terms))
-
     def enqueue(self, wanted: Sequence[Wanted]) -> Flow[list[Reply]]:
         """Put slots that fell due on record, each on its own terms, for others to claim."""
         tasks = [self._slot_task(Queue(), want.slot, want.terms) for want in wanted]
         yield from self.carrier.carry_out(tasks)
         return [cast(Reply, task.answer) for task in tasks]
-
-    def skip(self, slot: Slot, terms: Terms, reason: str) -> Flow[Reply]:
-        """Put a slot on record as not to be run."""
-        return (yield from self.put({slot: Skip(reason)}, terms))[0]
 
     def settle(self, cells: Iterable[Cell]) -> Flow[list[Reply]]:
         """Act on runs whose holder is gone, without wanting to run them."""

@@ -13,6 +13,7 @@ if two believe they are first, the store still grants it once.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -36,9 +37,6 @@ from cronce.value import NamedTuple
 
 HOLDER_TTL: Final = timedelta(seconds=30)
 """A process that has not beaten for this long no longer decides which version of a job fires."""
-
-GONE: Final = "gone"
-"""The role of who left on purpose."""
 
 BUNDLE_TTL: Final = timedelta(days=30)
 REPUBLISH: Final = 3600.0
@@ -71,7 +69,6 @@ class Roster:
         self._published_in: tuple[str, int] = ("", 0)
         self._registered: object = None
         self._before: dict[str, Instant] = {}
-        self._seeds: dict[str, int] = {}
         self._order: dict[str, list[int]] = {}
         self.live: tuple[Holder, ...] = ()
 
@@ -96,6 +93,8 @@ class Roster:
         if not self.live:
             self._remember(one for one in seen if me.since - one.holder.since >= SETTLED)
         self.live = (*(one.holder for one in seen if one.live), me)
+        carried = {one.bundle for one in self.live}
+        self._bundles = {bundle: specs for bundle, specs in self._bundles.items() if bundle in carried}
         self._order.clear()
         yield from self._register(me.bundle, specs)
 
@@ -103,7 +102,7 @@ class Roster:
         """This process claims no more: the others need not wait for its beat to lapse. That it was there stays."""
         loaded, _ = yield from self._carrier.load([holder_cell(me.holder)])
         (cell,) = loaded.cells
-        write = Write(cell.key, cell.version, encode_holder(me._replace(role=GONE)), Mark.OPEN, ttl=timedelta(0))
+        write = Write(cell.key, cell.version, encode_holder(me._replace(gone=True)), Mark.OPEN, ttl=timedelta(0))
         yield from self._carrier.swap([write, NEWS], self._carrier.know.epoch.seen)
 
     def _remember(self, seen: Iterable["Seen"]) -> None:
@@ -124,8 +123,8 @@ class Roster:
         if others is None:
             digest = self._bundles[me.bundle][job]
             beside = [one for one in self.live if self._beside(one, me, job, digest)]
-            others = self._order[job] = [self._seed(one.holder) for one in beside]
-        return rank(seed(slot.key), self._seed(me.holder), others) if others else 0
+            others = self._order[job] = [seed_of(one.holder) for one in beside]
+        return rank(seed(slot.key), seed_of(me.holder), others) if others else 0
 
     def _beside(self, one: Holder, me: Holder, job: str, digest: str) -> bool:
         same = (one.role == "schedule") == (me.role == "schedule")
@@ -133,12 +132,6 @@ class Roster:
 
     def _carries(self, one: Holder, job: str) -> str | None:
         return self._bundles.get(one.bundle, {}).get(job)
-
-    def _seed(self, holder: str) -> int:
-        known = self._seeds.get(holder)
-        if known is None:
-            known = self._seeds[holder] = seed(holder)
-        return known
 
     # --- who is alive ---
 
@@ -197,7 +190,7 @@ class Seen(NamedTuple):
 def _seen(cell: Cell, now: Instant, ttl: timedelta, *, watched: bool) -> Seen:
     """One whose beat merely looks old by a clock that was not watched long enough still counts as live."""
     holder, until = decode_holder(cell.value, cell.key), cell.until or now
-    if holder.role == GONE:
+    if holder.gone:
         return Seen(holder, live=False, last=until)
     return Seen(holder, live=not watched or now < until, last=until - ttl)
 
@@ -234,6 +227,12 @@ def _respec(spec: tuple[str, str], live: Collection[str]) -> Edit:
 
 _MASK: Final = (1 << 64) - 1
 _ODD: Final = 0x9E3779B97F4A7C15
+
+
+@lru_cache(maxsize=1000)
+def seed_of(holder: str) -> int:
+    """A holder's seed, which is asked for with every slot."""
+    return seed(holder)
 
 
 def seed(text: str) -> int:

@@ -1,8 +1,9 @@
 """What a body is given, and what a caller gets when there was none."""
 
 import json
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from cronce.errors import BadInput
 from cronce.model import Fence, Slot
@@ -13,17 +14,12 @@ from cronce.value import Value
 Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 
 
-class Listener(Protocol):
-    """Who hears how far a run is: the keeper of its lease, or in an isolated child the line to it."""
-
-    def note_progress(self, lease: Lease, done: int, total: int) -> None: ...
-
-
 class Run:
     """One execution of a slot, handed to a body that has a parameter named `run`."""
 
-    def __init__(self, lease: Lease, listener: Listener) -> None:
-        self._lease, self._listener = lease, listener
+    def __init__(self, lease: Lease, note_progress: Callable[[Lease, int, int], None]) -> None:
+        """Who hears how far it is: the keeper of its lease, or in an isolated child the line to it."""
+        self._lease, self._note_progress = lease, note_progress
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
 
@@ -66,7 +62,7 @@ class Run:
         """Say how far the body is; `cronce runs` shows it. Call it as often as you like: it is told once a second."""
         if type(done) is not int or type(total) is not int or not 0 <= done <= total:
             raise BadInput(f"progress is a number of a total, such as 30 of 200, not {done!r:.40} of {total!r:.40}")
-        self._listener.note_progress(self._lease, done, total)
+        self._note_progress(self._lease, done, total)
 
     @property
     def fence(self) -> Fence:

@@ -9,7 +9,7 @@ behind; its lease is no longer renewed, so its effects are refused, and it lapse
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
@@ -80,7 +80,7 @@ class Scheduler:
         self.recorded = True
         """Once it is stopped: whether all that still ran then is on record."""
         self._pool = Pool(keeper.desk, self._done)
-        self.engine = Engine(keeper, carry, place, self._pool)
+        self.engine = Engine(keeper, carry, place, self)
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="cronce-scheduler", daemon=True)
         self._listener: Listener | None = None
@@ -207,6 +207,11 @@ class Scheduler:
         except Exception:
             LOGGER.exception("the scheduler met something unexpected, and goes on")
             return self._keeper.desk.clock.boot() + 1.0
+
+    def submit(self, attempts: Sequence[Attempt]) -> None:
+        """What is granted when it is too late never begins, and lapses."""
+        if not self._stopping:
+            self._pool.submit(attempts)
 
     def _done(self, attempt: Attempt, end: End) -> None:
         if end.error is not None and end.over is None:

@@ -6,7 +6,6 @@ their last answer (`Cron` sees to that), so that a name costs about as much as t
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
 from heapq import heappop, heappush
 
 from cronce.model import Instant
@@ -27,17 +26,10 @@ class Popped(NamedTuple):
 class Agenda:
     """One thread's. Time is an argument; nothing here knows what a job is but its name and its schedule."""
 
-    def __init__(self, grace: timedelta = GRACE) -> None:
-        self._grace = grace
+    def __init__(self) -> None:
         self._heap: list[Instant] = []
         self._filed: dict[Instant, dict[str, None]] = {}
         self._places: dict[str, tuple[Schedule, Instant, Instant | None]] = {}  # its schedule, since when, upcoming
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._places
-
-    def __len__(self) -> int:
-        return len(self._places)
 
     def add(self, name: str, schedule: Schedule, after: Instant) -> None:
         """From now on the name is due at each instant of the schedule after `after`, and at no other."""
@@ -54,10 +46,6 @@ class Agenda:
         """What was missed up to and including `after` is seen to. A name that was removed meanwhile stays away."""
         if name in self._places:
             self.add(name, self._places[name][0], after)
-
-    def since(self, name: str) -> Instant:
-        """The last instant of the name that was handed out, or skipped to."""
-        return self._places[name][1]
 
     def next_at(self) -> Instant | None:
         """When something is due next."""
@@ -76,7 +64,7 @@ class Agenda:
         """All that is due by now. Each name goes on at its next instant by itself; but one whose slot is older than the
         grace was missed, and how many of those shall run is for a policy to say (`slots.due`)."""
         popped = Popped([], [])
-        missed = now - self._grace
+        missed = now - GRACE
         while (instant := self.next_at()) is not None and instant <= now:
             heappop(self._heap)
             names = self._filed.pop(instant)

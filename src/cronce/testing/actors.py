@@ -18,6 +18,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.lease import Trust, renew_every
 from cronce.protocol.record import Holder, Outcome
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
+from cronce.protocol.specs import raise_floor
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Expired, Grant, Ledger, Refused, Terms, Wanted
 from cronce.runtime.roster import Roster, digest_of
@@ -128,9 +129,10 @@ class Node:
         since = max(cursor.since or known.job.floor, known.job.floor)
         now = min(self.ledger.know.now(), self.world.last_slot)
         found = due(plan.schedule, since, now, plan.missed, grace=timedelta(seconds=20))
-        if found.skipped is not None and known.job.firing == plan.terms.digest:
-            yield from self.ledger.jobs.pass_over(
-                plan.job, found.skipped.last, found.skipped.count, found.skipped.reason
+        missed = found.skipped
+        if missed is not None and known.job.firing == plan.terms.digest:
+            yield from self.ledger.jobs.edit(
+                plan.job, lambda job, _now: job and raise_floor(job, missed.last, missed.count, missed.reason)
             )
         wanted = [Wanted(Slot(plan.job, at), plan.terms) for at in found.slots]
         if not wanted:

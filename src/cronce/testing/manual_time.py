@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput
-from cronce.model import Instant, Slot, job_cell
+from cronce.model import Instant, Slot, job_cell, slot_of_cell
 from cronce.protocol.record import Job, Record, decode, decode_job
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Attempt, End
@@ -18,6 +18,7 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.engine import Engine, Pace, Post
 from cronce.runtime.keeper import Beat, Keeper
 from cronce.runtime.log import log
+from cronce.runtime.scheduler import post
 from cronce.runtime.steps import take, take_async
 from cronce.schedule import parse_duration, parse_instant
 from cronce.stores.base import Scan
@@ -103,7 +104,6 @@ class Manual:
         self._post = post
         self._heard = 0
         self._processes = [_Process(self, number, post) for number in range(1, processes + 1)]
-        self._step()
 
     @property
     def now(self) -> datetime:
@@ -132,7 +132,7 @@ class Manual:
     def records(self) -> dict[str, Record]:
         """Every slot that is on record, by its key: also those that were skipped."""
         cells = self.store.scan(Scan("run/", limit=1_000_000)).cells
-        return {cell.key.removeprefix("run/").replace("/", "@", 1): decode(cell.value, cell.key) for cell in cells}
+        return {slot_of_cell(cell.key).key: decode(cell.value, cell.key) for cell in cells}
 
     def job(self, name: str) -> Job:
         """What is on record of a job as a whole: whether it is paused, and which slots were passed over, and why."""
@@ -165,18 +165,7 @@ def manual(
     guards and locks use that store and that clock, too."""
     if processes < 1:
         raise BadInput(f"processes is 1 or more, and this is {processes}")
-    with _moved(cron):
-        time = Manual(cron, parse_instant(start), processes, Post(workers=workers))
-        cron._given, cron._clock, cron._keeper = time.store, time.clock, time._processes[0].keeper
+    time = Manual(cron, parse_instant(start), processes, post("both", workers, {}))
+    with cron._standing_in(time.store, time.clock, time._processes[0].keeper):
+        time._step()
         yield time
-
-
-@contextmanager
-def _moved(cron: Cronce) -> Iterator[None]:
-    if cron._scheduler is not None:
-        raise BadInput("its scheduler runs; stop it before its clock is turned by hand")
-    before = cron._given, cron._clock, cron._keeper
-    try:
-        yield
-    finally:
-        cron._given, cron._clock, cron._keeper = before

@@ -10,16 +10,16 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from cronce.clock import SystemClock
-from cronce.errors import BadInput, CronceError
-from cronce.model import Instant, Slot, spell
-from cronce.runtime.app import Cronce
+from cronce.errors import BadInput
+from cronce.model import Instant, Slot
+from cronce.runtime.application import load
 from cronce.runtime.attempt import Work
 from cronce.runtime.flow import drive
 from cronce.runtime.look import jobs
@@ -91,11 +91,8 @@ def _poll(crew: Crew, seconds: float, done: Callable[[], bool]) -> None:
 
 
 def _now(url: str) -> Instant:
-    store = open_store(url)
-    try:
+    with closing(open_store(url)) as store:
         return store.load([]).now
-    finally:
-        store.close()
 
 
 def _counted(lines: Sequence[Line], url: str, began: Instant, ended: Instant) -> Rehearsal:
@@ -109,32 +106,24 @@ def _counted(lines: Sequence[Line], url: str, began: Instant, ended: Instant) ->
 
 def _fell_due(url: str, began: Instant, ended: Instant) -> list[str]:
     """Slots of that time that are not on record; the last second is left out, in which a body may not have begun."""
-    store = open_store(url)
-    try:
+    keys: list[str] = []
+    with closing(open_store(url)) as store:
         _, found = drive(jobs(), store, SystemClock())
-        keys: list[str] = []
         for line in found:
             at = line.seen.schedule.next(began) if line.seen.schedule else None
             while at is not None and line.seen.schedule and at < ended - timedelta(seconds=1):
                 slot = Slot(line.seen.name, at)
                 if not store.scan(Scan(slot.cell, limit=1)).cells:
-                    keys.append(f"{slot.job}@{spell(at)}")
+                    keys.append(slot.key)
                 at = line.seen.schedule.next(at)
-        return keys
-    finally:
-        store.close()
+    return keys
 
 
 # --- in each process ---
 
 
 def _play(app: str, url: str, book: str, name: str) -> None:
-    module, _, place = app.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
-    cron = getattr(import_module(module), place, None)
-    if not isinstance(cron, Cronce):
-        raise CronceError(f"{app} is no Cronce; write MODULE:OBJECT, such as app:cron")
-    written = Book(Path(book))
+    cron, written = load(app), Book(Path(book))
     cron.use(url)
     for job, work in list(cron.works.items()):
         cron.works[job] = partial(_noted, work, written, name)

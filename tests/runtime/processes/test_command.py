@@ -49,7 +49,7 @@ def sh(cron: Cronce, script: str, name: str = "sync", **policies: Any) -> Any:
 def queue(cron: Cronce, command: Queue) -> None:
     """As if somebody had asked for it."""
     desk = cron._at_work().desk
-    desk.do(desk.ledger.queue([Slot("sync", WHEN)], Terms(timedelta(minutes=5), outside=True), command))
+    desk.do(desk.ledger.put({Slot("sync", WHEN): command}, Terms(timedelta(minutes=5), outside=True)))
 
 
 def test_a_command_runs_once_for_its_slot_and_knows_it(cron: Cronce, url: str) -> None:

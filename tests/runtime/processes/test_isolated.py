@@ -111,7 +111,7 @@ def test_a_body_in_a_child_has_its_payload(place: Place) -> None:
     body = place.job(tasks.tells)
     desk = place.cron._at_work().desk
     asked = Queue(by="ann", payload='{"customer":7}', key="job@special")
-    desk.do(desk.ledger.queue([Slot("job", WHEN)], Terms(timedelta(minutes=5), outside=True), asked))
+    desk.do(desk.ledger.put({Slot("job", WHEN): asked}, Terms(timedelta(minutes=5), outside=True)))
     told = body()
     assert (told["payload"], told["run"][3]) == ({"customer": 7}, "job@special")
     assert (told["env"]["CRONCE_PAYLOAD"], told["env"]["CRONCE_KEY"]) == ('{"customer":7}', "job@special")

@@ -110,7 +110,7 @@ class Progress:
         self._said = 0.0
         self._unsaid: tuple[int, int] | None = None
 
-    def note_progress(self, lease: Lease, done: int, total: int) -> None:
+    def note(self, lease: Lease, done: int, total: int) -> None:
         if lease.mine:
             self._unsaid = done, total
             if self._now() >= self._said + TELL_EVERY:
@@ -131,7 +131,7 @@ def main() -> None:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is killed has no time to flush
     clock = SystemClock()
     progress = Progress(line, clock.boot)
-    run = Run(FarLease(read_grant(told["grant"]), line, clock), progress)
+    run = Run(FarLease(read_grant(told["grant"]), line, clock), progress.note)
     try:
         value = call_with_run(find(Place(*told["place"])), run, tuple(told["args"]), told["named"])
     except Interrupt:
