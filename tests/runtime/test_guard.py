@@ -216,6 +216,7 @@ def test_a_lambda_needs_a_name(cron: Cronce) -> None:
 def test_two_jobs_of_one_name_are_refused(cron: Cronce) -> None:
     cron.job("@daily", name="report")(lambda: None)
     cron.job("@daily", name="report")(lambda: None)  # the same again: a module that is loaded twice
+    cron.job("@daily", name="report", on_lost="skip")(lambda: None)  # to say what is the default is to say the same
     with pytest.raises(BadInput, match="there is a job report already"):
         cron.job("@hourly", name="report")(lambda: None)
 

@@ -13,7 +13,7 @@ import pytest
 
 from cronce import Cronce, Run
 from cronce.clock import SystemClock
-from cronce.errors import BadInput, CronceError, StoreUnavailable
+from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
 from cronce.model import ABSENT, BOARD_RUNS, SWITCH, Instant, Mark, Slot, Write, asked_cell, job_cell
 from cronce.protocol.commands import Asked, Closed, Held, Queue, Queued
 from cronce.protocol.record import Act, Holder, Job, Outcome, Record, Span, Spec, State, decode, decode_act, decode_job
@@ -369,6 +369,14 @@ def test_a_lost_reply_and_another_try_are_one_run(desk: Desk, store: Wire) -> No
     store.lose_next("swap", "after", times=2)
     told = [desk.do(hand(desk).trigger("billing", None, "march")).new for _ in range(2)]
     assert (told, len(runs(store))) == ([True, False], 1)
+
+
+def test_an_id_that_cannot_be_read_runs_nothing(desk: Desk, store: Wire) -> None:
+    declare(desk)
+    store.swap([Write(asked_cell("billing", "march"), ABSENT, '{"v":99}', Mark.OPEN)], store.load([]).epoch.seen)
+    with pytest.raises(BadRecord, match="upgrade cronce"):
+        desk.do(hand(desk).trigger("billing", None, "march"))
+    assert runs(store) == {}
 
 
 def test_an_id_whose_run_was_purged_runs_nothing_again(desk: Desk, store: Wire, clock: HandClock) -> None:

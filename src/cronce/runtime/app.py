@@ -240,6 +240,11 @@ class Cronce(ByHand):
             scheduler = self.start(role=role, workers=workers, grace=grace, labels=labels, allow=allow)
             return see_through(scheduler, orders)
 
+    def stop(self) -> bool:
+        """Stop the scheduler, if it runs in this process; whether everything that ran here is on record."""
+        scheduler = self._scheduler
+        return True if scheduler is None else scheduler.stop()
+
     def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
         """What this process carries: its own jobs, and those in the store that it allows, as they are just now."""
         from cronce.runtime.shelf import Carried, Shelf  # noqa: PLC0415
@@ -313,8 +318,7 @@ class Cronce(ByHand):
     def close(self) -> None:
         """Stop the scheduler, resign, and give back the connections, unless something runs or is held; the next call
         opens others."""
-        if self._scheduler is not None:
-            self._scheduler.stop()
+        self.stop()
         for leader in list(self._leaders):
             leader.stop()
         with self._lock:

@@ -447,7 +447,7 @@ class Engine:
             return
         try:
             answers, grants = self._exchanged(over, chosen)
-        except StoreError:
+        except BaseException:
             self._unsaid = over + self._unsaid
             self._line.put_back(chosen)
             raise

@@ -145,6 +145,7 @@ def test_what_is_no_command_is_refused_where_it_is_written(cron: Cronce, words: 
 
 def test_a_command_has_the_policies_of_every_job(cron: Cronce) -> None:
     assert set(Policies.__annotations__) == set(declare.__kwdefaults__ or ())
+    assert f"The policies: {', '.join(Policies.__annotations__)}." in " ".join((Cronce.job.__doc__ or "").split())
     with pytest.raises(BadInput, match="here it is start_within"):
         cron.command("sync", ["true"], "@daily", misfire_grace_time=3)  # type: ignore[call-arg]
     cron.command("sync", ["true"], "@daily", retries=2)
