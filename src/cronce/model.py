@@ -76,7 +76,7 @@ class Slot(NamedTuple):
 
     @property
     def due(self) -> Instant | None:
-        """What its cell is filed and purged by. A run by hand has no instant of its own: when it is asked for counts."""
+        """What its cell is filed and purged by. A run by hand is filed by when it is asked for."""
         return None if self.request else self.at
 
     @property

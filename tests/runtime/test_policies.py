@@ -28,6 +28,8 @@ from cronce.testing.manual_time import Manual, manual
 from tests.house.wait import wait_until
 from tests.runtime.policies.season import AGO, SECOND, TELLING, Policy, Season, hold, telling
 
+pytestmark = pytest.mark.xdist_group("the season is lived through once")
+
 STORES = ("sqlite", "postgres", "valkey")
 JOBS: dict[str, Policy] = {}
 Body = Callable[[Season, Run], None]
@@ -84,17 +86,7 @@ def seasons(
 
 
 def live(most: Sequence[Season], halted: Sequence[Season]) -> None:
-    for season in most:
-        season.begin_doomed()
-    for season in most:
-        season.drain_doomed()
-    zero = most[0].now().replace(microsecond=0) + 4 * SECOND
-    for season in (*most, *halted):
-        season.declare(zero)
-    for season in most:
-        season.cron.pause("paused", "too loud", by="ann")
-    for season in halted:
-        season.cron.pause_all("fire", by="ann")
+    prepare(most, halted)
     for season in (*most, *halted):
         season.begin()
     for season in (*most, *halted):
@@ -109,6 +101,20 @@ def live(most: Sequence[Season], halted: Sequence[Season]) -> None:
         season.cron.resume("paused", by="bob")
     for season in (*most, *halted):
         season.end()
+
+
+def prepare(most: Sequence[Season], halted: Sequence[Season]) -> None:
+    for season in most:
+        season.begin_doomed()
+    for season in most:
+        season.drain_doomed()
+    zero = most[0].now().replace(microsecond=0) + 4 * SECOND
+    for season in (*most, *halted):
+        season.declare(zero)
+    for season in most:
+        season.cron.pause("paused", "too loud", by="ann")
+    for season in halted:
+        season.cron.pause_all("fire", by="ann")
 
 
 @pytest.fixture(params=STORES)

@@ -23,11 +23,11 @@ import pytest
 
 from cronce import Cronce
 from cronce.cli import main
-from cronce.errors import BadInput
+from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Write
-from cronce.protocol.record import Outcome, State
+from cronce.protocol.record import Outcome, State, decode_holder
 from cronce.runtime.scheduler import Orders, see_through
-from cronce.stores.base import Swapped
+from cronce.stores.base import Loaded, Scan, Swapped
 from cronce.stores.memory import MemoryStore
 from cronce.stores.redis import init
 from tests.house.needs import needs
@@ -538,6 +538,33 @@ def test_what_is_granted_after_the_end_never_begins() -> None:
         wait_until(lambda: scheduler.engine.running)
         slots_pass(0.2)
         assert ran == []
+
+
+class BrokenOff(MemoryStore):
+    """The first time that somebody leaves, the connection turns out to be gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        if len(keys) == 1 and keys[0].startswith("holder/"):
+            self.asked += 1
+            if self.asked == 1:
+                raise StoreUnavailable("broke off")
+        return super().load(keys)
+
+
+def test_who_leaves_says_so_again_if_that_failed() -> None:
+    """Else its version of the jobs would count as alive for half a minute, and a roll-back would wait for that."""
+    store = BrokenOff()
+    with Cronce(store=store) as cron:
+        cron.job(every="1h", name="tick")(lambda: None)
+        scheduler = cron.start()
+        assert scheduler.wait_ready(60)
+        scheduler.stop()
+    (cell,) = store.scan(Scan("holder/")).cells
+    assert (store.asked, decode_holder(cell.value).gone) == (2, True)
 
 
 def test_what_is_ordered_twice_counts_once_and_two_signals_count_as_two() -> None:

@@ -1,5 +1,7 @@
 """Processes that break promises, each in its own way: a torture of them must end in a red verdict."""
 
+from datetime import timedelta
+
 from cronce import Cronce, Run, Skipped
 from cronce.runtime.guard import Guard
 from cronce.torture.worker import Order, Task, Worker, main
@@ -13,9 +15,9 @@ class Careless(Worker):
         super().__init__(order)
         self._shared, self._private = self.cron, Cronce("memory://", clock=self.clock)
 
-    def guarded(self, task: Task) -> Guard[[], Skipped | None]:
+    def guarded(self, task: Task, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
         self.cron = self._private if task.on_lost == "skip" else self._shared
-        return super().guarded(task)
+        return super().guarded(task, timeout)
 
     def body(self, run: Run) -> None:
         if run.job.endswith("skip"):

@@ -226,7 +226,7 @@ def _encoder() -> Callable[[Any, int], Iterable[str]]:
     if make is None:  # a Python without C
         return lambda value, _level: (plain.encode(value),)
     encoder: Callable[[Any, int], Iterable[str]] = make(
-        None, plain.default, _quoted, None, ":", ",", False, False, True
+        None, plain.default, _quoted, None, ":", ",", plain.sort_keys, plain.skipkeys, plain.allow_nan
     )
     return encoder
 

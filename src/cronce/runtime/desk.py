@@ -21,7 +21,7 @@ def host_name() -> str:
 
 def holder_name(clock: Clock) -> str:
     """Host, process, and when it came to the store: a name for people, it decides nothing."""
-    return f"{host_name()}:{os.getpid()}:{int(clock.boot() * 1000):x}"
+    return f"{host_name()}:{os.getpid()}:{int(clock.boot() * 1_000_000):x}"
 
 
 class Desk:

@@ -34,6 +34,10 @@ AWAKE: Final = 1.0
 """Seconds that the main thread sleeps at most: a signal that the kernel gave to another thread does not wake it, and
 Python runs handlers nowhere else."""
 
+LEAVING: Final = 3.0
+AGAIN: Final = 0.2
+"""Seconds for which a process that ends tries to say so, and between two tries."""
+
 LAST: Final = 5.0
 """Seconds, at the end of the grace, that bodies have to come to an end once they were told to stop."""
 
@@ -198,8 +202,18 @@ class Scheduler:
                 self._turn.notify_all()
                 if not self._awake and not self._stopping:
                     self._turn.wait(max(again - clock.boot(), 0.0))
-        with suppress(StoreError):
-            self.engine.leave()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Again if that fails: a connection that broke off is found out only when it is used. As long as this process
+        counts as alive, so does its version of the jobs, and the others must not fire theirs."""
+        clock = self._keeper.desk.clock
+        until = clock.boot() + LEAVING
+        while clock.boot() < until:
+            with suppress(StoreError):
+                self.engine.leave()
+                return
+            self._gone.wait(AGAIN)
 
     def _stepped(self) -> float:
         try:

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from cronce.model import Instant, unspell
 from cronce.runtime.log import LOGGER
-from cronce.torture.worker import BUG, EVERY, Task, Worker, main
+from cronce.torture.worker import BUG, Worker, main
 
 GRACE: Final = "1s"
 """Shorter than the longest bodies: some are cut short."""
@@ -43,20 +42,12 @@ class Bugs(logging.Handler):
 class Scheduling(Worker):
     def work(self, told: Iterator[str]) -> None:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until the scheduler is there, there is nothing to end
-        first = self.ready(told)
+        self.ready(told)
         LOGGER.addHandler(Bugs())
-        for task in self.order.tasks if first else ():
-            self.declared(task, unspell(first))
+        for task in self.order.tasks if self.first else ():
+            self.guarded(task, LIMIT + timedelta(seconds=self.order.version))
         threading.Thread(target=self._end_with, args=(told,), daemon=True).start()
         self.cron.run(workers=self.order.workers, grace=GRACE, labels={LABEL: self.order.label})
-
-    def declared(self, task: Task, first: Instant) -> None:
-        define = self.cron.job(
-            every=EVERY, start=first, end=first + (self.order.slots - 1) * EVERY, name=task.job,
-            on_lost=task.on_lost, overlap=task.overlap, missed=task.missed, lease=timedelta(seconds=task.lease),
-            timeout=LIMIT + timedelta(seconds=self.order.version),
-        )  # fmt: skip
-        define(self.bodied)
 
     def _end_with(self, told: Iterator[str]) -> None:
         for _ in told:

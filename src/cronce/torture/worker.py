@@ -128,22 +128,23 @@ class Worker:
         self._ledger = Book(Path(order.folder) / "ledger")
         self._calls = Book(Path(order.folder) / "calls")
         self._dice = random.Random(order.seed)  # noqa: S311  seeded on purpose
+        self.first: Instant | None = None
         self._fences: dict[str, str] = {}
         self._answered = {(line.who, line.slot) for line in Tail(Path(order.folder) / "calls").new()}
 
-    def ready(self, told: Iterator[str]) -> str:
+    def ready(self, told: Iterator[str]) -> None:
         """Say so, and wait for when to begin."""
         logger = logging.getLogger("cronce")
         logger.setLevel(logging.DEBUG)
         logger.addHandler(Ends(self.heard))
         self.say("ready")
-        return next(told, "").strip()
+        first = next(told, "").strip()
+        self.first = unspell(first) if first else None
 
     def work(self, told: Iterator[str]) -> None:
-        first = self.ready(told)
-        threads = [threading.Thread(target=self._safely, args=(task, unspell(first))) for task in self.order.tasks]
-        for thread in threads if first else ():
-            thread.start()
+        self.ready(told)
+        for task in self.order.tasks if self.first else ():
+            threading.Thread(target=self._safely, args=(task, self.first)).start()
         for _ in told:
             pass
         self.over.set()
@@ -202,11 +203,13 @@ class Worker:
 
     # --- the job ---
 
-    def guarded(self, task: Task) -> Guard[[], Skipped | None]:
-        lease = timedelta(seconds=task.lease)
+    def guarded(self, task: Task, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
+        """It ends with the last slot: whoever is stopped for long before a call would else mean one after that."""
+        end = self.first and self.first + (self.order.slots - 1) * EVERY
         define = self.cron.job(
-            every=EVERY, name=task.job, on_lost=task.on_lost, overlap=task.overlap, missed=task.missed, lease=lease
-        )
+            every=EVERY, start=self.first, end=end, name=task.job, on_lost=task.on_lost, overlap=task.overlap,
+            missed=task.missed, lease=timedelta(seconds=task.lease), timeout=timeout,
+        )  # fmt: skip
         return define(self.bodied)
 
     def bodied(self, run: Run) -> None:
