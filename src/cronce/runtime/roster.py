@@ -103,7 +103,9 @@ class Roster:
         loaded, _ = yield from self._carrier.load([holder_cell(me.holder)])
         (cell,) = loaded.cells
         write = Write(cell.key, cell.version, encode_holder(me._replace(gone=True)), Mark.OPEN, ttl=timedelta(0))
-        yield from self._carrier.swap([write, NEWS], self._carrier.know.epoch.seen)
+        swapped, _ = yield from self._carrier.swap([write, NEWS], self._carrier.know.epoch.seen)
+        if swapped.verdicts[0].refused is not None:
+            raise StoreUnavailable("a beat that was on its way came in between: leave again")
 
     def _remember(self, seen: Iterable["Seen"]) -> None:
         for one in seen:
