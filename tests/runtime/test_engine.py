@@ -1,11 +1,25 @@
 """What an engine does when something goes wrong in the middle of a batch."""
 
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Literal, TypeVar
+
 import pytest
 
-from cronce import Cronce
-from cronce.protocol.record import State
+from cronce import Cronce, Run
+from cronce.errors import StoreUnavailable
+from cronce.model import Write
+from cronce.protocol.record import Outcome, State
 from cronce.runtime.attempt import Work
-from cronce.testing import manual
+from cronce.stores.base import Loaded, Page, Scan, Swapped
+from cronce.stores.memory import MemoryStore
+from cronce.testing import manual, manual_time
+from cronce.testing.manual_time import Manual
+from tests.runtime.shelf import DURABLE
+
+T = TypeVar("T")
 
 
 def test_a_body_that_cannot_be_made_is_given_back_and_takes_no_other_with_it(
@@ -25,3 +39,72 @@ def test_a_body_that_cannot_be_made_is_given_back_and_takes_no_other_with_it(
         assert time.records()["b@2026-03-01T00:01:00Z"].state is State.DUE
     assert "run/b/2026-03-01T00:01:00Z could not be begun, and is given back" in caplog.text
     assert made is not unwell
+
+
+# --- a store that fails ---
+
+Fate = Literal["before", "after"]
+
+
+class Lossy(MemoryStore):
+    """Loses one call, or from then on all for a while: before it landed, or its reply after it did."""
+
+    def __init__(self, clock: Callable[[], datetime], *, lose: int, times: int, fate: Fate) -> None:
+        super().__init__(clock, DURABLE)
+        self.calls, self.lost, self._fate = 0, range(lose, lose + times), fate
+
+    def _through(self, call: Callable[[], T]) -> T:
+        self.calls += 1
+        if self.calls not in self.lost:
+            return call()
+        if self._fate == "after":
+            call()
+        raise StoreUnavailable("no answer")
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        return self._through(lambda: super(Lossy, self).load(keys))
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        return self._through(lambda: super(Lossy, self).swap(writes, seen))
+
+    def scan(self, scan: Scan) -> Page:
+        return self._through(lambda: super(Lossy, self).scan(scan))
+
+
+def lived_through(monkeypatch: pytest.MonkeyPatch, lose: int, times: int, fate: Fate) -> tuple[int, Manual]:
+    """Four minutes of two processes: a job that succeeds, one that is retried once, one that waits for its turn."""
+    monkeypatch.setattr(manual_time, "MemoryStore", partial(Lossy, lose=lose, times=times, fate=fate))
+    cron = Cronce("memory:")
+    cron.job(every="1m", name="plain", start_within="1h")(lambda: None)
+    cron.job(every="1m", name="waits", start_within="1h", overlap="wait")(lambda: None)
+
+    @cron.job(every="1m", name="flaky", start_within="1h", retries=1, backoff="2s", on_lost="rerun")
+    def flaky(run: Run) -> None:
+        if run.attempt == 1:
+            raise ValueError("the first time")
+
+    with manual(cron, "2026-03-01T00:00:30Z", processes=2) as time:
+        time.advance("4m")
+        assert isinstance(time.store, Lossy)
+        time.store.lost = range(0)
+        time.advance("20s")
+    return time.store.calls, time
+
+
+def expected() -> dict[str, int]:
+    slots = [f"2026-03-01T00:0{minute}:00Z" for minute in range(1, 5)]
+    return {f"{job}@{slot}": runs for job, runs in (("plain", 1), ("waits", 1), ("flaky", 2)) for slot in slots}
+
+
+@pytest.mark.parametrize("fate", ["before", "after"])
+@pytest.mark.parametrize("times", [1, 4, 9])
+def test_whichever_call_of_the_store_is_lost_each_slot_runs_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, times: int, fate: Fate
+) -> None:
+    caplog.set_level("CRITICAL", "cronce")
+    calls, calm = lived_through(monkeypatch, 0, 0, fate)
+    assert Counter(ran.slot.key for ran in calm.ran) == expected()
+    for lose in range(1, calls + 1):
+        _, time = lived_through(monkeypatch, lose, times, fate)
+        assert Counter(ran.slot.key for ran in time.ran) == expected(), f"call {lose} was lost {fate} it landed"
+        assert {record.outcome for record in time.records().values()} == {Outcome.SUCCEEDED}

@@ -7,7 +7,7 @@ import pytest
 
 from cronce.errors import BadRecord
 from cronce.events import What
-from cronce.model import Mark, Slot, Write, holder_cell, lock_cell
+from cronce.model import BOARD_JOBS, Mark, Slot, Write, holder_cell, lock_cell
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.protocol.retention import OUTCOMES, Keep, Limit, read_keep
 from cronce.runtime.declare import declare
@@ -80,7 +80,7 @@ def test_what_dead_processes_and_forgotten_locks_left_is_swept(desk: Desk, store
     assert _swept(desk, clock) == 0
     clock.turn(200)
     assert _swept(desk, clock) == 2
-    assert [cell.key for cell in store.scan(Scan("")).cells] == [lock_cell("reindex")]
+    assert [cell.key for cell in store.scan(Scan("")).cells] == [BOARD_JOBS, lock_cell("reindex")]
     assert store.load([holder_cell("web-1")]).cells[0].version == 0
 
 

@@ -417,7 +417,7 @@ class Engine:
 
     def _try(self, slot: Slot, terms: Terms, due: Instant, now: Instant, *, known: bool = False) -> None:
         place = self._roster.place(self._me, slot)
-        self._line.add(Candidate(slot, slot.cell, terms, due, known), place, now)
+        self._line.add(Candidate(slot, slot.cell, terms, due, known, self._ledger.nonce()), place, now)
 
     def _terms_of(self, slot: Slot) -> Terms:
         """On what terms; most slots of a job are claimed on the same."""
@@ -471,7 +471,7 @@ class Engine:
         return unsaid
 
     def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
-        wanted = [Wanted(one.slot, one.terms, one.known) for one in chosen]
+        wanted = [Wanted(one.slot, one.terms, one.known, one.nonce) for one in chosen]
         if self._post.works:
             return self._do(self._ledger.exchange([self._word(said) for said in over], wanted))
         return (), self._do(self._ledger.enqueue(wanted))

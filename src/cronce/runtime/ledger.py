@@ -73,6 +73,8 @@ class Wanted(NamedTuple):
     terms: Terms
     known: bool = False
     """The slot is on record, as a scan found it: read it first. Else it is guessed to be nobody's."""
+    nonce: str = ""
+    """Of a claim that is made again, since nobody knows whether it landed; each other one draws its own."""
 
 
 class Grant(NamedTuple):
@@ -113,7 +115,7 @@ class Ledger:
         self.carrier = Carrier(self.know, traits, holder, report)
         self.jobs = Jobs(self.carrier)
         self._clock = clock
-        self._nonce = nonce
+        self.nonce = nonce
 
     # --- slots ---
 
@@ -231,7 +233,7 @@ class Ledger:
                 f"a lock's lease is more than nothing and at most {format_duration(LOCK_LEASE)}, not {lease}"
             )
         check_lease(lease, self.carrier.traits)
-        command = Claim(self._nonce(), self.carrier.holder, lease, "rerun")
+        command = Claim(self.nonce(), self.carrier.holder, lease, "rerun")
         task = Task(command, Cell(key), birth=self.know.epoch.birth, sample=self.know.guess())
         yield from self.carrier.carry_out([task])
         if isinstance(task.answer, Unsure):
@@ -246,7 +248,7 @@ class Ledger:
         check_lease(terms.lease, self.carrier.traits)
         start_by = want.slot.at + terms.start_within if terms.start_within is not None else None
         command = Claim(
-            self._nonce(), self.carrier.holder, terms.lease, terms.on_lost, terms.attempts, start_by, terms.payload
+            want.nonce or self.nonce(), self.carrier.holder, terms.lease, terms.on_lost, terms.attempts, start_by, terms.payload
         )
         task = self._slot_task(command, want.slot, terms, lowest, sample)
         task.unread = want.known or bool(want.slot.request)  # what was asked for by hand is never made by a claim

@@ -32,13 +32,15 @@ WATCHED: Final = 1000
 
 
 class Candidate(NamedTuple):
-    """A slot to be tried from `due` on. `known`: it is on record. `cell` is its key, spelled once."""
+    """A slot to be tried from `due` on. `known`: it is on record. `cell` is its key, spelled once. `nonce` goes with each
+    try: if one got no answer and landed all the same, the next finds that the slot is ours, and nothing has run."""
 
     slot: Slot
     cell: str
     terms: Terms
     due: Instant
     known: bool = False
+    nonce: str = ""
 
 
 class Line:
