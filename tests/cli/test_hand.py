@@ -21,7 +21,7 @@ from cronce.protocol.record import Holder, Job, Outcome, Record, Spec, decode, e
 from cronce.runtime.desk import Desk
 from cronce.runtime.ledger import Grant, Terms, Wanted
 from cronce.runtime.look import slot_named
-from cronce.runtime.roster import Roster, digest_of
+from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from tests.house.wait import wait_until

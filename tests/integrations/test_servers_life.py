@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.house.wait import wait_until
-from tests.runtime.life.town import Town, children, ended
+from tests.runtime.scheduling.life.town import Town, children, ended
 from tests.servers.process import free_port
 
-WSGI, ASGI = "tests.runtime.life.web:wsgi", "tests.runtime.life.web:asgi"
+WSGI, ASGI = "tests.runtime.scheduling.life.web:wsgi", "tests.runtime.scheduling.life.web:asgi"
 
 HOOKS = """
 def post_fork(server, worker):
-    from tests.runtime.life.app import cron
+    from tests.runtime.scheduling.life.app import cron
     cron.start(grace="10s")
 """
 

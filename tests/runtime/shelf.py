@@ -11,7 +11,7 @@ from cronce.model import Slot, Traits, Write
 from cronce.protocol.record import Holder
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Grant, Ledger, Refused, Terms, Wanted
-from cronce.runtime.roster import Roster, Specs, digest_of
+from cronce.runtime.scheduling.roster import Roster, Specs, digest_of
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
 

@@ -19,9 +19,9 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Slot
 from cronce.protocol.record import Outcome, State
-from cronce.runtime.backfill import AT_ONCE
 from cronce.runtime.desk import Desk
-from cronce.runtime.hand import AskedFor, Hand, who
+from cronce.runtime.hand.acts import AskedFor, Hand, who
+from cronce.runtime.hand.backfill import AT_ONCE
 from cronce.runtime.holders import carriers
 from cronce.runtime.look import RunSeen
 from cronce.stores import mask

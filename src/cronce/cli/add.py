@@ -4,7 +4,7 @@ import argparse
 from typing import Final
 
 from cronce.cli import definition
-from cronce.runtime.stored import add
+from cronce.runtime.stored.definitions import add
 
 EXAMPLES: Final = """
 The processes that were started with an --allow that covers it run the job from now on: they notice within two seconds.

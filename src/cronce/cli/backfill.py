@@ -12,7 +12,7 @@ from cronce.cli.progress import bar
 from cronce.cli.table import safe
 from cronce.errors import BadInput
 from cronce.model import Slot
-from cronce.runtime.backfill import MOST, Stretch, ask, parts, survey
+from cronce.runtime.hand.backfill import MOST, Stretch, ask, parts, survey
 
 SHOWN = 5
 LEFT = "what was asked for stays due; the same command goes on, and with --cancel calls it off"

@@ -11,7 +11,7 @@ from cronce.policy import Fold, Gap, Missed, OnLost, Overlap
 if TYPE_CHECKING:
     from cronce.protocol.record import Stored
     from cronce.runtime.flow import Flow
-    from cronce.runtime.hand import Hand
+    from cronce.runtime.hand.acts import Hand
 
 SPANS: Final = {
     "start_within": "too late to start after this (default: until the next slot)",

@@ -9,7 +9,7 @@ from cronce.cli.table import safe
 from cronce.cli.words import by_whom
 from cronce.errors import CronceError
 from cronce.protocol.record import Act
-from cronce.runtime.hand import Stands, drain_cell
+from cronce.runtime.hand.acts import Stands, drain_cell
 from cronce.runtime.holders import HolderSeen, holders
 
 EXAMPLES = """

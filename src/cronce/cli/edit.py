@@ -5,7 +5,7 @@ from typing import Final
 
 from cronce.cli import definition
 from cronce.errors import BadInput
-from cronce.runtime.stored import edit
+from cronce.runtime.stored.definitions import edit
 
 EXAMPLES: Final = """
 What is not said stays. A new schedule never fires for the past. Whatever kind of schedule or body is said replaces the

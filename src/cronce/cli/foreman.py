@@ -24,7 +24,7 @@ from typing import Final
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Boot
-from cronce.runtime.scheduler import LAST, LEAST, Orders
+from cronce.runtime.scheduling.scheduler import LAST, LEAST, Orders
 from cronce.value import NamedTuple
 
 HEARD: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)

@@ -12,7 +12,7 @@ from cronce.clock import SystemClock
 from cronce.model import spell
 from cronce.runtime.flow import drive
 from cronce.runtime.holders import HolderSeen, holders
-from cronce.runtime.roster import HOLDER_TTL
+from cronce.runtime.scheduling.roster import HOLDER_TTL
 
 if TYPE_CHECKING:
     from cronce.model import Instant

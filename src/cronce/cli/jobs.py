@@ -12,7 +12,7 @@ from cronce.clock import SystemClock
 from cronce.model import spell
 from cronce.runtime.flow import drive
 from cronce.runtime.look import JobLine, halted, read_spec
-from cronce.runtime.stored import listed
+from cronce.runtime.stored.definitions import listed
 from cronce.schedule import Cron, Window, spec_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from cronce.cli.documents import act_document
 from cronce.cli.table import safe
 from cronce.cli.words import by_whom
 from cronce.errors import BadInput
-from cronce.runtime.hand import Stands
+from cronce.runtime.hand.acts import Stands
 from cronce.runtime.look import runs
 
 SHOWN = 5

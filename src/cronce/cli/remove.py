@@ -5,7 +5,7 @@ from typing import Final
 
 from cronce.cli import definition
 from cronce.cli.acting import add_act
-from cronce.runtime.stored import remove
+from cronce.runtime.stored.definitions import remove
 
 TEXT: Final = """
 No slot of it fires any more; a run that goes on is not stopped (`cronce cancel` does that). Its history stays, and so

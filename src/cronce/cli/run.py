@@ -12,7 +12,8 @@ from cronce.errors import BadInput
 from cronce.runtime.app import Cronce
 from cronce.runtime.application import load
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduler import Orders, Role, Scheduler, see_through
+from cronce.runtime.scheduling.post import Role
+from cronce.runtime.scheduling.scheduler import Orders, Scheduler, see_through
 from cronce.schedule import parse_duration
 
 TEXT: Final = """\

@@ -15,16 +15,16 @@ from cronce.clock import Clock, SystemClock
 from cronce.errors import BadInput
 from cronce.policy import refuse_foreign
 from cronce.runtime.attempt import Work
-from cronce.runtime.bodies import Bodies
-from cronce.runtime.by_hand import ByHand
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
 from cronce.runtime.desk import Desk
 from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, guarded, name_of, single
+from cronce.runtime.hand.api import ByHand
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.lock import Block, Lock, limits
 from cronce.runtime.log import LOGGER, log
 from cronce.runtime.notes import Notebook
+from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.processes.loading import defined, place_of
 from cronce.schedule import Schedule, parse_duration
 from cronce.stores import mask
@@ -33,8 +33,9 @@ from cronce.stores.default import Chosen, choose, open_chosen, pinned
 
 if TYPE_CHECKING:
     from cronce.runtime.election import Leader, Term
-    from cronce.runtime.engine import Carry
-    from cronce.runtime.scheduler import Role, Scheduler
+    from cronce.runtime.scheduling.carrying import Carry
+    from cronce.runtime.scheduling.post import Role
+    from cronce.runtime.scheduling.scheduler import Scheduler
     from cronce.runtime.session_lock import SessionKeeper
 
 
@@ -212,13 +213,14 @@ class Cronce(ByHand):
         patterns of what jobs that live in the store may run here. `grace` is how long bodies have to end when it stops.
         """
         defined()
-        from cronce.runtime.scheduler import Scheduler, post  # noqa: PLC0415  whoever only guards needs none
+        from cronce.runtime.scheduling.post import check_post  # noqa: PLC0415  whoever only guards needs none
+        from cronce.runtime.scheduling.scheduler import Scheduler  # noqa: PLC0415
 
-        place, length = post(role, workers, labels), parse_duration(grace).total_seconds()
+        post, length = check_post(role, workers, labels), parse_duration(grace).total_seconds()
         if self._scheduler is not None:
             raise BadInput("the scheduler runs already in this process; stop it first")
         keeper = self._at_work()
-        self._scheduler = Scheduler(keeper, self._carry(allow, keeper), place, grace=length, ended=self._ended)
+        self._scheduler = Scheduler(keeper, self._carry(allow, keeper), post, grace=length, ended=self._ended)
         return self._scheduler.start()
 
     def run(
@@ -234,7 +236,7 @@ class Cronce(ByHand):
 
         The first signal ends claiming and lets bodies end for `grace`, the second stops them now.
         """
-        from cronce.runtime.scheduler import Orders, see_through  # noqa: PLC0415
+        from cronce.runtime.scheduling.scheduler import Orders, see_through  # noqa: PLC0415
 
         with Orders() as orders:
             scheduler = self.start(role=role, workers=workers, grace=grace, labels=labels, allow=allow)
@@ -247,15 +249,15 @@ class Cronce(ByHand):
 
     def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
         """What this process carries: its own jobs, and those in the store that it allows, as they are just now."""
-        from cronce.runtime.shelf import Carried, Shelf  # noqa: PLC0415
-        from cronce.runtime.stored import definitions  # noqa: PLC0415
+        from cronce.runtime.stored.allowed import Allowed, Carried  # noqa: PLC0415
+        from cronce.runtime.stored.definitions import definitions  # noqa: PLC0415
 
         for name in self.jobs.keys() - self.works.keys():
             LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it yourself", name)
         for said in filter(None, self._remarks.values()):
             LOGGER.warning("%s", said)
         own = {name: Carried(self.jobs[name], work) for name, work in self.works.items()}
-        shelf = Shelf(allow, self._bodies, self.jobs)
+        shelf = Allowed(allow, self._bodies, self.jobs)
         return lambda: own | shelf.carry(keeper.desk.do(definitions()))
 
     def _ended(self, scheduler: "Scheduler") -> None:

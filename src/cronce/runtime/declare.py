@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Final, TypedDict
 from zlib import adler32, crc32
 
@@ -160,7 +161,7 @@ class Declaration(NamedTuple):
 
     def terms(self, wanted: Slot, *, inferred: bool) -> Terms:
         """On what terms one of its slots is claimed from outside. What is asked for by hand is never too late."""
-        gap, delay = self._gap(wanted), self.delay(wanted)
+        gap, delay = self.gap_after(wanted.at), self.delay(wanted)
         return Terms(
             self.lease or lease_for(self.on_lost, gap),
             self.on_lost,
@@ -179,7 +180,7 @@ class Declaration(NamedTuple):
         by hand does not wait."""
         if self.jitter is None or wanted.request:
             return timedelta(0)
-        width = min(self.jitter, self._gap(wanted) or self.jitter)
+        width = min(self.jitter, self.gap_after(wanted.at) or self.jitter)
         return crc32(wanted.key.encode()) % (width // MILLISECOND) * MILLISECOND
 
     def backoff_after(self, failed: Slot, failures: int) -> timedelta:
@@ -200,12 +201,12 @@ class Declaration(NamedTuple):
 
     def tidies(self, done: Slot) -> bool:
         """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts."""
-        gap = self._gap(done)
+        gap = self.gap_after(done.at)
         return crc32(done.key.encode()) % max(TIDY_EVERY // gap if gap else 1, 1) == 0
 
-    def _gap(self, wanted: Slot) -> timedelta | None:
-        later = start_by(self.schedule, wanted.at) if self.schedule else None
-        return later - wanted.at if later else None
+    def gap_after(self, at: Instant) -> timedelta | None:
+        """From a slot to the next."""
+        return _gap_after(self.schedule, at) if self.schedule else None
 
     def _start_within(self, gap: timedelta | None, *, inferred: bool) -> timedelta | None:
         """By default until the next slot. A slot that was inferred from the host's clock is as far off as that clock
@@ -213,6 +214,13 @@ class Declaration(NamedTuple):
         if self.start_within is not None or self.missed == "all" or gap is None:
             return self.start_within
         return gap + CLOCK_OFF if inferred else gap
+
+
+@lru_cache(maxsize=10_000)
+def _gap_after(schedule: Schedule, at: Instant) -> timedelta | None:
+    """Jobs share schedules, and each asks several times for every slot."""
+    later = start_by(schedule, at)
+    return later - at if later else None
 
 
 def declare(

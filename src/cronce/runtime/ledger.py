@@ -247,9 +247,8 @@ class Ledger:
         terms = _by_hand(checked(want.terms)) if want.slot.request else checked(want.terms)
         check_lease(terms.lease, self.carrier.traits)
         start_by = want.slot.at + terms.start_within if terms.start_within is not None else None
-        command = Claim(
-            want.nonce or self.nonce(), self.carrier.holder, terms.lease, terms.on_lost, terms.attempts, start_by, terms.payload
-        )
+        nonce, holder = want.nonce or self.nonce(), self.carrier.holder
+        command = Claim(nonce, holder, terms.lease, terms.on_lost, terms.attempts, start_by, terms.payload)
         task = self._slot_task(command, want.slot, terms, lowest, sample)
         task.unread = want.known or bool(want.slot.request)  # what was asked for by hand is never made by a claim
         return task

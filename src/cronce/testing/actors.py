@@ -21,7 +21,7 @@ from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Expired, Grant, Ledger, Refused, Terms, Wanted
-from cronce.runtime.roster import Roster, digest_of
+from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.runtime.task import Superseded, Unsure
 from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.referee import Body, Referee

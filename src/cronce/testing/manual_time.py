@@ -15,10 +15,10 @@ from cronce.protocol.record import Job, Record, decode, decode_job
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.desk import Desk
-from cronce.runtime.engine import Engine, Pace, Post
 from cronce.runtime.keeper import Beat, Keeper
 from cronce.runtime.log import log
-from cronce.runtime.scheduler import post
+from cronce.runtime.scheduling.engine import Engine
+from cronce.runtime.scheduling.post import Pace, Post, check_post
 from cronce.runtime.steps import take, take_async
 from cronce.schedule import parse_duration, parse_instant
 from cronce.stores.base import Scan
@@ -77,7 +77,7 @@ class _Process:
     def __init__(self, manual: "Manual", number: int, post: Post) -> None:
         desk = Desk(manual.store, manual.clock, lambda: manual.store, log, f"test:{number}:0")
         self._manual, self._number, self.keeper = manual, number, Keeper(desk, _StillBeat)
-        self.engine = Engine(self.keeper, manual.cron._carry((), self.keeper), post, self, QUIET)
+        self.engine = Engine(self.keeper, manual.cron._carry((), self.keeper), post, self.submit, QUIET)
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
@@ -165,7 +165,7 @@ def manual(
     guards and locks use that store and that clock, too."""
     if processes < 1:
         raise BadInput(f"processes is 1 or more, and this is {processes}")
-    time = Manual(cron, parse_instant(start), processes, post("both", workers, {}))
+    time = Manual(cron, parse_instant(start), processes, check_post("both", workers, {}))
     with cron._standing_in(time.store, time.clock, time._processes[0].keeper):
         time._step()
         yield time

@@ -27,7 +27,8 @@ from cronce.protocol.decide import (
     Row,
 )
 from cronce.protocol.record import Job, Record
-from cronce.runtime import carrier, jobs, knowledge, ledger, plans, roster
+from cronce.runtime import carrier, jobs, knowledge, ledger, plans
+from cronce.runtime.scheduling import roster
 from cronce.runtime.task import Task
 from cronce.stores import base
 from cronce.testing import world

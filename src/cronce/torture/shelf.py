@@ -12,7 +12,7 @@ from cronce.model import Cell, Instant, Mark, Slot, job_cell
 from cronce.protocol.lease import forgotten_floor
 from cronce.protocol.record import EDITED, FORGOTTEN, Outcome, Span, decode_bundle, decode_holder, decode_job
 from cronce.runtime.flow import Flow, drive
-from cronce.runtime.hand import Hand, drain_cell
+from cronce.runtime.hand.acts import Hand, drain_cell
 from cronce.runtime.ledger import Ledger
 from cronce.runtime.look import RunSeen, read_all, seen_run
 from cronce.stores.base import Scan, Store

@@ -31,7 +31,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, paused_and_resumed
 from cronce.runtime.ledger import Ledger, Terms
 from cronce.runtime.look import RunSeen, job_names, read_all, refuse_unknown, seen_run
-from cronce.runtime.roster import chunks
+from cronce.runtime.scheduling.roster import chunks
 from cronce.runtime.task import Reply, Unsure
 from cronce.schedule.instant import whole
 from cronce.stores.base import Scan

@@ -37,7 +37,7 @@ from cronce.protocol.record import (
 from cronce.runtime.carrier import NEWS, Carrier
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
-from cronce.runtime.hand import Hand, payload_text
+from cronce.runtime.hand.acts import Hand, payload_text
 from cronce.runtime.holders import holders
 from cronce.runtime.look import JobLine, JobSeen, jobs, read_all, read_spec, refuse_unknown, seen_job
 from cronce.runtime.processes.command import checked_words

@@ -18,7 +18,7 @@ from cronce.model import Instant, Mark, Slot, job_cell, spell
 from cronce.protocol.commands import Closed, Queue, Queued, Skip
 from cronce.protocol.record import Outcome
 from cronce.runtime.flow import Flow
-from cronce.runtime.hand import BACKFILL, TERMS, Hand, is_of_slot, sure
+from cronce.runtime.hand.acts import BACKFILL, TERMS, Hand, is_of_slot, sure
 from cronce.runtime.look import RunSeen, read_page, seen_job, seen_run
 from cronce.schedule import Schedule, parse_instant
 from cronce.schedule.instant import RESOLUTION

@@ -9,7 +9,7 @@ from cronce.model import Slot
 if TYPE_CHECKING:
     from cronce.runtime.declare import Declaration
     from cronce.runtime.flow import Flow
-    from cronce.runtime.hand import Hand
+    from cronce.runtime.hand.acts import Hand
     from cronce.runtime.keeper import Keeper
     from cronce.schedule import Schedule
 
@@ -61,7 +61,7 @@ class ByHand:
     def backfill(self, name: str, start: datetime | str, end: datetime | str, *, by: str | None = None) -> list[str]:
         """Ask for a run of each slot from `start` until before `end` that never succeeded: their keys. A slot gets one
         such run, however often this is called."""
-        from cronce.runtime.backfill import backfill  # noqa: PLC0415
+        from cronce.runtime.hand.backfill import backfill  # noqa: PLC0415
 
         return [slot.key for slot in self._by_hand(by, lambda hand: backfill(hand, name, start, end))]
 
@@ -76,7 +76,7 @@ class ByHand:
     ) -> bool:
         """Let a process, or all with a label such as colour=blue, claim nothing more while it lives; `off` undoes it.
         False: it was so before."""
-        from cronce.runtime.hand import drain_cell  # noqa: PLC0415
+        from cronce.runtime.hand.acts import drain_cell  # noqa: PLC0415
 
         cell = drain_cell(holder, label)
         if off:
@@ -88,24 +88,24 @@ class ByHand:
     def add(self, name: str, schedule: "str | Schedule | None" = None, *, by: str | None = None, **words: Any) -> bool:
         """Keep a job in the store, for all processes that allow it: `cron.add("mail", "@hourly", function="app:mail")`,
         or `command=["./mail.sh"]`, with the policies of `job`. False: it is there, defined the same."""
-        from cronce.runtime.stored import add  # noqa: PLC0415
+        from cronce.runtime.stored.definitions import add  # noqa: PLC0415
 
         return self._by_hand(by, lambda hand: add(hand, name, {"schedule": schedule, **words})) is not None
 
     def edit(self, name: str, *, by: str | None = None, **changes: Any) -> bool:
         """Change what is said of a job in the store; None goes back to the default. False: it was so before."""
-        from cronce.runtime.stored import edit  # noqa: PLC0415
+        from cronce.runtime.stored.definitions import edit  # noqa: PLC0415
 
         return self._by_hand(by, lambda hand: edit(hand, name, changes)) is not None
 
     def remove(self, name: str, *, by: str | None = None) -> None:
         """Take a job out of the store; its history stays."""
-        from cronce.runtime.stored import remove  # noqa: PLC0415
+        from cronce.runtime.stored.definitions import remove  # noqa: PLC0415
 
         self._by_hand(by, lambda hand: remove(hand, name))
 
     def _by_hand(self, by: str | None, act: "Callable[[Hand], Flow[T]]") -> T:
-        from cronce.runtime.hand import Hand, who  # noqa: PLC0415  who only guards functions need not load it
+        from cronce.runtime.hand.acts import Hand, who  # noqa: PLC0415  who only guards functions need not load it
 
         desk = self._at_work().desk
         return desk.do(act(Hand(desk.ledger, who() if by is None else by, self.jobs)))

@@ -6,9 +6,9 @@ Every scheduler computes every slot by itself, from the same schedules, by the s
 slot is claimed, and the store grants it once. What is here is only about *when* to claim, so that it happens at once,
 costs little, and goes to a process that has a worker free.
 
-*The way of a slot.* The agenda yields it at its instant, and it stands in line (`line`) until its time has come and a
-worker is free. Then it is claimed, in a batch with others; what has ended since is said in the same swap. Granted, it
-runs on the pool. Refused, it is forgotten: whoever has it looks after it.
+*The way of a slot.* The agenda yields it at its instant, and it stands in line (`waitlist`) until its time has come
+and a worker is free. Then it is claimed, in a batch with others; what has ended since (`endings`) is said in the same
+swap. Granted, it runs (`at_work`). Refused, it is forgotten: whoever has it looks after it.
 
 *Looking.* About once a second: has anybody acted by hand, is somebody asked to stop, and which runs are open whose time
 has come: due, waiting for their turn, to be retried, or lapsed. Those stand in line like slots, so that whatever
@@ -22,13 +22,11 @@ it is said, or until it can no longer be trusted.
 """
 
 import gc
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import lru_cache
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from cronce import __version__
 from cronce.errors import BadInput, BadRecord, StoreError
@@ -46,36 +44,30 @@ from cronce.model import (
     job_cell,
     slot_of_cell,
 )
-from cronce.protocol.commands import Early, Finish, Finished, Queued, Release, Stale
+from cronce.protocol.commands import Early, Finished, Queued
 from cronce.protocol.record import Act, Holder, State, decode, standing_act
-from cronce.runtime.attempt import Attempt, End, finish_of, too_late
-from cronce.runtime.call import for_good
+from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.flow import Flow
-from cronce.runtime.keeper import Keeper, Over
+from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant, Terms, Wanted
-from cronce.runtime.line import AT_ONCE, MOMENT, Candidate, Line
 from cronce.runtime.log import LOGGER
-from cronce.runtime.missed import Gap, catch_up, newest_run
-from cronce.runtime.roster import HOLDER_TTL, Roster, digest_of
-from cronce.runtime.shelf import Carried
+from cronce.runtime.scheduling.at_work import AtWork
+from cronce.runtime.scheduling.carrying import Carry, Carrying
+from cronce.runtime.scheduling.endings import Endings, Said
+from cronce.runtime.scheduling.missed import Gap, catch_up, newest_run
+from cronce.runtime.scheduling.post import LOOK, Pace, Post
+from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
+from cronce.runtime.scheduling.waitlist import AT_ONCE, MOMENT, Candidate, Waitlist
+from cronce.runtime.stored.allowed import Carried
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
 from cronce.runtime.tidy import tidy_later
-from cronce.schedule import Schedule, format_duration
 from cronce.schedule.agenda import Agenda
 from cronce.schedule.slots import GRACE
 from cronce.stores.base import Position, Scan
-from cronce.value import NamedTuple
 
 T = TypeVar("T")
-
-LOOK: Final = timedelta(seconds=1.4)
-"""Between two looks. Two calls each, and the beat: less than two calls a second, and a change is seen within two."""
-
-BEAT: Final = timedelta(seconds=10)
-"""Between two beats. Two may fail before others take this process for dead."""
-
-PUT_OFF: Final = 0.3
-"""Seconds for which it may wait to be said that something has ended, while as much is due as can be claimed at once."""
+Submit = Callable[[Sequence[Attempt]], None]
+"""Begin these; each is `done` once, from whatever thread."""
 
 PAGES: Final = 5
 """Thousands of open runs that a look goes through."""
@@ -86,87 +78,33 @@ NEEDED: Final = 1000
 HEEDED: Final = 500
 """How many of the runs here a look asks for, whether they shall stop; the others learn it with their next renewal."""
 
-LATE: Final = timedelta(seconds=5)
-"""A slot that starts later than this after it was due is told of."""
-
 UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
 
 AWAY: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
 
-Carry = Callable[[], Mapping[str, Carried]]
-"""What this process carries just now."""
-
-Word = tuple[Grant, Finish | Release, bool]
-
-
-class Pool(Protocol):
-    """Where bodies run. Each attempt that was submitted is `done` once, from whatever thread."""
-
-    def submit(self, attempts: Sequence[Attempt]) -> None: ...
-
-
-class Post(NamedTuple):
-    """What a process is there for."""
-
-    role: str = "both"
-    workers: int = 10
-    labels: Mapping[str, str] = {}
-
-    @property
-    def schedules(self) -> bool:
-        return self.role != "work"
-
-    @property
-    def works(self) -> bool:
-        return self.role != "schedule"
-
-
-class Pace(NamedTuple):
-    """How often an engine does what it does without being asked."""
-
-    look: timedelta = LOOK
-    beat: timedelta = BEAT
-
-
-class Said(NamedTuple):
-    """An attempt that is over, and is to be said so."""
-
-    attempt: Attempt
-    end: End
-    awaited: bool = False
-    """Whether slots of its job may wait for its turn."""
-
 
 class Engine:
     """Not for two threads at once, but for `done`, which any may call."""
 
-    def __init__(self, keeper: Keeper, carry: Carry, post: Post, pool: Pool, pace: Pace = Pace()) -> None:  # noqa: B008
-        self._keeper, self._desk, self._post, self._pool, self._carry = keeper, keeper.desk, post, pool, carry
+    def __init__(self, keeper: Keeper, carry: Carry, post: Post, submit: Submit, pace: Pace = Pace()) -> None:  # noqa: B008
+        self._keeper, self._desk, self._post, self._submit, self._carry = keeper, keeper.desk, post, submit, carry
         self._pace = pace
         self._ledger, self._know = keeper.desk.ledger, keeper.desk.ledger.know
         self._roster = Roster(self._ledger.carrier, self._ledger.jobs)
         self._me = Holder(self._desk.holder, "", post.role, post.workers, post.labels, self._know.now(), __version__)
-        self._carried: dict[str, Carried] = {}
-        self._specs: dict[str, tuple[str, str]] = {}
+        self._carrying = Carrying()
         self._new: Set[str] = set()
         self._born = 0  # in which life of the store it is registered
         self._changed = True  # what this process carries may be another than it was
         self._agenda = Agenda()
-        self._line = Line()
-        self._running: dict[str, Attempt] = {}
-        self._turns: Counter[str] = Counter()
-        self._ended: deque[Said] = deque()
-        self._unsaid: list[Said] = []
+        self._line = Waitlist()
+        self._at_work = AtWork(keeper, self._tell)
+        self._endings = Endings(self._desk.holder)
         self._boards: tuple[int, int] | None = None
-        self._terms: dict[tuple[str, timedelta | None], Terms] = {}
-        self._overrun: set[str] = set()
-        self._said_at: Boot = 0.0
         self._took = False  # the last time, there was something in line that could be claimed
         self._beat_at = self._look_at = self._again_at = 0.0
-        self.given_up = 0
-        """How many runs ended here whose end is not on record, and never will be."""
         self.joined = False
         """It is registered, and would fire."""
         self.ordered: Act | None = None
@@ -202,11 +140,11 @@ class Engine:
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""
         boot, now = self._desk.clock.boot(), self._know.now()
-        if self._ended or (self._took and len(self._line) and self._free > 0):
+        if self._endings.new or (self._took and len(self._line) and self._free > 0):
             return boot
         ahead = [at for at in (self._line.next_at(), self._agenda.next_at()) if at is not None]
         times = [boot + max((at - now).total_seconds(), 0.0) for at in ahead]
-        return min([self._beat_at, self._look_at, *times, *([boot + AWAY] if self._unsaid else [])])
+        return min([self._beat_at, self._look_at, *times, *([boot + AWAY] if len(self._endings) else [])])
 
     @property
     def claims(self) -> bool:
@@ -216,15 +154,20 @@ class Engine:
     def idle(self) -> bool:
         """Nothing runs here, and all that ended is said. True between two steps, if at all: within one, something may
         be on its way."""
-        return not (self._running or self._unsaid or self._ended)
+        return not (len(self._at_work) or len(self._endings))
 
     @property
     def running(self) -> list[Attempt]:
-        return list(self._running.values())
+        return self._at_work.all
+
+    @property
+    def given_up(self) -> int:
+        """How many runs ended here whose end is not on record, and never will be."""
+        return self._endings.given_up
 
     @property
     def _free(self) -> int:
-        return self._post.workers - len(self._running) if self._post.works else AT_ONCE
+        return self._post.workers - len(self._at_work) if self._post.works else AT_ONCE
 
     # --- from outside ---
 
@@ -238,12 +181,11 @@ class Engine:
 
     def done(self, attempt: Attempt, end: End) -> None:
         """An attempt is over. From any thread."""
-        self._ended.append(Said(attempt, end))
+        self._endings.add(attempt, end)
 
     def stop_bodies(self, why: str) -> None:
-        """Whatever runs here shall stop; the next attempt is another's, if there is one."""
-        for attempt in self.running:
-            self._keeper.end(attempt.lease, Over("drained", why))
+        """Whatever runs here shall stop."""
+        self._at_work.stop_all(why)
 
     def leave(self) -> None:
         """The others need not wait for this process any more."""
@@ -259,28 +201,21 @@ class Engine:
         if self._changed:
             self._take_on(self._carry())
             self._changed = False
-        self._me = self._me._replace(draining=not self.claims)
-        self._do(self._roster.beat(self._me, self._specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
+        self._me = self._me._replace(bundle=self._carrying.bundle, draining=not self.claims)
+        self._do(self._roster.beat(self._me, self._carrying.specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
         self._settle_in()
         self.joined = True
         self._beat_at, self._born = boot + self._pace.beat.total_seconds(), self._know.epoch.birth
 
     def _take_on(self, carried: Mapping[str, Carried]) -> None:
-        """From now on this process carries exactly these."""
-        same = {name for name, one in carried.items() if name in self._carried and self._carried[name].job == one.job}
-        for name in self._carried.keys() - same:
+        self._new, gone = self._carrying.take_on(carried)
+        for name in gone:
             self._agenda.remove(name)
-        self._carried = dict(carried)
-        kept = {name: self._specs[name] for name in same}
-        self._specs = kept | {name: one.job.spec for name, one in carried.items() if name not in same}
-        self._me = self._me._replace(bundle=digest_of(self._specs))
-        self._new = carried.keys() - same
-        self._line.keep_only(same)
-        self._terms.clear()
+        self._line.drop(gone)
 
     def _settle_in(self) -> None:
         """What is new is put on the agenda, from where the schedulers before left off."""
-        new = [job for name in sorted(self._new) if (job := self._carried[name].job).schedule]
+        new = [job for name in sorted(self._new) if (job := self._carrying.job(name)).schedule]
         if not self._post.schedules or not new:
             return
         now = self._know.now()
@@ -292,22 +227,22 @@ class Engine:
             floor = known.job.floor if known and known.job else now
             latest = job.schedule.previous(now + timedelta(seconds=1))
             if latest is not None and latest > floor:
-                gaps.append(Gap(job, self._specs[job.name][0], self._since(job.name, floor, latest)))
+                gaps.append(Gap(job, self._carrying.digest(job.name), self._since(job.name, floor, latest)))
         self._try_missed(gaps, now)
         self._new = set()
 
     def _since(self, name: str, floor: Instant, latest: Instant) -> Instant:
         """From where on nobody may have looked. The latest slot is looked at in any case, and under missed="all" each
         that has no record: whoever died may have had some of them in line."""
-        if self._carried[name].job.missed == "all":
+        if self._carrying.job(name).missed == "all":
             return floor
         before = self._roster.looked_after(name) or self._do(newest_run(self._ledger, name)) or floor
         return max(floor, min(before - GRACE, latest - timedelta(seconds=1)))
 
     def _try_missed(self, gaps: Sequence[Gap], now: Instant) -> None:
         for slot in self._do(catch_up(self._ledger, gaps, now)) if gaps else ():
-            terms = self._terms_of(slot)
-            if terms.overlap == "skip" and self._carried[slot.job].job.missed == "all":
+            terms = self._carrying.terms(slot)
+            if terms.overlap == "skip" and self._carrying.job(slot.job).missed == "all":
                 terms = terms._replace(overlap="wait")  # each of a backlog is wanted
             self._try(slot, terms, slot.at + terms.delay, now)
 
@@ -317,21 +252,21 @@ class Engine:
         self._look_at = boot + self._pace.look.total_seconds()
         orders = drain_cells(self._desk.holder, self._post.labels)
         watched = self._line.watched(self._know.now() - 2 * MOMENT)
-        heeded = list(islice(self._running, HEEDED))
+        asked_for = self._at_work.asked_for()
         needed = {job_cell(name): name for name in self._needed(boot)}
         fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, *orders]
-        loaded, _ = self._do(self._ledger.carrier.load([*fixed, *heeded, *watched, *needed]))
+        loaded, _ = self._do(self._ledger.carrier.load([*fixed, *asked_for, *watched, *needed]))
         cells = {cell.key: cell for cell in loaded.cells}
         self._know.learn_switch(cells[SWITCH])
         self._read_boards(cells[BOARD_RUNS].version, cells[BOARD_JOBS].version)
         for key, name in needed.items():
             self._know.learn_job(name, cells[key], loaded)
         self._obey([cells[key] for key in orders])
-        for key in heeded:
-            self._heed(self._running[key], cells[key])
+        for key in asked_for:
+            self._at_work.heed(cells[key])
         for key in watched:
             self._line.seen(cells[key])
-        self._tell_overrun()
+        self._at_work.tell_overrun(self._know.now())
         if self._post.works and self.claims:
             self._take_up_open(boot)
 
@@ -361,14 +296,6 @@ class Engine:
             self._tell(what, f"holder/{self._desk.holder}", f"by {(self.ordered or before or Act('')).by}")
             self.beat_soon()
 
-    def _heed(self, attempt: Attempt, cell: Cell) -> None:
-        """Somebody may ask a run to stop."""
-        grant = attempt.lease.grant
-        if cell.fence == grant.fence and '"ask":' in cell.value:
-            with suppress(BadRecord):
-                ask = decode(cell.value, cell.key).ask
-                self._keeper.end(attempt.lease, Over("asked", f"asked to stop: {ask}"))
-
     def _take_up_open(self, boot: Boot) -> None:
         """Runs that are open and whose time has come, or comes before the next look."""
         after: Position | None = None
@@ -376,7 +303,7 @@ class Engine:
             scan = Scan("run/", "until", Mark.OPEN, self._know.now() + self._pace.look, after)
             page = self._do(self._ledger.carrier.scan(scan))
             for cell in sorted(page.cells, key=lambda cell: cell.key.rpartition("/")[2]):  # the older slot first
-                if cell.key in self._running or cell.key in self._line or cell.until is None:
+                if cell.key in self._at_work or cell.key in self._line or cell.until is None:
                     continue
                 if cell.until <= page.now:
                     self._take_up(cell, page.now)
@@ -392,9 +319,9 @@ class Engine:
             slot, record = slot_of_cell(cell.key), decode(cell.value, cell.key)
         except (BadInput, BadRecord):
             return  # of a newer cronce, or nobody's: whoever can read it sees to it
-        if slot.job not in self._carried:
+        if slot.job not in self._carrying:
             return
-        terms = self._terms_of(slot)
+        terms = self._carrying.terms(slot)
         if record.state is State.WAITING and terms.overlap == "skip":
             terms = terms._replace(overlap="wait")
         self._try(slot, terms, cell.until or now, now, known=True)
@@ -407,11 +334,11 @@ class Engine:
             popped = self._agenda.pop_due(now)
             for name, at in popped.slots:
                 slot = Slot(name, at)
-                terms = self._terms_of(slot)
+                terms = self._carrying.terms(slot)
                 self._try(slot, terms, at + terms.delay, now)
             for name, _ in popped.behind:
                 self._agenda.skip_to(name, now)
-            gaps = [Gap(self._carried[name].job, self._specs[name][0], since) for name, since in popped.behind]
+            gaps = [Gap(self._carrying.job(name), self._carrying.digest(name), since) for name, since in popped.behind]
             self._try_missed(gaps, now)
         self._line.ripen(now)
 
@@ -419,97 +346,52 @@ class Engine:
         place = self._roster.place(self._me, slot)
         self._line.add(Candidate(slot, slot.cell, terms, due, known, self._ledger.nonce()), place, now)
 
-    def _terms_of(self, slot: Slot) -> Terms:
-        """On what terms; most slots of a job are claimed on the same."""
-        job = self._carried[slot.job].job
-        shared = job.schedule is not None and job.jitter is None and not slot.request
-        place = (slot.job, _gap(job.schedule, slot.at) if job.schedule and shared else None)
-        terms = self._terms.get(place) if shared else None
-        if terms is None:
-            terms = job.terms(slot, inferred=False)._replace(outside=False, digest=self._specs[slot.job][0])
-            if shared:
-                self._terms[place] = terms
-        return terms
-
     # --- saying what ended, and claiming what is next ---
 
     def _exchange(self) -> None:
-        while self._ended:
-            said = self._ended.popleft()
-            self._dismiss(said.attempt)
-            self._unsaid.append(said._replace(awaited=self._awaited(said.attempt)))
-        if any(said.awaited for said in self._unsaid):
-            self._line.freed()
-        chosen = self._chosen()
+        self._dismiss_ended()
+        chosen = self._line.take(self._free, self._know.now(), self._at_work.turns) if self.claims else []
         self._took = bool(chosen)
-        over = self._to_say(chosen)
+        jobs, much = {one.slot.job for one in chosen}, len(chosen) == AT_ONCE
+        over = self._endings.take(self._desk.clock.boot(), jobs, much_is_due=much)
         if not over and not chosen:
             return
         try:
             answers, grants = self._exchanged(over, chosen)
         except BaseException:
-            self._unsaid = over + self._unsaid
+            self._endings.keep(over)
             self._line.put_back(chosen)
             raise
         for said, answer in zip(over, answers, strict=True):
             self._heard(said, answer)
         started = [self._answered(one, answer) for one, answer in zip(chosen, grants, strict=True)]
-        self._pool.submit([attempt for attempt in started if attempt is not None])
+        self._submit([attempt for attempt in started if attempt is not None])
         unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
         if unsure and len(unsure) == len(over) + len(chosen):
             raise unsure[0]
 
-    def _to_say(self, chosen: Sequence[Candidate]) -> list[Said]:
-        """What is said now of what has ended. While much is due, starting goes before saying, for a moment; but a slot
-        is never tried before the end of an earlier one of its job is said."""
-        unsaid, boot = self._unsaid, self._desk.clock.boot()
-        if len(chosen) == AT_ONCE and boot < self._said_at + PUT_OFF:
-            jobs = {one.slot.job for one in chosen}
-            self._unsaid = [said for said in unsaid if said.attempt.job.name not in jobs]
-            return [said for said in unsaid if said.attempt.job.name in jobs]
-        self._unsaid, self._said_at = [], boot
-        return unsaid
+    def _dismiss_ended(self) -> None:
+        """Their workers, and as far as this process is concerned their turns, are free again."""
+        for said in self._endings.pop_new():
+            job = said.attempt.job
+            awaited = job.overlap in ("wait", "replace") or self._line.waits_for(job.name)
+            self._at_work.dismiss(said.attempt)
+            self._endings.keep([said._replace(awaited=awaited)])
+            if awaited:
+                self._line.freed()
 
     def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
         wanted = [Wanted(one.slot, one.terms, one.known, one.nonce) for one in chosen]
         if self._post.works:
-            return self._do(self._ledger.exchange([self._word(said) for said in over], wanted))
+            return self._do(self._ledger.exchange([said.word for said in over], wanted))
         return (), self._do(self._ledger.enqueue(wanted))
 
-    def _chosen(self) -> list[Candidate]:
-        """What is claimed now: no more than there are workers free."""
-        if not self.claims:
-            return []
-        return self._line.take(self._free, self._know.now(), self._turns.__getitem__)
-
-    def _word(self, said: Said) -> Word:
-        grant, ending = said.attempt.lease.grant, said.end.ending
-        if ending is None:
-            return grant, Release(grant.fence), True
-        return grant, finish_of(said.attempt, ending), said.awaited
-
-    def _awaited(self, attempt: Attempt) -> bool:
-        """Because of its policy, as part of a backlog, or because somebody asked for one by hand."""
-        return attempt.job.overlap in ("wait", "replace") or self._line.waits_for(attempt.job.name)
-
     def _heard(self, said: Said, answer: object) -> None:
-        """What the store said to how a run ended."""
-        attempt, ending, lease = said.attempt, said.end.ending, said.attempt.lease
-        match answer:
-            case Unsure(_, error) if lease.trusted and not for_good(error):
-                self._unsaid.append(said)
-                return
-            case Unsure(why) if ending is not None:
-                self.given_up += 1
-                LOGGER.error("%s %s, but that could not be recorded: %s", lease.name, ending.outcome, why)
-            case Stale(by) if ending is not None:
-                self.given_up += 1
-                LOGGER.error("%s", too_late(lease, ending, by, self._desk.holder))
-            case Finished(_, retrying):
-                tidy_later(self._keeper, attempt.job, attempt.run.slot)
-                if retrying:
-                    self.look_soon()
-        if said.awaited:
+        """What the store said to how a run ended. If it is to be tried again, or others waited for it, look at once."""
+        self._endings.heard(said, answer)
+        if isinstance(answer, Finished):
+            tidy_later(self._keeper, said.attempt.job, said.attempt.run.slot)
+        if said.awaited or (isinstance(answer, Finished) and answer.retrying):
             self.look_soon()
 
     def _answered(self, candidate: Candidate, answer: object) -> Attempt | None:
@@ -534,52 +416,18 @@ class Engine:
     def _employed(self, candidate: Candidate, grant: Grant) -> Attempt | None:
         """What cannot be begun is given back: one trouble must not take the others with it."""
         try:
-            return self._employ(candidate, grant)
+            return self._at_work.employ(candidate, grant, self._carrying[candidate.slot.job], self._know.now())
         except Exception:
             LOGGER.exception("%s could not be begun, and is given back", grant.key)
+        with suppress(StoreError):
             self._do(self._ledger.release([grant], UNWELL))
-            return None
-
-    def _employ(self, candidate: Candidate, grant: Grant) -> Attempt:
-        carried = self._carried[candidate.slot.job]
-        attempt = Attempt(self._keeper, carried.job, carried.work(), grant)
-        self._running[grant.key] = attempt
-        self._turns[carried.job.name] += 1
-        slot = candidate.slot  # what waited for a turn, or was handed out, is as late as its instant says
-        late = self._know.now() - (candidate.due if slot.request else slot.at + candidate.terms.delay)
-        if late > LATE and grant.number == 1:
-            self._tell(What.LATE, grant.key, f"by {format_duration(timedelta(seconds=late // timedelta(seconds=1)))}")
-        return attempt
-
-    def _dismiss(self, attempt: Attempt) -> None:
-        if self._running.pop(attempt.lease.grant.key, None) is not None:
-            self._turns[attempt.job.name] -= 1
-
-    # --- telling ---
-
-    def _tell_overrun(self) -> None:
-        """A run that goes on for longer than until the next slot of its job is told of, once."""
-        now = self._know.now()
-        self._overrun &= self._running.keys()
-        for key, attempt in self._running.items():
-            slot, schedule = attempt.run.slot, attempt.job.schedule
-            started, gap = attempt.lease.grant.record.started, _gap(schedule, slot.at) if schedule else None
-            if started and gap and now - started > gap and key not in self._overrun and not slot.request:
-                self._overrun.add(key)
-                self._tell(What.OVERRUN, key, f"runs for longer than the {format_duration(gap)} to the next slot")
+        return None
 
     def _tell(self, what: What, key: str, detail: str) -> None:
         self._ledger.carrier.report(Event(what, key, self._desk.holder, self._know.now(), detail=detail))
 
     def _do(self, flow: Flow[T]) -> T:
         return self._desk.do(flow)
-
-
-@lru_cache(maxsize=10_000)
-def _gap(schedule: Schedule, at: Instant) -> timedelta | None:
-    """From a slot to the next; jobs share schedules, and ask for every slot."""
-    later = schedule.next(at)
-    return later - at if later is not None else None
 
 
 @contextmanager

@@ -12,11 +12,11 @@ import pytest
 from cronce import Cronce, Run
 from cronce.errors import TrustEnded
 from cronce.protocol.record import Outcome, Record, State
-from cronce.runtime.hand import Hand
+from cronce.runtime.hand.acts import Hand
 from cronce.runtime.look import slot_named
 from tests.house.wait import wait_until
 from tests.integrations.execs import gone
-from tests.runtime.policies import bodies
+from tests.runtime.scheduling.policies import bodies
 
 CANCELLED = "asked to stop: cancelled by ann: enough"
 REASONS = {

@@ -19,14 +19,14 @@ from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import bundle_cells
 from cronce.protocol.record import decode_bundle
 from cronce.runtime.attempt import Work
-from cronce.runtime.bodies import Bodies
 from cronce.runtime.call import Call
 from cronce.runtime.flow import drive
 from cronce.runtime.holders import holders
 from cronce.runtime.look import read_all
-from cronce.runtime.shelf import Carried, Shelf, allows
+from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.steps import take, take_async
-from cronce.runtime.stored import LONGEST, StoredJob, parsed, spelled
+from cronce.runtime.stored.allowed import Allowed, Carried, allows
+from cronce.runtime.stored.definitions import LONGEST, StoredJob, parsed, spelled
 from cronce.stores import open_store
 from cronce.stores.base import Page, Scan
 from cronce.stores.sqlite import SqliteStore
@@ -115,7 +115,7 @@ def test_a_function_is_run_with_its_run_and_its_payload(
     cron: Cronce, bodies: Bodies, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: dict[str, Any], result: Any
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    carried = Shelf(["tasks:*"], bodies).carry([job(revision=4, **words)])
+    carried = Allowed(["tasks:*"], bodies).carry([job(revision=4, **words)])
     assert list(carried) == ["mail"]
     assert carried["mail"].job.revision == 4
     assert run(cron, carried["mail"]) == result
@@ -127,7 +127,7 @@ def test_an_isolated_function_has_a_process_of_its_own(
     cron: Cronce, bodies: Bodies, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, isolate: bool
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    carried = Shelf(["tasks:process"], bodies).carry([job(function="tasks:process", isolate=isolate)])
+    carried = Allowed(["tasks:process"], bodies).carry([job(function="tasks:process", isolate=isolate)])
     assert (run(cron, carried["mail"]) != os.getpid()) is isolate
 
 
@@ -136,7 +136,7 @@ def test_a_command_is_run_with_its_words_and_its_payload(cron: Cronce, bodies: B
     script.write_text('#!/bin/sh\nprintf "%s|" "$@" "$CRONCE_PAYLOAD" > ' + str(tmp_path / "said"))
     script.chmod(0o755)
     words = [str(script), "two words", "$HOME"]
-    carried = Shelf([f"command:{tmp_path}/*.sh"], bodies).carry([job(function=None, command=words, payload=[1])])
+    carried = Allowed([f"command:{tmp_path}/*.sh"], bodies).carry([job(function=None, command=words, payload=[1])])
     assert run(cron, carried["mail"]) == 0
     assert (tmp_path / "said").read_text() == "two words|$HOME|[1]|"
 
@@ -147,7 +147,7 @@ def test_a_command_is_run_with_its_words_and_its_payload(cron: Cronce, bodies: B
 def test_without_a_pattern_nothing_is_run_imported_or_parsed_and_one_line_says_so(
     bodies: Bodies, imported: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shelf = Shelf([], bodies)
+    shelf = Allowed([], bodies)
     assert shelf.carry([]) == {}
     assert caplog.messages == []
     for _ in range(2):
@@ -163,7 +163,7 @@ def test_without_a_pattern_nothing_is_run_imported_or_parsed_and_one_line_says_s
 def test_a_module_that_is_not_allowed_is_not_imported(
     bodies: Bodies, imported: Path, caplog: pytest.LogCaptureFixture, function: str
 ) -> None:
-    assert Shelf(["tasks:*", "command:*"], bodies).carry([job(function=function)]) == {}
+    assert Allowed(["tasks:*", "command:*"], bodies).carry([job(function=function)]) == {}
     (line,) = caplog.messages
     assert line.endswith(f"is not run by this process: it does not allow '{function}'; see the option --allow")
     assert imported.read_text() == ""
@@ -208,7 +208,7 @@ def test_patterns(pattern: str, body: str | list[str], allowed: bool) -> None:
 @pytest.mark.parametrize("allow", ["tasks:*", ["tasks"], ["a:b:c"], ["sh -c"], [""]])
 def test_what_is_no_pattern_is_refused(bodies: Bodies, allow: Sequence[str]) -> None:
     with pytest.raises(BadInput, match=r"allow is a list of patterns like 'myapp.tasks:\*'"):
-        Shelf(allow, bodies)
+        Allowed(allow, bodies)
 
 
 # --- what cannot be run is left to the others -----------------------------------------------------------------------
@@ -243,7 +243,7 @@ NOT_RUN = {
 def test_what_cannot_be_run_is_said_once_for_each_revision_and_the_others_are_run(
     bodies: Bodies, caplog: pytest.LogCaptureFixture, definition: str, why: str
 ) -> None:
-    shelf = Shelf(["*:*"], bodies)
+    shelf = Allowed(["*:*"], bodies)
     for revision in (1, 1, 2, 2):
         assert list(shelf.carry([StoredJob("bad", revision, definition), job()])) == ["mail"]
     said = [f"the stored job 'bad', revision {revision}, is not run by this process" for revision in (1, 2)]
@@ -256,7 +256,7 @@ def test_what_cannot_be_run_is_said_once_for_each_revision_and_the_others_are_ru
 def test_what_a_newer_cronce_wrote_and_what_is_in_our_own_code_is_left(
     bodies: Bodies, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shelf = Shelf(["tasks:*"], bodies, declared={"mail": None})
+    shelf = Allowed(["tasks:*"], bodies, declared={"mail": None})
     stored = [StoredJob("new", trouble="upgrade cronce"), job(), job("post"), job()._replace(name="a\n")]
     assert list(shelf.carry(stored)) == ["post"]
     assert [line.partition("process: ")[2][:40] for line in caplog.messages] == [
@@ -271,7 +271,7 @@ def test_what_has_not_changed_is_neither_imported_nor_made_again(
     bodies: Bodies, imported: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    shelf = Shelf(["*:*"], bodies)
+    shelf = Allowed(["*:*"], bodies)
     broken = job("broken", function="broken:mail")
     first = shelf.carry([job(), job("post"), broken])
     sys.modules.pop("tasks")
@@ -288,7 +288,7 @@ def test_what_has_not_changed_is_neither_imported_nor_made_again(
 
 def test_each_run_has_a_body_of_its_own(bodies: Bodies) -> None:
     """One command may run for two slots at once."""
-    carried = Shelf(["command:true"], bodies).carry([job(function=None, command=["true"])])["mail"]
+    carried = Allowed(["command:true"], bodies).carry([job(function=None, command=["true"])])["mail"]
     works: list[Work] = [carried.work(), carried.work()]
     assert works[0] is not works[1]
 

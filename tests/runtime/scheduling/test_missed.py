@@ -9,7 +9,7 @@ from cronce.model import Slot
 from cronce.protocol.record import Job, Outcome, decode_job
 from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Terms, Wanted
-from cronce.runtime.missed import Gap, catch_up, newest_run
+from cronce.runtime.scheduling.missed import Gap, catch_up, newest_run
 from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire
 
 MINUTE = timedelta(minutes=1)

@@ -5,7 +5,7 @@ the second a moment later. The others only *watch* it: when they look next, and 
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
@@ -32,8 +32,8 @@ WATCHED: Final = 1000
 
 
 class Candidate(NamedTuple):
-    """A slot to be tried from `due` on. `known`: it is on record. `cell` is its key, spelled once. `nonce` goes with each
-    try: if one got no answer and landed all the same, the next finds that the slot is ours, and nothing has run."""
+    """A slot to be tried from `due` on. `known`: it is on record. `cell` is its key, spelled once. `nonce` goes with
+    each try: if one got no answer and landed all the same, the next finds that the slot is ours; nothing has run."""
 
     slot: Slot
     cell: str
@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
     nonce: str = ""
 
 
-class Line:
+class Waitlist:
     """One thread's. Each slot stands in it once; time is an argument."""
 
     def __init__(self) -> None:
@@ -85,12 +85,13 @@ class Line:
             _, _, candidate = heappop(self._later)
             self._ready.setdefault(candidate.cell, candidate)
 
-    def keep_only(self, jobs: Container[str]) -> None:
-        """Slots of other jobs are not tried any more."""
-        self._later = [one for one in self._later if one[2].slot.job in jobs]
-        heapify(self._later)
-        self._ready = {cell: one for cell, one in self._ready.items() if one.slot.job in jobs}
-        self._watched = {cell: one for cell, one in self._watched.items() if one.slot.job in jobs}
+    def drop(self, jobs: Collection[str]) -> None:
+        """Slots of these jobs are not tried any more."""
+        if jobs:
+            self._later = [one for one in self._later if one[2].slot.job not in jobs]
+            heapify(self._later)
+            self._ready = {cell: one for cell, one in self._ready.items() if one.slot.job not in jobs}
+            self._watched = {cell: one for cell, one in self._watched.items() if one.slot.job not in jobs}
 
     def next_at(self) -> Instant | None:
         return self._later[0][0] if self._later else None

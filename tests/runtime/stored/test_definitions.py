@@ -23,9 +23,9 @@ from cronce.protocol.record import (
 from cronce.protocol.specs import declared
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow, Request, Swap, Timed
-from cronce.runtime.hand import Hand
+from cronce.runtime.hand.acts import Hand
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.stored import LONGEST, add, definitions, edit, listed, parsed, remove, spelled
+from cronce.runtime.stored.definitions import LONGEST, add, definitions, edit, listed, parsed, remove, spelled
 from cronce.schedule import Cron, Every, Window
 from tests.runtime.shelf import SLOT, START, Desk, Wire, claim, terms
 

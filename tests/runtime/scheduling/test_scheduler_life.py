@@ -26,14 +26,14 @@ from cronce.cli import main
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Write
 from cronce.protocol.record import Outcome, State, decode_holder
-from cronce.runtime.scheduler import Orders, see_through
+from cronce.runtime.scheduling.scheduler import Orders, see_through
 from cronce.stores.base import Loaded, Scan, Swapped
 from cronce.stores.memory import MemoryStore
 from cronce.stores.redis import init
 from tests.house.needs import needs
 from tests.house.wait import wait_until
 from tests.integrations.execs import gone
-from tests.runtime.life.town import Town, children, ended
+from tests.runtime.scheduling.life.town import Town, children, ended
 
 Found = Callable[..., Town]
 
@@ -418,7 +418,7 @@ def test_a_scheduler_hands_out_to_workers_elsewhere(found: Found, url: str) -> N
 # --- inside other programs --------------------------------------------------------------------------------------------
 
 START = """
-from tests.runtime.life.app import cron
+from tests.runtime.scheduling.life.app import cron
 scheduler = cron.start(grace="20s")
 assert scheduler.wait_ready(30)
 """

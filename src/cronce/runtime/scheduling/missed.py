@@ -15,7 +15,7 @@ from cronce.runtime.declare import Declaration
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit
 from cronce.runtime.ledger import Ledger
-from cronce.runtime.roster import chunks
+from cronce.runtime.scheduling.roster import chunks
 from cronce.schedule import due
 from cronce.schedule.slots import CAP, Due, Span
 from cronce.stores.base import Scan

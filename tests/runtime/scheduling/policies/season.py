@@ -28,7 +28,7 @@ from cronce.schedule import Schedule
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from tests.house.wait import wait_until
-from tests.runtime.policies import doomed
+from tests.runtime.scheduling.policies import doomed
 
 SECOND = timedelta(seconds=1)
 AGO = timedelta(seconds=150)

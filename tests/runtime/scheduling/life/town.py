@@ -23,7 +23,7 @@ from cronce.stores.base import Store
 from tests.house.wait import wait_until
 
 ROOT = Path(__file__).parents[3]
-APP = "tests.runtime.life.app:cron"
+APP = "tests.runtime.scheduling.life.app:cron"
 
 
 class Line(NamedTuple):

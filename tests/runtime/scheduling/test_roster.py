@@ -8,7 +8,7 @@ import pytest
 from cronce.errors import StoreUnavailable
 from cronce.model import Slot, holder_cell
 from cronce.protocol.record import Holder, decode_holder, decode_job
-from cronce.runtime.roster import HOLDER_TTL, Roster, digest_of, rank, seed
+from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster, digest_of, rank, seed
 from cronce.stores.base import Scan
 from tests.runtime.shelf import START, Desk, HandClock, Wire
 

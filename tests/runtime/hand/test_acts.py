@@ -18,15 +18,15 @@ from cronce.model import ABSENT, BOARD_RUNS, SWITCH, Instant, Mark, Slot, Write,
 from cronce.protocol.commands import Asked, Closed, Held, Queue, Queued
 from cronce.protocol.record import Act, Holder, Job, Outcome, Record, Span, Spec, State, decode, decode_act, decode_job
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
-from cronce.runtime.backfill import ask, backfill, survey
 from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.flow import Flow, Timed, perform
-from cronce.runtime.hand import AskedFor, Hand, Stands, drain_cell, payload_text, who
+from cronce.runtime.hand.acts import AskedFor, Hand, Stands, drain_cell, payload_text, who
+from cronce.runtime.hand.backfill import ask, backfill, survey
 from cronce.runtime.holders import carriers, holders
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.look import halted
-from cronce.runtime.roster import Roster, digest_of
-from cronce.runtime.scheduler import Scheduler
+from cronce.runtime.scheduling.roster import Roster, digest_of
+from cronce.runtime.scheduling.scheduler import Scheduler
 from cronce.runtime.task import Paused
 from cronce.schedule import parse_schedule, spec_of
 from cronce.stores import open_store

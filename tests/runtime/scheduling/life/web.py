@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.runtime.life.app import cron
+from tests.runtime.scheduling.life.app import cron
 
 Reply = Callable[[str, list[tuple[str, str]]], object]
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from cronce.model import Cell, Slot
 from cronce.runtime.ledger import Terms
-from cronce.runtime.line import BUSY, MOMENT, Candidate, Line
+from cronce.runtime.scheduling.waitlist import BUSY, MOMENT, Candidate, Waitlist
 from tests.runtime.shelf import LEASE, START
 
 SOON = timedelta(milliseconds=1)
@@ -15,14 +15,14 @@ def one(minute: int = 0, job: str = "billing", *, overlap: str = "skip", known: 
     return Candidate(slot, slot.cell, Terms(LEASE, overlap=overlap), slot.at, known)  # type: ignore[arg-type]
 
 
-def taken(line: Line, most: int = 10, now: timedelta = timedelta(hours=1), turns: int = 0) -> list[int]:
+def taken(line: Waitlist, most: int = 10, now: timedelta = timedelta(hours=1), turns: int = 0) -> list[int]:
     """The minutes of the slots that are taken."""
     chosen = line.take(most, START + now, lambda _job: turns)
     return [(candidate.slot.at - START) // timedelta(minutes=1) for candidate in chosen]
 
 
 def test_the_first_tries_at_the_instant_and_the_second_a_moment_later() -> None:
-    line = Line()
+    line = Waitlist()
     line.add(one(0), 0, START)
     line.add(one(1), 1, START + timedelta(minutes=1))
     assert taken(line) == [0]
@@ -34,7 +34,7 @@ def test_the_first_tries_at_the_instant_and_the_second_a_moment_later() -> None:
 
 
 def test_the_others_watch_and_take_only_what_nobody_has() -> None:
-    line = Line()
+    line = Waitlist()
     for minute in (0, 1):
         line.add(one(minute), 2, START + timedelta(minutes=minute))
     line.ripen(START + timedelta(hours=1))
@@ -48,7 +48,7 @@ def test_the_others_watch_and_take_only_what_nobody_has() -> None:
 
 
 def test_what_is_on_record_is_tried_in_the_order_of_places() -> None:
-    line = Line()
+    line = Waitlist()
     line.add(one(0, known=True), 3, START + 3 * MOMENT)
     line.add(one(1, known=True), 3, START + timedelta(minutes=1))
     assert taken(line) == [0]
@@ -56,7 +56,7 @@ def test_what_is_on_record_is_tried_in_the_order_of_places() -> None:
 
 
 def test_a_slot_stands_in_line_once_and_no_more_are_taken_than_there_are_workers() -> None:
-    line = Line()
+    line = Waitlist()
     for minute in (0, 1, 2, 1, 0):
         line.add(one(minute), 0, START + timedelta(hours=1))
     assert len(line) == 3
@@ -66,7 +66,7 @@ def test_a_slot_stands_in_line_once_and_no_more_are_taken_than_there_are_workers
 
 
 def test_of_a_backlog_that_waits_for_its_turn_one_asks_at_a_time() -> None:
-    line = Line()
+    line = Waitlist()
     for minute in range(4):
         line.add(one(minute, overlap="wait"), 0, START + timedelta(hours=1))
     line.add(one(9, job="reports"), 0, START + timedelta(hours=1))
@@ -82,26 +82,26 @@ def test_of_a_backlog_that_waits_for_its_turn_one_asks_at_a_time() -> None:
 
 
 def test_what_waits_on_record_does_not_ask_while_the_turn_is_taken_here() -> None:
-    line = Line()
+    line = Waitlist()
     line.add(one(0, overlap="wait", known=True), 0, START + timedelta(hours=1))
     assert taken(line, turns=1) == []
     assert taken(line, turns=0) == [0]
 
 
 def test_what_gives_way_asks_so_that_it_is_on_record() -> None:
-    line = Line()
+    line = Waitlist()
     for minute in range(2):
         line.add(one(minute), 0, START + timedelta(hours=1))
     assert taken(line, turns=1) == [0, 1]
 
 
 def test_slots_of_a_job_that_is_carried_no_more_leave_the_line() -> None:
-    line = Line()
+    line = Waitlist()
     for job in ("billing", "reports"):
         line.add(one(0, job=job), 0, START + timedelta(hours=1))
         line.add(one(1, job=job), 2, START)
         line.add(one(90, job=job), 0, START)
-    line.keep_only({"reports"})
+    line.drop({"billing"})
     line.ripen(START + timedelta(hours=2))
     assert taken(line) == [0, 90]
     assert line.watched(START + timedelta(hours=1)) == [one(1, job="reports").cell]

@@ -18,15 +18,15 @@ from cronce import Cronce, Run
 from cronce.events import What
 from cronce.model import Slot, slot_of_cell, spell
 from cronce.protocol.record import Outcome, State, decode
-from cronce.runtime.engine import Pace
 from cronce.runtime.look import read_all
+from cronce.runtime.scheduling.post import Pace
 from cronce.schedule import At, Every, Schedule
 from cronce.schedule.window import Window
 from cronce.stores.base import Scan
 from cronce.stores.redis import init
 from cronce.testing.manual_time import Manual, manual
 from tests.house.wait import wait_until
-from tests.runtime.policies.season import AGO, SECOND, TELLING, Policy, Season, hold, telling
+from tests.runtime.scheduling.policies.season import AGO, SECOND, TELLING, Policy, Season, hold, telling
 
 pytestmark = pytest.mark.xdist_group("the season is lived through once")
 

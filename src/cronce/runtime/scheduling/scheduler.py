@@ -9,26 +9,22 @@ behind; its lease is no longer renewed, so its effects are refused, and it lapse
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final, Literal
 
-from cronce.errors import BadInput, CronceError, StoreError
-from cronce.model import Traits, check_name
-from cronce.policy import check_choice
+from cronce.errors import CronceError, StoreError
+from cronce.model import Traits
 from cronce.runtime.attempt import Attempt, End
-from cronce.runtime.engine import Carry, Engine, Post
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.log import LOGGER
-from cronce.runtime.pool import Pool
+from cronce.runtime.scheduling.carrying import Carry
+from cronce.runtime.scheduling.engine import Engine
+from cronce.runtime.scheduling.pool import Pool
+from cronce.runtime.scheduling.post import Post
 from cronce.stores.base import Listener, listen
-
-Role = Literal["both", "schedule", "work"]
-"""What a process does: finds what is due and runs it, or only one of the two."""
-
-MOST_WORKERS: Final = 10_000
 
 AWAKE: Final = 1.0
 """Seconds that the main thread sleeps at most: a signal that the kernel gave to another thread does not wake it, and
@@ -48,17 +44,6 @@ Order = Literal["drain", "stop now", "gone"]
 """What whoever runs a scheduler in the foreground hears: twice what it shall do, and that it has done so."""
 
 
-def post(role: Role, workers: int, labels: Mapping[str, str]) -> Post:
-    """What a process shall be there for, checked."""
-    check_choice("role", role, Role)
-    if type(workers) is not int or not 1 <= workers <= MOST_WORKERS:
-        raise BadInput(f"workers is 1 to {MOST_WORKERS:,}, and this is {workers!r:.40}")
-    for label, value in labels.items():
-        check_name(label)
-        check_name(value)
-    return Post(role, workers, dict(labels))
-
-
 Gone = Callable[["Scheduler"], None]
 
 
@@ -69,7 +54,7 @@ class Scheduler:
         self,
         keeper: Keeper,
         carry: Carry,
-        place: Post,
+        post: Post,
         *,
         grace: float,
         ended: Gone = lambda _scheduler: None,
@@ -84,7 +69,7 @@ class Scheduler:
         self.recorded = True
         """Once it is stopped: whether all that still ran then is on record."""
         self._pool = Pool(keeper.desk, self._done)
-        self.engine = Engine(keeper, carry, place, self)
+        self.engine = Engine(keeper, carry, post, self.submit)
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="cronce-scheduler", daemon=True)
         self._listener: Listener | None = None

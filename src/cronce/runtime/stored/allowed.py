@@ -14,12 +14,12 @@ from typing import Any, Final, Never, cast
 
 from cronce.errors import BadInput, BadRecord
 from cronce.runtime.attempt import Work
-from cronce.runtime.bodies import Bodies
 from cronce.runtime.declare import Declaration
 from cronce.runtime.guard import guarded
 from cronce.runtime.log import LOGGER
+from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.processes.loading import place_of
-from cronce.runtime.stored import Definition, StoredJob, parsed
+from cronce.runtime.stored.definitions import Definition, StoredJob, parsed
 from cronce.schedule.quote import shown
 from cronce.value import NamedTuple
 
@@ -34,7 +34,7 @@ class Carried(NamedTuple):
     work: Callable[[], Work]
 
 
-class Shelf:
+class Allowed:
     """The stored jobs of one process. `declared` are those in its own code, which go before."""
 
     def __init__(self, allow: Sequence[str], bodies: Bodies, declared: Container[str] = ()) -> None:

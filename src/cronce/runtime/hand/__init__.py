@@ -1,0 +1,1 @@
+"""What people do by hand: pause, trigger, cancel, backfill and the rest."""

@@ -1,0 +1,1 @@
+"""A clustered scheduler: start it as often as you like."""

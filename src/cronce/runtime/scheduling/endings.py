@@ -1,0 +1,88 @@
+"""What has ended here, until it is said to the store: again and again, as long as it can be trusted."""
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from cronce.model import Boot
+from cronce.protocol.commands import Finish, Release, Stale
+from cronce.runtime.attempt import Attempt, End, finish_of, too_late
+from cronce.runtime.call import for_good
+from cronce.runtime.ledger import Grant
+from cronce.runtime.log import LOGGER
+from cronce.runtime.task import Unsure
+from cronce.value import NamedTuple
+
+PUT_OFF: Final = 0.3
+"""Seconds for which saying may wait, while as much is due as can be claimed at once."""
+
+
+class Said(NamedTuple):
+    """An attempt that is over. `awaited`: slots of its job may wait for its turn."""
+
+    attempt: Attempt
+    end: End
+    awaited: bool = False
+
+    @property
+    def word(self) -> tuple[Grant, Finish | Release, bool]:
+        """What is said of it, and whether others should hear."""
+        grant, ending = self.attempt.lease.grant, self.end.ending
+        if ending is None:
+            return grant, Release(grant.fence), True
+        return grant, finish_of(self.attempt, ending), self.awaited
+
+
+class Endings:
+    """One thread's, but for `add`, which any may call."""
+
+    def __init__(self, holder: str) -> None:
+        self._holder = holder
+        self._new: deque[Said] = deque()
+        self._unsaid: list[Said] = []
+        self._said_at: Boot = 0.0
+        self.given_up = 0
+        """How many runs ended here whose end is not on record, and never will be."""
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._unsaid)
+
+    @property
+    def new(self) -> bool:
+        """Whether something has ended that was not looked at yet."""
+        return bool(self._new)
+
+    def add(self, attempt: Attempt, end: End) -> None:
+        self._new.append(Said(attempt, end))
+
+    def pop_new(self) -> Iterable[Said]:
+        """What has ended since the last time; whoever takes it keeps it."""
+        while self._new:
+            yield self._new.popleft()
+
+    def keep(self, said: Iterable[Said]) -> None:
+        """To be said, or said again."""
+        self._unsaid = [*self._unsaid, *said]
+
+    def take(self, boot: Boot, jobs: Collection[str], *, much_is_due: bool) -> list[Said]:
+        """What is said now. While much is due, starting goes before saying, for a moment; but a slot is never tried
+        before the end of an earlier one of its job is said: `jobs` are those of which one is tried now."""
+        unsaid = self._unsaid
+        if much_is_due and boot < self._said_at + PUT_OFF:
+            self._unsaid = [said for said in unsaid if said.attempt.job.name not in jobs]
+            return [said for said in unsaid if said.attempt.job.name in jobs]
+        self._unsaid, self._said_at = [], boot
+        return unsaid
+
+    def heard(self, said: Said, answer: object) -> None:
+        """What the store said to it."""
+        ending, lease = said.end.ending, said.attempt.lease
+        match answer:
+            case Unsure(_, error) if lease.trusted and not for_good(error):
+                self.keep([said])
+            case Unsure(why) if ending is not None:
+                self.given_up += 1
+                LOGGER.error("%s %s, but that could not be recorded: %s", lease.name, ending.outcome, why)
+            case Stale(by) if ending is not None:
+                self.given_up += 1
+                LOGGER.error("%s", too_late(lease, ending, by, self._holder))

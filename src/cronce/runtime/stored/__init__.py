@@ -1,0 +1,1 @@
+"""Jobs that live in the store: how they are defined there, and which of them a process runs."""
