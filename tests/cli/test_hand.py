@@ -190,9 +190,13 @@ def test_which_jobs_has_to_be_said(say: Say, words: list[str]) -> None:
 
 
 def test_a_trigger_prints_the_key_of_its_run(url: str, say: Say) -> None:
-    key = say("trigger", "billing", "--payload", '{"month": "2026-03"}', "--id", "march").strip()
+    key, told = say("trigger", "billing", "--payload", '{"month": "2026-03"}', "--id", "march").splitlines()
     assert key.endswith("#march")
+    assert told == "cronce trigger: it is due, and no live scheduler carries billing"
     assert (record(url, key).by, record(url, key).payload) == ("ada", '{"month":"2026-03"}')
+    with worker(url):
+        wait_until(lambda: record(url, key).outcome is Outcome.SUCCEEDED)
+        assert say("trigger", "billing").startswith("billing@")
     assert say("trigger", "billing", "--id", "march") == f"{key}\ncronce trigger: it was asked for before\n"
     assert say.json("trigger", "billing", "--id", "march") == {"key": key, "new": False, "by": "ada", "run": None}
     assert "asked for by ada" in say.look("runs", "billing")
@@ -202,7 +206,7 @@ def test_a_trigger_prints_the_key_of_its_run(url: str, say: Say) -> None:
 @pytest.mark.parametrize("payload", ["{", "NaN", "[" * 100_000, json.dumps("x" * 70_000)])
 def test_a_payload_that_is_none_is_refused(say: Say, payload: str) -> None:
     assert "payload" in say("trigger", "billing", "--payload", payload, code=2)
-    assert say.look("runs") == "no such run is on record\n"
+    assert say.look("runs").startswith("no such run is on record in sqlite:///")
 
 
 def test_waiting_for_a_run_ends_with_its_outcome(url: str, say: Say) -> None:
@@ -230,7 +234,7 @@ def test_nobody_is_waited_for_who_does_not_live_or_may_not_run_it(url: str, say:
 def test_whoever_waits_sees_how_far_it_has_come(
     url: str, say: Say, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = say("trigger", "billing", "--id", "march").strip()
+    key, *_ = say("trigger", "billing", "--id", "march").splitlines()
     slot = slot_named(key)
     with at(url) as desk:
         (grant,) = desk.do(desk.ledger.claim([Wanted(slot, TERMS)]))
@@ -251,11 +255,55 @@ def test_whoever_waits_sees_how_far_it_has_come(
 
 def test_a_rerun_prints_the_key_of_its_run(url: str, say: Say) -> None:
     ran(url, ago(1))
-    assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\n"
+    nobody = "cronce rerun: it is due, and no live scheduler carries billing\n"
+    assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\n{nobody}"
     assert record(url, f"{ago(1).key}#rerun-1").key == ago(1).key
-    assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: it was asked for before\n"
+    assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: it was asked for before\n{nobody}"
     assert "is on record nowhere" in say("rerun", ago(2).key, code=1)
-    assert "is not a slot" in say("rerun", "billing", code=2)
+
+
+@pytest.mark.parametrize("verb", ["rerun", "cancel"])
+def test_a_job_is_no_slot(say: Say, verb: str) -> None:
+    assert say(verb, "billing", code=2) == (
+        f"cronce {verb}: 'billing' is not a slot, which is written like billing@2026-03-29T01:00:00Z;"
+        " `cronce runs JOB` lists those of a job\n"
+    )
+
+
+# --- nobody is there to run it ---
+
+
+def test_a_job_that_no_live_scheduler_carries_is_said_to_be_run_by_nobody(url: str, say: Say) -> None:
+    def looks() -> list[object]:
+        (job,) = json.loads(say.look("jobs", "--json"))["jobs"]
+        why = say.look("why", "billing")
+        return [
+            ", nobody runs it" in say.look("jobs"),
+            not job["carried"],
+            "No live scheduler carries it, so nobody will run it; `cronce holders` says who is alive." in why,
+            f"{ago(0).key} fell due" in why and "and nobody has claimed it: no live scheduler carries it." in why,
+        ]
+
+    ran(url, ago(1))
+    assert looks() == [True] * 4
+    with at(url) as desk:
+        beat(desk, "schedule")
+        assert looks() == [True] * 4
+        beat(desk)
+        assert looks() == [False] * 4
+        say("drain", "web-1:1:a")
+        assert looks() == [True] * 4
+
+
+def test_what_is_asked_for_of_a_paused_job_waits_until_it_is_resumed(url: str, say: Say) -> None:
+    say("pause", "billing")
+    key, told = say("trigger", "billing").splitlines()
+    assert told.startswith("cronce trigger: it is due, and billing is paused by ada at ")
+    assert say.look("why", key).splitlines()[0] == (
+        f"{key} is due, and nobody has it; it waits until billing is resumed."
+    )
+    say("pause", "--all")
+    assert "; it waits until everything is resumed." in say.look("why", key)
 
 
 # --- cancel and resolve ---
@@ -264,7 +312,7 @@ def test_a_rerun_prints_the_key_of_its_run(url: str, say: Say) -> None:
 def test_cancelling_says_what_became_of_it(url: str, say: Say) -> None:
     ran(url, ago(1), None)
     ran(url, ago(2))
-    due = say("trigger", "billing").strip()
+    due, *_ = say("trigger", "billing").splitlines()
     assert say("cancel", ago(1).key, ago(2).key, due, "--reason", "wrong").splitlines() == [
         f"{ago(1).key} runs; its holder is asked to stop",
         f"{ago(2).key} is closed: succeeded",
@@ -363,7 +411,7 @@ def test_an_interrupt_leaves_the_rest_to_be_run(url: str) -> None:
 
 
 def test_draining_names_those_whom_it_concerns(url: str, say: Say) -> None:
-    assert say.look("holders") == "no scheduler is alive\n"
+    assert say.look("holders").startswith("no scheduler is alive in sqlite:///")
     for name, colour in (("web-1:1:a", "blue"), ("web-2:2:b", "green")):
         with at(url, name) as desk:
             beat(desk, colour=colour)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cronce.cli import main
+from cronce.cli.looking import ELSEWHERE
 from cronce.clock import SystemClock
 from cronce.model import ABSENT, Mark, Slot, Write, job_cell, lock_cell, spell
 from cronce.protocol.commands import Queue
@@ -63,6 +64,7 @@ def test_jobs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     ((header, row),) = [said(capsys, "jobs", "--store", url).splitlines()]
     assert header.split("  ")[0] == "job"
     assert row.startswith("billing  every 1d  ")
+    assert "nobody runs it" not in row  # it is called from outside, and needs no scheduler
     (job,) = told(capsys, "jobs", "--store", url)["jobs"]
     upcoming = Every("1d").next(NOW)
     assert upcoming is not None
@@ -71,6 +73,7 @@ def test_jobs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
         "schedules": [{"text": "every 1d"}],
         "policies": {"retries": 2},
         "next": spell(upcoming),
+        "carried": False,
         "paused": False,
         "pause": None,
         "floor": spell(SLOT.at - timedelta(days=2)),
@@ -112,7 +115,9 @@ def test_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (succeeded["job"], succeeded["slot"], succeeded["grant"]) == ("billing", SLOT.key, 1)
     assert (succeeded["state"], succeeded["outcome"], succeeded["reason"]) == ("closed", "succeeded", None)
     assert said(capsys, "runs", "billing", "--state", "succeeded", "--store", url).count(SLOT.key) == 1
-    assert said(capsys, "runs", "--state", "lost", "--store", url) == "no such run is on record\n"
+    assert (
+        said(capsys, "runs", "--state", "lost", "--store", url) == f"no such run is on record in {url}; {ELSEWHERE}\n"
+    )
     assert len(told(capsys, "runs", "-n", "1", "--store", url)["runs"]) == 1
 
 
@@ -163,7 +168,7 @@ def test_why_a_slot(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-2:] == ["  the end of its output:", "    | all sent"]
     assert said(capsys, "why", f"billing@{SLOT.at.isoformat()}", "--store", url).splitlines() == lines
     document = json.loads(said(capsys, "why", SLOT.key, "--store", url, "--json"))
-    assert list(document) == ["job", "next", "paused", "pause", "floor", "refusals", "slots"]
+    assert list(document) == ["job", "next", "carried", "paused", "pause", "floor", "refusals", "slots"]
     (slot,) = document["slots"]
     assert list(slot) == ["slot", "case", "sentence", "run", "past", "refused", "output"]
     assert (slot["case"], slot["output"], slot["sentence"]) == ("succeeded", "all sent", lines[0])
@@ -199,8 +204,9 @@ def test_a_job_that_is_like_no_other(url: str, tmp_path: Path, capsys: pytest.Ca
     empty = f"sqlite:///{tmp_path}/empty.db"
     open_store(empty).close()
     assert said(capsys, "why", "xyz", "--store", empty, code=1).endswith("'xyz'; there are none yet\n")
-    assert said(capsys, "jobs", "--store", empty) == "no job is known yet\n"
-    assert said(capsys, "locks", "--store", empty) == "nobody ever held a lock\n"
+    assert said(capsys, "jobs", "--store", empty) == f"no job is known yet in {empty}; {ELSEWHERE}\n"
+    assert said(capsys, "locks", "--store", empty) == f"nobody ever held a lock in {empty}; {ELSEWHERE}\n"
+    assert said(capsys, "holders", "--store", empty) == f"no scheduler is alive in {empty}; {ELSEWHERE}\n"
 
 
 @pytest.mark.parametrize("what", ["a b", "billing@yesterday", "billing@2026-01-01", "@2026-01-01T00:00:00Z"])
@@ -225,7 +231,7 @@ def test_without_a_default_store_it_says_that_nothing_has_run_yet_and_where_it_w
     monkeypatch.setattr("cronce.cli.looking.choose", partial(choose, environ=environ, root=tmp_path))
     err = said(capsys, *look, code=1)
     place = tmp_path / "state/cronce/cronce.db"
-    assert err == f"cronce {look[0]}: nothing has run yet on this machine; it would be kept in {place}\n"
+    assert err == f"cronce {look[0]}: nothing has run yet on this machine; it would be kept in {place}; {ELSEWHERE}\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -236,7 +242,7 @@ def test_a_file_that_is_not_there_or_empty_is_not_made_a_store(
     path = tmp_path / "cronce.db"
     for _ in range(2):
         err = said(capsys, *look, "--store", f"sqlite:///{path}", code=1)
-        assert err == f"cronce {look[0]}: nothing has run yet: there is no file {path}\n"
+        assert err == f"cronce {look[0]}: nothing has run yet: there is no file {path}; {ELSEWHERE}\n"
         path.touch()
     assert [file.stat().st_size for file in tmp_path.iterdir()] == [0]
 

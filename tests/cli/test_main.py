@@ -33,6 +33,7 @@ def test_without_a_verb_it_shows_all_of_them_in_their_groups(capsys: pytest.Capt
     [
         ("rnus", "there is no verb 'rnus'; did you mean 'runs'? `cronce --help` lists them"),
         ("JOBS", "there is no verb 'JOBS'; did you mean 'jobs'? `cronce --help` lists them"),
+        ("start", "there is no verb 'start'; did you mean 'run'? `cronce --help` lists them"),
         ("frobnicate", "there is no verb 'frobnicate'; `cronce --help` lists them"),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_job_is_added_changed_and_removed(line: Line) -> None:
     assert row.endswith(" by bob")
     assert line.told("remove", "sync") == {"job": "sync", "changed": True, "revision": 4}
     assert "removed from the store by " in line("remove", "sync", code=1)
-    assert line("jobs") == "no job is known yet\n"
+    assert line("jobs").startswith("no job is known yet in sqlite:///")
 
 
 def test_a_job_that_ran_and_was_removed_is_listed_as_removed(line: Line, url: str) -> None:
@@ -79,6 +79,23 @@ def test_a_job_that_ran_and_was_removed_is_listed_as_removed(line: Line, url: st
     assert row.split() == ["sync", "every", "2h", "removed", "by", "ada"]
     (document,) = line.told("jobs")["jobs"]
     assert (document["next"], document["stored"]["definition"]) == (None, None)
+
+
+def test_a_job_that_no_process_has_carried_yet_is_known_to_all_who_look_and_act(line: Line) -> None:
+    line("add", "sync", "--every", "2h", "--", "./sync.sh")
+    assert ", nobody runs it" in line("jobs")
+    line("runs", "sync")
+    told = line("why", "sync").splitlines()
+    assert told[0] == "sync runs every 2 hours, counted from 00:00 UTC (every 2h)."
+    assert told[2].startswith("No live scheduler carries it")
+    assert " was due before sync was registered, and such slots do not run." in "".join(told)
+    key = line("trigger", "sync").strip()
+    assert line("why", key).startswith(f"{key} is due, and nobody has it; no live scheduler carries it.")
+    assert line("pause", "sync", "--by", "ada").startswith("sync is paused by ada")
+    listed = line("jobs").splitlines()[1]
+    assert listed.startswith("sync  every 2h  paused by ada")
+    assert key.partition("@")[2] in listed
+    assert line("resume", "sync").startswith("sync is resumed")
 
 
 def test_every_policy_is_an_option(line: Line) -> None:
@@ -138,7 +155,7 @@ def test_programs_do_the_same(url: str, line: Line) -> None:
         (job,) = line.told("jobs")["jobs"]
         assert (job["stored"]["revision"], job["stored"]["definition"]["retries"]) == (2, 3)
         cron.remove("mail")
-    assert line("jobs") == "no job is known yet\n"
+    assert line("jobs").startswith("no job is known yet in sqlite:///")
 
 
 def test_of_many_who_add_at_once_one_wins(url: str, line: Line) -> None:

@@ -103,7 +103,7 @@ def test_two_renewals_may_fail_before_trust_ends() -> None:
         ("rerun", seconds(5), RERUN_LEASE),
         ("skip", None, SKIP_LEASE),
         ("skip", timedelta(days=1), SKIP_LEASE),
-        ("skip", seconds(60), seconds(60)),
+        ("skip", seconds(60), seconds(40)),
         ("skip", seconds(1), seconds(10)),
     ],
 )

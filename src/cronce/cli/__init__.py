@@ -191,9 +191,13 @@ def _listed() -> str:
     return "\n".join(f"{group}\n{verbs}" for group, verbs in groups)
 
 
+_MEANT: Final = {"start": "run", "serve": "run", "worker": "run", "list": "jobs"}
+"""What others call it."""
+
+
 def _unknown(verb: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
 
-    close = get_close_matches(verb.lower(), VERBS, n=1)
+    close = [_MEANT[verb]] if verb in _MEANT else get_close_matches(verb.lower(), VERBS, n=1)
     remedy = f"did you mean {close[0]!r}? " if close else ""
     return f"there is no verb {verb[:40]!r}; {remedy}`cronce --help` lists them"

@@ -22,7 +22,7 @@ from cronce.protocol.record import Outcome, State
 from cronce.runtime.desk import Desk
 from cronce.runtime.hand.acts import AskedFor, Hand, who
 from cronce.runtime.hand.backfill import AT_ONCE
-from cronce.runtime.holders import carriers
+from cronce.runtime.holders import carried
 from cronce.runtime.look import RunSeen
 from cronce.stores import mask
 from cronce.stores.default import choose, open_chosen
@@ -129,7 +129,7 @@ def _obstacle(actor: Actor, name: str) -> str:
         return f"everything is paused {by_whom(halted)}"
     if job and job.paused:
         return f"{name} is paused {by_whom(job.paused)}"
-    return "" if actor.desk.do(carriers(name)) else f"no live scheduler carries {name}"
+    return "" if name in actor.desk.do(carried()) else f"no live scheduler carries {name}"
 
 
 # --- one run ------------------------------------------------------------------------------------------------------
@@ -147,12 +147,20 @@ def asked(actor: Actor, request: AskedFor, options: argparse.Namespace) -> int:
         if not request.new:
             print(f"cronce {options.verb}: it was asked for before", file=sys.stderr)
     waited = wait_for(actor, [request.slot], _show_progress) if options.wait else None
+    if not options.wait and (obstacle := _before(actor, request.slot)):
+        print(f"cronce {options.verb}: it is due, and {obstacle}", file=sys.stderr)
     if options.json:
         ended = run_document(waited.over[0]) if waited and waited.over else None
         print(json.dumps({"key": key, "new": request.new, "by": actor.hand.by, "run": ended}))
     elif waited is not None:
         print(safe(_end(waited)))
     return waited.code if waited else 0
+
+
+def _before(actor: Actor, slot: Slot) -> str:
+    """Why nobody will run it, if it is not over."""
+    (one,) = actor.desk.do(actor.hand.look([slot]))
+    return _obstacle(actor, slot.job) if one is not None and not _is_over(one) else ""
 
 
 def _show_progress(found: Sequence[RunSeen], _over: int) -> None:

@@ -19,18 +19,20 @@ LEFT = "what was asked for stays due; the same command goes on, and with --cance
 EXAMPLES = """
 Each slot from --from until before --to gets one run by hand, however often this is said, unless it has succeeded or is
 open. Its effects go by the slot's key. Ctrl-C leaves what was asked for to be run: the same command goes on watching,
---cancel calls it off.
+--cancel calls it off. A day begins at midnight in the job's time zone.
 
 examples:
-  cronce backfill billing --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z --dry-run
-  cronce backfill billing --from 2026-03-01T00:00:00Z --to 2026-03-08T00:00:00Z
+  cronce backfill billing --from 2026-03-01 --to 2026-03-08 --dry-run
+  cronce backfill billing --from 2026-03-01T00:00:00Z --to 2026-03-01T06:00:00Z
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="which job")
-    parser.add_argument("--from", dest="start", required=True, metavar="INSTANT", help="slots from then on")
-    parser.add_argument("--to", dest="end", required=True, metavar="INSTANT", help="slots before then")
+    parser.add_argument(
+        "--from", dest="start", required=True, metavar="WHEN", help="slots from that instant, or day, on"
+    )
+    parser.add_argument("--to", dest="end", required=True, metavar="WHEN", help="slots before it")
     parser.add_argument("--most", type=int, default=MOST, metavar="N", help=f"slots at most (default {MOST:,})")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--dry-run", action="store_true", help="only say what would be run")

@@ -37,7 +37,12 @@ or in Python, called by any number of triggers:
   @cron.job("*/15 * * * *")
   def order_sync():
       print("once for each slot")
-  order_sync()"""
+  order_sync()
+
+or with cronce as the scheduler, started as often as you like: cron.run() as the
+last line, or
+
+  cronce run app:cron"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ import json
 from typing import TYPE_CHECKING
 
 from cronce.cli.documents import act_document
-from cronce.cli.looking import add_store, looking, tone
+from cronce.cli.looking import add_store, looking, nothing, tone
 from cronce.cli.table import Text, Toned, screen, table
 from cronce.cli.words import away, by_whom, iso
 from cronce.clock import SystemClock
@@ -29,7 +29,8 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({"holders": [_document(one) for one in live]}))
     else:
         headers = ["holder", "role", "workers", "labels", "since", "version", "last beat", "state"]
-        print(table(headers, [_row(one, now) for one in live], screen()) if live else "no scheduler is alive")
+        rows = [_row(one, now) for one in live]
+        print(table(headers, rows, screen()) if rows else nothing("no scheduler is alive", options))
     return 0
 
 

@@ -5,12 +5,13 @@ import json
 from typing import TYPE_CHECKING
 
 from cronce.cli.documents import act_document, run_document
-from cronce.cli.looking import add_store, looking, tone
+from cronce.cli.looking import add_store, looking, nothing, tone
 from cronce.cli.table import Text, Toned, paint, screen, table
 from cronce.cli.words import away, by_whom, iso
 from cronce.clock import SystemClock
 from cronce.model import spell
 from cronce.runtime.flow import drive
+from cronce.runtime.holders import carried
 from cronce.runtime.look import JobLine, halted, read_spec
 from cronce.runtime.stored.definitions import listed
 from cronce.schedule import Cron, Window, spec_of
@@ -29,27 +30,29 @@ def run(options: argparse.Namespace) -> int:
     with looking(options) as store:
         now, lines = drive(listed(), store, SystemClock())
         everything = drive(halted(), store, SystemClock())
+        served = drive(carried(), store, SystemClock())
     if options.json:
-        print(json.dumps({"jobs": [_document(line) for line in lines], "halted": act_document(everything)}))
+        print(json.dumps({"jobs": [_document(line, served) for line in lines], "halted": act_document(everything)}))
     else:
         if everything:
             print(paint(Toned(f"everything is paused {by_whom(everything)}", tone("paused")), screen()))
         headers = ["job", "schedule", "next slot", "last slot", "outcome"]
-        rows = [_row(line, now) for line in lines]
+        rows = [_row(line, now, served) for line in lines]
         if any(line.stored for line in lines):
             headers.append("stored")
             rows = [[*row, _stored(line.stored)] for row, line in zip(rows, lines, strict=True)]
-        print(table(headers, rows, screen()) if lines else "no job is known yet")
+        print(table(headers, rows, screen()) if lines else nothing("no job is known yet", options))
     return 0
 
 
-def _document(line: JobLine) -> dict[str, object]:
+def _document(line: JobLine, carried: set[str]) -> dict[str, object]:
     seen = line.seen
     return {
         "job": seen.name,
         "schedules": [spec_of(rule) for rule in seen.schedules],
         "policies": dict(seen.policies),
         "next": iso(line.next),
+        "carried": line.seen.name in carried,
         "paused": seen.job.paused is not None if seen.job else None,
         "pause": act_document(seen.job.paused) if seen.job else None,
         "floor": iso(seen.job.floor) if seen.job else None,
@@ -63,11 +66,13 @@ def _stored_document(stored: "Stored") -> dict[str, object]:
     return {"revision": stored.revision, "by": stored.by, "at": iso(stored.at), "definition": definition}
 
 
-def _row(line: JobLine, now: "Instant") -> list[Text]:
+def _row(line: JobLine, now: "Instant", carried: set[str]) -> list[Text]:
     seen, last = line.seen, line.last
     if seen.job is None:
         return [seen.name, Toned(seen.trouble, "bad"), "", "", ""]
-    upcoming = f"{spell(line.next)} ({away(line.next, now)})" if line.next else ""
+    upcoming: Text = f"{spell(line.next)} ({away(line.next, now)})" if line.next else ""
+    if upcoming and seen.is_scheduled and seen.name not in carried:
+        upcoming = Toned(f"{upcoming}, nobody runs it", "bad")
     return [
         seen.name,
         _schedules(seen.schedules),

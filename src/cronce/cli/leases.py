@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from cronce.cli.documents import past_document
-from cronce.cli.looking import add_store, looking, tone
+from cronce.cli.looking import add_store, looking, nothing, tone
 from cronce.cli.table import Text, Toned, screen, table
 from cronce.cli.words import iso
 from cronce.clock import SystemClock
@@ -51,7 +51,8 @@ def run(options: argparse.Namespace, words: Words) -> int:
     if options.json:
         print(json.dumps({words.verb: [_document(one, words) for one in found]}))
     else:
-        print(_page(found, words, with_history=options.name is not None))
+        page = _page(found, words, with_history=options.name is not None)
+        print(page if found else nothing(words.never, options))
     return 0
 
 
@@ -72,8 +73,6 @@ def _document(one: HeldSeen, words: Words) -> dict[str, object]:
 
 
 def _page(found: list[HeldSeen], words: Words, *, with_history: bool) -> str:
-    if not found:
-        return words.never
     on = screen()
     columns = [words.noun, "state", words.holder, *_fence(words.fence, words), "since", "until"]
     page = table(columns, [_row(one, words) for one in found], on)

@@ -3,15 +3,18 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cronce.cli.table import Tone
 from cronce.errors import CronceError, StoreReadOnly
-from cronce.stores import open_store, scheme_of
+from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.default import Chosen, choose
 
 if TYPE_CHECKING:
     from cronce.stores.base import Store
+
+
+ELSEWHERE: Final = "set CRONCE_URL or --store if another store is meant"
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +34,11 @@ def looking(options: argparse.Namespace) -> Iterator["Store"]:
         store.close()
 
 
+def nothing(text: str, options: argparse.Namespace) -> str:
+    """An empty answer, and where it is from: another store may be meant."""
+    return f"{text} in {mask(choose(options.store).url)}; {ELSEWHERE}"
+
+
 def _refuse_nothing(chosen: Chosen) -> None:
     """To open an SQLite file is to make it, so it has to be there before."""
     if scheme_of(chosen.url) != "sqlite":
@@ -44,8 +52,8 @@ def _refuse_nothing(chosen: Chosen) -> None:
     except OSError as error:
         raise StoreReadOnly(f"{path} cannot be looked at by this user ({error.strerror})") from None
     if chosen.is_default:
-        raise CronceError(f"nothing has run yet on this machine; it would be kept in {path}")
-    raise CronceError(f"nothing has run yet: there is no file {path}")
+        raise CronceError(f"nothing has run yet on this machine; it would be kept in {path}; {ELSEWHERE}")
+    raise CronceError(f"nothing has run yet: there is no file {path}; {ELSEWHERE}")
 
 
 def tone(word: str) -> Tone | None:

@@ -73,7 +73,7 @@ def _work(options: argparse.Namespace, orders: Orders) -> int:
             allow=options.allow,
         )
         _refuse_private(cron, scheduler, options.number)
-        print(f"cronce run: {_described(cron, scheduler, options)}", flush=True)
+        _say(f"cronce run: {_described(cron, scheduler, options)}\n")
         recorded = see_through(scheduler, orders)
     return 0 if recorded else _leave()
 
@@ -88,6 +88,13 @@ def _described(cron: Cronce, scheduler: Scheduler, options: argparse.Namespace) 
     if not cron.works and not options.allow:
         jobs += " (import the modules that declare them)"
     return f"{options.app} on {cron.place}, {jobs}, role {options.role}, as {scheduler.holder}"
+
+
+def _say(line: str) -> None:
+    """In one write: other processes of -n say theirs on the same screen."""
+    if sys.stdout is not None:
+        sys.stdout.write(line)
+        sys.stdout.flush()
 
 
 def _log(*, verbose: bool) -> None:

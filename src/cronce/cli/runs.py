@@ -4,7 +4,7 @@ import argparse
 import json
 
 from cronce.cli.documents import run_document
-from cronce.cli.looking import add_store, looking, tone
+from cronce.cli.looking import add_store, looking, nothing, tone
 from cronce.cli.table import Text, Toned, screen, table
 from cronce.cli.words import moment, short
 from cronce.clock import SystemClock
@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({"runs": [run_document(one) for one in found]}))
     else:
         headers = ["slot", "state", "holder", "started", "took", "reason"]
-        print(table(headers, [_row(one) for one in found], screen()) if found else "no such run is on record")
+        rows = [_row(one) for one in found]
+        print(table(headers, rows, screen()) if rows else nothing("no such run is on record", options))
     return 0
 
 

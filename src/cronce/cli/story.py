@@ -14,6 +14,7 @@ from cronce.runtime.look import JobSeen
 from cronce.runtime.why import Case, Story, Why
 from cronce.schedule.describe import describe
 
+_NOBODY = "no live scheduler carries it"
 PAYLOAD_SHOWN = 200
 """So many characters; all of it is in the JSON."""
 
@@ -44,6 +45,8 @@ def _about(found: Why) -> Iterator[str]:
         yield safe(f"{paused}: none of its slots is granted until it is resumed.")
     elif upcoming is not None:
         yield f"Its next slot is {spell(upcoming)} ({away(upcoming, now)})."
+    if found.abandoned:
+        yield f"{_NOBODY[0].upper()}{_NOBODY[1:]}, so nobody will run it; `cronce holders` says who is alive."
     if found.refusals:
         counts = (f"{host} {'once' if times == 1 else f'{times:,} times'}" for host, times in found.refusals.items())
         yield f"Refused so far: {', '.join(sorted(counts))}."
@@ -124,7 +127,7 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
                 f" nobody has acted on that yet. Who claims it next {then}."
             )
         case Case.RETRYING:
-            return f"is retrying: {_failed_so_far(record)}; {_again(until, now, say)}."
+            return f"is retrying: {_failed_so_far(record)}; {_again(until, found, say)}."
         case Case.WAITING:
             return f"is waiting for the job's turn{_blocked(found, say)}."
         case Case.FORGOTTEN:
@@ -134,7 +137,7 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
             )
         case _:
             had = f", {record.past[-1].holder} had it last ({_end(record.past[-1].end)})" if record.past else ""
-            return f"is due, and nobody has it{had}; {_again(until, now, say)}."
+            return f"is due, and nobody has it{had}; {_again(until, found, say)}."
 
 
 def _never(story: Story, found: Why) -> str:
@@ -153,11 +156,12 @@ def _never(story: Story, found: Why) -> str:
             return f"has not run: {job.name} is paused, and what falls due until it is resumed does not run."
         case Case.TOO_OLD:
             assert job.job is not None
-            return f"has no record and will not run: {_passed_over(story.span, job.name, say)}."
+            return f"has no record and will not run: {_passed_over(story.span, job, say)}."
         case Case.UNREADABLE:
             return f"has no record, and the job cannot be read: {safe(job.trouble)}."
         case _:
-            return f"fell due {away(at, found.now)}, and nobody has claimed it."
+            nobody = f": {_NOBODY}" if found.abandoned else ""
+            return f"fell due {away(at, found.now)}, and nobody has claimed it{nobody}."
 
 
 def _request(record: Record) -> Iterator[str]:
@@ -196,7 +200,12 @@ def _failed_so_far(record: Record) -> str:
     return f"attempt {record.failures} of {record.attempts} failed{': ' if why else ''}{why}"
 
 
-def _again(until: Instant | None, now: Instant, say: _Clock) -> str:
+def _again(until: Instant | None, found: Why, say: _Clock) -> str:
+    now, job = found.now, found.job.job
+    if job is not None and job.paused:
+        return f"it waits until {'everything' if found.halted else found.job.name} is resumed"
+    if found.abandoned:
+        return _NOBODY
     if until is not None and now < until:
         return f"it may be claimed from {say(until)} on ({away(until, now)})"
     return "it may be claimed now"
@@ -226,9 +235,11 @@ def _nearest(job: JobSeen, at: Instant) -> str:
     return f" The nearest {'are' if len(near) > 1 else 'is'} {' and '.join(near)}." if near else ""
 
 
-def _passed_over(span: Span | None, job: str, say: _Clock) -> str:
+def _passed_over(span: Span | None, seen: JobSeen, say: _Clock) -> str:
+    job = seen.name
     if span is None:
-        return f"it was due before {job} was called for the first time, and such slots do not run"
+        first = "registered" if seen.is_scheduled else "called for the first time"
+        return f"it was due before {job} was {first}, and such slots do not run"
     when = say(span.end)
     match span.reason:
         case written.EDITED:

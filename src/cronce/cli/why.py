@@ -67,6 +67,7 @@ def _document(found: Why) -> dict[str, object]:
     return {
         "job": job.name,
         "next": iso(job.next(found.now)),
+        "carried": found.carried,
         "paused": job.job.paused is not None if job.job else None,
         "pause": act_document(job.job.paused) if job.job else None,
         "floor": iso(job.job.floor) if job.job else None,

@@ -57,11 +57,12 @@ PURGE_DELAY: Final = timedelta(seconds=60)
 
 
 def lease_for(on_lost: OnLost, gap: timedelta | None = None) -> timedelta:
-    """The default length; under skip at most until the next slot, so that a dead run is noticed by then, but never so
-    short that a busy machine cannot renew it: a living run that is stopped is worse than a dead one noticed late."""
+    """The default length; under skip two thirds of the way to the next slot, so that a run that died early is noticed
+    by then, and the next slot does not give way to it; but never so short that a busy machine cannot renew it: a living
+    run that is stopped is worse than a dead one noticed late."""
     if on_lost == "rerun":
         return RERUN_LEASE
-    return SKIP_LEASE if gap is None else max(min(SKIP_LEASE, gap), SHORT_LEASE)
+    return SKIP_LEASE if gap is None else max(min(SKIP_LEASE, gap * 2 // 3), SHORT_LEASE)
 
 
 def margin(lease: timedelta, traits: Traits) -> timedelta:

@@ -243,7 +243,8 @@ class Cronce(ByHand):
             return see_through(scheduler, orders)
 
     def stop(self) -> bool:
-        """Stop the scheduler, if it runs in this process; whether everything that ran here is on record."""
+        """Stop the scheduler, if it runs in this process; whether everything that ran here is on record. A body gets
+        False at once, and the scheduler stops when that has ended."""
         scheduler = self._scheduler
         return True if scheduler is None else scheduler.stop()
 

@@ -16,15 +16,18 @@ from cronce.runtime.processes.loading import Enough, loading
 def load(app: str) -> Cronce:
     """It is looked for in the current directory, and wherever Python looks."""
     name, colon, place = app.partition(":")
+    if place and (name.endswith(".py") or "/" in name):
+        module = name.removesuffix(".py").strip("./").replace("/", ".")
+        raise BadInput(f"{name[:80]} is a file, and its module is meant: write {module[:80]}:{place[:80]}")
     if not colon or not all(name.split(".")) or not place:
         raise BadInput(f"write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not {app[:80]!r}")
-    module = _imported(name)
-    found: Any = module
+    imported = _imported(name)
+    found: Any = imported
     for part in place.split("."):
         found = getattr(found, part, None)
     if not isinstance(found, Cronce):
         what = "has no" if found is None else f"has a {type(found).__name__} as"
-        raise BadInput(f"{name} {what} {place!r}; {_instead(name, module)}")
+        raise BadInput(f"{name} {what} {place!r}; {_instead(name, imported)}")
     return found
 
 

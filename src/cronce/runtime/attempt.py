@@ -18,6 +18,8 @@ from cronce.value import NamedTuple
 REASON_KEPT: Final = 500
 """Characters of an exception that a record keeps."""
 
+EXIT: Final = "the body raised GeneratorExit"
+
 
 class Ending(NamedTuple):
     """How a body ended, for the record."""
@@ -77,7 +79,7 @@ class End(NamedTuple):
 class Attempt:
     def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
         self.job, self._keeper, self._work = job, keeper, work
-        self._body = body = Body(lambda: work.run(run))
+        self._body = body = Body(lambda: _told_apart(work.run, run))
         self.lease = Lease(
             grant,
             keeper.desk.clock,
@@ -105,6 +107,11 @@ class Attempt:
         if self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
             self._keeper.drop(self.lease)
         return end
+
+    def broken(self, error: BaseException) -> End:
+        """Its steps were not taken to the end, because of this."""
+        self._keeper.drop(self.lease)
+        return self._raised(RuntimeError(EXIT) if isinstance(error, GeneratorExit) else error)
 
     def backoff(self, ending: Ending) -> timedelta:
         """How long to wait before the next attempt, if there is one. What was cut short goes on at once."""
@@ -136,9 +143,20 @@ class Attempt:
         return Ending(Outcome.FAILED, f"stopped: {over.why}", cut_short=cut_short, final=over.cause == "asked")
 
 
+def _told_apart(body: Callable[[Run], Any], run: Run) -> Any:
+    """What closes a generator would close ours, the steps, if a body raised it."""
+    try:
+        return body(run)
+    except GeneratorExit as error:
+        raise RuntimeError(EXIT) from error
+
+
 def describe(error: BaseException) -> str:
     """What a record keeps of an exception: text that every database can show."""
-    text = str(error).replace("\0", "\ufffd").encode(errors="replace").decode()
+    try:
+        text = str(error).replace("\0", "\ufffd").encode(errors="replace").decode()
+    except BaseException:  # some cannot even say what they are
+        text = ""
     return f"{type(error).__name__}: {text}"[:REASON_KEPT] if text else type(error).__name__
 
 

@@ -143,21 +143,7 @@ class Declaration(NamedTuple):
             if when.job != self.name:
                 raise BadInput(f"{when.key} is a slot of another job than {self.name}")
             return when
-        if not isinstance(when, datetime | date | str):
-            raise BadInput(f"{when!r:.60} is no slot; give an instant, a day, or either as text")
-        try:
-            return slot(self.name, parse_instant(self._midnight(when)))
-        except OverflowError:
-            raise BadInput(f"{when!r:.60} is too far from today to be a slot") from None
-
-    def _midnight(self, when: datetime | date | str) -> datetime | str:
-        """A day begins at midnight where the job lives, or as soon after it as the clocks allow."""
-        if isinstance(when, str) and len(when) == len("2026-03-29"):
-            with suppress(ValueError):
-                return self._midnight(date.fromisoformat(when))
-        if isinstance(when, datetime | str):
-            return when
-        return datetime.combine(when, time(), find_zone(self.tz)).astimezone(UTC)
+        return slot(self.name, instant_of(when, self.tz))
 
     def terms(self, wanted: Slot, *, inferred: bool) -> Terms:
         """On what terms one of its slots is claimed from outside. What is asked for by hand is never too late."""
@@ -256,7 +242,7 @@ def declare(
     declared = Declaration(
         check_name(name),
         rule,
-        _zone(rule, tz),
+        zone_of(rule, tz),
         "skip" if on_lost is None else on_lost,
         overlap,
         turns,
@@ -343,7 +329,27 @@ def _within(rule: Schedule | None, start: str | datetime | None, end: str | date
     return None
 
 
-def _zone(schedule: Schedule | None, tz: str) -> str:
+def instant_of(when: datetime | date | str, tz: str) -> Instant:
+    """The instant that is meant, or the beginning of the day."""
+    if not isinstance(when, datetime | date | str):
+        raise BadInput(f"{when!r:.60} is no slot; give an instant, a day, or either as text")
+    try:
+        return parse_instant(_midnight(when, tz))
+    except OverflowError:
+        raise BadInput(f"{when!r:.60} is too far from today to be a slot") from None
+
+
+def _midnight(when: datetime | date | str, tz: str) -> datetime | str:
+    """A day begins at midnight where the job lives, or as soon after it as the clocks allow."""
+    if isinstance(when, str) and len(when) == len("2026-03-29"):
+        with suppress(ValueError):
+            return _midnight(date.fromisoformat(when), tz)
+    if isinstance(when, datetime | str):
+        return when
+    return datetime.combine(when, time(), find_zone(tz)).astimezone(UTC)
+
+
+def zone_of(schedule: Schedule | None, tz: str = "UTC") -> str:
     rule = schedule and rule_of(schedule)
     return rule.tz if isinstance(rule, Cron) else tz
 

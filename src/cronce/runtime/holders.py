@@ -1,4 +1,4 @@
-"""Which schedulers are alive, who is told to claim nothing more, and who would run a job. Flows that only read."""
+"""Which schedulers are alive, who is told to claim nothing more, and what they would run. Flows that only read."""
 
 from cronce.errors import BadRecord
 from cronce.model import Cell, Instant, bundle_cells, drain_cells
@@ -45,19 +45,14 @@ def _seen(cell: Cell, acts: dict[str, Act], now: Instant) -> HolderSeen | None:
     return HolderSeen(holder, cell.until, next(stands, None))
 
 
-def carriers(job: str) -> Flow[list[str]]:
-    """The live schedulers that would run what is due of the job, by name."""
+def carried() -> Flow[set[str]]:
+    """The jobs of which a live scheduler would run what is due."""
     _, live = yield from holders()
-    at_work = [one.holder for one in live if one.claims and one.holder.role != "schedule"]
-    carry: dict[str, bool] = {}
-    for bundle in {one.bundle for one in at_work}:
-        carry[bundle] = yield from _carries(bundle, job)
-    return [one.holder for one in at_work if carry[one.bundle]]
-
-
-def _carries(bundle: str, job: str) -> Flow[bool]:
-    _, cells = yield from read_all(Scan(bundle_cells(bundle)))
-    return any(job in _jobs(cell) for cell in cells)
+    jobs: set[str] = set()
+    for bundle in {one.holder.bundle for one in live if one.claims and one.holder.role != "schedule"}:
+        _, cells = yield from read_all(Scan(bundle_cells(bundle)))
+        jobs |= set().union(*map(_jobs, cells))
+    return jobs
 
 
 def _jobs(cell: Cell) -> set[str]:

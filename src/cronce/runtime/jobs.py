@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import StoreUnavailable
+from cronce.errors import BadRecord, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import SWITCH, Cell, Instant, Mark, Write, job_cell
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, PURGE_DELAY, tolerance
@@ -48,18 +48,22 @@ class Jobs:
 
     def edit(self, name: str, edit: Edit) -> Flow[Job | None]:
         """Load the job, change it, swap it in; again when another was faster."""
-        return (yield from self.edit_all({name: edit}))[name]
+        done = yield from self.edit_all({name: edit})
+        if isinstance(job := done[name], BadRecord):
+            raise job
+        return job
 
-    def edit_all(self, edits: Mapping[str, Edit]) -> Flow[dict[str, Job | None]]:
-        """Many jobs, in one call to load and one to swap; again for those where another was faster."""
-        done: dict[str, Job | None] = {}
+    def edit_all(self, edits: Mapping[str, Edit]) -> Flow[dict[str, Job | BadRecord | None]]:
+        """Many jobs, in one call to load and one to swap; again for those where another was faster. One that cannot be
+        read, since a newer cronce wrote it, keeps none of the others from being edited."""
+        done: dict[str, Job | BadRecord | None] = {}
         for _ in range(ROUNDS):
             yield from self._edit_once({name: edits[name] for name in sorted(edits.keys() - done.keys())}, done)
             if len(done) == len(edits):
                 return done
         raise StoreUnavailable(f"could not write jobs: others were faster {ROUNDS} times in a row")
 
-    def _edit_once(self, edits: Mapping[str, Edit], done: dict[str, Job | None]) -> Flow[None]:
+    def _edit_once(self, edits: Mapping[str, Edit], done: dict[str, Job | BadRecord | None]) -> Flow[None]:
         know = self._carrier.know
         loaded, _ = yield from self._carrier.load([*map(job_cell, edits), SWITCH])
         *cells, switch = loaded.cells
@@ -68,7 +72,11 @@ class Jobs:
         news: list[Write] = []
         was: dict[str, Job | None] = {}
         for (name, edit), cell in zip(edits.items(), cells, strict=True):
-            was[name], new = self._edited(cell, edit, loaded)
+            try:
+                was[name], new = self._edited(cell, edit, loaded)
+            except BadRecord as error:
+                done[name] = error
+                continue
             if new is None or new == was[name]:
                 know.learn_job(name, cell, loaded)
                 done[name] = new
@@ -82,8 +90,8 @@ class Jobs:
         for name, verdict in zip(writes, swapped.verdicts, strict=False):
             if verdict.refused is None:
                 know.learn_job(name, verdict.cell, swapped)
-                done[name] = decode_job(verdict.cell.value)
-                self._tell(was[name], done[name], verdict.cell.key, swapped.now)
+                done[name] = made = decode_job(verdict.cell.value)
+                self._tell(was[name], made, verdict.cell.key, swapped.now)
 
     def _tell(self, job: Job | None, new: Job | None, key: str, now: Instant) -> None:
         if new is not None and (job is None or job.firing != new.firing):
@@ -118,22 +126,34 @@ class Jobs:
         assert job is not None
         return job
 
-    def pause(self, name: str, by: str = "", reason: str = "") -> Flow[Job | None]:
+    def pause(self, name: str, by: str = "", reason: str = "") -> Flow[tuple[Act, bool]]:
+        """Who has it paused, and whether that is new: of several at once it is for one."""
+        new = False
+
         def paused(job: Job | None, now: Instant) -> Job | None:
+            nonlocal new  # as of the last time that it is asked: then it was not too slow
             known = job or Job(floor=now)
-            return None if known.paused else known._replace(paused=Act(by, now, reason))
+            new = known.paused is None
+            return known._replace(paused=Act(by, now, reason)) if new else None
 
-        return (yield from self.edit(name, paused))
+        job = yield from self.edit(name, paused)
+        assert job is not None
+        assert job.paused is not None
+        return job.paused, new
 
-    def resume(self, name: str, by: str = "") -> Flow[Job | None]:
-        """Slots that fell due while paused do not fire now."""
+    def resume(self, name: str, by: str = "") -> Flow[Act | None]:
+        """Slots that fell due while paused do not fire now. Who had it paused: of several at once, one is told."""
+        was: Act | None = None
 
         def resumed(job: Job | None, now: Instant) -> Job | None:
-            if job is None or job.paused is None:
+            nonlocal was
+            was = job and job.paused
+            if job is None or was is None:
                 return None
-            return raise_floor(job._replace(paused=None), now, None, paused_and_resumed(job.paused, by))
+            return raise_floor(job._replace(paused=None), now, None, paused_and_resumed(was, by))
 
-        return (yield from self.edit(name, resumed))
+        yield from self.edit(name, resumed)
+        return was
 
     # --- what is kept ---
 

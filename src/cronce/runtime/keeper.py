@@ -51,10 +51,12 @@ Look = Callable[[], Boot | None]
 
 
 class Over(NamedTuple):
-    """Why a lease ended while somebody worked under it; `why` is for people."""
+    """Why a lease ended while somebody worked under it; `why` is for people. `grace` is for how many seconds whoever is
+    told is waited for."""
 
     cause: Literal["lost", "asked", "timed out", "drained"]
     why: str
+    grace: float = inf
 
 
 NOT_RENEWED: Final = Over("lost", "it could not be renewed in time")

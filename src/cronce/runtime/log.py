@@ -33,5 +33,31 @@ def log(event: Event) -> None:
     level = LEVELS.get(event.what, logging.DEBUG)
     if event.what is What.CLOSED and event.detail.startswith(("lost", "unknown")):
         level = logging.WARNING
-    detail = f": {event.detail}" if event.detail else ""
-    LOGGER.log(level, "%s %s%s", event.key, event.what, detail, extra={"event": event})
+    if LOGGER.isEnabledFor(level):
+        detail = _detail(event)
+        words = f"{_named(event.key)} {event.what}{f': {detail}' if detail else ''}"
+        LOGGER.log(level, "%s", words.lstrip(), extra={"event": event})
+
+
+def _named(cell: str) -> str:
+    """What a cell is about, as people write it."""
+    kind, _, name = cell.partition("/")
+    match kind:
+        case "run":
+            return name.replace("/", "@", 1)
+        case "job" | "holder":
+            return name
+        case "meta":
+            return ""
+        case _:
+            return cell.replace("/", " ", 1)
+
+
+def _detail(event: Event) -> str:
+    match event.what:
+        case What.REGISTERED | What.EDITED:  # by which version, which has no name for people
+            return ""
+        case What.MISSED:  # and why, in the words of the schedule
+            return f"{event.detail.rpartition(': ')[0]} passed while nobody looked"
+        case _:
+            return event.detail

@@ -64,6 +64,11 @@ class JobSeen(NamedTuple):
     def schedule(self) -> Schedule | None:
         return self.schedules[0] if self.schedules else None
 
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether schedulers run it: not a job that only calls from outside have named."""
+        return self.job is not None and (bool(self.job.firing) or "revision" in self.policies)
+
     def next(self, now: Instant) -> Instant | None:
         """The next slot of any of its schedules."""
         return min((slot for rule in self.schedules if (slot := rule.next(now)) is not None), default=None)
@@ -90,8 +95,10 @@ class JobLine(NamedTuple):
 
 
 def job_names() -> Flow[list[str]]:
+    """Also of those in the store that no process has carried yet."""
     _, cells = yield from read_all(Scan("job/"))
-    return [cell.key.removeprefix("job/") for cell in cells]
+    _, stored = yield from read_all(Scan("stored/", mark=Mark.OPEN))
+    return sorted({cell.key.partition("/")[2] for cell in (*cells, *stored)})
 
 
 def refuse_unknown(job: str, names: Iterable[str]) -> None:
@@ -102,7 +109,7 @@ def refuse_unknown(job: str, names: Iterable[str]) -> None:
     from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
 
     close = get_close_matches(job, known, n=1)
-    listed = "`cronce jobs` lists them" if known else "there are none yet"
+    listed = "`cronce jobs` lists them" if known else "there are none yet, and `cronce jobs` says in which store"
     raise CronceError(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
 
 
@@ -170,9 +177,18 @@ WANTED: Final = (*_MARKS, "closed")
 """A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
 
 
+_EXAMPLE: Final = "billing@2026-03-29T01:00:00Z"
+
+
 def slot_named(text: str) -> Slot:
     """The slot that a person names, by its key."""
-    job, _, rest = text.partition("@")
+    if not isinstance(text, str):
+        raise BadInput(f"{text!r:.60} is not a slot, which is written like {_EXAMPLE}")
+    job, at, rest = text.partition("@")
+    if not at:
+        raise BadInput(
+            f"{text[:80]!r} is not a slot, which is written like {_EXAMPLE}; `cronce runs JOB` lists those of a job"
+        )
     when, _, request = rest.partition("#")
     try:
         return slot(job, parse_instant(when), request)

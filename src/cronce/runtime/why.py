@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from cronce.errors import BadRecord
-from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slot_of_cell
+from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slot_of_cell, stored_cell
 from cronce.protocol.record import (
     STILL_RAN,
     TOO_LATE,
@@ -23,7 +23,9 @@ from cronce.protocol.record import (
 )
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.flow import Flow, Load
+from cronce.runtime.holders import carried
 from cronce.runtime.look import JobSeen, RunSeen, halted, read_all, read_page, seen_job, seen_run
+from cronce.runtime.stored.definitions import seen_stored
 from cronce.stores.base import Loaded, Scan
 from cronce.value import NamedTuple
 
@@ -96,14 +98,23 @@ class Why(NamedTuple):
     blockers: tuple[Blocker, ...]
     refusals: Mapping[str, int]
     """How often each host was refused a slot of the job, ever."""
+    carried: bool
+    """Whether a live scheduler would run what is due of the job."""
+
+    @property
+    def abandoned(self) -> bool:
+        """Schedulers run it, and none that lives does."""
+        return self.job.is_scheduled and not self.carried
 
 
 def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
     """One slot of a job, or those that matter: what is due, what is open, what was last. None: there is no such job."""
-    loaded = yield from _load([job_cell(name)])
-    if not loaded.cells[0].version:
+    loaded = yield from _load([job_cell(name), stored_cell(name)])
+    seen = _seen(name, *loaded.cells)
+    if seen is None:
         return None
-    seen, stopped = seen_job(loaded.cells[0]), (yield from halted())
+    stopped = yield from halted()
+    is_carried = name in (yield from carried())
     if seen.job is not None:
         job = after_forgetting(seen.job, loaded.epoch, traits)
         seen = seen._replace(job=job._replace(paused=job.paused or stopped))
@@ -112,9 +123,13 @@ def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
     refusals = yield from _refusals(name)
     read = yield from _load([one.cell for one in slots])
     stories = (_story(one, cell, seen, read, refusals) for one, cell in zip(slots, read.cells, strict=True))
-    return Why(
-        read.now, seen, stopped, read.epoch, tuple(stories), blockers, {host: told.times for host, told in refusals}
-    )
+    times = {host: told.times for host, told in refusals}
+    return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, is_carried)
+
+
+def _seen(name: str, job: Cell, stored: Cell) -> JobSeen | None:
+    seen = seen_job(job) if job.version else None
+    return seen_stored(name, seen, stored) if stored.version else seen
 
 
 def _that_matter(seen: JobSeen, now: Instant) -> Flow[list[Slot]]:

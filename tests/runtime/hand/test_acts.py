@@ -22,7 +22,7 @@ from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.flow import Flow, Timed, perform
 from cronce.runtime.hand.acts import AskedFor, Hand, Stands, drain_cell, payload_text, who
 from cronce.runtime.hand.backfill import ask, backfill, survey
-from cronce.runtime.holders import carriers, holders
+from cronce.runtime.holders import carried, holders
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.look import halted
 from cronce.runtime.scheduling.roster import Roster, digest_of
@@ -228,6 +228,11 @@ def test_whom_to_drain_has_to_be_said(whom: dict[str, str]) -> None:
         drain_cell(**whom)
 
 
+def test_a_label_without_a_value_is_shown_how_it_is_written() -> None:
+    with pytest.raises(BadInput, match=r"a label is NAME=VALUE, such as colour=blue, and not 'colour'"):
+        drain_cell(label="colour")
+
+
 def scheduler(desk: Desk, role: str = "both", **labels: str) -> None:
     """A live scheduler that carries billing."""
     specs = {"billing": ("v1", "")}
@@ -235,11 +240,10 @@ def scheduler(desk: Desk, role: str = "both", **labels: str) -> None:
     desk.do(Roster(desk.ledger.carrier, desk.ledger.jobs).beat(me, specs, 0.0))
 
 
-def test_who_lives_who_is_drained_and_who_would_run_a_job(desk: Desk, store: Wire, clock: HandClock) -> None:
+def test_who_lives_who_is_drained_and_what_would_be_run(desk: Desk, store: Wire, clock: HandClock) -> None:
     for name, role, colour in (("a", "both", "blue"), ("b", "work", "green"), ("c", "schedule", "green")):
         scheduler(Desk(store, name), role, colour=colour)
-    assert desk.do(carriers("billing")) == ["a", "b"]
-    assert desk.do(carriers("mail")) == []
+    assert desk.do(carried()) == {"billing"}
     drained = desk.do(hand(desk).drain(drain_cell(label="colour=blue"))).act
     _, live = desk.do(holders())
     assert [(one.holder.holder, one.drained, one.claims) for one in live] == [
@@ -247,9 +251,9 @@ def test_who_lives_who_is_drained_and_who_would_run_a_job(desk: Desk, store: Wir
         ("b", None, True),
         ("c", None, True),
     ]
-    assert desk.do(carriers("billing")) == ["b"]
+    assert desk.do(carried()) == {"billing"}
     desk.do(hand(desk).drain(drain_cell("b")))
-    assert desk.do(carriers("billing")) == []
+    assert desk.do(carried()) == set()
     clock.turn(31)
     assert desk.do(holders())[1] == []
 
@@ -294,6 +298,27 @@ def test_whoever_was_slower_by_a_moment_gave_no_order(desk: Desk, other: Desk, s
     both = hand(desk).pause_all(), hand(other).pause_all()
     said = interleaved(store, both, frozenset({0, 2}))
     assert sorted(one.new for one in said) == [False, True]
+
+
+@pytest.mark.parametrize("act", ["pause", "resume", "resume_all"])
+def test_of_two_who_do_the_same_at_once_the_second_is_told_so_whoever_comes_in_between(
+    act: str, clock: HandClock
+) -> None:
+    told = set()
+    for order in (*orders(4), frozenset(range(20))):  # the last: one after the other
+        store = Wire(clock)
+        one, two = hand(Desk(store)), hand(Desk(store, "web-2"), "bob")
+        declare(Desk(store))
+        if act == "resume":
+            Desk(store).do(one.pause("billing"))
+        if act == "resume_all":
+            Desk(store).do(one.pause_all())
+        given = () if act == "resume_all" else ("billing",)
+        said = interleaved(store, [getattr(one, act)(*given), getattr(two, act)(*given)], order)
+        told.add(tuple(answer.new if isinstance(answer, Stands) else answer is not None for answer in said))
+        if act == "pause":
+            assert {answer.act.by for answer in said} == {"ada" if said[0].new else "bob"}
+    assert told == {(True, False), (False, True)}
 
 
 # --- trigger ---
@@ -446,7 +471,7 @@ def test_while_a_rerun_is_open_it_is_the_answer_and_then_comes_the_next(desk: De
 
 
 def test_two_who_rerun_at_once_get_one_run(clock: HandClock) -> None:
-    for order in orders(3):
+    for order in orders(4):
         store = Wire(clock)
         one, two = Desk(store), Desk(store, "web-2")
         declare(one, floor=clock.wall() - MINUTE)
@@ -661,6 +686,18 @@ def test_a_backfill_that_failed_is_not_asked_for_again(desk: Desk, store: Wire, 
     assert desk.do(survey(hand(desk), "billing", START, START + MINUTE)).succeeded == 1
 
 
+def test_a_slot_of_which_only_its_backfill_is_on_record_is_run_again_by_its_own_name(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
+    declare(desk, floor=START + MINUTE)  # so the slot itself is too old to be put on record
+    clock.turn(120)
+    filled(desk, 0, 1)
+    close(desk, later(0, "backfill"))
+    again = desk.do(hand(desk).rerun(SLOT)).slot
+    assert again == later(0, "backfill:rerun-1")
+    assert record(store, again).key == SLOT.key
+
+
 def test_a_thousand_and_more_are_asked_for_in_parts(desk: Desk, store: Wire, clock: HandClock) -> None:
     declare(desk)
     clock.turn(1201 * 60)
@@ -681,6 +718,19 @@ def test_what_cannot_be_backfilled_says_so(desk: Desk, clock: HandClock) -> None
     with pytest.raises(CronceError, match="mail has no schedule on record"):
         desk.do(survey(hand(desk), "mail", START, START + MINUTE))
     assert desk.do(survey(hand(desk), "billing", START, START)).wanted == ()
+    with pytest.raises(BadInput, match="not from 2026-03-29T12:00:00Z to 2026-03-29T11:59:00Z"):
+        desk.do(survey(hand(desk), "billing", START, START - MINUTE))
+
+
+@pytest.mark.parametrize(("tz", "midnight"), [("UTC", "2026-03-28T00:00:00Z"), ("Asia/Tokyo", "2026-03-27T15:00:00Z")])
+def test_a_day_begins_where_the_job_lives(desk: Desk, tz: str, midnight: str) -> None:
+    text = json.dumps({"schedule": spec_of(parse_schedule("0 */6 * * *", tz=tz))})
+    job = Job(START - timedelta(days=9), specs=(Spec("v1", START, text),), firing="v1")
+    desk.do(desk.ledger.jobs.edit("billing", lambda _job, _now: job))
+    wanted = desk.do(survey(hand(desk), "billing", "2026-03-28", "2026-03-29")).wanted
+    assert (len(wanted), wanted[0].key) == (4, f"billing@{midnight}")
+    with pytest.raises(BadInput, match="'2026-02-30' is not an instant"):
+        desk.do(survey(hand(desk), "billing", "2026-02-30", "2026-03-29"))
 
 
 # --- who ---
@@ -722,6 +772,11 @@ def test_programs_act_by_the_same_names(tmp_path: Path) -> None:
         cron.cancel(again)
         with pytest.raises(CronceError, match="was skipped"):
             cron.resolve(key, "done")
+        for nothing in (5, None):
+            with pytest.raises(BadInput, match="is not a slot, which is written like billing@2026"):
+                cron.rerun(nothing)  # type: ignore[arg-type]
+            with pytest.raises(BadInput, match="is not a slot"):
+                cron.cancel(nothing)  # type: ignore[arg-type]
         with pytest.raises(CronceError, match="no schedule on record"):
             cron.backfill("billing", "2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z")
 

@@ -97,6 +97,10 @@ def adds(a: int, b: int = 2) -> int:
     return a + b
 
 
+def repeats(times: int) -> str:
+    return "r" * times
+
+
 def length(text: str) -> list[Any]:
     return [len(text), text[-3:]]
 
@@ -122,6 +126,14 @@ def prints(word: str, times: int = 1) -> None:
 
 def raises() -> None:
     raise LookupError("no such customer: \0 \ud800")
+
+
+def forks() -> int:
+    """The other comes back from here, too, by an exception."""
+    pid = os.fork()
+    if pid == 0:
+        raise LookupError
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def leaves(code: int) -> None:

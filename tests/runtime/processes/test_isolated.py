@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.keeper import Over
 from cronce.runtime.ledger import Terms
+from cronce.runtime.processes.isolated import Line
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.sqlite import SqliteStore
@@ -140,6 +142,27 @@ def test_a_result_that_json_cannot_say_is_no_failure(place: Place) -> None:
     assert place.record().outcome is Outcome.SUCCEEDED
 
 
+def test_a_result_that_is_too_long_is_the_caller_s_trouble_and_no_failure(place: Place) -> None:
+    assert place.job(tasks.repeats, name="most")(65_534) == "r" * 65_534
+    with pytest.raises(BadInput, match="job@2026-03-29T12:00:00Z succeeded, but its result is 65,537 bytes of JSON,"):
+        place.job(tasks.repeats)(65_535)
+    assert place.record().outcome is Outcome.SUCCEEDED
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 16])
+def test_words_are_heard_whole_and_in_order_however_they_arrive(chunk: int) -> None:
+    heard = list[Any]()
+    line = Line("{}", heard.append)
+    line.open()
+    said = b"".join(b'{"word":"%s"}\n' % (b"x" * length) for length in (0, 9, 3000))
+    with socket.socket(fileno=line.inlet) as theirs:
+        for begin in range(0, len(said), chunk):
+            theirs.sendall(said[begin : begin + chunk])
+            line.read()
+    line.close()
+    assert [len(word["word"]) for word in heard] == [0, 9, 3000]
+
+
 def test_a_body_is_trusted_for_as_long_as_its_lease_is_renewed(place: Place) -> None:
     assert place.job(tasks.outlives, lease="1500ms")() == [True, True]
 
@@ -188,6 +211,11 @@ def test_how_it_failed_is_on_record_and_reaches_the_caller(
     assert record.reason.startswith(why)
     assert (record.state, record.outcome) == (State.CLOSED, Outcome.FAILED)
     assert output in record.output
+
+
+def test_what_a_body_forks_does_not_speak_for_it(place: Place) -> None:
+    assert place.job(tasks.forks)() == 1
+    assert place.record().outcome is Outcome.SUCCEEDED
 
 
 # --- it is killed ---------------------------------------------------------------------------------------------------

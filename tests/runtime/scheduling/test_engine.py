@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -10,14 +10,17 @@ import pytest
 
 from cronce import Cronce, Run
 from cronce.errors import StoreUnavailable
-from cronce.model import Write
-from cronce.protocol.record import Outcome, State
+from cronce.model import Mark, Slot, Write
+from cronce.protocol.commands import Queue
+from cronce.protocol.record import Holder, Job, Outcome, State
 from cronce.runtime.attempt import Work
+from cronce.runtime.ledger import Terms
+from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore
 from cronce.testing import manual, manual_time
-from cronce.testing.manual_time import Manual
-from tests.runtime.shelf import DURABLE
+from cronce.testing.manual_time import Manual, Ran
+from tests.runtime.shelf import DURABLE, LEASE
 
 T = TypeVar("T")
 
@@ -108,3 +111,87 @@ def test_whichever_call_of_the_store_is_lost_each_slot_runs_once(
         _, time = lived_through(monkeypatch, lose, times, fate)
         assert Counter(ran.slot.key for ran in time.ran) == expected(), f"call {lose} was lost {fate} it landed"
         assert {record.outcome for record in time.records().values()} == {Outcome.SUCCEEDED}
+
+
+# --- what else may stand in the way ---
+
+
+@pytest.fixture
+def cron() -> Cronce:
+    cron = Cronce("memory:")
+    cron.job(every="1m", name="tick", keep=3)(lambda: None)
+    return cron
+
+
+def minutes(ran: Sequence[Ran]) -> list[int]:
+    return [one.slot.at.minute for one in ran]
+
+
+def test_a_drained_process_rests_and_does_not_spin(cron: Cronce) -> None:
+    with manual(cron, "2026-03-01T00:00:30Z") as time:
+        cron.drain("test:1:0")
+        assert time.advance("5m") == []
+        cron.drain("test:1:0", off=True)
+        assert minutes(time.advance("5m")) == [5, 6, 7, 8, 9, 10]  # the latest that was missed, and on
+
+
+def test_thousands_of_open_runs_that_others_left_hide_nothing(cron: Cronce) -> None:
+    left = Slot("other", datetime(2026, 1, 1, tzinfo=UTC))
+    with manual(cron, "2026-03-01T00:00:30Z") as time:
+        desk = time.cron._at_work().desk
+        desk.do(desk.ledger.jobs.edit("other", lambda _job, now: Job(now)))
+        for some in range(13):
+            asked = {left._replace(request=f"r-{some}-{number}"): Queue(by="ada") for number in range(500)}
+            desk.do(desk.ledger.put(asked, Terms(LEASE)))
+        key = cron.trigger("tick")
+        assert [one.slot.key for one in time.advance("1s")] == [key]
+
+
+def test_a_job_that_a_newer_cronce_wrote_keeps_no_other_from_running(
+    cron: Cronce, caplog: pytest.LogCaptureFixture
+) -> None:
+    cron.job(every="1m", name="newer")(lambda: None)
+    with manual(cron, "2026-03-01T00:00:30Z") as time:
+        (cell,) = time.store.load(["job/newer"]).cells
+        time.store.swap([Write(cell.key, cell.version, '{"v":99}', Mark.OPEN)], time.store.load([]).epoch.seen)
+        time.skip("10s")
+        assert [one.job for one in time.advance("2m")] == ["tick", "tick"]
+        cron.pause_all()
+        cron.resume_all()
+        assert [one.job for one in time.advance("1m")] == ["tick"]
+    assert "newer is not run by this process: " in caplog.text
+
+
+def test_who_is_superseded_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    old, new = Cronce("memory:"), Cronce("memory:")
+    old.job(every="1m", name="tick")(lambda: None)
+    new.job(every="1m", name="tick", retries=1, on_lost="skip")(lambda: None)
+    with manual(old, "2026-03-01T00:00:30Z") as time:
+        desk = time.cron._at_work().desk
+        specs = {"tick": new.jobs["tick"].spec}
+        me = Holder("newer", digest_of(specs), "both", 1, {}, time.now, "")
+        desk.do(Roster(desk.ledger.carrier, desk.ledger.jobs).beat(me._replace(holder=desk.holder), specs, 0.0))
+        assert time.advance("10m") == []
+    assert caplog.text.count("tick is fired by another version of it") == 1
+
+
+def test_every_failure_has_a_line_with_its_reason(cron: Cronce, caplog: pytest.LogCaptureFixture) -> None:
+    @cron.job(every="1m", name="broken", retries=1, on_lost="skip")
+    def broken() -> None:
+        raise ValueError("no printer")
+
+    with manual(cron, "2026-03-01T00:00:30Z") as time:
+        time.advance("1m")
+    assert "broken@2026-03-01T00:01:00Z failed, attempt 1 of 2: ValueError: no printer" in caplog.text
+    assert "broken@2026-03-01T00:01:00Z failed, attempt 2 of 2: ValueError: no printer" in caplog.text
+
+
+def test_that_the_store_answers_again_is_said_when_it_does(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "cronce")
+    calls, _ = lived_through(monkeypatch, 0, 0, "before")
+    caplog.clear()
+    lived_through(monkeypatch, calls // 2, 9, "before")
+    assert caplog.text.count("does not answer") == caplog.text.count("answers again")
+    assert caplog.text.count("answers again") in (1, 2)  # of each process at most one

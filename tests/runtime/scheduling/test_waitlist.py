@@ -105,3 +105,33 @@ def test_slots_of_a_job_that_is_carried_no_more_leave_the_line() -> None:
     line.ripen(START + timedelta(hours=2))
     assert taken(line) == [0, 90]
     assert line.watched(START + timedelta(hours=1)) == [one(1, job="reports").cell]
+
+
+def test_a_backlog_of_thousands_does_not_hide_what_could_start() -> None:
+    line = Waitlist()
+    for job in range(7):
+        for minute in range(1000):
+            line.add(one(minute, job=f"backlog-{job}", overlap="wait", known=True), 0, START + timedelta(days=1))
+    line.add(one(7, job="tick"), 0, START + timedelta(days=1))
+    chosen = line.take(10, START + timedelta(days=1), lambda job: int(job.startswith("backlog")))
+    assert [candidate.slot.job for candidate in chosen] == ["tick"]
+    assert len(line) == 7000
+
+
+def test_what_was_tried_in_vain_is_first_again_in_its_own_line() -> None:
+    line = Waitlist()
+    for minute in range(3):
+        line.add(one(minute), 0, START + timedelta(hours=1))
+        line.add(one(minute, job="reports", overlap="wait"), 0, START + timedelta(hours=1))
+    tried = line.take(3, START + timedelta(hours=1), lambda _job: 0)
+    line.put_back(tried)
+    assert line.take(3, START + timedelta(hours=1), lambda _job: 0) == tried
+
+
+def test_what_is_too_late_needs_no_worker_to_be_put_on_record() -> None:
+    line = Waitlist()
+    late = one(0)._replace(terms=Terms(LEASE, start_within=timedelta(minutes=5)))
+    line.add(late, 0, START)
+    line.add(one(1), 0, START + timedelta(minutes=1))
+    assert line.take(0, START + timedelta(minutes=5), lambda _job: 0) == []
+    assert line.take(0, START + timedelta(minutes=5, seconds=1), lambda _job: 0) == [late]

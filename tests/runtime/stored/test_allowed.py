@@ -65,6 +65,8 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / f"{name}.py").write_text(TASKS.format(imported=str(trace)))
     (tmp_path / "broken.py").write_text("import no_such_module")
     (tmp_path / "leaves.py").write_text("raise SystemExit(3)")
+    (tmp_path / "stops.py").write_text("raise KeyboardInterrupt")
+    (tmp_path / "mute.py").write_text("class Mute(Exception):\n def __str__(self): return 5\nraise Mute")
     (tmp_path / "command.py").write_text("def sync(): ...")
     monkeypatch.syspath_prepend(tmp_path)
     yield trace
@@ -228,6 +230,8 @@ NOT_RUN = {
     "no module": ('{"every":"15m","function":"nowhere:mail"}', "nowhere cannot be imported: ModuleNotFoundError"),
     "broken": ('{"every":"15m","function":"broken:mail"}', "broken cannot be imported: ModuleNotFoundError"),
     "exits": ('{"every":"15m","function":"leaves:mail"}', "leaves cannot be imported: SystemExit: 3"),
+    "interrupts": ('{"every":"15m","function":"stops:mail"}', "stops cannot be imported: KeyboardInterrupt"),
+    "mute": ('{"every":"15m","function":"mute:mail"}', "mute cannot be imported: Mute"),
     "no function": ('{"every":"15m","function":"tasks:nothing"}', "there is no function nothing in tasks"),
     "no callable": ('{"every":"15m","function":"tasks:number"}', "there is no function number in tasks"),
     "a class": ('{"every":"15m","function":"tasks:Mail"}', "there is no function Mail in tasks"),

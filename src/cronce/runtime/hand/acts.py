@@ -80,18 +80,13 @@ class Hand:
     def pause(self, name: str, reason: str = "") -> Flow[Stands]:
         """None of the job's slots is granted from now on; what runs goes on."""
         check_reason(reason)
-        before = yield from self.job(name)
-        job = yield from self.ledger.jobs.pause(name, self.by, reason)
-        assert job is not None
-        assert job.paused is not None
-        return Stands(job.paused, before is None or before.paused is None)
+        yield from self.job(name)
+        return Stands(*(yield from self.ledger.jobs.pause(name, self.by, reason)))
 
     def resume(self, name: str) -> Flow[Act | None]:
         """What was paused, if it was. What fell due meanwhile does not fire."""
-        before = yield from self.job(name)
-        if before is not None and before.paused:
-            yield from self.ledger.jobs.resume(name, self.by)
-        return before and before.paused
+        yield from self.job(name)
+        return (yield from self.ledger.jobs.resume(name, self.by))
 
     def pause_all(self, reason: str = "") -> Flow[Stands]:
         """The kill switch: nothing at all is granted from now on."""
@@ -108,8 +103,7 @@ class Hand:
         raised: Edit = lambda job, now: job and raise_floor(job, now, None, why)  # noqa: E731
         for names in chunks((yield from job_names())):
             yield from self.ledger.jobs.edit_all(dict.fromkeys(names, raised))
-        yield from self._lift(SWITCH)
-        return stands
+        return (yield from self._lift(SWITCH))
 
     # --- draining ---
 
@@ -155,6 +149,7 @@ class Hand:
         a rerun of it is open, that is the answer."""
         again = _RERUN.fullmatch(slot.request)
         base = slot._replace(request=again["of"] or "") if again else slot
+        base = yield from self._on_record(base)
         record = yield from self._record(base)
         if record.state is not State.CLOSED:
             raise CronceError(f"{base.key} is {record.state}{_on(record)}: only what is closed can be run again")
@@ -169,6 +164,12 @@ class Hand:
         # numbers come back once their runs are purged, but effects are remembered for longer
         key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else record.key or base.key
         return (yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key)))
+
+    def _on_record(self, slot: Slot) -> Flow[Slot]:
+        """The slot, or its backfill if that is all that is on record of it."""
+        backfill = slot._replace(request=BACKFILL)
+        own, backfilled = yield from self.look([slot, backfill])
+        return backfill if own is None and backfilled is not None and not slot.request else slot
 
     def ask_for(self, slot: Slot, command: Queue) -> Flow[AskedFor]:
         (reply,) = yield from self.ledger.put({slot: command}, TERMS)
@@ -209,7 +210,7 @@ class Hand:
     # --- reading ---
 
     def job(self, name: str) -> Flow[Job | None]:
-        """The job, if the store knows it; one that nobody knows is refused. Whether everything is paused is read
+        """The job, if a process has carried it; one that nobody knows is refused. Whether everything is paused is read
         with it."""
         job = yield from self.ledger.jobs.edit(check_name(name), lambda _job, _now: None)
         if job is None and name not in self._declared:
@@ -337,5 +338,7 @@ def drain_cell(holder: str | None = None, label: str | None = None) -> str:
         raise BadInput("say who shall claim nothing more: a holder, or a label such as colour=blue")
     if holder is not None:
         return drained_holder(check_name(holder))
-    name, _, value = (label or "").partition("=")
+    name, equals, value = (label or "").partition("=")
+    if not equals:
+        raise BadInput(f"a label is NAME=VALUE, such as colour=blue, and not {label!r:.60}")
     return drained_label(check_name(name), check_name(value))

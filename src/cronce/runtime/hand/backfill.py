@@ -17,10 +17,11 @@ from cronce.errors import BadInput, CronceError
 from cronce.model import Instant, Mark, Slot, job_cell, spell
 from cronce.protocol.commands import Closed, Queue, Queued, Skip
 from cronce.protocol.record import Outcome
+from cronce.runtime.declare import instant_of, zone_of
 from cronce.runtime.flow import Flow
 from cronce.runtime.hand.acts import BACKFILL, TERMS, Hand, is_of_slot, sure
 from cronce.runtime.look import RunSeen, read_page, seen_job, seen_run
-from cronce.schedule import Schedule, parse_instant
+from cronce.schedule import Schedule
 from cronce.schedule.instant import RESOLUTION
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple
@@ -44,13 +45,15 @@ class Stretch(NamedTuple):
 
 
 def survey(hand: Hand, name: str, start: datetime | str, end: datetime | str, most: int = MOST) -> Flow[Stretch]:
-    """What a backfill from `start` until before `end` would do."""
-    first, last = parse_instant(start), parse_instant(end)
+    """What a backfill from `start` until before `end` would do. A day begins where the job lives."""
     yield from hand.job(name)
     loaded, _ = yield from hand.ledger.carrier.load([job_cell(name)])
     seen = seen_job(loaded.cells[0]) if loaded.cells[0].version else None
     if seen is None or seen.schedule is None:
         raise CronceError(f"{name} has no schedule on record, so it has no slots to run")
+    first, last = (instant_of(when, zone_of(seen.schedule)) for when in (start, end))
+    if last < first:
+        raise BadInput(f"a backfill is from one instant to a later, and not from {spell(first)} to {spell(last)}")
     slots = list(islice(_slots(name, seen.schedule, first, last), most + 1))
     _refuse_too_many(slots, most)
     if slots and slots[-1].at > loaded.now:

@@ -7,7 +7,7 @@ stopped ourselves. Under skip nobody takes it over, so a run whose supervisor is
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from cronce.errors import BadInput, TimedOut, TrustEnded
 from cronce.model import Traits, spell
@@ -19,9 +19,6 @@ from cronce.runtime.ledger import Grant
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Body
-
-DRAINED: Final = 0.7
-"""Seconds from TERM to KILL for what a scheduler stops that goes away: it has waited, and has a second left."""
 
 
 class Command(Work):
@@ -52,15 +49,13 @@ class Command(Work):
             self._child.move_deadline(self._last_moment(grant))
 
     def stop(self, _body: Body, run: Run, over: Over) -> None:
-        """A command that took too long has its grace, as far as its lease goes: nobody renews that any more."""
+        """One that lost nothing yet has its grace, as far as its lease goes: nobody renews that any more."""
         if self._child is None:
             return
         left = self._half_margin(run.grant)
-        if over.cause == "timed out":
+        if over.cause in ("timed out", "drained"):
             left = max(left, self._last_moment(run.grant) - self._supervisor.clock.boot())
-        elif over.cause == "drained":
-            left = min(left, DRAINED)
-        self._child.stop(over.why, min(self._supervisor.grace, left))
+        self._child.stop(over.why, min(self._supervisor.grace, left, over.grace))
 
     def _last_moment(self, grant: Grant) -> float:
         return grant.trust.end + self._half_margin(grant)

@@ -34,6 +34,9 @@ from cronce.runtime.run import Run
 TELL_EVERY: Final = 0.1
 """Seconds between two words about progress."""
 
+LONGEST_RESULT: Final = 64 * 1024
+"""In bytes of JSON, as of a payload. It is for a caller that asked; most are schedulers, and nobody sees it."""
+
 
 class Line:
     """Our end of what was stdin. Who reads stdin finds it empty."""
@@ -43,17 +46,21 @@ class Line:
         nowhere = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nowhere, 0)
         os.close(nowhere)
-        self._unread = b""
+        self._unread = bytearray()
         self._lock = threading.Lock()
+        self._process = os.getpid()
         self.hung_up = False
 
     def first(self) -> Any:
         """What this process is for."""
-        while b"\n" not in self._unread:
+        seen = 0
+        while (end := self._unread.find(b"\n", seen)) < 0:
+            seen = len(self._unread)
             self._read(0)
             if self.hung_up:
                 sys.exit("cronce: whoever started this is gone")
-        line, _, self._unread = self._unread.partition(b"\n")
+        line = self._unread[:end]
+        del self._unread[: end + 1]
         return json.loads(line)
 
     def words(self) -> list[dict[str, Any]]:
@@ -66,6 +73,8 @@ class Line:
         return [json.loads(line) for line in lines]
 
     def tell(self, **word: object) -> None:
+        if os.getpid() != self._process:  # what the body forked comes back from it, too, and does not speak for it
+            return
         with self._lock, suppress(OSError):  # the parent is gone, and so are we soon
             self._socket.sendall(f"{json.dumps(word)}\n".encode())
 
@@ -142,7 +151,7 @@ def main() -> None:
         line.tell(raised=describe(error), untrusted=isinstance(error, TrustEnded) and not run.trusted)
         sys.exit(1)
     progress.say()
-    line.tell(returned=_sayable(value))
+    line.tell(**_sayable(value))
 
 
 def read_grant(told: dict[str, Any]) -> Grant:
@@ -163,9 +172,9 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise Interrupt
 
 
-def _sayable(value: Any) -> Any:
+def _sayable(value: Any) -> dict[str, Any]:
     try:
-        json.dumps(value)
+        size = len(json.dumps(value))
     except (TypeError, ValueError, RecursionError):
-        return None
-    return value
+        return {"returned": None}
+    return {"returned": value} if size <= LONGEST_RESULT else {"returned": None, "too_long": size}

@@ -22,6 +22,7 @@ from cronce.runtime.keeper import NOT_RENEWED, Over
 from cronce.runtime.ledger import Grant
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.processes.command import Command, environment, in_words
+from cronce.runtime.processes.inside import LONGEST_RESULT
 from cronce.runtime.processes.loading import Place
 from cronce.runtime.processes.start import python
 from cronce.runtime.run import Run
@@ -40,8 +41,8 @@ class Line:
         self.inlet = -1
         self._heard = heard
         self._socket: socket.socket | None = None
-        self._unsent = f"{first}\n".encode()
-        self._unread = b""
+        self._unsent = bytearray(f"{first}\n".encode())
+        self._unread: list[bytes] = []  # of one line, which may be long: it is put together once
         self._lock = threading.Lock()
 
     def open(self) -> None:
@@ -66,9 +67,12 @@ class Line:
         with self._lock:
             self._send()
             chunk = self._received()
-        *lines, self._unread = (self._unread + chunk).split(b"\n")
-        for line in lines:
-            self._heard(json.loads(line))
+        lines, end, rest = chunk.rpartition(b"\n")
+        if end:
+            whole, self._unread = b"".join((*self._unread, lines)), []
+            for line in whole.split(b"\n"):
+                self._heard(json.loads(line))
+        self._unread.append(rest)
         return len(chunk)
 
     def write(self) -> None:
@@ -88,7 +92,7 @@ class Line:
     def _send(self) -> None:
         if self._socket is not None and self._unsent:
             with suppress(OSError):  # no room, or nobody there any more
-                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+                del self._unsent[: self._socket.send(self._unsent)]
 
     def _received(self) -> bytes:
         """Nothing while nothing comes. At the end it hangs up: what is at its end is always ready to be read."""
@@ -168,7 +172,7 @@ class Isolated(Command):
 
     def stop(self, body: Body, run: Run, over: Over) -> None:
         if self._line is not None:
-            self._line.tell(over=over)
+            self._line.tell(over=(over.cause, over.why))
         super().stop(body, run, over)
 
     def over(self, run: Run, result: Ended) -> Over | None:
@@ -184,6 +188,11 @@ class Isolated(Command):
         assert self._run is not None
         if why := self._failure(result):
             raise BodyFailed(f"{self._run.key} failed: {why}")
+        if size := self._told.get("too_long"):
+            raise BadInput(
+                f"{self._run.key} succeeded, but its result is {size:,} bytes of JSON, and of a body in another process"
+                f" at most {LONGEST_RESULT:,} come back; let it put the result somewhere, and return where"
+            )
         return self._told["returned"]
 
     def _failure(self, result: Ended) -> str:

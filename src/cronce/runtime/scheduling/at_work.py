@@ -1,19 +1,21 @@
 """What runs in this process just now: who has which turn, who shall stop, and what is to be told of it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
+from math import inf
 from typing import Final
 
 from cronce.errors import BadRecord
 from cronce.events import What
-from cronce.model import Cell, Instant
+from cronce.model import Boot, Cell, Instant
 from cronce.protocol.record import decode
 from cronce.runtime.attempt import Attempt
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.ledger import Grant
+from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.waitlist import Candidate
 from cronce.runtime.stored.allowed import Carried
 from cronce.schedule import format_duration
@@ -23,6 +25,9 @@ HEEDED: Final = 500
 
 LATE: Final = timedelta(seconds=5)
 """A slot that starts later than this after it was due is told of."""
+
+STUBBORN: Final = 3.0
+"""Seconds after which a body that was told to stop, and goes on, is told of."""
 
 Tell = Callable[[What, str, str], None]
 """What happened, to which run, and more of it in words."""
@@ -35,7 +40,8 @@ class AtWork:
         self._keeper, self._tell = keeper, tell
         self._running: dict[str, Attempt] = {}
         self._turns: Counter[str] = Counter()
-        self._overrun: set[str] = set()
+        self._told: set[tuple[str, str]] = set()
+        self._stubborn: dict[str, Boot] = {}
 
     def __len__(self) -> int:
         return len(self._running)
@@ -86,16 +92,29 @@ class AtWork:
 
     # --- telling ---
 
-    def tell_overrun(self, now: Instant) -> None:
-        """A run that goes on for longer than until the next slot of its job is told of, once."""
-        self._overrun &= self._running.keys()
-        for key, gap in self._overdue(now):
-            self._overrun.add(key)
-            self._tell(What.OVERRUN, key, f"runs for longer than the {format_duration(gap)} to the next slot")
-
-    def _overdue(self, now: Instant) -> Iterator[tuple[str, timedelta]]:
+    def tell(self, now: Instant, boot: Boot) -> None:
+        """A run that goes on for longer than until the next slot of its job, or although it was told to stop, is told
+        of once."""
+        self._told = {one for one in self._told if one[0] in self._running}
         for key, attempt in self._running.items():
-            slot, started = attempt.run.slot, attempt.lease.grant.record.started
-            gap = None if slot.request or key in self._overrun else attempt.job.gap_after(slot.at)
-            if gap is not None and started is not None and now - started > gap:
-                yield key, gap
+            if (gap := self._longer_than(attempt, now)) is not None and self._first(key, "overrun"):
+                self._tell(What.OVERRUN, key, f"runs for longer than the {format_duration(gap)} to the next slot")
+            over = attempt.lease.over
+            if over is not None and self._first(key, "stop"):
+                self._stubborn[key] = boot + STUBBORN
+            if over is not None and boot >= self._stubborn.get(key, inf) and self._first(key, "stubborn"):
+                LOGGER.warning(
+                    "%s goes on, though it %s: it is in a call that cannot be interrupted, or catches what stops it. It"
+                    " is fenced; isolate=True runs it where it can be killed", attempt.lease.name, over.why
+                )  # fmt: skip
+        self._stubborn = {key: when for key, when in self._stubborn.items() if key in self._running}
+
+    def _first(self, key: str, what: str) -> bool:
+        first = (key, what) not in self._told
+        self._told.add((key, what))
+        return first
+
+    def _longer_than(self, attempt: Attempt, now: Instant) -> timedelta | None:
+        slot, started = attempt.run.slot, attempt.lease.grant.record.started
+        gap = None if slot.request else attempt.job.gap_after(slot.at)
+        return gap if gap is not None and started is not None and now - started > gap else None

@@ -2,10 +2,13 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable
+from datetime import timedelta
 from typing import Final
 
+from cronce.errors import BodyFailed
 from cronce.model import Boot
 from cronce.protocol.commands import Finish, Release, Stale
+from cronce.protocol.record import Outcome
 from cronce.runtime.attempt import Attempt, End, finish_of, too_late
 from cronce.runtime.call import for_good
 from cronce.runtime.ledger import Grant
@@ -15,6 +18,9 @@ from cronce.value import NamedTuple
 
 PUT_OFF: Final = 0.3
 """Seconds for which saying may wait, while as much is due as can be claimed at once."""
+
+UNWELL: Final = timedelta(seconds=10)
+"""Until what could not be begun is tried again, here or elsewhere."""
 
 
 class Said(NamedTuple):
@@ -29,8 +35,18 @@ class Said(NamedTuple):
         """What is said of it, and whether others should hear."""
         grant, ending = self.attempt.lease.grant, self.end.ending
         if ending is None:
-            return grant, Release(grant.fence), True
+            unwell = isinstance(self.end.error, Exception)  # or it was stopped before it could begin
+            return grant, Release(grant.fence, UNWELL if unwell else timedelta(0)), True
         return grant, finish_of(self.attempt, ending), self.awaited
+
+    def tell(self) -> None:
+        """A line for each failure; where it happened only if that is this process, which others have told already."""
+        ending, attempt = self.end.ending, self.attempt
+        if ending is None or ending.outcome is not Outcome.FAILED:
+            return
+        of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
+        own = None if self.end.over or isinstance(self.end.error, BodyFailed) else self.end.error
+        LOGGER.error("%s failed%s: %s", attempt.lease.name, of, ending.reason or "no reason given", exc_info=own)
 
 
 class Endings:

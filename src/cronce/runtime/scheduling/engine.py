@@ -39,12 +39,15 @@ from cronce.model import (
     Cell,
     Instant,
     Mark,
+    Origin,
     Slot,
     drain_cells,
     job_cell,
     slot_of_cell,
+    spell,
 )
 from cronce.protocol.commands import Early, Finished, Queued
+from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.record import Act, Holder, State, decode, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.flow import Flow
@@ -57,13 +60,13 @@ from cronce.runtime.scheduling.endings import Endings, Said
 from cronce.runtime.scheduling.missed import Gap, catch_up, newest_run
 from cronce.runtime.scheduling.post import LOOK, Pace, Post
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
-from cronce.runtime.scheduling.waitlist import AT_ONCE, MOMENT, Candidate, Waitlist
+from cronce.runtime.scheduling.waitlist import AT_ONCE, MOMENT, Candidate, Waitlist, job_of
 from cronce.runtime.stored.allowed import Carried
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
 from cronce.runtime.tidy import tidy_later
 from cronce.schedule.agenda import Agenda
 from cronce.schedule.slots import GRACE
-from cronce.stores.base import Position, Scan
+from cronce.stores.base import Page, Position, Scan
 
 T = TypeVar("T")
 Submit = Callable[[Sequence[Attempt]], None]
@@ -105,6 +108,9 @@ class Engine:
         self._boards: tuple[int, int] | None = None
         self._took = False  # the last time, there was something in line that could be claimed
         self._beat_at = self._look_at = self._again_at = 0.0
+        self._calls = 0
+        self._after: Position | None = None  # how far the last look went through many open runs
+        self._warned: set[tuple[str, str]] = set()
         self.joined = False
         """It is registered, and would fire."""
         self.ordered: Act | None = None
@@ -121,28 +127,33 @@ class Engine:
             return self._again_at
         try:
             with uncollected():
-                self._step(boot)
-            self._keeper.outage.answered()
+                asked = self._step(boot)
+            if asked:
+                self._keeper.outage.answered()
         except StoreError as error:
             self._keeper.outage.unanswered(boot, str(error))
             self._again_at = self._desk.clock.boot() + AWAY
             return self._again_at
         return self._next()
 
-    def _step(self, boot: Boot) -> None:
+    def _step(self, boot: Boot) -> bool:
+        """Whether the store was asked anything, and answered."""
+        before = self._calls
         if boot >= self._beat_at or self._know.epoch.birth != self._born:
             self._beat(boot)
         if boot >= self._look_at:
             self._look(boot)
         self._fill()
         self._exchange()
+        return self._calls > before
 
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""
         boot, now = self._desk.clock.boot(), self._know.now()
         if self._endings.new or (self._took and len(self._line) and self._free > 0):
             return boot
-        ahead = [at for at in (self._line.next_at(), self._agenda.next_at()) if at is not None]
+        upcoming = self._agenda.next_at() if self.claims and self._post.schedules else None
+        ahead = [at for at in (self._line.next_at(), upcoming) if at is not None]
         times = [boot + max((at - now).total_seconds(), 0.0) for at in ahead]
         return min([self._beat_at, self._look_at, *times, *([boot + AWAY] if len(self._endings) else [])])
 
@@ -187,6 +198,17 @@ class Engine:
         """Whatever runs here shall stop."""
         self._at_work.stop_all(why)
 
+    def _tell_if_forgetful(self) -> None:
+        """Why nothing runs at first, where that is so."""
+        epoch = self._know.epoch
+        if epoch.forgot and self._know.now() - epoch.born < LONGEST_LEASE:
+            LOGGER.warning(
+                "the store was found %s at %s, and can forget: a job does not start until a run that nobody remembers"
+                " would be over, one lease later; if it is a new store, `cronce store init` says so",
+                "empty" if epoch.origin is Origin.FOUND else "set back",
+                spell(epoch.born),
+            )
+
     def leave(self) -> None:
         """The others need not wait for this process any more."""
         if self.joined:
@@ -198,6 +220,7 @@ class Engine:
         if not self.joined:
             self._do(self._ledger.carrier.load([]))
             self._me = self._me._replace(since=self._know.now())
+            self._tell_if_forgetful()
         if self._changed:
             self._take_on(self._carry())
             self._changed = False
@@ -266,7 +289,7 @@ class Engine:
             self._at_work.heed(cells[key])
         for key in watched:
             self._line.seen(cells[key])
-        self._at_work.tell_overrun(self._know.now())
+        self._at_work.tell(self._know.now(), boot)
         if self._post.works and self.claims:
             self._take_up_open(boot)
 
@@ -297,30 +320,35 @@ class Engine:
             self.beat_soon()
 
     def _take_up_open(self, boot: Boot) -> None:
-        """Runs that are open and whose time has come, or comes before the next look."""
-        after: Position | None = None
-        for _ in range(PAGES):
-            scan = Scan("run/", "until", Mark.OPEN, self._know.now() + self._pace.look, after)
-            page = self._do(self._ledger.carrier.scan(scan))
-            for cell in sorted(page.cells, key=lambda cell: cell.key.rpartition("/")[2]):  # the older slot first
-                if cell.key in self._at_work or cell.key in self._line or cell.until is None:
-                    continue
-                if cell.until <= page.now:
-                    self._take_up(cell, page.now)
-                else:
-                    comes = boot + (cell.until - page.now).total_seconds() + 0.005
-                    self._look_at = min(self._look_at, max(comes, boot + 0.05))
-            after = page.next
-            if after is None:
+        """Runs that are open and whose time has come, or comes before the next look. Those whose time came last are
+        looked at first: what just lapsed must not stand behind what others left thousands of. Of so many, each look
+        goes through some."""
+        scan = Scan("run/", "until", Mark.OPEN, self._know.now() + self._pace.look)
+        page = self._do(self._ledger.carrier.scan(scan._replace(newest_first=True)))
+        self._take_up_page(page, boot)
+        for _ in range(PAGES if page.next is not None else 0):
+            page = self._do(self._ledger.carrier.scan(scan._replace(after=self._after)))
+            self._take_up_page(page, boot)
+            self._after = page.next
+            if self._after is None:
                 return
+
+    def _take_up_page(self, page: Page, boot: Boot) -> None:
+        ours = [cell for cell in page.cells if job_of(cell.key) in self._carrying]
+        for cell in sorted(ours, key=lambda cell: cell.key.rpartition("/")[2]):  # the older slot first
+            if cell.key in self._at_work or cell.key in self._line or cell.until is None:
+                continue
+            if cell.until <= page.now:
+                self._take_up(cell, page.now)
+            else:
+                comes = boot + (cell.until - page.now).total_seconds() + 0.005
+                self._look_at = min(self._look_at, max(comes, boot + 0.05))
 
     def _take_up(self, cell: Cell, now: Instant) -> None:
         try:
             slot, record = slot_of_cell(cell.key), decode(cell.value, cell.key)
         except (BadInput, BadRecord):
             return  # of a newer cronce, or nobody's: whoever can read it sees to it
-        if slot.job not in self._carrying:
-            return
         terms = self._carrying.terms(slot)
         if record.state is State.WAITING and terms.overlap == "skip":
             terms = terms._replace(overlap="wait")
@@ -376,6 +404,7 @@ class Engine:
             job = said.attempt.job
             awaited = job.overlap in ("wait", "replace") or self._line.waits_for(job.name)
             self._at_work.dismiss(said.attempt)
+            said.tell()
             self._endings.keep([said._replace(awaited=awaited)])
             if awaited:
                 self._line.freed()
@@ -400,6 +429,9 @@ class Engine:
         match answer:
             case Grant():
                 return self._employed(candidate, answer)
+            case Unsure(why, None):  # no trouble of the store's: something in it that this process cannot read
+                self._warn(candidate.slot.job, f"is not run by this process: {why}")
+                self._line.put_off(candidate, now + UNWELL)
             case Expired() | Unsure():
                 self._line.put_back([candidate])
             case Early(until):
@@ -411,6 +443,8 @@ class Engine:
             case Superseded() if now - candidate.due < 4 * LOOK:  # by facts that may be old: it may be ours by then
                 self._know.forget_job(candidate.slot.job)
                 self._line.put_off(candidate, now + LOOK)
+            case Superseded():
+                self._warn(candidate.slot.job, "is fired by another version of it, which another process carries")
         return None  # held or closed: whoever has it sees to it; what waits is found by looking
 
     def _employed(self, candidate: Candidate, grant: Grant) -> Attempt | None:
@@ -423,10 +457,17 @@ class Engine:
             self._do(self._ledger.release([grant], UNWELL))
         return None
 
+    def _warn(self, job: str, why: str) -> None:
+        """Once: it is the same with every slot."""
+        if (job, why) not in self._warned:
+            self._warned.add((job, why))
+            LOGGER.warning("%s %s", job, why)
+
     def _tell(self, what: What, key: str, detail: str) -> None:
         self._ledger.carrier.report(Event(what, key, self._desk.holder, self._know.now(), detail=detail))
 
     def _do(self, flow: Flow[T]) -> T:
+        self._calls += 1
         return self._desk.do(flow)
 
 

@@ -5,7 +5,7 @@ Some of them may have run: whoever looked after them before may have died later 
 is left out, of those that shall run and of those that are passed over.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from cronce.events import Event, What
 from cronce.model import Cell, Instant, Slot, job_cell, slot_of_cell, spell
@@ -32,16 +32,15 @@ class Gap(NamedTuple):
 
 def catch_up(ledger: Ledger, gaps: Sequence[Gap], now: Instant) -> Flow[list[Slot]]:
     """The slots to try, of all jobs, oldest first; what the policies pass over is on record then."""
-    found = {gap: _due(gap, now) for gap in gaps}
-    wanted = [Slot(gap.job.name, at) for gap, one in found.items() for at in one.slots]
-    passed = {gap: _ends(gap, one.skipped) for gap, one in found.items() if one.skipped}
-    cells = yield from _load(ledger, [*wanted, *(slot for slots in passed.values() for slot in slots)])
-    spans = {}
-    for gap, slots in passed.items():
+    found = [(gap, _due(gap, now)) for gap in gaps]
+    wanted = [Slot(gap.job.name, at) for gap, one in found for at in one.slots]
+    passed = [(gap, one.skipped, _ends(gap, one.skipped)) for gap, one in found if one.skipped]
+    cells = yield from _load(ledger, [*wanted, *(slot for *_, slots in passed for slot in slots)])
+    spans = []
+    for gap, span, slots in passed:
         absent = sum(not cells[slot.cell].version for slot in slots)
-        span = found[gap].skipped
-        if absent and span is not None:  # of more than were looked at, those in the middle count as absent
-            spans[gap] = span, span.count - (len(slots) - absent)
+        if absent:  # of more than were looked at, those in the middle count as absent
+            spans.append((gap, span, span.count - (len(slots) - absent)))
     yield from _pass_over(ledger, spans, now)
     return sorted((slot for slot in wanted if not cells[slot.cell].version), key=lambda slot: slot.at)
 
@@ -78,13 +77,13 @@ def _load(ledger: Ledger, slots: Iterable[Slot]) -> Flow[dict[str, Cell]]:
     return cells
 
 
-def _pass_over(ledger: Ledger, spans: Mapping[Gap, tuple[Span, int]], now: Instant) -> Flow[None]:
+def _pass_over(ledger: Ledger, spans: Sequence[tuple[Gap, Span, int]], now: Instant) -> Flow[None]:
     """Whoever puts it on record tells of it; others who find the same at the same time do not."""
     told: set[str] = set()
-    edits = {gap.job.name: _raised(gap, span, count, told) for gap, (span, count) in spans.items()}
+    edits = {gap.job.name: _raised(gap, span, count, told) for gap, span, count in spans}
     for names in chunks(edits):
         yield from ledger.jobs.edit_all({name: edits[name] for name in names})
-    for gap, (span, count) in spans.items():
+    for gap, span, count in spans:
         if gap.job.name in told:
             detail = f"{count} slots up to {spell(span.last)}: {span.reason}"
             ledger.carrier.report(Event(What.MISSED, job_cell(gap.job.name), ledger.carrier.holder, now, detail=detail))

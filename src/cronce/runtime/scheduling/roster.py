@@ -32,6 +32,7 @@ from cronce.protocol.specs import respec
 from cronce.runtime.carrier import NEWS, Carrier
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, Jobs
+from cronce.runtime.log import LOGGER
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple
 
@@ -177,7 +178,9 @@ class Roster:
         others = [self._bundles[bundle] for bundle in bundles if bundle in self._bundles]
         for names in chunks(specs):
             edits = {name: _respec(specs[name], {known[name] for known in others if name in known}) for name in names}
-            yield from self._jobs.edit_all(edits)
+            done = yield from self._jobs.edit_all(edits)
+            for name in [name for name, job in done.items() if isinstance(job, BadRecord)]:
+                LOGGER.error("%s is not run by this process: %s", name, done[name])
         self._registered = state
 
 

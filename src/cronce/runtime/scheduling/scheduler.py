@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final, Literal
@@ -18,7 +19,7 @@ from typing import Any, Final, Literal
 from cronce.errors import CronceError, StoreError
 from cronce.model import Traits
 from cronce.runtime.attempt import Attempt, End
-from cronce.runtime.keeper import Keeper
+from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.carrying import Carry
 from cronce.runtime.scheduling.engine import Engine
@@ -39,6 +40,9 @@ LAST: Final = 5.0
 
 LEAST: Final = 1.0
 """Seconds that they have even if the grace is shorter; so long, too, a store that does not answer is waited for."""
+
+SAYING: Final = 0.3
+"""Seconds before the end at which a command that does not go is killed, so that how it ended can still be said."""
 
 Order = Literal["drain", "stop now", "gone"]
 """What whoever runs a scheduler in the foreground hears: twice what it shall do, and that it has done so."""
@@ -107,15 +111,30 @@ class Scheduler:
 
     def stop(self, grace: float | None = None) -> bool:
         """Claim no more, let what runs come to an end within so many seconds, and stop what does not; whether all that
-        ran here is on record."""
+        ran here is on record. A body cannot wait for its own end: for it that happens later, and is not known yet."""
         if os.getpid() != self._process:  # a forked child has a copy, and no scheduler
             return self.recorded
-        with self._ending:
-            if not self._gone.is_set():
-                self._stop(self._grace if grace is None else grace)
+        if self._pool.is_here or threading.current_thread() is self._thread:
+            threading.Thread(target=self._stop, args=[grace], name="cronce-stop", daemon=True).start()
+            return False
+        self._stop(grace)
         return self.recorded
 
-    def _stop(self, grace: float) -> None:
+    def _stop(self, grace: float | None) -> None:
+        """Whatever fails on the way, in the end it is gone, and that is told."""
+        with self._ending:
+            if self._gone.is_set():
+                return
+            wind_down = partial(self._wind_down, self._grace if grace is None else grace)
+            parts: list[Callable[[], object]] = [wind_down, self._halt, self._hang_up]
+            for part in parts + [partial(tell, self) for tell in self._when_gone]:
+                try:
+                    part()
+                except Exception:
+                    LOGGER.exception("the scheduler met something unexpected while it stopped, and goes on")
+                    self.recorded = False
+
+    def _wind_down(self, grace: float) -> None:
         last = min(LAST, max(grace / 5, LEAST))
         given_up = self.engine.given_up
         self.drain()
@@ -123,16 +142,18 @@ class Scheduler:
             self._await_idle(last)
         self.recorded = self.idle and self.engine.given_up == given_up
         self._report_left()
+
+    def _halt(self) -> None:
         self._stopping = True
         self._wake()
         self._thread.join(LEAST)
         self._pool.close()
+
+    def _hang_up(self) -> None:
         self._gone.set()
         if self._listener is not None:
             self._listener.wake()
         self._ear.join(LEAST)
-        for tell in self._when_gone:
-            tell(self)
 
     def when_gone(self, tell: Gone) -> None:
         """Called once it is stopped, by whomever."""
@@ -159,11 +180,16 @@ class Scheduler:
         until = clock.boot() + seconds
         while not self.idle and (left := until - clock.boot()) > 0 and not (patient and self._hurried):
             if not patient:
-                self.engine.stop_bodies("the scheduler was stopped")
+                self._stop_bodies(max(left - SAYING, 0.0))
             with self._turn:
                 if not self.idle:
                     self._turn.wait(min(left, 0.1))
         return self.idle
+
+    def _stop_bodies(self, grace: float) -> None:
+        """The next attempt is another's, if there is one."""
+        for attempt in self.engine.running:
+            self._keeper.end(attempt.lease, Over("drained", "the scheduler was stopped", grace))
 
     def _report_left(self) -> None:
         for attempt in self.engine.running:
@@ -203,7 +229,7 @@ class Scheduler:
     def _stepped(self) -> float:
         try:
             return self.engine.step()
-        except Exception:
+        except BaseException:  # without this thread nothing runs any more in a process that looks alive
             LOGGER.exception("the scheduler met something unexpected, and goes on")
             return self._keeper.desk.clock.boot() + 1.0
 
@@ -213,8 +239,6 @@ class Scheduler:
             self._pool.submit(attempts)
 
     def _done(self, attempt: Attempt, end: End) -> None:
-        if end.error is not None and end.over is None:
-            LOGGER.error("%s failed", attempt.lease.name, exc_info=end.error)
         self.engine.done(attempt, end)
         self._wake()
 

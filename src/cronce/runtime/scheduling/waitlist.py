@@ -2,10 +2,12 @@
 
 In which place this process stands among the live ones says when it tries a slot (`roster`): the first at its instant,
 the second a moment later. The others only *watch* it: when they look next, and nobody has it, they try too.
+
+Slots that wait for a turn of their job stand apart, each job's in a line of its own: a backlog of thousands must not
+hide what could start at once.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
@@ -20,9 +22,6 @@ MOMENT: Final = timedelta(milliseconds=60)
 
 AT_ONCE: Final = 250
 """Claims in one swap: more would make the first of them wait for the last."""
-
-SEARCHED: Final = 5_000
-"""How many are looked at for some that can be claimed, when most wait for a turn or for a worker."""
 
 BUSY: Final = timedelta(seconds=1)
 """For how long nobody asks for a turn of a job that was found to be taken."""
@@ -43,23 +42,30 @@ class Candidate(NamedTuple):
     nonce: str = ""
 
 
+Queue = dict[str, Candidate]
+"""By the key of its cell, the first come first."""
+
+
 class Waitlist:
     """One thread's. Each slot stands in it once; time is an argument."""
 
     def __init__(self) -> None:
         self._later: list[tuple[Instant, int, Candidate]] = []
-        self._ready: dict[str, Candidate] = {}
-        self._watched: dict[str, Candidate] = {}
+        self._ready: Queue = {}
+        self._for_turns: dict[str, Queue] = {}
+        self._watched: Queue = {}
         self._busy: dict[str, Instant] = {}
         self._held: set[str] = set()
         self._numbers = count()
 
     def __contains__(self, cell: str) -> bool:
-        return cell in self._ready
+        return cell in self._ready or cell in self._for_turns.get(job_of(cell), ())
 
     def __len__(self) -> int:
         """How many wait for a worker."""
-        return len(self._ready)
+        return len(self._ready) + sum(map(len, self._for_turns.values()))
+
+    # --- standing in line ---
 
     def add(self, candidate: Candidate, place: int, now: Instant) -> None:
         """Try it when its place says so. One that is on record, and nobody took in all the time since, is anybody's."""
@@ -68,7 +74,7 @@ class Waitlist:
             return
         at = candidate.due + place * MOMENT
         if at <= now:
-            self._ready.setdefault(candidate.cell, candidate)
+            self._queue_of(candidate).setdefault(candidate.cell, candidate)
         else:
             self.put_off(candidate, at)
 
@@ -77,13 +83,20 @@ class Waitlist:
 
     def put_back(self, candidates: Iterable[Candidate]) -> None:
         """They were tried in vain, and are first again."""
-        self._ready = {one.cell: one for one in candidates} | self._ready
+        first: dict[int, tuple[Queue, Queue]] = {}
+        for candidate in candidates:
+            queue = self._queue_of(candidate)
+            first.setdefault(id(queue), (queue, {}))[1][candidate.cell] = candidate
+        for queue, before in first.values():
+            behind = dict(queue)
+            queue.clear()
+            queue.update(before | behind)
 
     def ripen(self, now: Instant) -> None:
         """What was put off until now is ready."""
         while self._later and self._later[0][0] <= now:
             _, _, candidate = heappop(self._later)
-            self._ready.setdefault(candidate.cell, candidate)
+            self._queue_of(candidate).setdefault(candidate.cell, candidate)
 
     def drop(self, jobs: Collection[str]) -> None:
         """Slots of these jobs are not tried any more."""
@@ -92,9 +105,15 @@ class Waitlist:
             heapify(self._later)
             self._ready = {cell: one for cell, one in self._ready.items() if one.slot.job not in jobs}
             self._watched = {cell: one for cell, one in self._watched.items() if one.slot.job not in jobs}
+            self._for_turns = {job: queue for job, queue in self._for_turns.items() if job not in jobs}
 
     def next_at(self) -> Instant | None:
         return self._later[0][0] if self._later else None
+
+    def _queue_of(self, candidate: Candidate) -> Queue:
+        if candidate.terms.overlap != "wait":
+            return self._ready
+        return self._for_turns.setdefault(candidate.slot.job, {})
 
     # --- taking ---
 
@@ -102,28 +121,40 @@ class Waitlist:
         """The first ones, as many as there are workers. A slot that would wait for a turn of its job, and cannot have
         one yet, does not ask: `taken` says how many turns of a job runs of this process have. One that is too late to
         start needs no worker: it is put on record."""
-        chosen: list[Candidate] = []
-        asked: Counter[str] = Counter()
-        for candidate in islice(self._ready.values(), SEARCHED):
-            late = _too_late(candidate, now)
-            if late or (most > 0 and not self._waits(candidate, now, asked, taken)):
-                asked[candidate.slot.job] += 1
-                most -= not late
-                chosen.append(candidate)
-            if len(chosen) >= AT_ONCE:
-                break
+        late = list(islice(self._too_late(now), AT_ONCE))
+        most = min(most, AT_ONCE - len(late))
+        turns = list(islice(self._with_a_turn(now, taken), max(most, 0)))
+        chosen = [*late, *turns]
+        gone = {one.cell for one in chosen}
+        free = (one for cell, one in self._ready.items() if cell not in gone)
+        chosen += islice(free, max(most - len(turns), 0))
         for candidate in chosen:
-            del self._ready[candidate.cell]
+            queue = self._queue_of(candidate)
+            del queue[candidate.cell]
+            if not queue:
+                self._for_turns.pop(candidate.slot.job, None)
         return chosen
 
-    def _waits(self, candidate: Candidate, now: Instant, asked: Counter[str], taken: Callable[[str], int]) -> bool:
-        job, terms = candidate.slot.job, candidate.terms
-        if terms.overlap != "wait":
-            return False
-        full = asked[job] + taken(job) >= terms.turns and (candidate.known or asked[job] > 0)
-        if full:
-            self._held.add(job)
-        return full or self._busy.get(job, now) > now
+    def _too_late(self, now: Instant) -> Iterator[Candidate]:
+        """Of each line, as far as they stand at its head: they came in the order of time."""
+        for queue in (self._ready, *self._for_turns.values()):
+            for candidate in queue.values():
+                if not _is_late(candidate, now):
+                    break
+                yield candidate
+
+    def _with_a_turn(self, now: Instant, taken: Callable[[str], int]) -> Iterator[Candidate]:
+        """As many of each job as there may be turns for. One that is not on record asks even if there is none: so it
+        gets there, and others see that it waits."""
+        for job, queue in self._for_turns.items():
+            if self._busy.get(job, now) > now:
+                continue
+            ready = (one for one in queue.values() if not _is_late(one, now))
+            for number, candidate in enumerate(ready):
+                if taken(job) + number >= candidate.terms.turns and (number or candidate.known):
+                    self._held.add(job)
+                    break
+                yield candidate
 
     def found_busy(self, job: str, now: Instant) -> None:
         """All turns of the job are taken, somewhere."""
@@ -148,9 +179,14 @@ class Waitlist:
         """A slot that was watched: if nobody has it, it is ready."""
         candidate = self._watched.pop(cell.key, None)
         if candidate is not None and not cell.version:
-            self._ready.setdefault(cell.key, candidate)
+            self._queue_of(candidate).setdefault(cell.key, candidate)
 
 
-def _too_late(candidate: Candidate, now: Instant) -> bool:
+def job_of(cell: str) -> str:
+    """The job behind the key of a run's cell, whatever else stands in it."""
+    return cell.removeprefix("run/").partition("/")[0]
+
+
+def _is_late(candidate: Candidate, now: Instant) -> bool:
     within = candidate.terms.start_within
     return within is not None and not candidate.known and now > candidate.slot.at + within

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, Never, cast
 
 from cronce.errors import BadInput, BadRecord
-from cronce.runtime.attempt import Work
+from cronce.runtime.attempt import Work, describe
 from cronce.runtime.declare import Declaration
 from cronce.runtime.guard import guarded
 from cronce.runtime.log import LOGGER
@@ -67,7 +67,7 @@ class Allowed:
     def _carried(self, one: StoredJob) -> Carried | None:
         try:
             return self._resolved(one)
-        except Exception as error:  # whatever is wrong with one must not keep this process from the others
+        except BaseException as error:  # whatever is wrong with one must not keep this process from the others
             LOGGER.warning(
                 "the stored job %s, revision %s, is not run by this process: %s", shown(one.name), one.revision, error
             )
@@ -122,8 +122,8 @@ def _function(path: str) -> Callable[..., Any]:
     module, _, name = path.partition(":")
     try:
         found = vars(import_module(module)).get(name)
-    except (Exception, SystemExit) as error:  # importing runs what is in there
-        raise BadInput(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # importing runs what is in there
+        raise BadInput(f"{module} cannot be imported: {describe(error)}") from error
     fn: Any = getattr(found, "fn", found)  # of a guard, the function: the guard is another job
     if not callable(fn) or isinstance(fn, type):
         raise BadInput(f"there is no function {name} in {module}")

@@ -302,19 +302,32 @@ def listed() -> Flow[tuple[Instant, list[JobLine]]]:
 
 
 def _listed(name: str, cell: Cell, line: JobLine | None, now: Instant) -> JobLine | None:
+    seen = seen_stored(name, line.seen if line else None, cell)
+    if seen is None:
+        return None  # removed, and nothing is left of it
+    line = JobLine(seen, seen.next(now), line.last if line else None)
     try:
         stored = decode_stored(cell.value, cell.key)
-        line = line or (_not_carried(name, stored, now) if stored.definition else None)
-    except (BadRecord, BadInput) as error:
-        return line or JobLine(JobSeen(name, None, trouble=str(error)), None, None)
-    if line is None or (stored.definition is None and "revision" not in line.seen.policies):
-        return line  # removed, and nothing is left of it; or there is one of that name in code now
+    except BadRecord:
+        return line
+    if stored.definition is None and "revision" not in seen.policies:
+        return line  # removed, and there is one of that name in code now
     return line._replace(stored=stored, next=line.next if stored.definition else None)
 
 
-def _not_carried(name: str, stored: Stored, now: Instant) -> JobLine:
-    """What it will be, once a process carries it."""
-    declared = parsed(name, stored.definition or "").job._replace(revision=stored.revision)
+def seen_stored(name: str, seen: JobSeen | None, cell: Cell) -> JobSeen | None:
+    """A job as it was seen or, before a process has carried it, as it will be by what stands in the store. It may be
+    paused or asked for by then, and have no version on record all the same."""
+    if seen is not None and (seen.job is None or seen.job.specs):
+        return seen
+    try:
+        stored = decode_stored(cell.value, cell.key)
+        if stored.definition is None:
+            return seen
+        declared = parsed(name, stored.definition).job._replace(revision=stored.revision)
+    except (BadRecord, BadInput) as error:
+        return seen or JobSeen(name, None, trouble=str(error))
     digest, text = declared.spec
-    seen = seen_job(Cell(job_cell(name), value=encode_job(Job(stored.at, specs=(Spec(digest, stored.at, text),)))))
-    return JobLine(seen, seen.next(now), None)
+    known = seen.job if seen and seen.job else Job(stored.at)
+    value = encode_job(known._replace(specs=(Spec(digest, stored.at, text),)))
+    return seen_job(Cell(job_cell(name), value=value))

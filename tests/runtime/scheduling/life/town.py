@@ -22,7 +22,7 @@ from cronce.stores import open_store
 from cronce.stores.base import Store
 from tests.house.wait import wait_until
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 APP = "tests.runtime.scheduling.life.app:cron"
 
 

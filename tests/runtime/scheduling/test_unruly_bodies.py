@@ -1,0 +1,387 @@
+"""Bodies that do to their thread, their loop or their process what they should not: it costs them, and nobody else."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce import Cronce
+from cronce.protocol.commands import Finish, Release
+from cronce.protocol.record import Outcome, Record, State, decode
+from cronce.runtime.attempt import Attempt, End, Ending, Work
+from cronce.runtime.declare import declare
+from cronce.runtime.hand.acts import Hand
+from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.look import slot_named
+from cronce.runtime.scheduling.endings import Said
+from cronce.runtime.scheduling.pool import Pool
+from cronce.stores.base import Loaded, Scan
+from cronce.stores.memory import MemoryStore
+from tests.house.wait import wait_until
+from tests.runtime.office import Office
+from tests.runtime.shelf import HandClock, Wire
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def cron() -> Iterator[Cronce]:
+    with Cronce(store=MemoryStore()) as cron:
+        yield cron
+
+
+def closed(cron: Cronce, key: str) -> Record:
+    """The record of a run, once it is closed."""
+    desk, found = cron._at_work().desk, list[Record]()
+
+    def is_closed() -> bool:
+        (seen,) = desk.do(Hand(desk.ledger, "ann").look([slot_named(key)]))
+        assert seen is not None
+        assert seen.record is not None
+        found.append(seen.record)
+        return seen.record.state is State.CLOSED
+
+    wait_until(is_closed)
+    return found[-1]
+
+
+class Watched(Pool):
+    """A pool of which all is seen that was told."""
+
+    def __init__(self, office: Office) -> None:
+        self.told: list[tuple[Attempt, End]] = []
+        super().__init__(office.desk, lambda *told: self.told.append(told))
+
+    def ends(self, number: int) -> dict[Attempt, End]:
+        """As soon as so many are over; each once."""
+        wait_until(lambda: len(self.told) >= number)
+        assert len(self.told) == number
+        ends = dict(self.told)
+        assert len(ends) == number
+        return ends
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office(Wire(HandClock()))
+
+
+@pytest.fixture
+def pool(office: Office) -> Iterator[Watched]:
+    pool = Watched(office)
+    yield pool
+    pool.close()
+    wait_until(lambda: not {"cronce-worker", "cronce-loop"} & {thread.name for thread in threading.enumerate()})
+
+
+def attempts(office: Office, *works: Work, first: int = 0) -> list[Attempt]:
+    made = []
+    for number, work in enumerate(works, first):
+        job = declare(f"job{number}", every="1h", start_within="3650d")
+        slot = job.slot_at(office.hand.wall())
+        (grant,) = office.desk.do(office.desk.ledger.claim([Wanted(slot, job.terms(slot, inferred=False))]))
+        assert isinstance(grant, Grant)
+        made.append(Attempt(office.keeper, job, work, grant))
+    return made
+
+
+def awaited(body: Callable[..., Any], *args: Any) -> Work:
+    return Work(lambda _run: body(*args), is_async=True)
+
+
+# --- what they raise --------------------------------------------------------------------------------------------------
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Number(Exception):
+    def __str__(self) -> str:
+        return 5  # type: ignore[return-value]  # noqa: PLE0307
+
+
+RAISED = {
+    Mute: "Mute",
+    Number: "Number",
+    GeneratorExit: "RuntimeError: the body raised GeneratorExit",
+    SystemExit: "SystemExit",
+    KeyboardInterrupt: "KeyboardInterrupt",
+    StopIteration: "StopIteration",
+    asyncio.CancelledError: "CancelledError",
+}
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["thread", "loop"])
+@pytest.mark.parametrize(("error", "why"), RAISED.items(), ids=[error.__name__ for error in RAISED])
+def test_whatever_it_raises_is_a_failure_and_its_worker_goes_on(
+    cron: Cronce, error: type[BaseException], why: str, is_async: bool
+) -> None:
+    def bad() -> None:
+        raise error
+
+    async def bad_async() -> None:
+        raise error
+
+    cron.job(name="bad")(bad_async if is_async else bad)
+    cron.job(name="good")(lambda: None)
+    scheduler = cron.start(workers=1)
+    record = closed(cron, cron.trigger("bad"))
+    assert record.outcome is Outcome.FAILED
+    assert record.reason == why.replace(
+        "StopIteration", "RuntimeError: coroutine raised StopIteration" if is_async else "StopIteration"
+    )
+    assert closed(cron, cron.trigger("good")).outcome is Outcome.SUCCEEDED
+    assert scheduler.stop()
+
+
+def test_a_guard_whose_body_raises_what_closes_a_generator_is_on_record_as_failed(cron: Cronce) -> None:
+    @cron.job(every="1h", name="bad")
+    def bad() -> None:
+        raise GeneratorExit
+
+    with pytest.raises(RuntimeError, match="the body raised GeneratorExit"):
+        bad()
+    store = cron._at_work().desk.store
+    (cell,) = store.scan(Scan("run/bad/")).cells
+    record = decode(cell.value, cell.key)
+    assert (record.outcome, record.reason) == (Outcome.FAILED, "RuntimeError: the body raised GeneratorExit")
+
+
+# --- what they do to the loop -----------------------------------------------------------------------------------------
+
+
+async def _leaves() -> None:
+    sys.exit(4)
+
+
+async def leaves_in_a_task() -> None:
+    task = asyncio.create_task(_leaves())
+    with suppress(SystemExit):
+        await task
+
+
+async def stops_the_loop() -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("unruly", [leaves_in_a_task, stops_the_loop])
+def test_who_stops_the_loop_stops_no_other_coroutine(cron: Cronce, unruly: Callable[..., Any]) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    @cron.job(name="other")
+    async def other() -> None:
+        begun.set()
+        while not release.is_set():  # noqa: ASYNC110  it is set from another thread
+            await asyncio.sleep(0.01)
+
+    cron.job(name="unruly")(unruly)
+    scheduler = cron.start()
+    before = cron.trigger("other")
+    assert begun.wait(60)
+    assert closed(cron, cron.trigger("unruly")).outcome is Outcome.SUCCEEDED
+    release.set()
+    assert closed(cron, before).outcome is Outcome.SUCCEEDED
+    assert closed(cron, cron.trigger("other")).outcome is Outcome.SUCCEEDED
+    assert scheduler.stop()
+
+
+def test_one_that_is_cancelled_before_its_first_step_is_given_back(office: Office, pool: "Watched") -> None:
+    """By another that cancels all tasks of the loop."""
+    began, release = threading.Event(), threading.Event()
+
+    async def cancels_all() -> None:
+        began.set()
+        release.wait(60)  # until another stands behind it
+        asyncio.get_running_loop().call_soon(lambda: [task.cancel() for task in asyncio.all_tasks()])
+
+    first, second = attempts(office, awaited(cancels_all), awaited(asyncio.sleep, 0))
+    pool.submit([first])
+    assert began.wait(60)
+    pool.submit([second])
+    release.set()
+    ends = pool.ends(2)
+    assert ends[first].ending == Ending(Outcome.SUCCEEDED)
+    assert ends[second].ending is None
+
+
+def test_what_the_loop_refuses_is_given_back(office: Office, pool: "Watched", caplog: pytest.LogCaptureFixture) -> None:
+    async def breaks_the_factory() -> None:
+        asyncio.get_running_loop().set_task_factory(lambda *_: 1 / 0)  # type: ignore[arg-type]
+
+    first, second = attempts(office, awaited(breaks_the_factory), awaited(asyncio.sleep, 0))
+    pool.submit([first])
+    pool.ends(1)
+    pool.submit([second])
+    assert pool.ends(2)[second].ending is None
+    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be begun, and is given back"]
+
+
+# --- what cannot be begun ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def no_new_threads() -> Iterator[None]:
+    """The system has no room for the stack of another thread."""
+    before = threading.stack_size(1 << 46)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+def test_what_cannot_be_begun_is_given_back_for_a_while_and_the_others_begin(
+    office: Office, pool: "Watched", caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second, third = attempts(office, *[Work(lambda _run: "done")] * 2, awaited(asyncio.sleep, 0))
+    pool.submit([first])
+    pool.ends(1)  # its thread is free for one other
+    one, two, _ = made = attempts(
+        office, *[Work(lambda _run: time.sleep(0.01))] * 2, awaited(asyncio.sleep, 0), first=3
+    )
+    with no_new_threads():
+        pool.submit(made)
+    pool.submit([second, third])
+    ends = pool.ends(6)
+    given_back = [attempt.job.name for attempt, end in ends.items() if end.ending is None]
+    assert given_back == [two.job.name, made[2].job.name]
+    assert caplog.messages == [
+        f"{name}@2026-03-29T12:00:00Z could not be begun, and is given back" for name in given_back
+    ]
+    words = [Said(attempt, ends[attempt]).word[1] for attempt in (two, one)]
+    assert words[0] == Release(two.lease.grant.fence, timedelta(seconds=10))
+    assert isinstance(words[1], Finish)
+
+
+# --- what they do to the process --------------------------------------------------------------------------------------
+
+FORKS = """
+import os, sys
+from cronce import Cronce
+
+cron = Cronce("memory://")
+
+def fork(how):
+    pid = os.fork()
+    if pid == 0:
+        if how == "raises":
+            raise LookupError
+        return sys.exit(7) if how == "exits" else None
+    print(how, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+def declare(how):
+    @cron.job(name=how)
+    def body():
+        fork(how)
+
+    @cron.job(name=f"{how}-async")
+    async def body():
+        fork(how)
+
+for how in ("returns", "raises", "exits"):
+    declare(how)
+scheduler = cron.start(workers=1)
+for name in cron.jobs:
+    cron.trigger(name)
+sys.stdin.read()
+print(scheduler.stop())
+"""
+
+
+def test_a_child_that_a_body_forked_and_that_comes_back_from_it_ends() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
+    with subprocess.Popen(command, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            lines = sorted(process.stdout.readline() for _ in range(6))
+            assert process.communicate(timeout=60)[0] == "True\n"
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert lines == ["exits 7\n"] * 2 + ["raises 1\n"] * 2 + ["returns 0\n"] * 2
+
+
+# --- what they do to the scheduler ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["thread", "loop"])
+def test_a_body_may_stop_its_own_scheduler_and_ends_before_it(cron: Cronce, is_async: bool) -> None:
+    told, gone = list[bool](), threading.Event()
+
+    def stops() -> None:
+        told.append(cron.stop())
+
+    async def stops_async() -> None:
+        stops()
+        await asyncio.sleep(0.01)
+
+    cron.job(name="stops")(stops_async if is_async else stops)
+    scheduler = cron.start(grace="50s")
+    scheduler.when_gone(lambda _scheduler: gone.set())
+    key = cron.trigger("stops")
+    assert gone.wait(40)
+    assert (told, scheduler.recorded) == ([False], True)
+    assert closed(cron, key).outcome is Outcome.SUCCEEDED
+
+
+def test_whatever_fails_while_it_stops_it_is_gone_in_the_end(cron: Cronce, caplog: pytest.LogCaptureFixture) -> None:
+    told = list[str]()
+
+    def fails(_scheduler: object) -> None:
+        raise LookupError
+
+    scheduler = cron.start()
+    assert scheduler.wait_ready(60)
+    scheduler.when_gone(fails)
+    scheduler.when_gone(lambda _scheduler: told.append("gone"))
+    assert not scheduler.stop()
+    assert told == ["gone"]
+    assert caplog.messages == ["the scheduler met something unexpected while it stopped, and goes on"]
+
+
+TIDIES = "trap 'sleep 1; touch clean; exit' TERM; touch begun; while :; do sleep 0.01; done"
+
+
+def test_a_command_has_what_is_left_of_the_grace_to_clean_up(
+    cron: Cronce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cron.command("tidies", ["sh", "-c", TIDIES])
+    scheduler = cron.start()
+    key = cron.trigger("tidies")
+    wait_until((tmp_path / "begun").exists)
+    scheduler.hurry()
+    assert scheduler.stop(25)
+    assert (tmp_path / "clean").exists()
+    assert closed(cron, key).reason == "the scheduler was stopped"
+
+
+class Interrupted(MemoryStore):
+    """Raises once what nobody expects of a store, and what is no Exception."""
+
+    times = 1
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        if threading.current_thread().name == "cronce-scheduler" and self.times:
+            self.times = 0
+            raise KeyboardInterrupt
+        return super().load(keys)
+
+
+def test_the_thread_that_everything_hangs_on_does_not_die(caplog: pytest.LogCaptureFixture) -> None:
+    store = Interrupted()
+    with Cronce(store=store) as cron:
+        assert cron.start().wait_ready(60)
+    assert (store.times, caplog.messages) == (0, ["the scheduler met something unexpected, and goes on"])

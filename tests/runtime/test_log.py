@@ -1,0 +1,46 @@
+"""Events as people read them in a log."""
+
+import pytest
+
+from cronce.events import Event, What
+from cronce.runtime.log import log
+from tests.runtime.shelf import START
+
+
+@pytest.mark.parametrize(
+    ("what", "cell", "detail", "line"),
+    [
+        (What.REGISTERED, "job/tick", "be5b0c1d", "tick registered"),
+        (What.EDITED, "job/tick", "be5b0c1d", "tick edited"),
+        (
+            What.RETRYING,
+            "run/flaky/2026-03-29T12:00:00Z#a:rerun-1",
+            "failed",
+            "flaky@2026-03-29T12:00:00Z#a:rerun-1 retrying: failed",
+        ),
+        (
+            What.MISSED,
+            "job/tick",
+            "8 slots up to 2026-03-29T12:00:00Z: superseded",
+            "tick missed: 8 slots up to 2026-03-29T12:00:00Z passed while nobody looked",
+        ),
+        (What.DRAINED, "holder/web-1:1:a", "by ada", "web-1:1:a claims no more: by ada"),
+        (What.DEPOSED, "leader/indexer", "its lease passed", "leader indexer deposed: its lease passed"),
+        (What.FORGOT, "meta", "found", "the store forgot: found"),
+        (What.SILENT, "the store", "no route", "the store does not answer: no route"),
+    ],
+)
+def test_a_line_names_things_as_people_write_them(
+    what: What, cell: str, detail: str, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "cronce")
+    event = Event(what, cell, "web-1:1:a", START, detail=detail)
+    log(event)
+    assert caplog.messages == [line]
+    assert caplog.records[0].event is event  # type: ignore[attr-defined]
+
+
+def test_who_lost_a_claim_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "cronce")
+    log(Event(What.REFUSED, "run/tick/2026-03-29T12:00:00Z", "web-1:1:a", START, detail="held by web-2"))
+    assert caplog.messages == []
