@@ -203,7 +203,9 @@ def test_a_job_that_is_like_no_other(url: str, tmp_path: Path, capsys: pytest.Ca
     assert said(capsys, "why", "xyz", "--store", url, code=1).endswith("'xyz'; `cronce jobs` lists them\n")
     empty = f"sqlite:///{tmp_path}/empty.db"
     open_store(empty).close()
-    assert said(capsys, "why", "xyz", "--store", empty, code=1).endswith("'xyz'; there are none yet\n")
+    assert said(capsys, "why", "xyz", "--store", empty, code=1).endswith(
+        "'xyz'; there are none yet, and `cronce jobs` says in which store\n"
+    )
     assert said(capsys, "jobs", "--store", empty) == f"no job is known yet in {empty}; {ELSEWHERE}\n"
     assert said(capsys, "locks", "--store", empty) == f"nobody ever held a lock in {empty}; {ELSEWHERE}\n"
     assert said(capsys, "holders", "--store", empty) == f"no scheduler is alive in {empty}; {ELSEWHERE}\n"

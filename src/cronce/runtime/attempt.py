@@ -97,6 +97,7 @@ class Attempt:
         """Never raises what the body raised: that is part of the end."""
         try:
             self._keeper.keep(self.lease)
+            self.lease.check()  # it may have waited for a thread
             result = yield self._body
             end = self._returned(result)
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said

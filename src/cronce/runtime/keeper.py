@@ -161,19 +161,20 @@ class Beat:
     def __init__(self, name: str, look: Look, clock: Clock) -> None:
         self._name, self._look, self._clock = name, look, clock
         self._turn = threading.Condition()
-        self._awake = self._running = False
-        self._again = inf  # until when it sleeps; while it looks, it cannot know yet
+        self._running = False
+        self._until = 0.0  # when it will look next, if it sleeps
+        self._asked = inf  # by when somebody wants it to look, since it began to look the last time
 
     def wake(self, by: Boot = 0.0) -> None:
-        """Something changed: look by then, on a new thread if there is none."""
-        if self._running and by >= self._again:
-            return
+        """Something changed: look by then, on a new thread if there is none. Much may change in a moment, and to look
+        is to go through everything: it is not done sooner than asked."""
         with self._turn:
-            self._awake = True
+            self._asked = min(self._asked, by)
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._beat, name=self._name, daemon=True).start()
-            self._turn.notify()
+            elif by < self._until:
+                self._turn.notify()
 
     def _beat(self) -> None:
         try:
@@ -186,19 +187,21 @@ class Beat:
 
     def _look_now(self) -> Boot | None:
         with self._turn:
-            self._awake, self._again = False, inf
+            self._asked = inf
         return self._look()
 
     def _once_more(self, again: Boot | None) -> bool:
         """Wait until it is time to look again; False: nothing is left to look after."""
         with self._turn:
-            if again is None and not self._awake:
+            wanted = min(self._asked, inf if again is None else again)
+            if wanted == inf:
                 self._running = False
                 return False
-            if not self._awake:
-                pause = min(max((again or 0.0) - self._clock.boot(), 0.0), LOOK)
-                self._again = self._clock.boot() + pause
-                self._turn.wait(pause)
+            boot = self._clock.boot()
+            self._until = min(max(wanted, boot), boot + LOOK)
+            if self._until > boot:
+                self._turn.wait(self._until - boot)
+            self._until = 0.0
             return True
 
 
@@ -213,6 +216,9 @@ class Keeper:
         self._store: Store | None = None
         self._connecting = threading.Lock()
         self.outage = Outage(desk)
+        self.lingers = False
+        """Its threads stay for a moment when there is nothing to do: where there are others anyway, and a thousand
+        short runs a second, making them anew for each would take longer than the runs."""
         self._renewing = beat("cronce-keeper", self.renew, desk.clock)
         self._watching = beat("cronce-watch", self.watch, desk.clock)
         self._tidying = beat("cronce-chores", self.do_chores, desk.clock)
@@ -234,7 +240,7 @@ class Keeper:
             self._ended.discard(lease)
             none_left = not (self._leases or self._ended)
         lease.untie()
-        if none_left:  # the threads may go
+        if none_left and not self.lingers:  # the threads may go
             self._watching.wake()
             self._renewing.wake()
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from cronce import Cronce
-from cronce.protocol.commands import Finish, Release
+from cronce.protocol.commands import Release
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.attempt import Attempt, End, Ending, Work
 from cronce.runtime.declare import declare
@@ -245,24 +244,45 @@ def no_new_threads() -> Iterator[None]:
 def test_what_cannot_be_begun_is_given_back_for_a_while_and_the_others_begin(
     office: Office, pool: "Watched", caplog: pytest.LogCaptureFixture
 ) -> None:
-    first, second, third = attempts(office, *[Work(lambda _run: "done")] * 2, awaited(asyncio.sleep, 0))
-    pool.submit([first])
-    pool.ends(1)  # its thread is free for one other
-    one, two, _ = made = attempts(
-        office, *[Work(lambda _run: time.sleep(0.01))] * 2, awaited(asyncio.sleep, 0), first=3
+    first, function, coroutine, later = attempts(
+        office, awaited(asyncio.sleep, 0), Work(lambda _run: None), awaited(asyncio.sleep, 0), Work(lambda _run: None)
     )
+    pool.submit([first])  # so that there is a loop, and no thread
+    pool.ends(1)
     with no_new_threads():
-        pool.submit(made)
-    pool.submit([second, third])
-    ends = pool.ends(6)
-    given_back = [attempt.job.name for attempt, end in ends.items() if end.ending is None]
-    assert given_back == [two.job.name, made[2].job.name]
-    assert caplog.messages == [
-        f"{name}@2026-03-29T12:00:00Z could not be begun, and is given back" for name in given_back
-    ]
-    words = [Said(attempt, ends[attempt]).word[1] for attempt in (two, one)]
-    assert words[0] == Release(two.lease.grant.fence, timedelta(seconds=10))
-    assert isinstance(words[1], Finish)
+        pool.submit([function, coroutine])
+    pool.submit([later])
+    ends = pool.ends(4)
+    assert [attempt for attempt, end in ends.items() if end.ending is None] == [function]
+    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be begun, and is given back"]
+    word = Said(function, ends[function]).word[1]
+    assert word == Release(function.lease.grant.fence, timedelta(seconds=10))
+
+
+def test_none_waits_for_another_to_end(office: Office, pool: "Watched") -> None:
+    release, done = threading.Event(), Work(lambda _run: None)
+    long, short, *more = attempts(office, Work(lambda _run: release.wait(60)), *[done] * 6)
+    pool.submit([long])
+    wait_until(lambda: long.lease in office.keeper._kept())
+    pool.submit([short])
+    assert short in pool.ends(1)
+    pool.submit(more)
+    assert long not in pool.ends(6)
+    release.set()
+    assert long in pool.ends(7)
+    meet = threading.Barrier(3)
+    pool.submit(attempts(office, *[Work(lambda _run: meet.wait(60))] * 3, first=7))
+    assert sum(end.error is None for end in pool.ends(10).values()) == 10
+
+
+def test_what_could_begin_only_after_its_lease_never_does(office: Office, pool: "Watched") -> None:
+    """Where there is no thread for it, it waits; meanwhile another may have been given it."""
+    ran = list[object]()
+    (late,) = attempts(office, Work(ran.append))
+    office.hand.turn(3600)
+    pool.submit([late])
+    assert pool.ends(1)[late].ending is None
+    assert ran == []
 
 
 # --- what they do to the process --------------------------------------------------------------------------------------

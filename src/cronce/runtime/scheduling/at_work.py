@@ -85,11 +85,6 @@ class AtWork:
                 ask = decode(cell.value, cell.key).ask
                 self._keeper.end(attempt.lease, Over("asked", f"asked to stop: {ask}"))
 
-    def stop_all(self, why: str) -> None:
-        """The next attempt is another's, if there is one."""
-        for attempt in self.all:
-            self._keeper.end(attempt.lease, Over("drained", why))
-
     # --- telling ---
 
     def tell(self, now: Instant, boot: Boot) -> None:

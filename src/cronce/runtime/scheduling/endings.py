@@ -17,7 +17,11 @@ from cronce.runtime.task import Unsure
 from cronce.value import NamedTuple
 
 PUT_OFF: Final = 0.3
-"""Seconds for which saying may wait, while as much is due as can be claimed at once."""
+"""Seconds for which saying may wait, while others are started."""
+
+SAID_BESIDE: Final = 50
+SAID_AT_ONCE: Final = 500
+"""How many are said in one swap, beside claims and without."""
 
 UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
@@ -80,15 +84,17 @@ class Endings:
         """To be said, or said again."""
         self._unsaid = [*self._unsaid, *said]
 
-    def take(self, boot: Boot, jobs: Collection[str], *, much_is_due: bool) -> list[Said]:
-        """What is said now. While much is due, starting goes before saying, for a moment; but a slot is never tried
-        before the end of an earlier one of its job is said: `jobs` are those of which one is tried now."""
+    def take(self, boot: Boot, starting: Collection[str]) -> list[Said]:
+        """What is said now. While slots of these jobs are started in the same breath, starting goes before saying, for
+        a moment: only some are said, and those of the same jobs, since a slot is never tried before the end of an
+        earlier one of its job is said."""
         unsaid = self._unsaid
-        if much_is_due and boot < self._said_at + PUT_OFF:
-            self._unsaid = [said for said in unsaid if said.attempt.job.name not in jobs]
-            return [said for said in unsaid if said.attempt.job.name in jobs]
-        self._unsaid, self._said_at = [], boot
-        return unsaid
+        if not starting or boot >= self._said_at + PUT_OFF:
+            self._unsaid, self._said_at = unsaid[SAID_AT_ONCE:], boot
+            return unsaid[:SAID_AT_ONCE]
+        now = [place < SAID_BESIDE or said.attempt.job.name in starting for place, said in enumerate(unsaid)]
+        self._unsaid = [said for said, at_once in zip(unsaid, now, strict=True) if not at_once]
+        return [said for said, at_once in zip(unsaid, now, strict=True) if at_once]
 
     def heard(self, said: Said, answer: object) -> None:
         """What the store said to it."""

@@ -22,6 +22,7 @@ it is said, or until it can no longer be trusted.
 """
 
 import gc
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -56,7 +57,7 @@ from cronce.runtime.ledger import Expired, Grant, Terms, Wanted
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.at_work import AtWork
 from cronce.runtime.scheduling.carrying import Carry, Carrying
-from cronce.runtime.scheduling.endings import Endings, Said
+from cronce.runtime.scheduling.endings import UNWELL, Endings, Said
 from cronce.runtime.scheduling.missed import Gap, catch_up, newest_run
 from cronce.runtime.scheduling.post import LOOK, Pace, Post
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
@@ -81,9 +82,6 @@ NEEDED: Final = 1000
 HEEDED: Final = 500
 """How many of the runs here a look asks for, whether they shall stop; the others learn it with their next renewal."""
 
-UNWELL: Final = timedelta(seconds=10)
-"""Until what could not be begun is tried again, here or elsewhere."""
-
 AWAY: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
 
@@ -102,10 +100,12 @@ class Engine:
         self._born = 0  # in which life of the store it is registered
         self._changed = True  # what this process carries may be another than it was
         self._agenda = Agenda()
+        self._due: deque[tuple[str, Instant]] = deque()
         self._line = Waitlist()
         self._at_work = AtWork(keeper, self._tell)
         self._endings = Endings(self._desk.holder)
         self._boards: tuple[int, int] | None = None
+        self._left = False  # the last time, not all was said of what had ended
         self._took = False  # the last time, there was something in line that could be claimed
         self._beat_at = self._look_at = self._again_at = 0.0
         self._calls = 0
@@ -150,7 +150,7 @@ class Engine:
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""
         boot, now = self._desk.clock.boot(), self._know.now()
-        if self._endings.new or (self._took and len(self._line) and self._free > 0):
+        if self._endings.new or self._left or self._due or (self._took and len(self._line) and self._free > 0):
             return boot
         upcoming = self._agenda.next_at() if self.claims and self._post.schedules else None
         ahead = [at for at in (self._line.next_at(), upcoming) if at is not None]
@@ -193,10 +193,6 @@ class Engine:
     def done(self, attempt: Attempt, end: End) -> None:
         """An attempt is over. From any thread."""
         self._endings.add(attempt, end)
-
-    def stop_bodies(self, why: str) -> None:
-        """Whatever runs here shall stop."""
-        self._at_work.stop_all(why)
 
     def _tell_if_forgetful(self) -> None:
         """Why nothing runs at first, where that is so."""
@@ -360,14 +356,17 @@ class Engine:
         now = self._know.now()
         if self.claims and self._post.schedules:
             popped = self._agenda.pop_due(now)
-            for name, at in popped.slots:
-                slot = Slot(name, at)
-                terms = self._carrying.terms(slot)
-                self._try(slot, terms, at + terms.delay, now)
+            self._due.extend(popped.slots)
             for name, _ in popped.behind:
                 self._agenda.skip_to(name, now)
             gaps = [Gap(self._carrying.job(name), self._carrying.digest(name), since) for name, since in popped.behind]
             self._try_missed(gaps, now)
+        for _ in range(min(len(self._due), AT_ONCE)):  # of many, the first need not wait for the last to stand in line
+            name, at = self._due.popleft()
+            if name in self._carrying:
+                slot = Slot(name, at)
+                terms = self._carrying.terms(slot)
+                self._try(slot, terms, at + terms.delay, now)
         self._line.ripen(now)
 
     def _try(self, slot: Slot, terms: Terms, due: Instant, now: Instant, *, known: bool = False) -> None:
@@ -380,8 +379,8 @@ class Engine:
         self._dismiss_ended()
         chosen = self._line.take(self._free, self._know.now(), self._at_work.turns) if self.claims else []
         self._took = bool(chosen)
-        jobs, much = {one.slot.job for one in chosen}, len(chosen) == AT_ONCE
-        over = self._endings.take(self._desk.clock.boot(), jobs, much_is_due=much)
+        over = self._endings.take(self._desk.clock.boot(), {one.slot.job for one in chosen})
+        self._left = len(self._endings) > 0
         if not over and not chosen:
             return
         try:
@@ -452,7 +451,7 @@ class Engine:
         try:
             return self._at_work.employ(candidate, grant, self._carrying[candidate.slot.job], self._know.now())
         except Exception:
-            LOGGER.exception("%s could not be begun, and is given back", grant.key)
+            LOGGER.exception("%s could not be begun, and is given back", candidate.slot.key)
         with suppress(StoreError):
             self._do(self._ledger.release([grant], UNWELL))
         return None

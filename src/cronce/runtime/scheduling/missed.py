@@ -85,7 +85,8 @@ def _pass_over(ledger: Ledger, spans: Sequence[tuple[Gap, Span, int]], now: Inst
         yield from ledger.jobs.edit_all({name: edits[name] for name in names})
     for gap, span, count in spans:
         if gap.job.name in told:
-            detail = f"{count} slots up to {spell(span.last)}: {span.reason}"
+            slots = "1 slot" if count == 1 else f"{count} slots"
+            detail = f"{slots} up to {spell(span.last)}: {span.reason}"
             ledger.carrier.report(Event(What.MISSED, job_cell(gap.job.name), ledger.carrier.holder, now, detail=detail))
 
 

@@ -6,10 +6,10 @@ each attempt is over once and is told once, and whoever ran it goes on with the 
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from cronce.runtime.attempt import Attempt, End
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     import asyncio
 
 Done = Callable[[Attempt, End], None]
+
+MOST_AT_ONCE: Final = 32
+"""Threads that are made in one go: each takes a tenth of a millisecond."""
+
+NOTICED: Final = 0.001
+"""Seconds until it is noticed that a queue does not empty."""
 
 MOMENT: Final = 0.1
 """Seconds that a loop rests after it broke down: it may do so again at once."""
@@ -39,10 +45,13 @@ class Pool:
 
     def __init__(self, desk: Desk, done: Done) -> None:
         self._desk, self._done = desk, done
-        self._queue: SimpleQueue[Attempt | None] = SimpleQueue()
+        self._queue: deque[Attempt] = deque()
         self._threads = 0
-        self._busy = 0
+        self._idle = 0  # of them, how many have nothing in hand
+        self._starting = False
+        self._taken_off = 0
         self._lock = threading.Lock()
+        self._work_to_do = threading.Condition(self._lock)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[Any] = set()
         self._closed = threading.Event()
@@ -63,8 +72,8 @@ class Pool:
     def close(self) -> None:
         """The threads go when what they run is over."""
         self._closed.set()
-        for _ in range(self._threads):
-            self._queue.put(None)
+        with self._lock:
+            self._work_to_do.notify_all()
         if self._loop is not None:
             with suppress(RuntimeError):  # it has seen that it is closed
                 self._loop.call_soon_threadsafe(self._loop.stop)
@@ -81,21 +90,58 @@ class Pool:
     # --- functions ---
 
     def _on_thread(self, attempt: Attempt) -> None:
+        """One thread begins at once. More come while the queue does not empty and nobody comes back for more, twice as
+        many every millisecond: of a thousand short bodies a few threads make quick work, and more would only be in each
+        other's way; of long ones none waits for longer than it takes to notice."""
         with self._lock:
-            if self._busy == self._threads:
-                threading.Thread(target=self._work, name="cronce-worker", daemon=True).start()
-                self._threads += 1
-            self._busy += 1
-        self._queue.put(attempt)
+            if not self._threads:
+                self._make_thread()
+            elif (self._queue or not self._idle) and not self._starting:
+                threading.Thread(target=self._start_more, name="cronce-starter", daemon=True).start()
+                self._starting = True
+            self._queue.append(attempt)  # now that nothing can fail any more: what is given back must not begin
+            if len(self._queue) == 1:
+                self._work_to_do.notify()
+
+    def _start_more(self) -> None:
+        number, taken = 1, 0
+        while True:
+            threading.Event().wait(NOTICED)
+            with self._lock:
+                if not self._queue:
+                    self._starting = False
+                    return
+                stuck = self._taken_off - taken < self._threads - self._idle
+                taken = self._taken_off
+                if stuck:
+                    self._add_threads(min(number, len(self._queue)))
+            number = min(2 * number, MOST_AT_ONCE) if stuck else 1
+
+    def _add_threads(self, wanted: int) -> None:
+        self._work_to_do.notify(wanted)
+        for _ in range(wanted - self._idle):
+            with suppress(RuntimeError):  # no more threads: those that there are see to it
+                self._make_thread()
+
+    def _make_thread(self) -> None:
+        threading.Thread(target=self._work, name="cronce-worker", daemon=True).start()
+        self._threads += 1
+
+    def _next(self) -> Attempt | None:
+        """The next in the queue; None: there is nothing more to do, ever."""
+        with self._lock:
+            self._idle += 1
+            while not self._queue and not self._closed.is_set():
+                self._work_to_do.wait()
+            self._idle -= 1
+            self._taken_off += 1
+            return self._queue.popleft() if self._queue else None
 
     def _work(self) -> None:
         _HERE.pool = self
         try:
-            while (attempt := self._queue.get()) is not None:
-                end = self._taken(attempt)
-                with self._lock:
-                    self._busy -= 1
-                self._over(attempt, end)
+            while (attempt := self._next()) is not None:
+                self._over(attempt, self._taken(attempt))
         finally:
             with self._lock:
                 self._threads -= 1

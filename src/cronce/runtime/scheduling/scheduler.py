@@ -95,6 +95,7 @@ class Scheduler:
         return not self._stepping and self.engine.idle
 
     def start(self) -> "Scheduler":
+        self._keeper.lingers = True
         self._thread.start()
         self._ear.start()
         return self
