@@ -17,9 +17,12 @@ class MariaDb(Server):
         self.program = shutil.which("mariadbd", path="/usr/sbin:/usr/bin:/usr/local/sbin") or tool("mariadbd", INSTALL)
         super().__init__("mariadb", _command, _answers, "mysql://root@127.0.0.1:{port}/cronce")
         self.settings = {"innodb-buffer-pool-size": "64M", "max-connections": "300", **settings}
+        self.temporary = self.directory / "tmp"  # of its own: one that starts removes what others have in a shared one
+        self.temporary.mkdir()
         self.run(
             tool("mariadb-install-db", INSTALL), "--no-defaults", f"--user={getpass.getuser()}", "--skip-test-db",
             f"--datadir={self.directory / 'data'}", "--auth-root-authentication-method=normal",
+            f"--tmpdir={self.temporary}",
         )  # fmt: skip
 
 
@@ -29,7 +32,7 @@ def _command(server: Server) -> Sequence[str]:
     return [
         server.program, "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={server.directory / 'data'}",
         f"--socket={server.directory / 'socket'}", f"--port={server.port}", "--bind-address=127.0.0.1",
-        "--skip-log-bin", f"--pid-file={server.directory / 'pid'}", *settings,
+        "--skip-log-bin", f"--pid-file={server.directory / 'pid'}", f"--tmpdir={server.temporary}", *settings,
     ]  # fmt: skip
 
 

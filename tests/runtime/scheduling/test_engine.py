@@ -1,7 +1,9 @@
 """What an engine does when something goes wrong in the middle of a batch."""
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from typing import Literal, TypeVar
@@ -15,6 +17,7 @@ from cronce.protocol.commands import Queue
 from cronce.protocol.record import Holder, Job, Outcome, State
 from cronce.runtime.attempt import Work
 from cronce.runtime.ledger import Terms
+from cronce.runtime.scheduling.engine import uncollected
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore
@@ -195,3 +198,19 @@ def test_that_the_store_answers_again_is_said_when_it_does(
     lived_through(monkeypatch, calls // 2, 9, "before")
     assert caplog.text.count("does not answer") == caplog.text.count("answers again")
     assert caplog.text.count("answers again") in (1, 2)  # of each process at most one
+
+
+def test_the_garbage_collector_is_put_back_when_the_last_of_several_engines_is_done() -> None:
+    assert gc.isenabled()
+    with uncollected:
+        with uncollected:
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(uncollected)
+    second.enter_context(uncollected)
+    first.close()
+    assert not gc.isenabled()
+    second.close()
+    assert gc.isenabled()

@@ -22,9 +22,10 @@ it is said, or until it can no longer be trusted.
 """
 
 import gc
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from itertools import islice
 from typing import Final, TypeVar
@@ -126,7 +127,7 @@ class Engine:
         if boot < self._again_at:
             return self._again_at
         try:
-            with uncollected():
+            with uncollected:
                 asked = self._step(boot)
             if asked:
                 self._keeper.outage.answered()
@@ -470,14 +471,27 @@ class Engine:
         return self._desk.do(flow)
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
+class _Uncollected:
     """Without the garbage collector, for a moment: a batch makes thousands of values, none of them in a circle, and to
-    look through them all, and ten thousand jobs beside them, took a third of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
+    look through them all, and ten thousand jobs beside them, took a third of the time. Several engines of a process may
+    be at it at once: the last one out puts it back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside, self._collects = 0, False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._collects = gc.isenabled()
+                gc.disable()
+            self._inside += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._collects:
+                gc.enable()
+
+
+uncollected: Final = _Uncollected()
