@@ -35,7 +35,7 @@ servers: ## MariaDB and PgBouncer for the tests, where this is Debian and root; 
 			mariadb-server-core mariadb-client-core pgbouncer; } >/dev/null || echo "that failed: what needs them will be skipped, loudly"; fi
 
 test: lint servers ## lint and all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 proof: $(STAMP) servers ## the full-size figures: torture on every store (four hours; TORTURE_RUNS=1 is less), 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts
 	CRONCE_SKEWED_SLOTS=100 $(BIN)/python -m pytest tests/faults/test_skewed_hosts.py
