@@ -36,7 +36,7 @@ CASES = {
     ),
     "standing": Case(standing, Standing(10_000, 100_000, 20), Standing(20, 30, 1)),
     "calm": Case(calm, Calm(120), Calm(2)),
-    "crowd": Case(crowd, Crowd(20, 20, 2), Crowd(2, 2, 1)),
+    "crowd": Case(crowd, Crowd(1, 30, 2), Crowd(1, 2, 1)),
     "takeover": Case(takeover, Takeover(5), Takeover(1)),
 }
 
