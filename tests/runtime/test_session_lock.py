@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -222,8 +223,9 @@ def stopped(_admin: Admin, process: int) -> None:
 
 
 def _until_told(cron: Cronce, name: str, end: Callable[[], object]) -> None:
-    with cron.lock(name, session=True):
-        end()
+    """The end comes from another thread: who is told in the middle of a question leaves its connection in the lurch."""
+    with ThreadPoolExecutor(1) as another, cron.lock(name, session=True):
+        another.submit(end)
         while True:
             pass
 
