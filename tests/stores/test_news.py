@@ -36,6 +36,14 @@ def heard_on(store: Store) -> Iterator[Listener]:
         yield listener
 
 
+def hears_each(store: Store, listener: Listener) -> None:
+    """Each write, and then nothing more."""
+    for _ in range(3):
+        win(store, news())
+        assert listener.wait(SOON)
+    assert not listener.wait(QUIET)
+
+
 def breaks_and_is_mended(store: Store, listener: Listener) -> None:
     with pytest.raises(StoreUnavailable):
         listener.wait(SOON)
@@ -234,10 +242,7 @@ def test_redis_a_connection_that_is_ended_is_noticed(own_valkey: Valkey, tmp_pat
         behind_tls(own_valkey.port, tmp_path) as (port, certificate),
         heard_on(store := open_store(f"rediss://localhost:{port}/0?ssl_ca_certs={certificate}")) as listener,
     ):
-        for _ in range(3):
-            win(store, news())
-            assert listener.wait(SOON)
-        assert not listener.wait(QUIET)
+        hears_each(store, listener)
 
 
 def test_redis_a_user_who_may_not_publish_writes_all_the_same(own_valkey: Valkey) -> None:
@@ -292,10 +297,7 @@ def test_etcd_a_server_that_is_gone_is_noticed(tmp_path: Path) -> None:
             behind_tls(server.port, tmp_path) as (port, certificate),
             heard_on(store := open_store(f"etcds://localhost:{port}/?ca={certificate}")) as listener,
         ):
-            for _ in range(3):
-                win(store, news())
-                assert listener.wait(SOON)
-            assert not listener.wait(QUIET)
+            hears_each(store, listener)
 
 
 def test_etcd_news_that_comes_in_many_pieces_is_heard_once(etcd: Etcd, tmp_path: Path) -> None:

@@ -80,6 +80,12 @@ def test_a_command_that_is_not_there_says_so(cron: Cronce, url: str) -> None:
     assert record(url).outcome is Outcome.FAILED
 
 
+def end(cron: Cronce, over: Over) -> None:
+    """End the one run that there is, from outside."""
+    (lease,) = cron._at_work()._kept()
+    cron._at_work().end(lease, over)
+
+
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(cron: Cronce, url: str, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     script = f"trap '' TERM; sleep 1000 & echo $! > {begun}.new; mv {begun}.new {begun}; wait"
@@ -87,9 +93,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(cron: Cronce
     with ThreadPoolExecutor() as threads:
         call = threads.submit(sync.at(WHEN))
         wait_until(begun.exists)
-        keeper = cron._at_work()
-        (lease,) = keeper._kept()
-        keeper._end(lease, Over("timed out", "timed out after 1h"))
+        end(cron, Over("timed out", "timed out after 1h"))
         with pytest.raises(TimedOut, match="timed out after 1h"):
             call.result()
     wait_until(lambda: gone(int(begun.read_text())))
@@ -102,9 +106,7 @@ def test_a_command_that_is_cancelled_does_not_begin_again(cron: Cronce, url: str
     with ThreadPoolExecutor() as threads:
         call = threads.submit(sync.at(WHEN))
         wait_until(begun.exists)
-        keeper = cron._at_work()
-        (lease,) = keeper._kept()
-        keeper._end(lease, Over("asked", "asked to stop: by ann"))
+        end(cron, Over("asked", "asked to stop: by ann"))
         with pytest.raises(TrustEnded, match="asked to stop: by ann"):
             call.result()
     assert (record(url).state, record(url).reason) == (State.CLOSED, "asked to stop: by ann")

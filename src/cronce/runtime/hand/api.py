@@ -21,8 +21,9 @@ class ByHand:
 
     jobs: "dict[str, Declaration]"
 
-    def _at_work(self) -> "Keeper":
-        raise NotImplementedError
+    if TYPE_CHECKING:  # `Cronce` has it
+
+        def _at_work(self) -> Keeper: ...
 
     def pause(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
         """Grant none of the job's slots until it is resumed; what runs goes on. False: it was paused before."""
