@@ -4,10 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from cronce.errors import AlreadyDone as AlreadyDone
     from cronce.errors import CronceError as CronceError
+    from cronce.errors import InDoubt as InDoubt
+    from cronce.errors import InProgress as InProgress
+    from cronce.errors import LeaseLost as LeaseLost
     from cronce.errors import LockHeld as LockHeld
     from cronce.errors import TimedOut as TimedOut
-    from cronce.errors import TrustEnded as TrustEnded
     from cronce.model import Fence as Fence
     from cronce.model import slot as slot
     from cronce.runtime.app import Cronce as Cronce
@@ -20,32 +23,38 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES: Final = {
+    "AlreadyDone": "cronce.errors",
     "At": "cronce.schedule",
     "Cron": "cronce.schedule",
     "Cronce": "cronce.runtime.app",
     "CronceError": "cronce.errors",
     "Every": "cronce.schedule",
     "Fence": "cronce.model",
+    "InDoubt": "cronce.errors",
+    "InProgress": "cronce.errors",
+    "LeaseLost": "cronce.errors",
     "LockHeld": "cronce.errors",
     "Run": "cronce.runtime.run",
     "Skipped": "cronce.runtime.run",
     "TimedOut": "cronce.errors",
-    "TrustEnded": "cronce.errors",
     "slot": "cronce.model",
 }
 
 __all__ = [
+    "AlreadyDone",
     "At",
     "Cron",
     "Cronce",
     "CronceError",
     "Every",
     "Fence",
+    "InDoubt",
+    "InProgress",
+    "LeaseLost",
     "LockHeld",
     "Run",
     "Skipped",
     "TimedOut",
-    "TrustEnded",
     "__version__",
     "slot",
 ]

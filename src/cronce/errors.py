@@ -20,7 +20,10 @@
     ├── BadRecord                             a value in the store that this version cannot read
     ├── LockHeld                              another has the lock: who, and until when
     │   └── NotElected                        another leads
-    ├── TrustEnded                            a run or a lock that is no longer ours: stop
+    ├── InProgress                            another is at this effect just now
+    ├── InDoubt                               an effect that was begun, and nobody knows whether it happened
+    ├── AlreadyDone                           a step that was committed before: its transaction is not begun
+    ├── LeaseLost                             a run or a lock that is no longer ours: stop
     ├── TimedOut (also a TimeoutError)        a run that took longer than its job allows
     ├── CannotStart                           a command that cannot be started: missing, or not executable
     ├── BodyFailed                            an isolated body that raised, or whose process died
@@ -125,8 +128,43 @@ class NotElected(LockHeld):
     held, rests = "{by} leads {name}", "nobody leads {name}"
 
 
-class TrustEnded(CronceError):
-    """A run or a lock that is no longer ours, or cannot be shown to be: whoever works under it has to stop."""
+class InProgress(CronceError):
+    """Another is at the effect `name` just now: `by` whom, and until when at least. Ask again later; a consumer does not
+    acknowledge its message."""
+
+    def __init__(self, name: str, by: str = "", until: datetime | None = None) -> None:
+        when = f", until {until:%Y-%m-%d %H:%M:%S} UTC unless it goes on" if until else ""
+        super().__init__(f"{name} is in progress{f' at {by}' if by else ''}{when}")
+        self.name, self.by, self.until = name, by, until
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.name, self.by, self.until)
+
+
+class InDoubt(CronceError):
+    """An effect was begun, and nobody knows whether it happened: it is not done again before a person has looked."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            f"nobody knows whether {name} happened: {why}. Find out, then say `cronce resolve {name} done` or `retry`"
+        )
+        self.name, self.why = name, why
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.name, self.why)
+
+
+class AlreadyDone(CronceError):
+    """A step, or a whole run, that was committed before: its transaction is not begun."""
+
+
+class LeaseLost(CronceError):
+    """A run or a lock that is no longer ours, or cannot be shown to be: whoever works under it has to stop. `name` is
+    what was held, `fence` under which fence, `why` how it ended; each may be empty."""
+
+    def __init__(self, message: str, *, name: str = "", fence: object = None, why: str = "") -> None:
+        super().__init__(message)
+        self.name, self.fence, self.why = name, fence, why
 
 
 class TimedOut(CronceError, TimeoutError):

@@ -156,6 +156,46 @@ def drained_label(label: str, value: str) -> str:
     return f"drain/label:{label}={value}"
 
 
+LONGEST_KEY: Final = 500
+"""Bytes of an effect's key. MySQL has room for twice as much in the key of a cell."""
+
+
+def check_key(key: object) -> str:
+    """The key of an effect: text, a number or a UUID; whatever else it is, nobody knows that it stays the same."""
+    if type(key) is int or type(key).__name__ == "UUID":
+        key = str(key)
+    if not isinstance(key, str) or not key:
+        raise BadName(f"{key!r:.60} cannot be the key of an effect: give a text, a number or a UUID, such as the id")
+    try:
+        size = len(key.encode())
+    except UnicodeEncodeError:
+        raise BadName(f"{key!r:.60} cannot be the key of an effect: it is no text that can be stored") from None
+    if size > LONGEST_KEY:
+        raise BadName(f"{key!r:.60} is {size:,} bytes, and an effect's key has {LONGEST_KEY} at most: use an id")
+    if not key.isprintable():
+        raise BadName(f"{key!r:.60} cannot be the key of an effect: it has characters that cannot be printed")
+    return key
+
+
+def effect_cells(key: str) -> str:
+    """The prefix of the effects that go by the key of a slot."""
+    job, _, at = key.partition("@")
+    return f"effect/{job}/{at}/"
+
+
+def once_cell(name: str, key: str) -> str:
+    return f"once/{name}/{key}"
+
+
+def cursor_cell(job: str) -> str:
+    return f"cursor/{job}"
+
+
+def scope_cell(scope: str) -> str:
+    """Where a receiver keeps the highest fence of a scope."""
+    return f"scope/{scope}"
+
+
 def asked_cell(job: str, request: str) -> str:
     """Where it stands when a run was asked for, so that asking twice by one id is asking once."""
     return f"asked/{job}/{request}"

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cronce import Cronce, Run, Skipped, TrustEnded
+from cronce import Cronce, LeaseLost, Run, Skipped
 from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Slot
@@ -183,7 +183,7 @@ def test_away_for_three_leases_bodies_stop_in_time(
     job = Job(url, f"long-{how}-{on_lost}", on_lost, LEASE)
     call = Call(job, slots[1])
     with away(server, how) as since:
-        assert isinstance(call.result(), TrustEnded)
+        assert isinstance(call.result(), LeaseLost)
         assert since < job.stopped_at < since + LEASE  # no renewal can have been later
         assert BOOT() - job.stopped_at < HANG
         pass_by(since + 3 * LEASE)

@@ -3,8 +3,8 @@
 import cronce
 
 PUBLIC = [
-    "At", "Cron", "Cronce", "CronceError", "Every", "Fence", "LockHeld", "Run", "Skipped", "TimedOut", "TrustEnded",
-    "__version__", "slot",
+    "AlreadyDone", "At", "Cron", "Cronce", "CronceError", "Every", "Fence", "InDoubt", "InProgress", "LeaseLost",
+    "LockHeld", "Run", "Skipped", "TimedOut", "__version__", "slot",
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from cronce.protocol.record import (
     Machine,
     Outcome,
     Past,
+    Position,
     Purging,
     Record,
     Refusals,
@@ -63,6 +64,9 @@ records = st.builds(
     payload=any_text,
     key=texts,
     progress=st.none() | st.tuples(counts, counts),
+    under=st.sampled_from(["", "run/billing/2026-03-29T01:00:00Z 00000000000001-000000000002"]),
+    result=any_text,
+    keep=st.none() | spans,
 )
 turns = st.builds(Turn, texts)
 acts = st.none() | st.builds(Act, any_text, st.none() | instants, any_text)
@@ -79,6 +83,7 @@ labels = st.dictionaries(texts, texts, max_size=3)
 holders = st.builds(Holder, texts, texts, texts, counts, labels, instants, texts, st.booleans(), st.booleans())
 bundles = st.builds(Bundle, labels)
 stored = st.builds(Stored, counts, st.none() | any_text, any_text, instants)
+positions = st.builds(Position, fences, any_text)
 boots = st.floats(0, 1e9)
 machines = st.builds(Machine, texts, st.lists(st.builds(Sample, boots, boots, instants), max_size=3).map(tuple))
 refusals = st.builds(Refusals, counts, st.lists(st.builds(Refused, texts, instants, any_text), max_size=3).map(tuple))

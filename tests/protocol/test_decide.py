@@ -57,6 +57,7 @@ ZERO = timedelta(0)
 
 NOW = AT + timedelta(seconds=40)
 SOON = NOW + timedelta(seconds=20)
+DAY = timedelta(days=1)
 KEY = "run/billing/2026-03-29T01:00:00Z"
 F0, F1 = Fence(1, 3), Fence(1, 7)
 
@@ -94,6 +95,7 @@ SCENES = {
     Row.LAPSED: Scene(OVER, RAN),
     Row.FORGOTTEN: Scene(OVER, RAN, Facts(NOW, floor=AT, base=7)),
     Row.CLOSED: Scene(OVER._replace(mark=Mark.CLOSED), DONE),
+    Row.EXPIRED: Scene(OVER._replace(mark=Mark.CLOSED), DONE._replace(keep=DAY, turn="")),
 }
 
 # What web-2 says; in the row MINE it is web-1 that speaks, and knows its nonce and its fence.
@@ -257,6 +259,17 @@ EXPECTED: dict[Row, dict[type, Decision]] = {
         Ask: IDLY,
         Resolve: FINE,
     },
+    Row.EXPIRED: {
+        Claim: Decision(Granted(2), Change(NEW_GRANT._replace(grant=2), Mark.OPEN, 2 * LEASE, grant=True)),
+        Renew: STALE,
+        Finish: STALE,
+        Release: STALE,
+        Queue: FINE,
+        Skip: FINE,
+        Settle: IDLY,
+        Ask: IDLY,
+        Resolve: FINE,
+    },
 }
 
 # The cells whose answer goes by more than the row: the same, with what else was read or said.
@@ -365,6 +378,17 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
         )
         for command in (Queue, Skip, Settle, Ask, Resolve)
     ),
+    (
+        "its transaction was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(F1),
+        Decision(
+            Closed(Outcome.SUCCEEDED, "its transaction was committed"),
+            closed(RAN, Outcome.SUCCEEDED, "its transaction was committed", Mark.CLOSED),
+        ),
+    ),
+    ("the transaction of another run was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(F0),
+     EXPECTED[Row.LAPSED][Settle]),
+    ("the same, when it has expired", Row.EXPIRED, SCENES[Row.EXPIRED], MINE_SAYS[Finish],
+     Decision(Finished(Outcome.SUCCEEDED))),
     ("by whom it closed", Row.CLOSED, SCENES[Row.CLOSED], MINE_SAYS[Finish], Decision(Finished(Outcome.SUCCEEDED))),
     ("by whom it closed, with another word", Row.CLOSED, SCENES[Row.CLOSED], Finish(F1, Outcome.FAILED), STALE),
     (
@@ -896,6 +920,8 @@ commands = st.one_of(
         strategies.on_losts,
         strategies.counts,
         st.none() | strategies.instants,
+        under=st.sampled_from(["", "run/billing/2026-03-29T01:00:00Z 00000000000001-000000000001"]),
+        keep=st.none() | strategies.spans,
     ),
     st.builds(Renew, strategies.fences, st.none() | strategies.spans),
     st.builds(
@@ -933,7 +959,8 @@ def test_whatever_was_read_and_said_the_promises_hold(scene: Scene, command: Com
     answer, change = decide(cell, record, command, facts)
     if change is None:
         return
-    was_closed = record is not None and record.state is State.CLOSED
+    expired = row(cell, record, command, facts) is Row.EXPIRED
+    was_closed = record is not None and record.state is State.CLOSED and not expired
     read_back = isinstance(command, Claim) and change.record == record  # mine already, and live: the same fence again
     assert change.grant is (isinstance(answer, Granted) and not read_back)
     assert not (change.grant and was_closed), "a closed cell is never granted"
@@ -1011,3 +1038,84 @@ def _by_the_latest(command: Command, fences: list[Fence]) -> Command:
     if isinstance(command, Renew | Finish | Release) and fences:
         return command._replace(fence=fences[-1] if command.fence.birth == 1 else fences[0])
     return command
+
+
+# --- effects: a claim on a cell that closes with a result -----------------------------------------------------------
+
+
+class AnEffect(OneCell):
+    """A cell that is claimed as effects are: on_lost is skip, and it has no floor."""
+
+    def __init__(self) -> None:
+        super().__init__(at=None)
+
+    def begun(self, nonce: str = "n1", under: str = "", keep: timedelta | None = None) -> Fence:
+        told = self.say(Claim(nonce, "web-1", LEASE, "skip", 9, under=under, keep=keep))
+        assert isinstance(told.answer, Granted)
+        return self.fence
+
+
+def test_what_is_done_is_done_for_everybody_with_its_result() -> None:
+    effect = AnEffect()
+    effect.say(Finish(effect.begun(), Outcome.SUCCEEDED, result='{"id":7}'))
+    assert effect.say(claim("n2", "web-2")) == Closed(Outcome.SUCCEEDED, "")
+    assert effect.record.result == '{"id":7}'
+
+
+def test_what_is_done_is_known_for_as_long_as_it_was_begun_with_counted_from_when_it_was_done() -> None:
+    effect = AnEffect()
+    fence = effect.begun(keep=DAY)
+    effect.later(10 * SECOND)
+    effect.say(Finish(fence, Outcome.SUCCEEDED))
+    effect.later(DAY - SECOND)
+    assert effect.say(claim("n2", "web-2")) == Closed(Outcome.SUCCEEDED, "")
+    effect.later(SECOND)
+    assert effect.say(claim("n3", "web-2")) == Granted(2)
+
+
+@pytest.mark.parametrize("doubt", ["lapsed", "said so"])
+def test_what_is_in_doubt_is_known_for_good(doubt: str) -> None:
+    effect = AnEffect()
+    fence = effect.begun(keep=DAY)
+    if doubt == "lapsed":
+        effect.lapse()
+        effect.say(claim("n2", "web-2"))
+    else:
+        effect.say(Finish(fence, Outcome.UNKNOWN, "it timed out"))
+    effect.later(1000 * DAY)
+    told = effect.say(claim("n3", "web-2")).answer
+    assert isinstance(told, Closed)
+    assert told.outcome in (Outcome.LOST, Outcome.UNKNOWN)
+    assert effect.cell.mark is Mark.ATTENTION
+
+
+def test_a_person_says_what_came_of_it_and_that_is_kept_like_any_result() -> None:
+    effect = AnEffect()
+    effect.say(Finish(effect.begun(keep=DAY), Outcome.UNKNOWN, "it timed out"))
+    assert effect.say(Resolve("done", "paid", '"p-7"')) == Closed(Outcome.SUCCEEDED, "resolved: paid")
+    assert (effect.record.result, effect.cell.until) == ('"p-7"', effect.now + DAY)
+
+
+def test_a_step_has_no_lease_of_its_own_it_is_over_with_its_run() -> None:
+    step = AnEffect()
+    step.begun(under="run/a F1")
+    step.later(1000 * DAY)
+    facts = Facts(step.now, even=watched(1000 * DAY))
+    assert row(step.cell, step.record, SAYS[Claim], facts) is Row.HELD
+    assert (
+        row(step.cell, step.record, SAYS[Claim], facts._replace(over=lambda under: under == "run/a F1")) is Row.LAPSED
+    )
+
+
+def test_a_step_of_a_run_that_is_over_is_in_doubt_whatever_the_next_run_says_of_on_lost() -> None:
+    step = AnEffect()
+    step.begun(under="run/a F1")
+    facts = Facts(step.now, over=lambda _under: True)
+    decision = decide(step.cell, step.record, claim("n2", "web-2", "rerun"), facts)
+    assert decision.answer == Closed(Outcome.LOST, "its holder web-1 was gone")
+
+
+def test_what_was_surely_not_done_may_be_begun_again() -> None:
+    effect = AnEffect()
+    assert effect.say(Finish(effect.begun(), Outcome.FAILED, "refused")) == Finished(Outcome.FAILED, retrying=True)
+    assert effect.begun("n2") > Fence(1, 1)

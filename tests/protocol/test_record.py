@@ -22,6 +22,7 @@ from cronce.protocol.record import (
     Machine,
     Outcome,
     Past,
+    Position,
     Purging,
     Record,
     Refusals,
@@ -39,7 +40,7 @@ TWO = datetime(2026, 3, 29, 2, 0, 0, 250, tzinfo=UTC)
 
 
 class Kind(NamedTuple):
-    """One kind of value: its codec, random ones, and how version 3 spells one with every field set. For ever."""
+    """One kind of value: its codec, random ones, and how version 4 spells one with every field set. For ever."""
 
     encode: Callable[[Any], str]
     decode: Callable[[str, str], Any]
@@ -73,19 +74,23 @@ RUN = Kind(
         payload='{"month":3}',
         key="billing@2026-03-29T00:00:00Z",
         progress=(3, 10),
+        under="run/billing/2026-03-29T01:00:00Z 00000000000007-000000000009",
+        result='{"id":7}',
+        keep=timedelta(days=1),
     ),
-    r'{"v":3,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
+    r'{"v":4,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
     r'"attempts":3,"failures":1,"turn":"turn/billing/0","ask":"replaced","started":1774746000000000,'
     r'"finished":1774749600000250,"outcome":"failed","reason":"gr\u00f6\u00dfer\n\u0000\udcff",'
     r'"past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lapsed",1774749600000250],[null,"",null,"",null]],'
-    r'"output":"3 rows\n","by":"ada","payload":"{\"month\":3}","key":"billing@2026-03-29T00:00:00Z","progress":[3,10]}',
+    r'"output":"3 rows\n","by":"ada","payload":"{\"month\":3}","key":"billing@2026-03-29T00:00:00Z","progress":[3,10],'
+    r'"under":"run/billing/2026-03-29T01:00:00Z 00000000000007-000000000009","result":"{\"id\":7}","keep":86400000000}',
 )
 TURN = Kind(
     record.encode_turn,
     record.decode_turn,
     strategies.turns,
     Turn("run/billing/2026-03-29T01:00:00Z"),
-    '{"v":3,"run":"run/billing/2026-03-29T01:00:00Z"}',
+    '{"v":4,"run":"run/billing/2026-03-29T01:00:00Z"}',
 )
 JOB = Kind(
     record.encode_job,
@@ -99,7 +104,7 @@ JOB = Kind(
         spans=(Span(ONE, TWO, 3, "paused"), Span(ONE, TWO, None, "edited")),
         purging=Purging(ONE, TWO),
     ),
-    '{"v":3,"floor":1774746000000000,"paused":["ada",1774749600000250,"deploy"],'
+    '{"v":4,"floor":1774746000000000,"paused":["ada",1774749600000250,"deploy"],'
     '"specs":[["a1",1774746000000000,"0 * * * *"],'
     '["b2",1774749600000250,""]],"firing":"b2","spans":[[1774746000000000,1774749600000250,3,"paused"],'
     '[1774746000000000,1774749600000250,null,"edited"]],"purging":[1774746000000000,1774749600000250]}',
@@ -109,7 +114,7 @@ HOLDER = Kind(
     record.decode_holder,
     strategies.holders,
     Holder("web-1:70:9", "c3d4", "both", 10, {"colour": "blue"}, ONE, "1.0", draining=True, gone=True),
-    '{"v":3,"holder":"web-1:70:9","bundle":"c3d4","role":"both","workers":10,"labels":{"colour":"blue"},'
+    '{"v":4,"holder":"web-1:70:9","bundle":"c3d4","role":"both","workers":10,"labels":{"colour":"blue"},'
     '"since":1774746000000000,"cronce":"1.0","draining":true,"gone":true}',
 )
 BUNDLE = Kind(
@@ -117,35 +122,42 @@ BUNDLE = Kind(
     record.decode_bundle,
     strategies.bundles,
     Bundle({"billing": "a1"}),
-    '{"v":3,"specs":{"billing":"a1"}}',
+    '{"v":4,"specs":{"billing":"a1"}}',
 )
 ACT = Kind(
     record.encode_act,
     record.decode_act,
     strategies.acts,
     Act("ada", ONE, "deploy"),
-    '{"v":3,"act":["ada",1774746000000000,"deploy"]}',
+    '{"v":4,"act":["ada",1774746000000000,"deploy"]}',
 )
 STORED = Kind(
     record.encode_stored,
     record.decode_stored,
     strategies.stored,
     Stored(3, '{"every":"15m"}', "ada", ONE),
-    '{"v":3,"revision":3,"definition":"{\\"every\\":\\"15m\\"}","by":"ada","at":1774746000000000}',
+    '{"v":4,"revision":3,"definition":"{\\"every\\":\\"15m\\"}","by":"ada","at":1774746000000000}',
 )
 MACHINE = Kind(
     record.encode_machine,
     record.decode_machine,
     strategies.machines,
     Machine("0f3a", (Sample(1.5, 1.75, ONE), Sample(31.0, 31.25, TWO))),
-    '{"v":3,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
+    '{"v":4,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
 )
 REFUSALS = Kind(
     record.encode_refusals,
     record.decode_refusals,
     strategies.refusals,
     Refusals(7, (Refused("billing@2026-03-29T01:00:00Z", ONE, "held by web-1:70:9"),)),
-    '{"v":3,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
+    '{"v":4,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
+)
+POSITION = Kind(
+    record.encode_position,
+    record.decode_position,
+    strategies.positions,
+    Position(Fence(7, 8), '"2026-03"'),
+    r'{"v":4,"fence":"00000000000007-000000000008","value":"\"2026-03\""}',
 )
 KINDS = {
     "run": RUN,
@@ -156,6 +168,7 @@ KINDS = {
     "act": ACT,
     "stored": STORED,
     "machine": MACHINE,
+    "position": POSITION,
     "refusals": REFUSALS,
 }
 
@@ -166,18 +179,18 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @every_kind
-def test_version_3_is_spelled_like_this_for_ever(kind: Kind) -> None:
+def test_version_4_is_spelled_like_this_for_ever(kind: Kind) -> None:
     assert kind.encode(kind.value) == kind.golden
 
 
 @every_kind
-def test_version_3_is_readable_for_ever(kind: Kind) -> None:
+def test_version_4_is_readable_for_ever(kind: Kind) -> None:
     assert kind.decode(kind.golden, "k") == kind.value
 
 
 def test_what_is_at_its_default_is_not_written() -> None:
-    assert record.encode(Record(State.DUE)) == '{"v":3,"state":"due"}'
-    assert record.decode('{"v":3,"state":"due"}') == Record(State.DUE)
+    assert record.encode(Record(State.DUE)) == '{"v":4,"state":"due"}'
+    assert record.decode('{"v":4,"state":"due"}') == Record(State.DUE)
 
 
 @given(st.data())
@@ -194,15 +207,15 @@ def test_what_is_written_is_read_back_whole(kind: Kind, data: st.DataObject) -> 
 
 @every_kind
 def test_a_newer_version_is_refused_never_guessed(kind: Kind) -> None:
-    newer = kind.golden.replace('"v":3', '"v":4')
-    with pytest.raises(BadRecord, match=r"the cell 'k' has format 4, this cronce reads up to 3: upgrade cronce"):
+    newer = kind.golden.replace('"v":4', '"v":5')
+    with pytest.raises(BadRecord, match=r"the cell 'k' has format 5, this cronce reads up to 4: upgrade cronce"):
         kind.decode(newer, "k")
 
 
 @every_kind
 @pytest.mark.parametrize("version", ["0", "-1", "true", "1.0", '"1"', "null", "[1]", "1e999"])
 def test_a_version_that_never_was_is_refused(kind: Kind, version: str) -> None:
-    _refused(kind, kind.golden.replace('"v":3', f'"v":{version}'))
+    _refused(kind, kind.golden.replace('"v":4', f'"v":{version}'))
 
 
 def test_an_older_version_is_upgraded_step_by_step_while_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,6 +257,12 @@ def test_version_2_is_readable_for_ever() -> None:
     _refused(JOB, text.replace("true", "1"))
 
 
+def test_version_3_is_readable_for_ever() -> None:
+    """It knew no effects."""
+    assert record.decode('{"v":3,"state":"due","progress":[3,10]}') == Record(State.DUE, progress=(3, 10))
+    assert record.decode_turn('{"v":3,"run":"run/a"}') == Turn("run/a")
+
+
 def test_there_is_a_way_from_every_version_ever_written() -> None:
     assert sorted(record._UPGRADES) == list(range(1, record.VERSION))
 
@@ -259,8 +278,8 @@ def _refused(kind: Kind, text: str) -> None:
 @every_kind
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":3}', '["v"]', "\x80\x04N.", '{"v":3,"v":3,"state":"due"}{',
-     "[" * 100_000, '{"v":' * 100_000, '{"v":3,"run":' + "[" * 100_000, "9" * 5000],
+    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":4}', '["v"]', "\x80\x04N.", '{"v":4,"v":4,"state":"due"}{',
+     "[" * 100_000, '{"v":' * 100_000, '{"v":4,"run":' + "[" * 100_000, "9" * 5000],
     ids=lambda text: repr(text[:30]),
 )  # fmt: skip
 def test_garbage_is_refused_and_the_cell_named(kind: Kind, text: str) -> None:
@@ -310,9 +329,11 @@ NOT_ROWS: list[Any] = [
 WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (RUN, NOT_A_CHOICE, ["state", "on_lost", "outcome"]),
     (RUN, NOT_A_COUNT, ["grant", "attempts", "failures"]),
-    (RUN, NOT_TEXT, ["nonce", "holder", "turn", "ask", "reason", "output", "by", "payload", "key"]),
+    (RUN, NOT_TEXT, ["nonce", "holder", "turn", "ask", "reason", "output", "by", "payload", "key", "under", "result"]),
     (RUN, [7, None, [], [1], [1, 2, 3], [-1, 2], [1, "2"], {}], ["progress"]),
-    (RUN, [*NOT_AN_INSTANT, -1], ["lease"]),
+    (RUN, [*NOT_AN_INSTANT, -1], ["lease", "keep"]),
+    (POSITION, [*NOT_TEXT, "", "1-1", "x"], ["fence"]),
+    (POSITION, NOT_TEXT, ["value"]),
     (RUN, NOT_AN_INSTANT, ["started", "finished"]),
     (RUN, [*NOT_ROWS, [["1-1", "", None, "", 0]], [[7, "", None, "", 0]], [[None, "", 10**30, "", 0]]], ["past"]),
     (TURN, NOT_TEXT, ["run"]),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cronce.errors import BadInput, ClockOff, StoreUnavailable, TimedOut, TrustEnded
+from cronce.errors import BadInput, ClockOff, LeaseLost, StoreUnavailable, TimedOut
 from cronce.model import Mark, Slot, Write
 from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, State
@@ -327,7 +327,7 @@ def test_a_body_whose_trust_ends_is_stopped_before_its_lease_lapses(
         pytest.fail("it went on")
 
     bodies.act = long_run
-    with pytest.raises(TrustEnded, match=r"12:00:00Z was stopped: it could not be renewed in time"):
+    with pytest.raises(LeaseLost, match=r"12:00:00Z was stopped: it could not be renewed in time"):
         office.call(job(lease="30s"), bodies)
     record = office.record(NOON)
     assert (record.outcome, record.reason) == (Outcome.FAILED, "stopped: it could not be renewed in time")
@@ -344,7 +344,7 @@ def test_a_body_that_catches_every_exception_is_stopped_all_the_same(
             pytest.fail("it could catch it")
 
     bodies.act = stubborn
-    with pytest.raises(TrustEnded):
+    with pytest.raises(LeaseLost):
         office.call(job(lease="30s"), bodies)
 
 
@@ -355,7 +355,7 @@ def test_a_check_in_the_body_says_why_it_must_stop(office: Office, clock: HandCl
         run.check()
 
     bodies.act = careful
-    with pytest.raises(TrustEnded, match=r"12:00:00Z is no longer ours: it could not be renewed in time"):
+    with pytest.raises(LeaseLost, match=r"12:00:00Z is no longer ours: it could not be renewed in time"):
         office.call(job(lease="30s"), bodies)
 
 
@@ -369,7 +369,7 @@ def test_a_body_that_asks_before_it_is_told_was_stopped_and_did_not_fail_by_itse
         clock.turn(29)
         run.check()
 
-    with pytest.raises(TrustEnded, match=r"12:00:00Z is no longer ours: it could not be renewed in time"):
+    with pytest.raises(LeaseLost, match=r"12:00:00Z is no longer ours: it could not be renewed in time"):
         office.call(job(on_lost=on_lost, lease="30s"), body)
     record = office.record(NOON)
     assert record.state is (State.CLOSED if on_lost == "skip" else State.RETRYING)
@@ -378,9 +378,9 @@ def test_a_body_that_asks_before_it_is_told_was_stopped_and_did_not_fail_by_itse
 
 def test_a_lock_that_a_body_lost_is_a_failure_of_its_own(office: Office) -> None:
     def body(_run: Run) -> None:
-        raise TrustEnded("the lock is no longer ours")
+        raise LeaseLost("the lock is no longer ours")
 
-    with pytest.raises(TrustEnded):
+    with pytest.raises(LeaseLost):
         office.call(job(on_lost="rerun"), body)
     assert office.record(NOON).outcome is Outcome.FAILED
 
@@ -404,7 +404,7 @@ def test_who_is_asked_to_stop_is_stopped_and_not_run_again(office: Office, clock
         office.keeper.renew()
 
     bodies.act = long_run
-    with pytest.raises(TrustEnded, match="asked to stop: replaced by hand"):
+    with pytest.raises(LeaseLost, match="asked to stop: replaced by hand"):
         office.call(job(lease="30s", on_lost="rerun"), bodies)
     assert office.record(NOON).outcome is Outcome.FAILED
 
@@ -426,7 +426,7 @@ def test_a_body_that_was_out_of_reach_and_taken_over_is_told_so(store: Wire, clo
 
     bodies.act = frozen
     with pytest.raises(
-        TrustEnded, match=r"12:00:00Z succeeded, but web-[0-9]+ has it now: only fenced effects were refused"
+        LeaseLost, match=r"12:00:00Z succeeded, but web-[0-9]+ has it now: only fenced effects were refused"
     ):
         here.call(rerun, bodies)
     assert bodies.ran == [NOON.key, NOON.key]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce import Cronce, Fence, LockHeld, TrustEnded
+from cronce import Cronce, Fence, LeaseLost, LockHeld
 from cronce.cli import main
 from cronce.errors import BadInput, BadPolicy, NotElected, StoreUnavailable
 from cronce.events import What
@@ -138,7 +138,7 @@ def test_who_resigns_is_followed_within_a_second_by_another_term(town: Town) -> 
     assert term is not None
     assert second.leader.term is not None
     assert second.leader.term.fence > term.fence
-    with pytest.raises(TrustEnded, match="leader/indexer is no longer ours: it resigned"):
+    with pytest.raises(LeaseLost, match="leader/indexer is no longer ours: it resigned"):
         term.check()
     assert first.history == ["elected", "over"]
     assert [past.end for past in town.record().past] == ["released"]
@@ -643,14 +643,14 @@ def test_a_block_whose_term_ends_is_stopped_and_is_an_error(url: str) -> None:
                 while True:
                     pass
 
-        with pytest.raises(TrustEnded, match="the leadership of indexer ended before its block did: it could not be"):
+        with pytest.raises(LeaseLost, match="the leadership of indexer ended before its block did: it could not be"):
             endless()
         assert not leader.is_leader
 
 
 def test_an_async_block_whose_term_ends_is_cancelled_and_is_an_error(url: str) -> None:
     async def work(cron: Cronce) -> str:
-        with pytest.raises(TrustEnded, match="the leadership of indexer ended before its block did"):
+        with pytest.raises(LeaseLost, match="the leadership of indexer ended before its block did"):
             await endless(cron)
         return "still here"
 

@@ -16,7 +16,7 @@ from typing import Any, assert_type
 
 import pytest
 
-from cronce import Cronce, Run, Skipped, TimedOut, TrustEnded
+from cronce import Cronce, LeaseLost, Run, Skipped, TimedOut
 from cronce.errors import BadInput, BadPolicy, BadSchedule, StoreError
 from cronce.model import Slot
 from cronce.protocol.record import Outcome, Record, State, decode
@@ -383,7 +383,7 @@ def test_a_body_that_holds_the_gil_past_its_lease_is_taken_over_and_told(cron: C
         assert not run.trusted
 
     others: list[subprocess.Popen[str]] = []
-    with pytest.raises(TrustEnded):
+    with pytest.raises(LeaseLost):
         report.at(WHEN)()
     assert others[0].communicate(timeout=60)[0] == "[2]\n"
     assert record(url, "report").grant == 2
@@ -422,7 +422,7 @@ def test_a_child_forked_in_a_body_does_not_hold_its_parents_lease(cron: Cronce, 
 
     assert report.at(WHEN)() == "mine"
     assert said[0] == "(False, 'held')"
-    assert said[1].startswith("TrustEnded('report@2026-03-29T12:00:00Z was granted to the process that forked this one")
+    assert said[1].startswith("LeaseLost('report@2026-03-29T12:00:00Z was granted to the process that forked this one")
     assert record(url, "report").outcome is Outcome.SUCCEEDED
 
 

@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from cronce import Cronce, TimedOut, TrustEnded
+from cronce import Cronce, LeaseLost, TimedOut
 from cronce.clock import SystemClock
 from cronce.model import Write
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
@@ -164,12 +164,12 @@ def test_a_job_that_catches_the_end_of_its_lock_is_stopped_all_the_same(cron: Cr
             with cron.lock("reindex"):
                 in_thread(lambda: end_all(cron))
                 spin()
-        except TrustEnded:
+        except LeaseLost:
             went_on.append(1)
         spin()
         went_on.append(2)
 
-    with pytest.raises(TrustEnded, match=r"report@.* was stopped: it could not be renewed in time"):
+    with pytest.raises(LeaseLost, match=r"report@.* was stopped: it could not be renewed in time"):
         report()
     assert 2 not in went_on
 
@@ -215,7 +215,7 @@ def test_a_lock_may_be_taken_again_by_the_thread_whose_lease_of_it_ended(cron: C
             spin()
 
     for _ in range(2):
-        with pytest.raises(TrustEnded, match="the lock reindex ended before its block did"):
+        with pytest.raises(LeaseLost, match="the lock reindex ended before its block did"):
             nested()
 
 
@@ -238,7 +238,7 @@ def test_a_lock_whose_trust_is_over_before_its_block_begins_is_an_error_and_is_g
         in_thread(lambda: keeper._end(lease, NOT_RENEWED))
 
     keeper.keep = keep_and_end  # type: ignore[method-assign]
-    with pytest.raises(TrustEnded, match="the lock reindex ended before its block did"):
+    with pytest.raises(LeaseLost, match="the lock reindex ended before its block did"):
         cron.lock("reindex").__enter__()
     keeper.keep = keep  # type: ignore[method-assign]
     with cron.lock("reindex"):

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from cronce.clock import SystemClock
-from cronce.errors import StoreUnavailable, TrustEnded
+from cronce.errors import LeaseLost, StoreUnavailable
 from cronce.model import Slot, lock_cell
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.desk import Desk
@@ -75,7 +75,7 @@ def test_trust_ends_before_the_lease_and_its_holder_is_told_once(office: Office,
     office.keeper.watch()
     office.keeper.watch()
     assert told == [NOT_RENEWED]
-    with pytest.raises(TrustEnded, match="billing@2026-03-29T12:00:00Z is no longer ours: it could not be renewed in"):
+    with pytest.raises(LeaseLost, match="billing@2026-03-29T12:00:00Z is no longer ours: it could not be renewed in"):
         lease.check()
 
 
@@ -116,7 +116,7 @@ def test_a_machine_that_was_suspended_trusts_nothing_when_it_wakes(office: Offic
 def test_a_starved_keeper_delays_the_news_and_never_the_truth(office: Office, clock: HandClock) -> None:
     lease = held(office)
     clock.turn(24.01)  # no thread of ours ran in between
-    with pytest.raises(TrustEnded):
+    with pytest.raises(LeaseLost):
         lease.check()
 
 

@@ -8,7 +8,7 @@ from typing import assert_type
 
 import pytest
 
-from cronce import Cronce, LockHeld, Skipped, TrustEnded
+from cronce import Cronce, LeaseLost, LockHeld, Skipped
 from cronce.errors import BadInput, BadPolicy, StoreUnavailable
 from cronce.model import lock_cell
 from cronce.protocol.record import Record, State, decode
@@ -113,7 +113,7 @@ def test_a_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) 
             while True:
                 pass
 
-    with pytest.raises(TrustEnded, match=r"the lock reindex ended before its block did: it was held for at_most"):
+    with pytest.raises(LeaseLost, match=r"the lock reindex ended before its block did: it was held for at_most"):
         endless()
     with cron.lock("reindex", wait="5s"):
         pass
@@ -121,7 +121,7 @@ def test_a_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) 
 
 def test_an_async_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) -> None:
     async def main() -> str:
-        with pytest.raises(TrustEnded, match="it was held for at_most"):
+        with pytest.raises(LeaseLost, match="it was held for at_most"):
             async with cron.lock("reindex", at_most="1s"):
                 await asyncio.Event().wait()
         await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cronce import Cronce, LockHeld, Skipped, TrustEnded
+from cronce import Cronce, LeaseLost, LockHeld, Skipped
 from cronce.errors import BadInput, BadPolicy, StoreUnavailable, StoreUnusable
 from cronce.runtime.session_lock import SessionHolding
 from cronce.stores.memory import MemoryStore
@@ -247,7 +247,7 @@ def test_a_holder_whose_session_is_lost_is_told_and_can_begin_again(
         end(admin, processes[0])
 
     began = time.monotonic()
-    with pytest.raises(TrustEnded, match=f"the lock {name} ended before its block did: .*{why}"):
+    with pytest.raises(LeaseLost, match=f"the lock {name} ended before its block did: .*{why}"):
         _until_told(cron, name, lose)
     assert time.monotonic() - began < within
     if end is stopped:
@@ -262,7 +262,7 @@ def test_a_task_whose_session_is_lost_is_told(cron: Cronce, admin: Admin, name: 
             terminated(admin, backends(admin, key_of(name))[0])
             await asyncio.Event().wait()
 
-    with pytest.raises(TrustEnded, match="administrator command"):
+    with pytest.raises(LeaseLost, match="administrator command"):
         asyncio.run(main())
 
 
@@ -272,7 +272,7 @@ def test_all_holders_are_told_and_none_of_them_keeps_the_others(cron: Cronce, ad
     def hold(number: int) -> None:
         try:
             _until_told(cron, f"{name}-{number}", lambda: started.wait(30))
-        except TrustEnded:
+        except LeaseLost:
             told.append(number)
 
     threads = [threading.Thread(target=hold, args=(number,)) for number in range(3)]
@@ -289,7 +289,7 @@ def test_all_holders_are_told_and_none_of_them_keeps_the_others(cron: Cronce, ad
 def test_a_server_that_dies_ends_the_lock_and_nobody_gets_it_before_it_is_back() -> None:
     with Postgres() as server, Cronce(server.url) as cron:
         killing = threading.Thread(target=server.kill)
-        with pytest.raises(TrustEnded, match="the lock reindex ended before its block did"):
+        with pytest.raises(LeaseLost, match="the lock reindex ended before its block did"):
             _until_told(cron, "reindex", killing.start)
         killing.join(30)
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
@@ -306,7 +306,7 @@ def test_a_block_that_does_not_stop_is_kept_apart_from_others_as_far_as_can_be(
     """In this process its name stays taken, whatever the server knows of it; and a server that was only silent for a
     while keeps the lock until the block has ended, since nobody hung up."""
     inside, told, let_go = threading.Event(), threading.Event(), threading.Event()
-    ended: list[TrustEnded] = []
+    ended: list[LeaseLost] = []
 
     def deaf() -> None:
         with cron.lock(name, session=True):
@@ -320,7 +320,7 @@ def test_a_block_that_does_not_stop_is_kept_apart_from_others_as_far_as_can_be(
     def hold() -> None:
         try:
             deaf()
-        except TrustEnded as error:
+        except LeaseLost as error:
             ended.append(error)
 
     thread = threading.Thread(target=hold)
@@ -360,12 +360,12 @@ def test_a_check_of_a_lost_lock_says_why(cron: Cronce, admin: Admin, name: str) 
             while True:
                 try:
                     lock.check()
-                except TrustEnded as error:
+                except LeaseLost as error:
                     words.append(str(error))
                     raise
 
     words: list[str] = []
-    with pytest.raises(TrustEnded):
+    with pytest.raises(LeaseLost):
         lost()
     assert all("is no longer ours: postgresql://" in word for word in words)
 
@@ -413,7 +413,7 @@ def test_the_server_frees_the_lock_of_a_killed_process_at_once_even_if_its_child
 def test_a_forked_child_neither_uses_nor_ends_the_parents_session(
     cron: Cronce, other: Cronce, admin: Admin, postgres: Postgres, name: str
 ) -> None:
-    with pytest.raises(TrustEnded):
+    with pytest.raises(LeaseLost):
         _until_told(other, name, lambda: terminated(admin, backends(admin, key_of(name))[0]))
     closed = Cronce(postgres.url)
     with closed.lock(name, session=True):
@@ -437,7 +437,7 @@ def _as_a_child(cron: Cronce, lock: Any, name: str) -> int:
         try:
             lock.check()
             return 2
-        except TrustEnded:
+        except LeaseLost:
             pass
         try:
             cron.lock(name, session=True).__enter__()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce import Cronce, Run, TrustEnded
+from cronce import Cronce, LeaseLost, Run
 from cronce.model import Mark, Slot, Write
 from cronce.protocol.record import Past, decode, encode
 from cronce.stores.base import Store, Swapped
@@ -81,7 +81,7 @@ def called(worker: Overtaken) -> Slot:
 def test_an_end_under_an_old_fence_is_written_down_as_stale(tmp_path: Path, log: logging.Logger) -> None:
     worker = Overtaken(tmp_path, MemoryStore())
     log.addHandler(Ends(worker.heard))
-    with pytest.raises(TrustEnded):
+    with pytest.raises(LeaseLost):
         called(worker)
     assert [line.what for line in worker.lines()][-2:] == ["done", "stale"]
 

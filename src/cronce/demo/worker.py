@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-from cronce import Cronce, Run, Skipped, TrustEnded
+from cronce import Cronce, LeaseLost, Run, Skipped
 from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Instant, Slot, spell, unspell
@@ -128,7 +128,7 @@ class Worker:
         def call(at: Instant) -> What | None:
             try:
                 return "refused" if isinstance(report.at(at)(), Skipped) else None
-            except TrustEnded:
+            except LeaseLost:
                 return "stopped"
 
         return call

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from cronce.clock import Clock
-from cronce.errors import NotRecorded, StoreError, TrustEnded
+from cronce.errors import LeaseLost, NotRecorded, StoreError
 from cronce.events import Event, What
 from cronce.integrations.process import Supervisor
 from cronce.model import Origin, Slot, slot_of_cell, spell
@@ -80,7 +80,7 @@ class Exec:
         clock_cell = desk.do(recall_clock(desk.ledger))
         try:
             return self._code(keeper, when)
-        except (TrustEnded, NotRecorded) as error:
+        except (LeaseLost, NotRecorded) as error:
             self._say(str(error))
             return NOT_DONE
         except Signalled:

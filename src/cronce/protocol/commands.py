@@ -22,6 +22,8 @@ class Claim(NamedTuple):
     attempts: int = 1
     start_by: Instant | None = None  # judged at a slot's first start only, not after it ended or was resolved
     payload: str = ""  # for a run that was asked for with nothing else
+    under: str = ""  # of a step: the run that makes it
+    keep: timedelta | None = None  # of an effect: for how long it is known that it is done; None: until it is purged
 
 
 class Renew(NamedTuple):
@@ -43,6 +45,7 @@ class Finish(NamedTuple):
     cut_short: bool = False
     output: str = ""  # the end of what it printed, for people
     final: bool = False  # it was asked to stop: whoever asked does not want it to begin again
+    result: str = ""  # of an effect: what came of it, as JSON
 
 
 class Release(NamedTuple):
@@ -69,7 +72,10 @@ class Skip(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """If its holder is gone, act on that, without wanting to run it."""
+    """If its holder is gone, act on that, without wanting to run it. `committed` is the fence of which the user's own
+    database says that its work is done."""
+
+    committed: Fence | None = None
 
 
 class Ask(NamedTuple):
@@ -83,6 +89,7 @@ class Resolve(NamedTuple):
 
     verdict: Literal["done", "retry"]
     reason: str
+    result: str = ""  # of an effect: what came of it, as JSON
 
 
 Command = Claim | Renew | Finish | Release | Queue | Skip | Settle | Ask | Resolve

@@ -30,6 +30,10 @@ A cell that exists follows its own row, so slots of one job may close in any ord
 and nothing can tell (FORGOTTEN), unless its instant lies after the birth: no slot is granted before its instant. It is
 closed as unknown for a person to see. Absent cells up to the birth are below the floor (`specs.after_forgetting`).
 
+*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. A step of a run has no lease of
+its own; it is over with the run that makes it, which the next run of the slot knows at once. What was begun and never
+ended is closed as lost, and by that in doubt: on_lost is skip for all of them, and whoever may do it again says so.
+
 *Turns.* Where a job's overlap is limited, a run holds one of the job's turns, a cell of its own. That is no part of
 this table: a run and its turn are written as one group, so what holds of the run holds of its turn (`plans`).
 """
@@ -68,6 +72,7 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.lease import tolerance
 from cronce.protocol.record import (
+    COMMITTED,
     LAPSED,
     NEVER_STARTED,
     PAST_KEPT,
@@ -91,6 +96,8 @@ class Facts(NamedTuple):
     floor: Instant | None = None
     base: int = 0
     even: Callable[[timedelta], timedelta] = lambda _tolerance: timedelta(0)
+    over: Callable[[str], bool] = lambda _under: False
+    """Of a run that makes a step: whether it is over, as whoever asks can tell."""
 
 
 class Row(StrEnum):
@@ -104,6 +111,7 @@ class Row(StrEnum):
     LAPSED = "held, lapsed"
     FORGOTTEN = "open, from before the store forgot"
     CLOSED = "closed"
+    EXPIRED = "done, and kept for long enough"
 
 
 def row(cell: Cell, record: Record | None, command: Command, facts: Facts) -> Row:
@@ -111,7 +119,7 @@ def row(cell: Cell, record: Record | None, command: Command, facts: Facts) -> Ro
     if record is None:
         return Row.BELOW if _below(cell, facts.floor) else Row.NOTHING
     if record.state is State.CLOSED:
-        return Row.CLOSED
+        return Row.EXPIRED if _expired(cell, record, facts.now) else Row.CLOSED
     if cell.version <= facts.base and (facts.floor is None or _below(cell, facts.floor)):
         return Row.FORGOTTEN
     if record.state is not State.RUNNING:
@@ -123,6 +131,12 @@ def row(cell: Cell, record: Record | None, command: Command, facts: Facts) -> Ro
 
 def _below(cell: Cell, floor: Instant | None) -> bool:
     return floor is not None and cell.at is not None and cell.at <= floor
+
+
+def _expired(cell: Cell, record: Record, now: Instant) -> bool:
+    """What is in doubt never expires."""
+    done = record.outcome is Outcome.SUCCEEDED and record.keep is not None
+    return done and cell.until is not None and now >= cell.until
 
 
 def _idle_row(cell: Cell, now: Instant) -> Row:
@@ -139,7 +153,10 @@ def is_mine(cell: Cell, record: Record, command: Command) -> bool:
 
 
 def lapsed(cell: Cell, record: Record, facts: Facts) -> bool:
-    """Its lease passed on the store's clock, and that clock was watched for long enough to be believed."""
+    """Its lease passed on the store's clock, and that clock was watched for long enough to be believed. A step has no
+    lease of its own: it is over with its run."""
+    if record.under:
+        return facts.over(record.under)
     if cell.until is None or facts.now < cell.until:
         return False
     return facts.even(tolerance(record.lease)) >= record.lease
@@ -174,6 +191,8 @@ def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, ta
         by=old.by,
         payload=old.payload or command.payload,
         key=old.key,
+        under=command.under,
+        keep=command.keep,
     )
     return Decision(Granted(new.grant, taken_over), Change(new, Mark.OPEN, command.lease, grant=True))
 
@@ -194,7 +213,14 @@ def read_back(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decis
     return grant(cell, _ended(cell, record, NEVER_STARTED, facts), command, facts)
 
 
-def settle(cell: Cell, record: Record, _command: Command, facts: Facts) -> Decision:
+def grant_anew(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
+    """What was done is not known any more."""
+    return grant(cell, Record(State.DUE, grant=record.grant), command, facts)
+
+
+def settle(cell: Cell, record: Record, command: Command, facts: Facts) -> Decision:
+    if isinstance(command, Settle) and command.committed is not None and command.committed == cell.fence:
+        return _close(cell, record, Outcome.SUCCEEDED, COMMITTED, facts)
     if record.on_lost == "skip" or record.ask:
         return _close(cell, record, Outcome.LOST, _gone(record), facts)
     idle = _ended(cell, record, LAPSED, facts)._replace(state=State.DUE, turn="", ask="")
@@ -223,7 +249,7 @@ def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decisio
             past = _ended(cell, said, f"failed: {command.reason}" if command.reason else "failed", facts)
             retry = past._replace(state=State.RETRYING, failures=failures, turn="", ask="")
             return Decision(Finished(command.outcome, retrying=True), Change(retry, Mark.OPEN, command.backoff))
-    closed = _close(cell, said, command.outcome, command.reason, facts)
+    closed = _close(cell, said._replace(result=command.result), command.outcome, command.reason, facts)
     return closed._replace(answer=Finished(command.outcome))
 
 
@@ -272,7 +298,8 @@ def resolve(cell: Cell, record: Record, command: Resolve, facts: Facts) -> Decis
         return closed(cell, record, command, facts)
     if command.verdict == "done":
         was = _ended(cell, record, str(record.outcome), facts)
-        return _close(cell, was, Outcome.SUCCEEDED, f"{RESOLVED}{command.reason}", facts)
+        known = was._replace(result=command.result or was.result)
+        return _close(cell, known, Outcome.SUCCEEDED, f"{RESOLVED}{command.reason}", facts)
     again = _ended(cell, record, f"{record.outcome}, retried: {command.reason}", facts)._replace(
         state=State.DUE, outcome=None, reason="", finished=None, failures=0, turn="", ask=""
     )
@@ -307,7 +334,7 @@ def nothing(_cell: Cell, _record: Record | None, _command: Command, _facts: Fact
 def _close(_cell: Cell, record: Record, outcome: Outcome, reason: str, facts: Facts) -> Decision:
     mark = Mark.ATTENTION if outcome in (Outcome.LOST, Outcome.UNKNOWN) else Mark.CLOSED
     final = record._replace(state=State.CLOSED, outcome=outcome, reason=reason, finished=facts.now, ask="")
-    return Decision(Closed(outcome, reason), Change(final, mark))
+    return Decision(Closed(outcome, reason), Change(final, mark, final.keep or timedelta(0)))
 
 
 def _ended(cell: Cell, record: Record, end: str, facts: Facts) -> Record:
@@ -359,6 +386,10 @@ TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
     Row.CLOSED: {
         Claim: closed, Renew: stale, Finish: finish_again, Release: stale, Queue: closed, Skip: closed,
         Settle: nothing, Ask: nothing, Resolve: resolve,
+    },
+    Row.EXPIRED: {
+        Claim: grant_anew, Renew: stale, Finish: finish_again, Release: stale, Queue: closed, Skip: closed,
+        Settle: nothing, Ask: nothing, Resolve: closed,
     },
 }  # fmt: skip
 

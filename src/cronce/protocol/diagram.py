@@ -68,6 +68,7 @@ def _read() -> Iterator[tuple[Cell, Record | None]]:
     yield from product((_OVER, _LIVE), running)
     for outcome in Outcome:
         yield _OVER, _RAN._replace(state=State.CLOSED, outcome=outcome)
+    yield _OVER, _RAN._replace(state=State.CLOSED, outcome=Outcome.SUCCEEDED, keep=_LEASE)
 
 
 def _said() -> Iterator[Command]:
@@ -77,7 +78,7 @@ def _said() -> Iterator[Command]:
         yield Renew(fence)
         yield from (Finish(fence, outcome) for outcome in (Outcome.SUCCEEDED, Outcome.FAILED))
         yield Release(fence)
-    yield from (Queue(), Queue(waiting=True), Skip("why"), Settle(), Ask("why"))
+    yield from (Queue(), Queue(waiting=True), Skip("why"), Settle(), Settle(_OWN), Ask("why"))
     yield from (Resolve("done", "why"), Resolve("retry", "why"))
 
 
@@ -152,6 +153,10 @@ def _is_done(example: Example) -> bool:
     return isinstance(example.command, Resolve) and example.command.verdict == "done"
 
 
+def _is_committed(example: Example) -> bool:
+    return isinstance(example.command, Settle) and example.command.committed is not None
+
+
 def _is_asked(example: Example) -> bool:
     return example.record is not None and example.record.ask != ""
 
@@ -177,6 +182,7 @@ CONDITIONS: Final = (
     Condition("failed with attempts left", ELSE, _is_failed_with_attempts_left),
     Condition("failed/lost/unknown", ELSE, _is_uncertain),
     Condition("done", "retry", _is_done),
+    Condition("its transaction committed", ELSE, _is_committed),
     Condition("already asked", "not yet asked", _is_asked),
     Condition("already so", "not yet", _is_already_so),
     Condition("for its turn", "as due", _is_waiting),
@@ -251,7 +257,11 @@ def _name(kind: type) -> str:
 
 # --- the states -------------------------------------------------------------------------------------------------------
 
-_WHEN: Final = {Row.LAPSED: " once it lapsed", Row.FORGOTTEN: " after the store forgot"}
+_WHEN: Final = {
+    Row.LAPSED: " once it lapsed",
+    Row.FORGOTTEN: " after the store forgot",
+    Row.EXPIRED: " of an effect that was kept for long enough",
+}
 
 
 class Edge(NamedTuple):

@@ -19,7 +19,7 @@ from cronce.policy import OnLost
 from cronce.protocol.lease import Sample
 from cronce.value import NamedTuple
 
-VERSION: Final = 3
+VERSION: Final = 4
 PAST_KEPT: Final = 20
 """How many earlier grants a run, and how many spans a job remembers. Older grants are dropped (the grant number still
 counts them), older spans are joined."""
@@ -32,6 +32,7 @@ NEVER_STARTED: Final = "never started"
 TOO_LATE: Final = "too late to start"
 STILL_RAN: Final = " still ran"
 RESOLVED: Final = "resolved: "
+COMMITTED: Final = "its transaction was committed"
 EDITED: Final = "edited"
 REGISTERED: Final = "registered"
 PAUSED: Final = "paused"
@@ -67,7 +68,8 @@ class Past(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A run, a lock or a leadership. on_lost, lease and attempts are as written with the grant, never the reader's."""
+    """A run, a lock, a leadership or an effect. on_lost, lease and attempts are as written with the grant, never as the
+    reader has them."""
 
     state: State
     grant: int = 0
@@ -89,6 +91,9 @@ class Record(NamedTuple):
     payload: str = ""  # what it was asked for with, as JSON
     key: str = ""  # the key that its effects go by, where it is not the slot's own
     progress: tuple[int, int] | None = None  # so much is done, of so much
+    under: str = ""  # of a step: the run that makes it, by its cell and its fence
+    result: str = ""  # of an effect that is done: what came of it, as JSON
+    keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
 
 
 class Turn(NamedTuple):
@@ -170,6 +175,13 @@ class Stored(NamedTuple):
     at: Instant
 
 
+class Position(NamedTuple):
+    """How far somebody has come, as JSON, and by which fence: a cursor of a job, or what a receiver has seen."""
+
+    fence: Fence
+    value: str = ""
+
+
 class Machine(NamedTuple):
     """What a machine has seen of the store's clock since it was booted, for short-lived processes to go on from."""
 
@@ -198,6 +210,7 @@ _DEFAULT: Final = Record(State.DUE)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     "lease": lambda span: span // _MICROSECOND,
+    "keep": lambda span: span // _MICROSECOND,
     "started": to_us,
     "finished": to_us,
     "progress": list,
@@ -287,6 +300,10 @@ def encode_stored(stored: Stored) -> str:
     return _dumps({"v": VERSION, **stored._asdict(), "at": to_us(stored.at)})
 
 
+def encode_position(position: Position) -> str:
+    return _dumps({"v": VERSION, "fence": str(position.fence), "value": position.value})
+
+
 def encode_machine(machine: Machine) -> str:
     samples = [[s.began, s.ended, to_us(s.now)] for s in machine.samples]
     return _dumps({"v": VERSION, "boot_id": machine.boot_id, "samples": samples})
@@ -325,6 +342,10 @@ def _count(value: Any) -> int:
     if _whole(value) < 0:
         raise ValueError
     return int(value)
+
+
+def _span(value: Any) -> timedelta:
+    return timedelta(microseconds=_count(value))
 
 
 def _seconds(value: Any) -> float:
@@ -376,7 +397,7 @@ _RUN: Final[dict[str, Reader]] = {
     "grant": _count,
     "nonce": _text,
     "holder": _text,
-    "lease": lambda us: timedelta(microseconds=_count(us)),
+    "lease": _span,
     "on_lost": _on_lost,
     "attempts": _count,
     "failures": _count,
@@ -392,6 +413,9 @@ _RUN: Final[dict[str, Reader]] = {
     "payload": _text,
     "key": _text,
     "progress": _progress,
+    "under": _text,
+    "result": _text,
+    "keep": _span,
 }
 _TURN: Final[dict[str, Reader]] = {"run": _text}
 _JOB: Final[dict[str, Reader]] = {
@@ -416,6 +440,7 @@ _HOLDER: Final[dict[str, Reader]] = {
 _BUNDLE: Final[dict[str, Reader]] = {"specs": _texts}
 _ACT: Final[dict[str, Reader]] = {"act": _maybe(_act)}
 _STORED: Final[dict[str, Reader]] = {"revision": _count, "definition": _maybe(_text), "by": _text, "at": _instant}
+_POSITION: Final[dict[str, Reader]] = {"fence": read_fence, "value": _text}
 _MACHINE: Final[dict[str, Reader]] = {
     "boot_id": _text,
     "samples": _each(Sample, _seconds, _seconds, _instant),
@@ -460,6 +485,10 @@ def decode_stored(text: str, key: str = "") -> Stored:
     return _read(text, key, Stored, _STORED)
 
 
+def decode_position(text: str, key: str = "") -> Position:
+    return _read(text, key, Position, _POSITION)
+
+
 def decode_machine(text: str, key: str = "") -> Machine:
     return _read(text, key, Machine, _MACHINE)
 
@@ -498,7 +527,16 @@ def _with_acts(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {1: _with_ended, 2: _with_acts}
+def _with_effects(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 4 knows effects: fields that earlier ones never wrote."""
+    return fields
+
+
+_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    1: _with_ended,
+    2: _with_acts,
+    3: _with_effects,
+}
 """From a version to the next: how old values become readable. Entries are added, never removed."""
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
 
 from cronce.clock import Clock, SystemClock
 from cronce.errors import BadInput
-from cronce.policy import refuse_foreign
+from cronce.model import Fence, check_key, read_fence
+from cronce.policy import Unsure, refuse_foreign
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
@@ -32,6 +33,7 @@ from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen, pinned
 
 if TYPE_CHECKING:
+    from cronce.runtime.effects.idempotent import Idempotent
     from cronce.runtime.election import Leader, Term
     from cronce.runtime.scheduling.carrying import Carry
     from cronce.runtime.scheduling.post import Role
@@ -56,7 +58,7 @@ class Cronce(ByHand):
         self._session: SessionKeeper | None = None
         self._notebook = Notebook()
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
-        self._bodies = Bodies(self._at_work, self._clock)
+        self._bodies = Bodies(self._at_work, self._clock, lambda: None if self._given else self._named().url)
         self._remarks: dict[str, str] = {}
         self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
@@ -173,6 +175,41 @@ class Cronce(ByHand):
             raise BadInput("write @cron.single('reindex'), with the name of the lock in brackets")
         lock = self.lock(name, at_most=at_most, at_least=at_least, wait=wait, session=session, **foreign)
         return cast(SingleDecorator, partial(single, lock))
+
+    # --- effects ---
+
+    def idempotent(
+        self,
+        name: str,
+        *,
+        key: Callable[..., object],
+        ttl: Duration = "7d",
+        unsure: Unsure = "raise",
+        not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+        **foreign: Never,
+    ) -> "Idempotent":
+        """Let a function do its work once for each key, whoever calls it: `key` says which, from the call's arguments.
+
+        A repeat returns what came of it, as JSON says it, for `ttl` after it was done. While it is at work another call
+        raises `InProgress`. `unsure` and `not_done` are as in `run.once`.
+        """
+        from cronce.runtime.effects.idempotent import Keyed, read_ttl  # noqa: PLC0415  most have none
+        from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
+
+        refuse_foreign(foreign, ("key", "ttl", "unsure", "not_done"))
+        if not isinstance(name, str):
+            raise BadInput("write @cron.idempotent('order-email', key=…), with a name for what is done")
+        return cast("Idempotent", Keyed(name, key, read_ttl(ttl), checked_how(unsure, not_done), self._at_work).guard)
+
+    def admits(self, scope: str, fence: Fence | str) -> bool:
+        """For a receiver of effects: whether no higher fence was seen in the scope. From then on no lower one is."""
+        from cronce.runtime.effects.cursor import admitted  # noqa: PLC0415
+
+        given = read_fence(fence) if isinstance(fence, str) else fence
+        desk = self._at_work().desk
+        return desk.do(admitted(desk.ledger.carrier, check_key(scope), given))
+
+    # --- leaders ---
 
     def leader(
         self,

@@ -1,17 +1,17 @@
 """One execution of a body under its lease, from the grant to how it ended. Saying so to the store is another's task:
 a call says it at once, a scheduler together with what else it has to say."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from cronce.errors import TimedOut, TrustEnded
+from cronce.errors import LeaseLost, TimedOut
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import Outcome
 from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Grant
-from cronce.runtime.run import Run
+from cronce.runtime.run import Means, Run
 from cronce.runtime.steps import Body, Steps
 from cronce.value import NamedTuple
 
@@ -70,7 +70,7 @@ class End(NamedTuple):
         if self.over is not None and self.over.cause == "timed out":
             raise TimedOut(f"{name} {self.over.why}") from self.error
         if self.over is not None and self.error is not None:
-            raise TrustEnded(f"{name} was stopped: {self.over.why}") from self.error
+            raise LeaseLost(f"{name} was stopped: {self.over.why}") from self.error
         if self.error is not None:
             raise self.error
         return self.result
@@ -87,7 +87,7 @@ class Attempt:
             timeout=job.timeout,
             renewed=work.renewed,
         )
-        self.run = run = Run(self.lease, keeper.note_progress)
+        self.run = run = Run(self.lease, Means(keeper.note_progress, lambda: keeper.desk, job.exclusive))
 
     @property
     def is_async(self) -> bool:
@@ -122,6 +122,8 @@ class Attempt:
 
     def _returned(self, result: Any) -> End:
         ending, over = self._work.ending(self.run, result), self.lease.over
+        if ending is not None and self.run.doubts:
+            return End(ending._replace(outcome=Outcome.UNKNOWN, reason=doubted(self.run.doubts)), result)
         if over is not None and over.cause == "timed out" and self._body.stopped:
             return End(Ending(Outcome.FAILED, over.why), over=over)  # it went on all the same, and then returned
         return End(ending, result)
@@ -134,9 +136,12 @@ class Attempt:
 
     def _ending(self, over: Over | None, error: BaseException) -> Ending:
         """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
-        whether it may go on can know that its trust has ended before it was told."""
+        whether it may go on can know that its trust has ended before it was told. What leaves a doubt is for a person:
+        it is neither a failure nor to be tried again."""
+        if self.run.doubts:
+            return Ending(Outcome.UNKNOWN, doubted(self.run.doubts))
         if over is None:
-            asked = isinstance(error, TrustEnded) and not self.lease.trusted
+            asked = isinstance(error, LeaseLost) and not self.lease.trusted
             return Ending(Outcome.FAILED, describe(error), cut_short=asked or not isinstance(error, Exception))
         if over.cause == "timed out":
             return Ending(Outcome.FAILED, over.why)
@@ -150,6 +155,12 @@ def _told_apart(body: Callable[[Run], Any], run: Run) -> Any:
         return body(run)
     except GeneratorExit as error:
         raise RuntimeError(EXIT) from error
+
+
+def doubted(doubts: Sequence[str]) -> str:
+    """Why a run is unknown, for its record."""
+    more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+    return f"{doubts[0][: REASON_KEPT - len(more)]}{more}"
 
 
 def describe(error: BaseException) -> str:

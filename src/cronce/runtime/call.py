@@ -19,7 +19,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from cronce.errors import BadInput, BadRecord, ClockOff, NotRecorded, StoreError, StoreUnavailable, TrustEnded
+from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
 from cronce.model import Cell, Instant, Slot, slot_of_cell, spell
 from cronce.protocol.commands import Closed, Early, Finished, Held, Queued, Stale
 from cronce.protocol.record import Outcome, State, decode
@@ -173,7 +173,7 @@ class Call:
             else:
                 yield from self._finish(attempt, end.ending, once=not isinstance(end.error, Exception | None))
                 tidy_later(self.keeper, self.job, attempt.run.slot)
-        except (StoreError, TrustEnded) as trouble:
+        except (StoreError, LeaseLost) as trouble:
             if end.error is None:
                 raise
             if end.over is None:
@@ -193,7 +193,7 @@ class Call:
                 case Finished():
                     return
                 case Stale(by):
-                    raise TrustEnded(too_late(lease, ending, by, self.desk.holder))
+                    raise LeaseLost(too_late(lease, ending, by, self.desk.holder))
                 case Unsure(why, error) if once or not lease.trusted or for_good(error):
                     raise NotRecorded(f"{lease.name} {ending.outcome}, but that could not be recorded: {why}")
             yield Nap(pause, in_hand=True)

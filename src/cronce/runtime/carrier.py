@@ -110,7 +110,9 @@ class Carrier:
         assert isinstance(timed.reply, int)
         return timed.reply
 
-    def rewrite(self, key: str, make: Callable[[Cell, Instant], tuple[T, Write | None]], beside: Write) -> Flow[T]:
+    def rewrite(
+        self, key: str, make: Callable[[Cell, Instant], tuple[T, Write | None]], beside: Write | None = None
+    ) -> Flow[T]:
         """Read a cell, and write what `make` says of it at the store's now, or leave it as it is; what came of it, as
         `make` says too. Again when another was faster, or no answer came: then it may have landed."""
         lost: tuple[T, Write] | None = None
@@ -124,7 +126,8 @@ class Carrier:
                 return made
             lost = made, write
             with suppress(StoreUnavailable):
-                swapped, _timed = yield from self.swap([write, beside], loaded.epoch.seen)
+                writes = [write] if beside is None else [write, beside]
+                swapped, _timed = yield from self.swap(writes, loaded.epoch.seen)
                 if swapped.verdicts[0].refused is None:
                     return made
                 lost = None
@@ -241,6 +244,8 @@ class Carrier:
         elif news:
             self._took_in(task, news, timed)
             task.unread = len(task.turns) > 1 and all(cell.key != task.run.key for cell in news)
+        elif Refusal.LATE in refusals and task.by is not None:
+            task.answer = Stale("")
         elif Refusal.LATE in refusals:
             task.unread = True
             if task.slot:
@@ -251,7 +256,7 @@ class Carrier:
     def _conclude(self, task: Task, answer: Reply, *, wrote: bool = False) -> None:
         task.answer = answer
         event = (_told(answer) if wrote else None) or _answered(answer)
-        if event is not None:
+        if event is not None and not task.quiet:
             what, detail = event
             self.report(Event(what, task.run.key, self.holder, task.now, task.run.fence, detail))
 

@@ -129,6 +129,11 @@ class Declaration(NamedTuple):
         text = json.dumps({"schedule": schedule, **policies, **stored}, separators=(",", ":"), sort_keys=True)
         return f"{crc32(text.encode()):08x}{adler32(text.encode()):08x}", text
 
+    @property
+    def exclusive(self) -> bool:
+        """No two of its runs go on at the same time."""
+        return self.overlap != "allow" and self.turns == 1
+
     def slot_at(self, fired: Instant) -> Slot:
         """The slot that a trigger means which fired at that moment of its host's clock."""
         if self.schedule is None:

@@ -6,11 +6,8 @@ from functools import partial, wraps
 from inspect import (
     Parameter,
     Signature,
-    isasyncgen,
     isasyncgenfunction,
-    iscoroutine,
     iscoroutinefunction,
-    isgenerator,
     isgeneratorfunction,
     signature,
 )
@@ -19,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from cronce.errors import BadInput, LockHeld
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
+from cronce.runtime.callables import has_run, is_async
 from cronce.runtime.declare import When
 from cronce.runtime.lock import Block
 from cronce.runtime.run import Run, Skipped
@@ -90,13 +88,13 @@ def guarded(
     _refuse_generators(fn)
     with_run, plain = _giving_run(fn)
     takes_slot = "slot" in plain.parameters
-    is_async = _is_async(fn)
-    checked: Function = (lambda result: result) if is_async else _done
+    awaited = is_async(fn)
+    checked: Function = (lambda result: result) if awaited else has_run
 
-    def work_for(args: tuple[Any, ...], named: dict[str, Any], is_async: bool = is_async) -> Work:
+    def work_for(args: tuple[Any, ...], named: dict[str, Any], awaits: bool = awaited) -> Work:
         if isolate is not None:
-            return isolate(args, named, is_async)
-        return Work(lambda run: checked(with_run(run, args, named)), is_async=is_async)
+            return isolate(args, named, awaits)
+        return Work(lambda run: checked(with_run(run, args, named)), is_async=awaits)
 
     def called(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Work, Call, When | None]:
         when = None if takes_slot else named.pop("slot", None)
@@ -106,8 +104,8 @@ def guarded(
         work = work_for(args, named)
         return work, make_call(work, not args and not named), when
 
-    scheduled = partial(work_for, (), {}, is_async and isolate is None) if _needs_nothing(plain) else None
-    if is_async:
+    scheduled = partial(work_for, (), {}, awaited and isolate is None) if _needs_nothing(plain) else None
+    if awaited:
 
         @wraps(fn)
         async def guard_async(*args: Any, **named: Any) -> Any:
@@ -127,8 +125,8 @@ def guarded(
 def call_with_run(fn: Function, run: Run, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The plain function, to its end: in a process that is there for nothing else."""
     with_run, _ = _giving_run(fn)
-    if not _is_async(fn):
-        return _done(with_run(run, args, named))
+    if not is_async(fn):
+        return has_run(with_run(run, args, named))
     import asyncio  # noqa: PLC0415
 
     return asyncio.run(with_run(run, args, named))
@@ -152,10 +150,6 @@ class CommandGuard:
         return partial(self, slot=slot)
 
 
-def _is_async(fn: Function) -> bool:
-    return iscoroutinefunction(fn) or iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
-
-
 def _refuse_generators(fn: Function) -> None:
     if isgeneratorfunction(fn) or isasyncgenfunction(fn):
         raise BadInput(f"{fn.__name__} is a generator: calling it runs nothing of it. Guard what uses it up")
@@ -167,15 +161,6 @@ def _needs_nothing(plain: Signature) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _done(result: Any) -> Any:
-    """A body that returns something still to be run has not run: it would be closed as succeeded, and nothing done."""
-    if iscoroutine(result) or isgenerator(result) or isasyncgen(result):
-        if not isasyncgen(result):
-            result.close()
-        raise BadInput(f"the body returned {result!r:.80}, of which nothing has run: make it `async def`, or use it up")
-    return result
 
 
 def _dressed(guard: Any, name: str, fn: Function, plain: Signature, work: Callable[[], Work] | None) -> Any:

@@ -32,11 +32,12 @@ LEFT_BEHIND: Final = (
     ("holder/", Mark.OPEN),
     ("lock/", Mark.OPEN),
     ("asked/", Mark.OPEN),
+    ("once/", Mark.CLOSED),
     ("bundle/", Mark.FREE),
     ("machine/", Mark.FREE),
     ("refusals/", Mark.FREE),
 )
-"""What processes, machines, locks and requests leave, which nobody needs when it was not heard of for so long."""
+"""What processes, machines, locks, requests and effects leave, which nobody needs when it was not heard of for so long."""
 
 Edit = Callable[[Job | None, Instant], Job | None]
 """What becomes of a job, at the store's now; None leaves it as it is."""

@@ -15,12 +15,12 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import inf
 from typing import Final, Literal
 
 from cronce.clock import Clock
-from cronce.errors import CronceError, StoreError, TrustEnded
+from cronce.errors import CronceError, LeaseLost, StoreError
 from cronce.model import Boot, Instant
 from cronce.protocol.commands import Stale
 from cronce.protocol.lease import renew_every
@@ -136,13 +136,21 @@ class Lease(Tie):
         if self.trusted:
             return
         if not self.mine:
-            raise TrustEnded(f"{self.name} was granted to the process that forked this one, which may not act on it")
-        raise TrustEnded(f"{self.name} is no longer ours: {(self.over or NOT_RENEWED).why}")
+            raise LeaseLost(f"{self.name} was granted to the process that forked this one, which may not act on it")
+        why = (self.over or NOT_RENEWED).why
+        raise LeaseLost(f"{self.name} is no longer ours: {why}", name=self.name, fence=self.grant.fence, why=why)
 
     @property
     def next_end(self) -> Boot:
         """When trust ends as things stand, or its time is up."""
         return self.grant.trust.end if self.ends is None else min(self.grant.trust.end, self.ends)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When its time is up, by this machine's clock."""
+        if self.ends is None:
+            return None
+        return self._clock.wall() + timedelta(seconds=self.ends - self._clock.boot())
 
     @property
     def at_limit(self) -> bool:

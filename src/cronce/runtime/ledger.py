@@ -1,13 +1,15 @@
 """The ledger: the only writer. Its flows are what a process can say about slots, locks and leaders."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from os import urandom
 from types import MappingProxyType
 from typing import Final, cast
 
 from cronce.clock import Clock
-from cronce.errors import BadPolicy, StoreError, StoreUnavailable
+from cronce.errors import BadPolicy, BadRecord, StoreError, StoreUnavailable
 from cronce.events import Event
 from cronce.model import Cell, Fence, Instant, Mark, Slot, Traits, slot_of_cell, turn_cell
 from cronce.policy import OnLost, Overlap, check_choice
@@ -28,16 +30,21 @@ from cronce.protocol.commands import (
     Skip,
     Stale,
 )
+from cronce.protocol.decide import Facts, Row, row
 from cronce.protocol.lease import LOCK_LEASE, LONGEST_LEASE, Sample, Trust, margin, trust_end
-from cronce.protocol.record import Outcome, Record
+from cronce.protocol.record import Outcome, Record, decode
 from cronce.runtime.carrier import Carrier
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Jobs
 from cronce.runtime.knowledge import Knowledge
+from cronce.runtime.plans import making
 from cronce.runtime.task import Reply, Task, Unsure
 from cronce.schedule import format_duration
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple, Value
+
+AGAIN: Final = 1_000_000
+"""How often an effect may be begun that was not done."""
 
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""
@@ -61,6 +68,8 @@ class Terms(NamedTuple):
     """The trigger is outside: its call is its own evidence, and registers an unknown job just below its slot."""
     payload: str = ""
     """What the run is given, unless it was asked for with something else."""
+    joined: bool = False
+    """Its runs may complete by a transaction in the user's database, which is asked before one is closed as lost."""
 
     @property
     def limit(self) -> int:
@@ -75,6 +84,25 @@ class Wanted(NamedTuple):
     """The slot is on record, as a scan found it: read it first. Else it is guessed to be nobody's."""
     nonce: str = ""
     """Of a claim that is made again, since nobody knows whether it landed; each other one draws its own."""
+
+
+class Begin(NamedTuple):
+    """An effect to be begun: `under` the grant of a run, as a step of it, or under a lease of its own."""
+
+    key: str
+    lease: timedelta = LOCK_LEASE
+    under: "Grant | None" = None
+    over: frozenset[str] = frozenset()
+    """Runs that are known to be over, as records of steps name them."""
+    keep: timedelta | None = None
+    """For how long it is known that it was done; None: for as long as its slot may run."""
+
+
+class Begun(NamedTuple):
+    """What the store says to an effect that was to be begun: a grant, or why not, and what stands in its cell."""
+
+    answer: "Grant | Reply"
+    record: Record | None
 
 
 class Grant(NamedTuple):
@@ -203,11 +231,18 @@ class Ledger:
         yield from self.carrier.carry_out(tasks)
         return [cast(Reply, task.answer) for task in tasks]
 
-    def settle(self, cells: Iterable[Cell]) -> Flow[list[Reply]]:
-        """Act on runs whose holder is gone, without wanting to run them."""
-        tasks = [self._cell_task(Settle(), cell) for cell in cells]
+    def settle(self, cells: Iterable[Cell], committed: Mapping[str, Fence] = MappingProxyType({})) -> Flow[list[Reply]]:
+        """Act on runs whose holder is gone, without wanting to run them; `committed` are the fences, by cell, of which
+        the user's own database says that they are done."""
+        tasks = [self._cell_task(Settle(committed.get(cell.key)), cell) for cell in cells]
         yield from self.carrier.carry_out(tasks)
         return [cast(Reply, task.answer) for task in tasks]
+
+    def gone(self, keys: Sequence[str]) -> Flow[list[Cell]]:
+        """Those of the runs whose holder is gone, as they stand now."""
+        loaded, timed = yield from self.carrier.load(keys)
+        facts = Facts(loaded.now, even=partial(self.know.even, Sample(timed.began, timed.ended, loaded.now)))
+        return [cell for cell in loaded.cells if cell.version and _is_gone(cell, facts)]
 
     def ask(self, slot: Slot, reason: str) -> Flow[Reply]:
         """Ask whoever runs the slot to stop."""
@@ -223,6 +258,26 @@ class Ledger:
         upto = self.know.now() if self.know.epoch.birth else None
         page = yield from self.carrier.scan(Scan(prefix, "until", Mark.OPEN, upto, limit=limit))
         return [cell for cell in page.cells if cell.until is not None and cell.until <= page.now]
+
+    # --- effects: a claim on a cell that closes with a result ---
+
+    def effects(
+        self, over: Sequence[tuple[Grant, Finish | Release]], begins: Sequence[Begin] = ()
+    ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Begun]]]:
+        """Say of effects how they ended, and begin others, in one breath."""
+        said = [self._grant_task(grant, word) for grant, word in over]
+        claims = [self._begin_task(begin) for begin in begins]
+        for task in said:
+            task.quiet = True
+        yield from self.carrier.carry_out([*said, *claims])
+        answers = [cast(Finished | Released | Stale | Unsure, task.answer) for task in said]
+        return answers, [Begun(cast(Grant | Reply, self._granted(task)), _readable(task)) for task in claims]
+
+    def resolve_effects(self, keys: Sequence[str], command: Resolve) -> Flow[list[Reply]]:
+        """A word on effects that are in doubt."""
+        tasks = [Task(command, Cell(key), unread=True, quiet=True) for key in keys]
+        yield from self.carrier.carry_out(tasks)
+        return [cast(Reply, task.answer) for task in tasks]
 
     # --- locks and leaders: a lease with no slot ---
 
@@ -253,6 +308,22 @@ class Ledger:
         task.unread = want.known or bool(want.slot.request)  # what was asked for by hand is never made by a claim
         return task
 
+    def _begin_task(self, begin: Begin) -> Task:
+        """A step is begun before the lease of its run lapses, or not at all: so no run begins one that another, granted
+        since, has looked for."""
+        run = begin.under
+        under = making(run.key, run.fence) if run else ""
+        return Task(
+            Claim(self.nonce(), self.carrier.holder, begin.lease, "skip", AGAIN, under=under, keep=begin.keep),
+            Cell(begin.key, at=run.slot.at if run and run.slot else None),
+            quiet=True,
+            under=under,
+            by=run.cells[0].until if run else None,
+            over=begin.over,
+            birth=run.birth if run else self.know.epoch.birth,
+            sample=self.know.guess(),
+        )
+
     def _slot_task(
         self,
         command: Command,
@@ -269,6 +340,7 @@ class Ledger:
             overlap=terms.overlap,
             digest=terms.digest,
             delay=terms.delay,
+            joined=terms.joined,
             register_at=(lowest or slot.at) - timedelta(seconds=1) if terms.outside else None,
             birth=self.know.epoch.birth,
             sample=sample or self.know.guess(),
@@ -322,6 +394,18 @@ class Ledger:
         """Counted from when the call began that brought the cell, and from what was left of the lease then."""
         assert task.run.until is not None
         return Trust(trust_end(task.sample.began, task.now, task.run.until, lease, self.carrier.traits))
+
+
+def _readable(task: Task) -> Record | None:
+    with suppress(BadRecord):
+        return task.record
+    return None
+
+
+def _is_gone(cell: Cell, facts: Facts) -> bool:
+    with suppress(BadRecord):
+        return row(cell, decode(cell.value, cell.key), Settle(), facts) is Row.LAPSED
+    return False
 
 
 def check_lease(lease: timedelta, traits: Traits) -> None:

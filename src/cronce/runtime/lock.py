@@ -11,7 +11,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from cronce.errors import BadInput, BadPolicy, CronceError, LockHeld, StoreUnavailable, TrustEnded
+from cronce.errors import BadInput, BadPolicy, CronceError, LeaseLost, LockHeld, StoreUnavailable
 from cronce.model import Fence, Instant, check_name, lock_cell
 from cronce.protocol.commands import Early, Held
 from cronce.protocol.lease import LOCK_LEASE
@@ -71,7 +71,7 @@ class Holding:
         return self._lease.trusted
 
     def check(self) -> None:
-        """Raise `TrustEnded` unless the lock is surely still ours."""
+        """Raise `LeaseLost` unless the lock is surely still ours."""
         self._lease.check()
 
 
@@ -190,7 +190,7 @@ class Block(ABC):
     def _judge(self, lease: Tie, error: BaseException | None, *, ours: bool) -> None:
         """A lock that ended before its block did is an error, unless the block has one of its own."""
         if lease.over is not None and (error is None or ours):
-            raise TrustEnded(f"{self.noun} {self.name} ended before its block did: {lease.over.why}") from error
+            raise LeaseLost(f"{self.noun} {self.name} ended before its block did: {lease.over.why}") from error
 
     # --- one logic, for threads and tasks ---
 

@@ -6,7 +6,7 @@ freed as one group, so that neither is ever held without the other.
 
 from functools import partial
 
-from cronce.model import ABSENT, EPOCH, FREE, Cell, Instant, Mark, Traits, Write, slot_of_cell
+from cronce.model import ABSENT, EPOCH, FREE, Cell, Fence, Instant, Mark, Traits, Write, slot_of_cell
 from cronce.protocol.commands import (
     Answer,
     Ask,
@@ -40,6 +40,17 @@ from cronce.protocol.specs import after_forgetting
 from cronce.runtime.knowledge import Knowledge, KnownJob
 from cronce.runtime.task import Busy, Paused, Reply, Superseded, Task
 from cronce.value import NamedTuple
+
+
+def making(run: str, fence: Fence) -> str:
+    """A run that makes steps, as their records name it."""
+    return f"{run} {fence}"
+
+
+def is_over(mine: str, known: frozenset[str], under: str) -> bool:
+    """Whether a run that began a step is over: so it is if the same slot was granted again since, to whoever asks."""
+    (my_run, _, my_fence), (run, _, fence) = mine.rpartition(" "), under.rpartition(" ")
+    return under in known or (run == my_run and fence < my_fence)
 
 
 class Plan(NamedTuple):
@@ -104,8 +115,10 @@ class Planner:
 
     def _facts(self, task: Task, job: Job | None) -> Facts:
         even = partial(self._know.even, task.sample)
-        if task.slot is None:  # a lock or a leader: no floor, and no earlier life that could matter after LOCK_LEASE
-            return Facts(task.now, even=even)
+        if (
+            task.slot is None
+        ):  # a lock, a leader, an effect: no floor, and no earlier life that matters after LOCK_LEASE
+            return Facts(task.now, even=even, over=partial(is_over, task.under, task.over))
         floor = job.floor if job else forgotten_floor(self.epoch, self._traits)
         return Facts(task.now, None if task.slot.request else floor, self.epoch.base, even)
 
@@ -134,7 +147,6 @@ class Planner:
         return Plan(task, answer, change.record, [run_write, *turn_writes])
 
     def _run_write(self, task: Task, change: Change, known: KnownJob | None, group: int | None) -> Write:
-        first = task.run.version == ABSENT
         return Write(
             task.run.key,
             task.run.version,
@@ -144,7 +156,7 @@ class Planner:
             grant=change.grant,
             ttl=change.ttl,
             not_before=self._not_before(task, change) if change.grant else None,
-            not_after=self._not_after(task, change, known) if first else None,
+            not_after=self._not_after(task, change, known),
             group=group,
         )
 
@@ -166,16 +178,18 @@ class Planner:
         lost it; for that, all versions of a job are taken to have leases of one length."""
         epoch = self.epoch
         at = task.slot.at + task.delay if task.slot else None
-        if not epoch.forgot or (task.slot and not change.record.turn and not task.slot.request):
+        if not epoch.forgot or task.under or (task.slot and not change.record.turn and not task.slot.request):
             return at
         gone = epoch.born + (change.record.lease if task.slot else LOCK_LEASE)
         return gone if at is None else max(at, gone)
 
     def _not_after(self, task: Task, change: Change, known: KnownJob | None) -> Instant | None:
-        """A first write rests on the job's facts, and a first start on its deadline."""
-        facts = known.read + FACTS_AGE if known else None
-        start_by = task.command.start_by if change.grant and isinstance(task.command, Claim) else None
-        return min((limit for limit in (facts, start_by) if limit is not None), default=None)
+        """A first write rests on the job's facts, a first start on its deadline, and a step on the lease of its run."""
+        first, claim = task.run.version == ABSENT, task.command if isinstance(task.command, Claim) else None
+        facts = known.read + FACTS_AGE if known and first else None
+        start_by = claim.start_by if claim and change.grant and first else None
+        lease = task.by if change.grant else None
+        return min((limit for limit in (facts, start_by, lease) if limit is not None), default=None)
 
     # --- turns ---
 
@@ -197,7 +211,10 @@ class Planner:
             task.unread = True
             return
         blockers = {decode_turn(turn.value, turn.key).run: turn.until for turn in task.turns}
-        gone = [run for run, until in blockers.items() if until is not None and until <= task.now]
+        gone = {run: until for run, until in blockers.items() if until is not None and until <= task.now}
+        if gone and task.joined:  # whoever carries the job settles it, when its database was asked
+            task.answer = Busy(*next(iter(gone.items())))
+            return
         for run in gone:
             settling = next((other for other in self._tasks if other.run.key == run), None)
             if settling is None:

@@ -1,25 +1,41 @@
 """What a body is given, and what a caller gets when there was none."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cronce.errors import BadInput
-from cronce.model import Fence, Slot
+from cronce.model import Boot, Fence, Slot, check_key
+from cronce.policy import Unsure
+from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
-from cronce.value import Value
+from cronce.value import NamedTuple, Value
+
+if TYPE_CHECKING:
+    from cronce.runtime.effects.cursor import Cursor
+    from cronce.runtime.effects.steps import UnderRun
 
 Kind = Literal["held", "closed", "too old", "paused", "superseded"]
+
+
+class Means(NamedTuple):
+    """What a run has at hand besides its lease."""
+
+    note_progress: Callable[[Lease, int, int], None]
+    """Who hears how far it is: the keeper of its lease, or in an isolated child the line to it."""
+    desk: Callable[[], Desk]
+    exclusive: bool = True
+    """No other run of its job goes on."""
 
 
 class Run:
     """One execution of a slot, handed to a body that has a parameter named `run`."""
 
-    def __init__(self, lease: Lease, note_progress: Callable[[Lease, int, int], None]) -> None:
-        """Who hears how far it is: the keeper of its lease, or in an isolated child the line to it."""
-        self._lease, self._note_progress = lease, note_progress
+    def __init__(self, lease: Lease, means: "Means") -> None:
+        self._lease, self._means = lease, means
+        self._made: UnderRun | None = None
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
 
@@ -62,7 +78,7 @@ class Run:
         """Say how far the body is; `cronce runs` shows it. Call it as often as you like: it is told once a second."""
         if type(done) is not int or type(total) is not int or not 0 <= done <= total:
             raise BadInput(f"progress is a number of a total, such as 30 of 200, not {done!r:.40} of {total!r:.40}")
-        self._note_progress(self._lease, done, total)
+        self._means.note_progress(self._lease, done, total)
 
     @property
     def fence(self) -> Fence:
@@ -75,8 +91,98 @@ class Run:
         return self._lease.trusted
 
     def check(self) -> None:
-        """Raise `TrustEnded` unless the body may still act."""
+        """Raise `LeaseLost` unless the body may still act."""
         self._lease.check()
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When its time is up, by the job's timeout; None without one. Its lease is renewed until then."""
+        return self._lease.deadline
+
+    # --- effects ---
+
+    def once(
+        self,
+        key: object,
+        fn: Callable[..., Any],
+        *args: Any,
+        unsure: Unsure = "raise",
+        not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+        **named: Any,
+    ) -> Any:
+        """Call `fn` once per slot: a durable step. A repeat returns what came of it, as JSON says it.
+
+        With an `async def` it is awaited: `await run.once("mail", send, order)`. When nobody knows whether it happened
+        (its run died, or it raised anything but `not_done`), `unsure` says what to do: "raise" `InDoubt`, for a person
+        to look; "retry", because the other side knows its key (`run.key_of`); or "skip".
+        """
+        from cronce.runtime.callables import has_run, is_async  # noqa: PLC0415
+        from cronce.runtime.effects.once import checked_how  # noqa: PLC0415  not every body has effects of this kind
+        from cronce.runtime.steps import take, take_async  # noqa: PLC0415
+
+        how, under = checked_how(unsure, not_done), self._under
+        if is_async(fn):
+            return take_async(under.once(key, lambda: fn(*args, **named), how), under.desk)
+        return take(under.once(key, lambda: has_run(fn(*args, **named)), how), under.desk)
+
+    def once_each(
+        self,
+        items: Iterable[Any],
+        *,
+        key: Callable[[Any], object],
+        fn: Callable[[Any], Any],
+        unsure: Unsure = "raise",
+        not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+    ) -> Any:
+        """`once` for each of many, one after the other: the list of what came of them. With unsure="retry" the store is
+        asked for a hundred at a time; a run that dies may then repeat some of the last."""
+        from cronce.runtime.callables import has_run, is_async  # noqa: PLC0415
+        from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
+        from cronce.runtime.steps import take, take_async  # noqa: PLC0415
+
+        how, under = checked_how(unsure, not_done), self._under
+        if is_async(fn):
+            return take_async(under.once_each(items, key, fn, how), under.desk)
+        return take(under.once_each(items, key, lambda item: has_run(fn(item)), how), under.desk)
+
+    def key_of(self, key: object) -> str:
+        """The key of a step, for the other side to know it by: the same in every attempt and rerun of the slot."""
+        return f"{self.key}/{check_key(key)}"
+
+    @property
+    def cursor(self) -> "Cursor":
+        """How far the job has come: `run.cursor.get()`, `run.cursor.set(position)`. One for all its slots."""
+        from cronce.runtime.effects.cursor import Cursor  # noqa: PLC0415
+
+        if not self.exclusive:
+            raise BadInput(
+                f"runs of {self.job} may go on at the same time, and would set one cursor against each other; let one"
+                " run at a time (no overlap='allow', no turns)"
+            )
+        return Cursor(self.job, self._lease, self._under)
+
+    @property
+    def ends(self) -> Boot | None:
+        """`deadline`, by the clock that all processes of a machine share."""
+        return self._lease.ends
+
+    @property
+    def exclusive(self) -> bool:
+        """No other run of its job goes on."""
+        return self._means.exclusive
+
+    @property
+    def doubts(self) -> list[str]:
+        """Why it is not known of steps whether they happened, where a person has to look."""
+        return [str(doubt) for doubt in self._made.doubts] if self._made else []
+
+    @property
+    def _under(self) -> "UnderRun":
+        from cronce.runtime.effects.steps import UnderRun  # noqa: PLC0415
+
+        if self._made is None:
+            self._made = UnderRun(self.key, self._lease, self._means.desk)
+        return self._made
 
     def __repr__(self) -> str:
         return f"<run {self.attempt} of {self.key}, fence {self.fence}>"

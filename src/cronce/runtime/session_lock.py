@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from cronce.clock import Clock
-from cronce.errors import BadInput, BadPolicy, LockHeld, StoreUnavailable, TrustEnded
+from cronce.errors import BadInput, BadPolicy, LeaseLost, LockHeld, StoreUnavailable
 from cronce.model import Boot, Fence
 from cronce.runtime.desk import holder_name
 from cronce.runtime.keeper import Beat, Over, Tie
@@ -66,14 +66,14 @@ class SessionHolding(Holding):
         return tie.mine and not tie.over and not tie.session.lost and tie.keeper.is_fresh(tie.session)
 
     def check(self) -> None:
-        """Raise `TrustEnded` unless the lock is still ours. Asks the server, if the last look was long ago."""
+        """Raise `LeaseLost` unless the lock is still ours. Asks the server, if the last look was long ago."""
         tie = self._tie
         if not tie.mine:
-            raise TrustEnded(f"the lock {tie.name} was granted to the process that forked this one")
+            raise LeaseLost(f"the lock {tie.name} was granted to the process that forked this one")
         if not self.trusted:
             tie.keeper.prove(tie.session)
         if why := tie.over.why if tie.over else tie.session.lost:
-            raise TrustEnded(f"the lock {tie.name} is no longer ours: {why}")
+            raise LeaseLost(f"the lock {tie.name} is no longer ours: {why}")
 
 
 class SessionKeeper:

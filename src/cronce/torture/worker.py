@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from cronce import Cronce, Run, Skipped, TrustEnded
+from cronce import Cronce, LeaseLost, Run, Skipped
 from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.events import Event
@@ -191,7 +191,7 @@ class Worker:
         while not self.over.is_set():
             try:
                 answer = call()
-            except TrustEnded:
+            except LeaseLost:
                 self.say("stopped", slot.key)
                 return
             except StoreUnavailable:  # nothing was run, or it is not on record: the next call finds out

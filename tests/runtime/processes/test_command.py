@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cronce import Cronce, Skipped, TimedOut, TrustEnded
+from cronce import Cronce, LeaseLost, Skipped, TimedOut
 from cronce.errors import BadInput, CannotStart
 from cronce.model import Slot
 from cronce.protocol.commands import Queue
@@ -107,7 +107,7 @@ def test_a_command_that_is_cancelled_does_not_begin_again(cron: Cronce, url: str
         call = threads.submit(sync.at(WHEN))
         wait_until(begun.exists)
         end(cron, Over("asked", "asked to stop: by ann"))
-        with pytest.raises(TrustEnded, match="asked to stop: by ann"):
+        with pytest.raises(LeaseLost, match="asked to stop: by ann"):
             call.result()
     assert (record(url).state, record(url).reason) == (State.CLOSED, "asked to stop: by ann")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cronce import Cronce, Skipped, TimedOut, TrustEnded
+from cronce import Cronce, LeaseLost, Skipped, TimedOut
 from cronce.errors import BadInput, BodyFailed, NotRecorded, StoreUnavailable
 from cronce.model import Cell, Slot
 from cronce.protocol.commands import Queue
@@ -246,7 +246,7 @@ def test_a_body_that_is_asked_to_stop_can_clean_up(place: Place, body: Any) -> N
     call = place.threads.submit(run)
     wait_until(lambda: place.book.exists() or call.done())
     place.end(Over("asked", "asked to stop: by ann"))
-    with pytest.raises(TrustEnded, match="was stopped: asked to stop: by ann"):
+    with pytest.raises(LeaseLost, match="was stopped: asked to stop: by ann"):
         call.result()
     assert Path(f"{place.book}.clean").exists()
     record = place.record()
@@ -256,7 +256,7 @@ def test_a_body_that_is_asked_to_stop_can_clean_up(place: Place, body: Any) -> N
 def test_a_body_can_see_that_it_was_told_to_stop(place: Place) -> None:
     call = place.start(tasks.asks, retries=3)
     place.end(Over("asked", "asked to stop: by ann"))
-    with pytest.raises(TrustEnded, match="was stopped: asked to stop: by ann"):
+    with pytest.raises(LeaseLost, match="was stopped: asked to stop: by ann"):
         call.result()
     assert "is no longer ours: asked to stop: by ann" in place.record().output
     assert place.record().state is State.CLOSED

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cronce import Cronce, Run
-from cronce.errors import TrustEnded
+from cronce.errors import LeaseLost
 from cronce.protocol.record import Outcome, Record, State
 from cronce.runtime.hand.acts import Hand
 from cronce.runtime.look import slot_named
@@ -86,7 +86,7 @@ def test_what_cannot_be_stopped_is_fenced_and_reported(
         finally:
             try:
                 run.check()
-            except TrustEnded as error:
+            except LeaseLost as error:
                 refused.append(f"{error}")
 
     url = f"sqlite:///{tmp_path}/cronce.db"

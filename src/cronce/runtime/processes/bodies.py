@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Bodies:
-    def __init__(self, at_work: Callable[[], Keeper], clock: Clock) -> None:
-        self._at_work, self._clock = at_work, clock
+    def __init__(self, at_work: Callable[[], Keeper], clock: Clock, url: Callable[[], str | None]) -> None:
+        self._at_work, self._clock, self._url = at_work, clock, url
         self._lock = threading.Lock()
         self._supervisor: Supervisor | None = None
 
@@ -27,10 +27,10 @@ class Bodies:
 
     def isolated(self, place: "Place", args: tuple[Any, ...], named: Mapping[str, Any], is_async: bool) -> Work:
         """One call of a function in a process of its own."""
-        from cronce.runtime.processes.isolated import Isolated  # noqa: PLC0415
+        from cronce.runtime.processes.isolated import Isolated, Reach  # noqa: PLC0415
 
-        traits = self._at_work().desk.store.traits
-        return Isolated(place, self._supervised(), traits, args, named, is_async=is_async)
+        store = Reach(self._at_work().desk.store.traits, self._url())
+        return Isolated(place, self._supervised(), store, args, named, is_async=is_async)
 
     def _supervised(self) -> "Supervisor":
         from cronce.runtime.processes.child import Supervisor  # noqa: PLC0415

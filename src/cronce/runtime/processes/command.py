@@ -9,7 +9,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cronce.errors import BadInput, TimedOut, TrustEnded
+from cronce.errors import BadInput, LeaseLost, TimedOut
 from cronce.model import Traits, spell
 from cronce.protocol.lease import margin
 from cronce.protocol.record import Outcome
@@ -91,13 +91,13 @@ class Command(Work):
             return result
         assert self._run is not None
         if isinstance(result, NotStarted):
-            raise TrustEnded(f"{self._run.key} was not started: {result.stopped}")
+            raise LeaseLost(f"{self._run.key} was not started: {result.stopped}")
         over = self.over(self._run, result)
         if over is None:
             return self.value(result)
         if over.cause == "timed out":
             raise TimedOut(f"{self._run.key} {over.why}")
-        raise TrustEnded(f"{self._run.key} was stopped: {result.stopped or over.why}")
+        raise LeaseLost(f"{self._run.key} was stopped: {result.stopped or over.why}")
 
     def value(self, result: Ended) -> Any:
         return result.code
@@ -112,6 +112,8 @@ def environment(run: Run) -> dict[str, str]:
         "CRONCE_FENCE": str(run.fence),
         "CRONCE_ATTEMPT": str(run.attempt),
     }
+    if run.deadline is not None:
+        told["CRONCE_DEADLINE"] = spell(run.deadline.replace(microsecond=0))
     payload = run.grant.record.payload
     return {**told, "CRONCE_PAYLOAD": payload} if payload else told
 

@@ -15,21 +15,25 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from types import FrameType
 from typing import Any, Final, NoReturn
 
 from cronce.clock import Clock, SystemClock
-from cronce.errors import TrustEnded
-from cronce.model import read_fence, slot_of_cell
+from cronce.errors import BadInput, LeaseLost
+from cronce.model import Cell, from_us, read_fence, slot_of_cell
 from cronce.protocol.lease import Trust
 from cronce.protocol.record import decode
 from cronce.runtime.attempt import describe
+from cronce.runtime.desk import Desk
 from cronce.runtime.guard import call_with_run
 from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
+from cronce.runtime.log import log
 from cronce.runtime.processes.loading import Place, find
-from cronce.runtime.run import Run
+from cronce.runtime.run import Means, Run
+from cronce.stores import open_store
 
 TELL_EVERY: Final = 0.1
 """Seconds between two words about progress."""
@@ -90,9 +94,9 @@ class Line:
 class FarLease(Lease):
     """A lease that the parent keeps."""
 
-    def __init__(self, grant: Grant, line: Line, clock: Clock) -> None:
+    def __init__(self, grant: Grant, line: Line, clock: Clock, ends: float | None) -> None:
         super().__init__(grant, clock, lambda _over: None)
-        self._line = line
+        self._line, self.ends = line, ends
 
     @property
     def trusted(self) -> bool:
@@ -103,8 +107,8 @@ class FarLease(Lease):
     def _hear(self) -> None:
         for word in self._line.words():
             match word:
-                case {"trust": float(end)}:
-                    self.grant = self.grant._replace(trust=Trust(end))  # told in time, however late it is heard
+                case {"trust": float(end), "until": int(until)}:  # told in time, however late it is heard
+                    self.grant = self.grant._replace(trust=Trust(end), cells=(_lived(self.grant.key, until),))
                 case {"over": [cause, why]}:
                     self.end(Over(cause, why))
         if self._line.hung_up:
@@ -140,7 +144,9 @@ def main() -> None:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is killed has no time to flush
     clock = SystemClock()
     progress = Progress(line, clock.boot)
-    run = Run(FarLease(read_grant(told["grant"]), line, clock), progress.note)
+    lease = FarLease(read_grant(told["grant"]), line, clock, told["ends"])
+    desk = lru_cache(maxsize=None)(lambda: _desk(told["store"], clock))
+    run = Run(lease, Means(progress.note, desk, told["exclusive"]))
     try:
         value = call_with_run(find(Place(*told["place"])), run, tuple(told["args"]), told["named"])
     except Interrupt:
@@ -148,10 +154,11 @@ def main() -> None:
     except BaseException as error:
         traceback.print_exception(error)
         progress.say()
-        line.tell(raised=describe(error), untrusted=isinstance(error, TrustEnded) and not run.trusted)
+        untrusted = isinstance(error, LeaseLost) and not run.trusted
+        line.tell(raised=describe(error), untrusted=untrusted, doubts=run.doubts)
         sys.exit(1)
     progress.say()
-    line.tell(**_sayable(value))
+    line.tell(**_sayable(value), doubts=run.doubts)
 
 
 def read_grant(told: dict[str, Any]) -> Grant:
@@ -162,10 +169,22 @@ def read_grant(told: dict[str, Any]) -> Grant:
         told["number"],
         timedelta(seconds=told["lease"]),
         Trust(told["trust"]),
-        (),
+        (_lived(told["key"], told["until"]),),
         decode(told["record"], told["key"]),
         0,
     )
+
+
+def _lived(key: str, until: int) -> Cell:
+    """The run's cell, as far as a child has to know it: until when its lease goes."""
+    return Cell(key, until=from_us(until))
+
+
+def _desk(url: str | None, clock: Clock) -> Desk:
+    """A connection of its own, for a body that has steps."""
+    if url is None:
+        raise BadInput("the store is an object of the process that started this one; an isolated body needs its URL")
+    return Desk(open_store(url), clock, lambda: open_store(url), log)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

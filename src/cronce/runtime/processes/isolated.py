@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from cronce.errors import BadInput, BodyFailed
-from cronce.model import Traits
+from cronce.model import Traits, to_us
 from cronce.protocol.record import Outcome, encode
-from cronce.runtime.attempt import Ending
+from cronce.runtime.attempt import Ending, doubted
 from cronce.runtime.keeper import NOT_RENEWED, Over
 from cronce.runtime.ledger import Grant
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
@@ -27,6 +27,7 @@ from cronce.runtime.processes.loading import Place
 from cronce.runtime.processes.start import python
 from cronce.runtime.run import Run
 from cronce.runtime.steps import Body
+from cronce.value import NamedTuple
 
 UNSENT_MOST: Final = 1 << 16
 """Bytes that wait for a child which does not listen. What is left out makes its trust end sooner, never later."""
@@ -110,6 +111,13 @@ class Line:
         return chunk
 
 
+class Reach(NamedTuple):
+    """How a child reaches the store: by its URL, unless that is an object of this process."""
+
+    traits: Traits
+    url: str | None
+
+
 class Isolated(Command):
     """One call of a function. `is_async`: whoever runs it is on an event loop, and gets something to await."""
 
@@ -117,13 +125,14 @@ class Isolated(Command):
         self,
         place: Place,
         supervisor: Supervisor,
-        traits: Traits,
+        store: "Reach",
         args: tuple[Any, ...] = (),
         named: Mapping[str, Any] | None = None,
         *,
         is_async: bool = False,
     ) -> None:
-        super().__init__((), supervisor, traits)
+        super().__init__((), supervisor, store.traits)
+        self._url = store.url
         self.is_async = is_async
         self._call = {"place": place, "argv": sys.argv, "args": args, "named": dict(named or {})}
         self._line: Line | None = None
@@ -155,7 +164,8 @@ class Isolated(Command):
 
     def child(self, run: Run) -> Child:
         self._told = {}
-        self._line = line = Line(json.dumps({**self._call, "grant": spelled(run.grant)}), lambda w: self._hear(run, w))
+        told = {"grant": spelled(run.grant), "store": self._url, "ends": run.ends, "exclusive": run.exclusive}
+        self._line = line = Line(json.dumps({**self._call, **told}), lambda word: self._hear(run, word))
         words = python("cronce.runtime.processes.inside:main", run.key)
         return self._supervisor.child(words, {**os.environ, **environment(run)}, line)
 
@@ -168,7 +178,7 @@ class Isolated(Command):
     def renewed(self, grant: Grant) -> None:
         super().renewed(grant)
         if self._line is not None:
-            self._line.tell(trust=grant.trust.end)
+            self._line.tell(trust=grant.trust.end, until=_until(grant))
 
     def stop(self, body: Body, run: Run, over: Over) -> None:
         if self._line is not None:
@@ -180,7 +190,9 @@ class Isolated(Command):
         return (run.over or NOT_RENEWED) if self._told.get("untrusted") else super().over(run, result)
 
     def ended(self, result: Ended) -> Ending:
-        why = self._failure(result)
+        why, doubts = self._failure(result), self._told.get("doubts")
+        if doubts:
+            return Ending(Outcome.UNKNOWN, doubted(doubts), output=result.output)
         return Ending(Outcome.FAILED if why else Outcome.SUCCEEDED, why, output=result.output)
 
     def value(self, result: Ended) -> Any:
@@ -204,6 +216,12 @@ class Isolated(Command):
         return "" if "returned" in self._told else "exit code 0, but it had not returned"
 
 
+def _until(grant: Grant) -> int:
+    until = grant.cells[0].until
+    assert until is not None
+    return to_us(until)
+
+
 def spelled(grant: Grant) -> dict[str, Any]:
     """A grant as a child is told of it; `inside.read_grant` reads it."""
     return {
@@ -212,5 +230,6 @@ def spelled(grant: Grant) -> dict[str, Any]:
         "number": grant.number,
         "lease": grant.lease.total_seconds(),
         "trust": grant.trust.end,
+        "until": _until(grant),
         "record": encode(grant.record),
     }

@@ -1,0 +1,138 @@
+"""A function that is done once for each key, whoever calls it: a consumer of a queue, a handler of requests.
+
+While it is at it, its key is a lease, renewed like a lock's: another call is told that it is in progress. A lease that
+lapses leaves a doubt, like a step whose run died. What was done is known for a while, counted from when it was done;
+what is in doubt is known for good.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial, wraps
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from zlib import crc32
+
+from cronce.errors import BadInput, InDoubt, LeaseLost
+from cronce.model import check_key, check_name, once_cell
+from cronce.runtime.callables import has_run, is_async
+from cronce.runtime.declare import Duration
+from cronce.runtime.effects.once import Effect, How, once
+from cronce.runtime.flow import drive
+from cronce.runtime.keeper import Keeper, Lease
+from cronce.runtime.ledger import Begin, Grant, Ledger
+from cronce.runtime.steps import Body, Steps, take, take_async
+from cronce.schedule import parse_duration
+from cronce.stores.base import Store
+
+SWEPT: Final = 1000
+"""At one key of so many, whoever has done it looks for those that are known for long enough."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Idempotent(Protocol):
+    """Keeps the signature."""
+
+    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]: ...
+
+
+class UnderKey:
+    """The lease of a key, kept while its function is at it."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._lease: Lease | None = None
+        self._body: Body | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._keeper.desk.ledger
+
+    @property
+    def trusted(self) -> bool:
+        return self._lease is None or self._lease.trusted
+
+    @property
+    def stopped(self) -> str:
+        """Why its function was stopped from outside, if it was."""
+        ended = self._body is not None and self._body.stopped and self._lease is not None and self._lease.over
+        return ended.why if ended else ""
+
+    def check(self) -> None:
+        """Nothing is held before it is begun."""
+
+    def hold(self, grant: Grant, body: Body) -> None:
+        self._body = body
+        self._lease = lease = Lease(grant, self._keeper.desk.clock, lambda _over: body.stop())
+        self._keeper.keep(lease)
+
+    def let_go(self, grant: Grant) -> Grant:
+        if self._lease is None:
+            return grant
+        self._keeper.drop(self._lease)
+        return self._lease.grant
+
+    def doubt(self, doubt: InDoubt) -> None:
+        """The caller sees it."""
+
+
+def read_ttl(ttl: Duration) -> timedelta:
+    length = parse_duration(ttl)
+    if length <= timedelta(0):
+        raise BadInput("ttl is for how long it is known that a key was done: more than nothing, such as '1d'")
+    return length
+
+
+class Keyed:
+    """What is done once for each key."""
+
+    def __init__(self, name: str, key: Callable[..., object], ttl: timedelta, how: How, keeper: Callable[[], Keeper]):
+        if not callable(key):
+            raise BadInput("key is a function of the call's arguments, such as key=lambda order: order.id")
+        self._name, self._key, self._ttl, self._how, self._keeper = check_name(name), key, ttl, how, keeper
+
+    def guard(self, fn: Callable[..., Any]) -> Any:
+        if is_async(fn):
+
+            @wraps(fn)
+            async def once_async(*args: Any, **named: Any) -> Any:
+                keeper = self._keeper()
+                return await take_async(self._steps(fn, args, named, keeper), keeper.desk)
+
+            return once_async
+
+        @wraps(fn)
+        def once_sync(*args: Any, **named: Any) -> Any:
+            keeper = self._keeper()
+            return take(self._steps(lambda *a, **n: has_run(fn(*a, **n)), args, named, keeper), keeper.desk)
+
+        return once_sync
+
+    def _steps(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], keeper: Keeper
+    ) -> Steps[Any]:
+        key = check_key(self._key(*args, **named))
+        begin = Begin(once_cell(self._name, key), keep=self._ttl)
+        effect = Effect(f"{self._name}/{key}", begin, partial(fn, *args, **named))
+        under = UnderKey(keeper)
+        try:
+            result = yield from once(effect, self._how, under)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            if under.stopped and not isinstance(error, Exception):
+                why = under.stopped
+                raise self._stopped(effect.name, why) from error
+            raise
+        if crc32(key.encode()) % SWEPT == 0:
+            keeper.later("sweep", partial(_swept, keeper))
+        return result
+
+    def _stopped(self, name: str, why: str) -> Exception:
+        if self._how.unsure == "raise":
+            return InDoubt(name, f"it was stopped: {why}")
+        return LeaseLost(f"{name} was stopped: {why}", name=name, why=why)
+
+
+def _swept(keeper: Keeper, store: Store) -> None:
+    drive(keeper.desk.ledger.jobs.sweep(), store, keeper.desk.clock)

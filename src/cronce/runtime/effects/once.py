@@ -1,0 +1,260 @@
+"""One effect: begin it on record, do it, put on record that it is done, and what came of it.
+
+*Begun, then done.* Before the function is called it stands in the store that it will be; afterwards, what it returned.
+So a repeat finds one of three: nothing, and does it; a result, and returns that; or that it was begun, and by somebody
+who is gone. The last is the doubtful case, which no lock and no retry can decide: the function may have done its work
+or not. It is never taken for either. What follows is the caller's `unsure`:
+
+* *raise*: nothing is done before a person has looked (`InDoubt`).
+* *retry*: it is done again, because the other side knows its key and does not do it twice.
+* *skip*: it is passed over.
+
+*An exception is doubt, too.* A payment that timed out may have been made. Only `not_done` exceptions, as the caller
+declares them, are taken to mean that nothing happened.
+
+*A lost reply* to the first write is read back before anything is done; one to the last is said again for as long as the
+lease can be trusted.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from cronce.errors import BadInput, CronceError, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
+from cronce.policy import Unsure as WhenUnsure
+from cronce.policy import check_choice
+from cronce.protocol.commands import Closed, Early, Finish, Finished, Held, Release, Released, Resolve, Stale
+from cronce.protocol.record import Outcome, Record, State, decode
+from cronce.runtime.attempt import describe
+from cronce.runtime.call import for_good
+from cronce.runtime.flow import Flow
+from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
+from cronce.runtime.steps import Body, Do, Nap, Steps
+from cronce.runtime.task import Unsure
+from cronce.value import NamedTuple
+
+LONGEST_RESULT: Final = 64 * 1024
+"""In bytes of JSON. A result is for whoever repeats the call: it says what came of it, it is not the work."""
+
+DOUBTFUL: Final = (Outcome.LOST, Outcome.UNKNOWN)
+
+UNSAYABLE: Final = "done, but what it returned could not be kept: "
+
+Word = tuple[Grant, Finish | Release]
+"""What is said of an effect that was begun."""
+
+
+class How(NamedTuple):
+    """What to do when nobody knows whether it happened, and after which exceptions it surely did not."""
+
+    unsure: WhenUnsure = "raise"
+    not_done: tuple[type[BaseException], ...] = ()
+
+
+def checked_how(unsure: WhenUnsure, not_done: Any) -> How:
+    check_choice("unsure", unsure, WhenUnsure)
+    kinds = tuple(not_done) if isinstance(not_done, tuple | list | set) else (not_done,)
+    if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        raise BadInput(f"not_done is an exception or some of them, such as (ConnectionRefusedError,), not {not_done!r}")
+    return How(unsure, kinds)
+
+
+class Effect(NamedTuple):
+    """What is to be done once: what people call it, how it is begun, and what does it."""
+
+    name: str
+    begin: Begin
+    work: Callable[[], Any]
+
+
+class Holds(Protocol):
+    """What an effect is made under: a run's lease, or one of its own."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def trusted(self) -> bool: ...
+
+    def check(self) -> None: ...
+
+    def hold(self, grant: Grant, body: Body) -> None:
+        """It was granted, and is about to be done."""
+
+    def let_go(self, grant: Grant) -> Grant:
+        """It is over: the grant to say so with."""
+
+    def doubt(self, doubt: InDoubt) -> None:
+        """It is not known whether it happened, and that shall be seen."""
+
+
+def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
+    """Do it, unless it was done: what came of it, as JSON says it, so that a repeat returns the same."""
+    under.check()
+    (begun,) = yield Do(begin(under.ledger, [effect.begin], how.unsure))
+    grant = begun.answer
+    if not isinstance(grant, Grant):
+        return known(effect.name, begun, how, under)
+    body = Body(effect.work)
+    under.hold(grant, body)
+    try:
+        result = yield body
+    except GeneratorExit:  # nobody takes these steps any more: it stays begun, and in doubt
+        under.let_go(grant)
+        raise
+    except BaseException as error:
+        yield from failed(effect.name, under.let_go(grant), error, how, under)
+        raise
+    word = done(result, under.let_go(grant))
+    yield from say(effect.name, [word], under)
+    return returned(effect.name, word[1].result, word[1].reason)
+
+
+# --- beginning ------------------------------------------------------------------------------------------------------
+
+
+def begin(ledger: Ledger, begins: Sequence[Begin], unsure: WhenUnsure) -> Flow[list[Begun]]:
+    """Begin effects, all in one breath unless some are in doubt."""
+    _, begun = yield from ledger.effects((), begins)
+    return (yield from settled(ledger, begins, begun, unsure))
+
+
+def settled(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun], unsure: WhenUnsure) -> Flow[list[Begun]]:
+    """What was begun by a run that is over is in doubt; what is in doubt and may be done again is begun again."""
+    begun = yield from _ask_of_other_runs(ledger, begins, begun)
+    doubtful = [place for place, one in enumerate(begun) if _is_doubtful(one)]
+    if unsure != "retry" or not doubtful:
+        return begun
+    yield from ledger.resolve_effects([begins[place].key for place in doubtful], Resolve("retry", "unsure='retry'"))
+    _, again = yield from ledger.effects((), [begins[place] for place in doubtful])
+    return _put(begun, doubtful, again)
+
+
+def _ask_of_other_runs(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun]) -> Flow[list[Begun]]:
+    """A step may be at another run by the same key: one that was asked for by hand. Is that one over?"""
+    held = [place for place, one in enumerate(begun) if _other_run(begins[place], one)]
+    if not held:
+        return begun
+    unders = {under for place in held if (under := _other_run(begins[place], begun[place]))}
+    loaded, _ = yield from ledger.carrier.load(sorted({under.rpartition(" ")[0] for under in unders}))
+    live = {f"{cell.key} {cell.fence}" for cell in loaded.cells if cell.version and _runs(decode(cell.value, cell.key))}
+    over = frozenset(unders - live)
+    _, again = yield from ledger.effects((), [begins[place]._replace(over=over) for place in held])
+    return _put(begun, held, again)
+
+
+def _other_run(begin: Begin, begun: Begun) -> str:
+    if not isinstance(begun.answer, Held) or begun.record is None or begin.under is None:
+        return ""
+    under = begun.record.under
+    return under if under.rpartition(" ")[0] != begin.under.key else ""
+
+
+def _runs(record: Record) -> bool:
+    return record.state is State.RUNNING
+
+
+def _put(into: list[Begun], places: Sequence[int], news: Sequence[Begun]) -> list[Begun]:
+    new = dict(zip(places, news, strict=True))
+    return [new.get(place, one) for place, one in enumerate(into)]
+
+
+def _is_doubtful(begun: Begun) -> bool:
+    return isinstance(begun.answer, Closed) and begun.answer.outcome in DOUBTFUL
+
+
+def known(name: str, begun: Begun, how: How, under: Holds) -> Any:
+    """The recorded result; or what is to be raised where there is none."""
+    match begun.answer:
+        case Closed(Outcome.SUCCEEDED, reason):
+            assert begun.record is not None
+            return returned(name, begun.record.result, reason)
+        case Closed(_, _) if how.unsure == "skip":
+            return None
+        case Closed(_, reason):
+            doubt = InDoubt(name, reason)
+            under.doubt(doubt)
+            raise doubt
+        case Held(by, until):
+            raise InProgress(name, by, None if begun.record and begun.record.under else until)
+        case Early(until):
+            raise InProgress(name, "", until)
+        case Stale():
+            raise LeaseLost(f"{name} was not begun: the lease of its run has lapsed", name=name)
+        case Unsure(why, error):
+            raise error or StoreUnavailable(f"{name} was not begun: {why}")
+        case answer:
+            raise AssertionError(f"{answer} is no answer to an effect")
+
+
+# --- ending ---------------------------------------------------------------------------------------------------------
+
+
+def done(result: Any, grant: Grant) -> tuple[Grant, Finish]:
+    """What is said of one that is done. It is done whatever it returned: what cannot be kept is said instead."""
+    try:
+        text = json.dumps(result, separators=(",", ":"), allow_nan=False)
+        trouble = f"{len(text):,} bytes of JSON, of at most {LONGEST_RESULT:,}" if len(text) > LONGEST_RESULT else ""
+    except (TypeError, ValueError, RecursionError) as error:
+        text, trouble = "", f"{error}"
+    if trouble:
+        return grant, Finish(grant.fence, Outcome.SUCCEEDED, f"{UNSAYABLE}{trouble}"[:500])
+    return grant, Finish(grant.fence, Outcome.SUCCEEDED, result="" if text == "null" else text)
+
+
+def returned(name: str, text: str, reason: str) -> Any:
+    """What came of it. A result that could not be kept is an error each time: a repeat cannot return it, either."""
+    if reason.startswith(UNSAYABLE):
+        why = reason.removeprefix(UNSAYABLE)
+        raise BadInput(
+            f"{name} is done, but what it returned cannot be kept for a repeat: {why}. Let it return something that"
+            " JSON can say, such as an id, or nothing"
+        )
+    return json.loads(text) if text else None
+
+
+def failed(name: str, grant: Grant, error: BaseException, how: How, under: Holds) -> Steps[None]:
+    """Say so; and if that leaves a doubt which a person has to see, raise that."""
+    surely = isinstance(error, how.not_done)
+    outcome = Outcome.FAILED if surely or how.unsure == "retry" else Outcome.UNKNOWN
+    try:
+        yield from say(name, [(grant, Finish(grant.fence, outcome, describe(error)))], under)
+    except CronceError as trouble:
+        error.add_note(f"and that could not be recorded: {trouble}")
+    if surely or how.unsure != "raise":
+        return
+    doubt = InDoubt(name, describe(error))
+    under.doubt(doubt)
+    if isinstance(error, Exception):  # what stops a body from outside is not for the body to see as something else
+        raise doubt from error
+
+
+def say(name: str, words: Sequence[Word], under: Holds) -> Steps[None]:
+    """Put it on record; again and again while the lease can be trusted."""
+    pause = 0.05
+    while True:
+        answers, _ = yield Do(under.ledger.effects(words))
+        unsure = heard(name, words, answers, patient=under.trusted)
+        if not unsure:
+            return
+        words = unsure
+        yield Nap(pause, in_hand=True)
+        pause = min(2 * pause, 5.0)
+
+
+def heard(name: str, words: Sequence[Word], answers: Sequence[Any], *, patient: bool) -> list[Word]:
+    """Those of which the store did not say that it is on record."""
+    unsure: list[Word] = []
+    for word, answer in zip(words, answers, strict=True):
+        match answer:
+            case Finished() | Released():
+                pass
+            case Unsure(_, error) if patient and not for_good(error):
+                unsure.append(word)
+            case Unsure(why):
+                raise NotRecorded(f"{name} is over, but that could not be recorded: {why}")
+            case _:
+                raise LeaseLost(
+                    f"{name} is over, but was put on record as in doubt before that could be said", name=name
+                )
+    return unsure

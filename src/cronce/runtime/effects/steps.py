@@ -1,0 +1,166 @@
+"""The steps of a run: effects that are done once per slot, however often its body is run."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from cronce.errors import BadInput, InDoubt
+from cronce.model import check_key, effect_cells
+from cronce.protocol.commands import Release
+from cronce.protocol.lease import LOCK_LEASE
+from cronce.runtime.desk import Desk
+from cronce.runtime.effects.once import Effect, How, Word, done, failed, heard, known, once, returned, say, settled
+from cronce.runtime.flow import Flow
+from cronce.runtime.keeper import Lease
+from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
+from cronce.runtime.steps import Body, Do, Steps
+
+AT_ONCE: Final = 100
+"""How many steps are begun, and said to be done, in one call of the store."""
+
+UNSAID: Final = 1.0
+"""Seconds for which steps may be done without that being on record, where they may be repeated."""
+
+
+class UnderRun:
+    """A run's lease, as steps are made under it. Nobody renews a step: it is over with its run."""
+
+    def __init__(self, key: str, lease: Lease, desk: Callable[[], Desk]) -> None:
+        self._key, self._lease, self._desk = key, lease, desk
+        self.doubts: list[InDoubt] = []
+        """Which a person has to see, whatever the body makes of them."""
+
+    @property
+    def desk(self) -> Desk:
+        return self._desk()
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.desk.ledger
+
+    @property
+    def trusted(self) -> bool:
+        return self._lease.trusted
+
+    def check(self) -> None:
+        self._lease.check()
+
+    def hold(self, _grant: Grant, _body: Body) -> None:
+        """It is held with the run."""
+
+    def let_go(self, grant: Grant) -> Grant:
+        return grant
+
+    def doubt(self, doubt: InDoubt) -> None:
+        self.doubts.append(doubt)
+
+    def begin(self, key: str) -> Begin:
+        return Begin(f"{effect_cells(self._key)}{key}", LOCK_LEASE, self._lease.grant)
+
+    def name(self, key: str) -> str:
+        """What the step is called, and what the other side knows it by."""
+        return f"{self._key}/{key}"
+
+    def once(self, key: object, work: Callable[[], Any], how: How) -> Steps[Any]:
+        text = check_key(key)
+        return once(Effect(self.name(text), self.begin(text), work), how, self)
+
+    def once_each(
+        self, items: Iterable[Any], key: Callable[[Any], object], fn: Callable[[Any], Any], how: How
+    ) -> Steps[list[Any]]:
+        """Each of many. Where they may be repeated, many are begun and said to be done in one call of the store."""
+        keyed = _keyed(items, key)
+        if how.unsure == "retry":
+            return (yield from _Batches(self, fn, how).steps(keyed))
+        results = []
+        for text, item in keyed:
+            results.append((yield from self.once(text, partial(fn, item), how)))
+        return results
+
+
+def _keyed(items: Iterable[Any], key: Callable[[Any], object]) -> Iterable[tuple[str, Any]]:
+    seen: set[str] = set()
+    for item in items:
+        text = check_key(key(item))
+        if text in seen:
+            raise BadInput(f"two items have the key {text!r:.80}, so one of them would not be done; each has its own")
+        seen.add(text)
+        yield text, item
+
+
+class _Batches:
+    """Steps that may be repeated: what is done of one batch is said together with the beginning of the next."""
+
+    def __init__(self, under: UnderRun, fn: Callable[[Any], Any], how: How) -> None:
+        self._under, self._fn, self._how = under, fn, how
+        self._unsaid: list[Word] = []
+        self._said_at = 0.0
+
+    def steps(self, keyed: Iterable[tuple[str, Any]]) -> Steps[list[Any]]:
+        results: list[Any] = []
+        left = iter(keyed)
+        while batch := self._next(left):
+            self._under.check()
+            begun = yield from self._begin([self._under.begin(key) for key, _ in batch])
+            results += yield from self._do(batch, begun)
+        yield from self._say()
+        return results
+
+    def _next(self, left: Any) -> list[tuple[str, Any]]:
+        return list(islice(left, AT_ONCE))
+
+    def _begin(self, begins: Sequence[Begin]) -> Steps[list[Begun]]:
+        words, self._unsaid = self._unsaid, []
+        said, begun = yield Do(self._exchange(words, begins))
+        self._unsaid = heard("a step", words, said, patient=self._under.trusted)
+        self._said_at = self._boot()
+        return begun  # type: ignore[no-any-return]
+
+    def _exchange(self, words: Sequence[Word], begins: Sequence[Begin]) -> Flow[tuple[list[Any], list[Begun]]]:
+        said, begun = yield from self._under.ledger.effects(words, begins)
+        return said, (yield from settled(self._under.ledger, begins, begun, "retry"))
+
+    def _do(self, batch: Sequence[tuple[str, Any]], begun: Sequence[Begun]) -> Steps[list[Any]]:
+        results = []
+        for place, ((key, item), one) in enumerate(zip(batch, begun, strict=True)):
+            try:
+                results.append((yield from self._one(self._under.name(key), item, one)))
+            except GeneratorExit:
+                raise
+            except BaseException:
+                yield from self._give_back(begun[place + 1 :])
+                raise
+            if self._boot() > self._said_at + UNSAID:
+                yield from self._say()
+        return results
+
+    def _one(self, name: str, item: Any, begun: Begun) -> Steps[Any]:
+        grant = begun.answer
+        if not isinstance(grant, Grant):
+            return known(name, begun, self._how, self._under)
+        try:
+            self._under.check()
+            result = yield Body(partial(self._fn, item))
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            yield from failed(name, grant, error, self._how, self._under)
+            raise
+        word = done(result, grant)
+        self._unsaid.append(word)
+        return returned(name, word[1].result, word[1].reason)
+
+    def _give_back(self, rest: Sequence[Begun]) -> Steps[None]:
+        """What is done is said, and what was not begun after all may be begun by the next run."""
+        self._unsaid += [(one.answer, Release(one.answer.fence)) for one in rest if isinstance(one.answer, Grant)]
+        yield from self._say()
+
+    def _say(self) -> Steps[None]:
+        words, self._unsaid = self._unsaid, []
+        if words:
+            yield from say("a step", words, self._under)
+        self._said_at = self._boot()
+
+    def _boot(self) -> float:
+        return self._under.desk.clock.boot()
