@@ -22,6 +22,7 @@
     │   └── NotElected                        another leads
     ├── InProgress                            another is at this effect just now
     ├── InDoubt                               an effect that was begun, and nobody knows whether it happened
+    ├── DatabaseUnavailable                   the database that a run's transactions are in: no answer
     ├── AlreadyDone                           a step that was committed before: its transaction is not begun
     ├── LeaseLost                             a run or a lock that is no longer ours: stop
     ├── TimedOut (also a TimeoutError)        a run that took longer than its job allows
@@ -129,8 +130,8 @@ class NotElected(LockHeld):
 
 
 class InProgress(CronceError):
-    """Another is at the effect `name` just now: `by` whom, and until when at least. Ask again later; a consumer does not
-    acknowledge its message."""
+    """Another is at the effect `name` just now: `by` whom, and until when at least. Ask again later; a consumer does
+    not acknowledge its message."""
 
     def __init__(self, name: str, by: str = "", until: datetime | None = None) -> None:
         when = f", until {until:%Y-%m-%d %H:%M:%S} UTC unless it goes on" if until else ""
@@ -152,6 +153,10 @@ class InDoubt(CronceError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.name, self.why)
+
+
+class DatabaseUnavailable(CronceError):
+    """The database that a job names by `transaction=` gave no answer: what depends on it is not done."""
 
 
 class AlreadyDone(CronceError):

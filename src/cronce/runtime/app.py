@@ -35,6 +35,7 @@ from cronce.stores.default import Chosen, choose, open_chosen, pinned
 if TYPE_CHECKING:
     from cronce.runtime.effects.idempotent import Idempotent
     from cronce.runtime.election import Leader, Term
+    from cronce.runtime.joined import Database
     from cronce.runtime.scheduling.carrying import Carry
     from cronce.runtime.scheduling.post import Role
     from cronce.runtime.scheduling.scheduler import Scheduler
@@ -97,19 +98,29 @@ class Cronce(ByHand):
         latest instant of the schedule. `isolate` runs the body in a process of its own, which can be killed.
 
         The policies: every, at, tz, gap, fold, start, end, on_lost, overlap, turns, missed, start_within, jitter,
-        retries, backoff, timeout, lease, keep.
+        retries, backoff, timeout, lease, keep, transaction.
         """
         if callable(schedule):
             raise BadInput("write @cron.job('*/15 * * * *'), with the schedule in brackets")
+
+        if policies.get("transaction") is not None:
+            policies["transaction"] = self._database(policies["transaction"])
 
         def guard(fn: Callable[..., Any]) -> Any:
             job = declare(name or name_of(fn), schedule, **policies)
             isolated = partial(self._bodies.isolated, place_of(fn)) if isolate else None
             made = guarded(job.name, fn, slot, partial(self._call, job), isolated)
+            made.database = job.database
             self._declare(job, made.work, policies)
             return made
 
         return guard
+
+    def _database(self, transaction: object) -> "Database":
+        """What a job declares, beside the store: an SQLite file cannot be both."""
+        from cronce.runtime.joined import read_database  # noqa: PLC0415  most have none
+
+        return read_database(transaction, "" if self._given else choose(self._url).url)
 
     def command(
         self, name: str, words: Sequence[str], schedule: str | Schedule | None = None, **policies: Unpack[Policies]

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from cronce.errors import LeaseLost, TimedOut
 from cronce.protocol.commands import Finish
-from cronce.protocol.record import Outcome
+from cronce.protocol.record import COMMITTED, Outcome
+from cronce.runtime.commits import committed_before
 from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Grant
 from cronce.runtime.run import Means, Run
-from cronce.runtime.steps import Body, Steps
+from cronce.runtime.steps import Body, Do, Steps
 from cronce.value import NamedTuple
 
 REASON_KEPT: Final = 500
@@ -87,7 +88,8 @@ class Attempt:
             timeout=job.timeout,
             renewed=work.renewed,
         )
-        self.run = run = Run(self.lease, Means(keeper.note_progress, lambda: keeper.desk, job.exclusive))
+        means = Means(keeper.note_progress, lambda: keeper.desk, lambda: job.database, job.exclusive)
+        self.run = run = Run(self.lease, means)
 
     @property
     def is_async(self) -> bool:
@@ -98,8 +100,11 @@ class Attempt:
         try:
             self._keeper.keep(self.lease)
             self.lease.check()  # it may have waited for a thread
-            result = yield self._body
-            end = self._returned(result)
+            if self.job.database is not None and (yield Do(committed_before(self.job.database, self.lease.grant))):
+                end = End(Ending(Outcome.SUCCEEDED, COMMITTED))
+            else:
+                result = yield self._body
+                end = self._returned(result)
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
             self._keeper.drop(self.lease)
             raise
@@ -138,6 +143,8 @@ class Attempt:
         """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
         whether it may go on can know that its trust has ended before it was told. What leaves a doubt is for a person:
         it is neither a failure nor to be tried again."""
+        if self.run.completed:  # that is on record where its work is, whatever came after
+            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {describe(error)}"[:REASON_KEPT])
         if self.run.doubts:
             return Ending(Outcome.UNKNOWN, doubted(self.run.doubts))
         if over is None:

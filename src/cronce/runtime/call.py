@@ -24,6 +24,7 @@ from cronce.model import Cell, Instant, Slot, slot_of_cell, spell
 from cronce.protocol.commands import Closed, Early, Finished, Held, Queued, Stale
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
+from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
@@ -111,6 +112,8 @@ class Call:
                 lease = format_duration(terms.lease)
                 raise StoreUnavailable(f"{slot.key} was not run: the store answers too slowly for a lease of {lease}")
             yield Nap(pause)
+            if isinstance(answer, Busy) and self.job.database is not None:
+                yield Do(settle_gone(self.desk.ledger, self.job.database, [answer.run]))
             known = not isinstance(answer, Early)
 
     def _pause(self, answer: Grant | Refused) -> float | None:
@@ -135,9 +138,12 @@ class Call:
         """What nobody can make sense of is passed over: it must not keep the job from running."""
         cells = yield Do(self.desk.ledger.overdue(self.job.name, OLDER if self._take_over else MANY))
         older = [cell for cell in cells if cell.key != own.cell]
-        if not self._take_over:
-            dead = [cell for cell in older if _runs(cell)]
+        dead = [cell for cell in older if _runs(cell)]
+        if self.job.database is not None:
+            yield Do(settle_gone(self.desk.ledger, self.job.database, [cell.key for cell in dead]))
+        elif not self._take_over:
             yield Do(self.desk.ledger.settle(dead))
+        if not self._take_over:
             return
         for cell in older:
             with suppress(BadInput):

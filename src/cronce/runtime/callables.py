@@ -7,6 +7,10 @@ from typing import Any
 from cronce.errors import BadInput
 
 
+class NothingRan(BadInput):
+    """What a function returned has yet to be run."""
+
+
 def is_async(fn: Callable[..., Any]) -> bool:
     return iscoroutinefunction(fn) or iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
@@ -16,5 +20,7 @@ def has_run(result: Any) -> Any:
     if iscoroutine(result) or isgenerator(result) or isasyncgen(result):
         if not isasyncgen(result):
             result.close()
-        raise BadInput(f"the body returned {result!r:.80}, of which nothing has run: make it `async def`, or use it up")
+        raise NothingRan(
+            f"the body returned {result!r:.80}, of which nothing has run: make it `async def`, or use it up"
+        )
     return result

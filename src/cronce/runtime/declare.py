@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 from zlib import adler32, crc32
 
 from cronce.errors import BadInput, BadPolicy
@@ -32,6 +32,9 @@ from cronce.schedule import (
 )
 from cronce.schedule.zone import find_zone
 from cronce.value import NamedTuple
+
+if TYPE_CHECKING:
+    from cronce.runtime.joined import Database
 
 Duration = timedelta | str
 """A length of time: `"90s"`, `"15m"`, or a timedelta."""
@@ -61,6 +64,7 @@ class Policies(TypedDict, total=False):
     timeout: Duration | None
     lease: Duration | None
     keep: Kept | Mapping[str, Kept] | None
+    transaction: Any
 
 
 SHORTEST: Final = timedelta(seconds=1)
@@ -108,6 +112,8 @@ class Declaration(NamedTuple):
     """Of a job that lives in the store: going back to an earlier definition is a newer version. 0 of one in code."""
     payload: str = ""
     """What its runs are given, as JSON, unless they were asked for with something else."""
+    database: "Database | None" = None
+    """Where its runs may commit together with what they write."""
 
     @property
     def spec(self) -> tuple[str, str]:
@@ -163,6 +169,7 @@ class Declaration(NamedTuple):
             outside=True,
             delay=delay,
             payload=self.payload,
+            joined=self.database is not None,
         )
 
     def delay(self, wanted: Slot) -> timedelta:
@@ -236,6 +243,7 @@ def declare(
     timeout: Duration | None = None,
     lease: Duration | None = None,
     keep: Kept | Mapping[str, Kept] | None = None,
+    transaction: Any = None,
     **foreign: object,
 ) -> Declaration:
     """A job, checked: whatever cannot be meant is refused here, with its remedy."""
@@ -259,10 +267,17 @@ def declare(
         _length("timeout", timeout),
         _length("lease", lease, SHORTEST),
         None if keep is None else read_keep(keep),
+        database=None if transaction is None else _database(transaction),
     )
     checked(declared.terms(Slot(name, SOME_DAY), inferred=False))
     _check_jitter(declared)
     return declared
+
+
+def _database(transaction: object) -> "Database":
+    from cronce.runtime.joined import read_database  # noqa: PLC0415  most have none
+
+    return read_database(transaction)
 
 
 def remark(name: str, policies: Policies) -> str:

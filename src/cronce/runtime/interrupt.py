@@ -18,6 +18,8 @@ shield put down, and a gate around it was stopped, it is thrown again.
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
@@ -121,6 +123,17 @@ _HERE: Final = _Here()
 def here() -> _Stack:
     """The gates of this thread."""
     return _HERE.stack
+
+
+@contextmanager
+def shielded(on_its_way: BaseException | None = None) -> Iterator[None]:
+    """What is stopped in this thread is stopped after the block; `on_its_way` is what is being raised already."""
+    stack = here()
+    stack.shield()
+    try:
+        yield
+    finally:
+        stack.unshield(on_its_way=isinstance(on_its_way, Interrupt))
 
 
 class TaskGate:

@@ -37,7 +37,7 @@ LEFT_BEHIND: Final = (
     ("machine/", Mark.FREE),
     ("refusals/", Mark.FREE),
 )
-"""What processes, machines, locks, requests and effects leave, which nobody needs when it was not heard of for so long."""
+"""What processes, machines, locks, requests and effects leave, which nobody needs when not heard of for so long."""
 
 Edit = Callable[[Job | None, Instant], Job | None]
 """What becomes of a job, at the store's now; None leaves it as it is."""

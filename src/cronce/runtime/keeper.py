@@ -269,10 +269,10 @@ class Keeper:
         with self._lock:
             return bool(self._leases or self._ended)
 
-    def later(self, name: str, chore: Callable[[Store], None]) -> None:
-        """Something for the store that can wait for a few seconds; one of each name."""
+    def later(self, name: str, chore: Callable[[Store], None], *, soon: bool = False) -> None:
+        """Something for the store that can wait for a few seconds, unless it is wanted soon; one of each name."""
         with self._lock:
-            self._chores.setdefault(name, (self._clock.boot() + LAZY, chore))
+            self._chores.setdefault(name, (self._clock.boot() + (0.0 if soon else LAZY), chore))
         self._tidying.wake()
 
     def close(self) -> None:

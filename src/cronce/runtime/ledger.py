@@ -87,9 +87,11 @@ class Wanted(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """An effect to be begun: `under` the grant of a run, as a step of it, or under a lease of its own."""
+    """An effect to be begun: `under` the grant of a run, as a step of it, or under a lease of its own. The nonce is the
+    same however often it is asked for."""
 
     key: str
+    nonce: str
     lease: timedelta = LOCK_LEASE
     under: "Grant | None" = None
     over: frozenset[str] = frozenset()
@@ -273,9 +275,12 @@ class Ledger:
         answers = [cast(Finished | Released | Stale | Unsure, task.answer) for task in said]
         return answers, [Begun(cast(Grant | Reply, self._granted(task)), _readable(task)) for task in claims]
 
-    def resolve_effects(self, keys: Sequence[str], command: Resolve) -> Flow[list[Reply]]:
-        """A word on effects that are in doubt."""
-        tasks = [Task(command, Cell(key), unread=True, quiet=True) for key in keys]
+    def resolve_effects(
+        self, keys: Sequence[str], command: Resolve, over: frozenset[str] = frozenset()
+    ) -> Flow[list[Reply]]:
+        """A word on effects that are in doubt. One that a run began which is known to be `over`, and that nobody has
+        looked at since, is closed as lost first: then it is to be said again."""
+        tasks = [Task(command, Cell(key), unread=True, quiet=True, over=over) for key in keys]
         yield from self.carrier.carry_out(tasks)
         return [cast(Reply, task.answer) for task in tasks]
 
@@ -314,7 +319,7 @@ class Ledger:
         run = begin.under
         under = making(run.key, run.fence) if run else ""
         return Task(
-            Claim(self.nonce(), self.carrier.holder, begin.lease, "skip", AGAIN, under=under, keep=begin.keep),
+            Claim(begin.nonce, self.carrier.holder, begin.lease, "skip", AGAIN, under=under, keep=begin.keep),
             Cell(begin.key, at=run.slot.at if run and run.slot else None),
             quiet=True,
             under=under,

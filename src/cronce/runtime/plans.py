@@ -89,6 +89,8 @@ class Planner:
         if decision.change is None:
             task.unread = task.guessed  # too old, if it is absent: a slot that has a cell follows its own row
             return None if task.unread else decision.answer
+        if task.joined and isinstance(decision.answer, Closed) and decision.answer.outcome is Outcome.LOST:
+            return Busy(task.run.key, task.run.until)  # it may be committed: whoever carries the job sees to it
         change = self._with_turn(task, decision.change)
         return task.answer if change is None else self._written(task, decision.answer, change, known)
 

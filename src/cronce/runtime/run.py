@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from cronce.errors import BadInput
 from cronce.model import Boot, Fence, Slot, check_key
@@ -16,6 +16,10 @@ from cronce.value import NamedTuple, Value
 if TYPE_CHECKING:
     from cronce.runtime.effects.cursor import Cursor
     from cronce.runtime.effects.steps import UnderRun
+    from cronce.runtime.effects.transaction import RunTransaction
+    from cronce.runtime.joined import Database
+
+C = TypeVar("C")
 
 Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 
@@ -26,6 +30,8 @@ class Means(NamedTuple):
     note_progress: Callable[[Lease, int, int], None]
     """Who hears how far it is: the keeper of its lease, or in an isolated child the line to it."""
     desk: Callable[[], Desk]
+    database: "Callable[[], Database | None]"
+    """What its job declares by `transaction=`."""
     exclusive: bool = True
     """No other run of its job goes on."""
 
@@ -36,6 +42,8 @@ class Run:
     def __init__(self, lease: Lease, means: "Means") -> None:
         self._lease, self._means = lease, means
         self._made: UnderRun | None = None
+        self.completed = False
+        """Its completion is committed, together with what it wrote."""
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
 
@@ -145,9 +153,49 @@ class Run:
             return take_async(under.once_each(items, key, fn, how), under.desk)
         return take(under.once_each(items, key, lambda item: has_run(fn(item)), how), under.desk)
 
+    def transaction(self, conn: C, step: str = "") -> "RunTransaction[C]":
+        """What is written in the block commits under this run's fence, together with the run's completion, or with that
+        of a `step`: `with run.transaction(conn) as tx:`, or `async with`. A run that was taken over cannot commit.
+
+        The job names the database by `transaction=`. A step that was committed before raises `AlreadyDone`.
+        """
+        from cronce.runtime.effects.transaction import RunTransaction  # noqa: PLC0415
+
+        database = self._means.database()
+        if database is None:
+            raise BadInput(
+                f"{self.job} does not say in which database its runs commit; declare it by @cron.job(…, transaction=…)"
+            )
+        return RunTransaction(database, self, conn, step, self._complete)
+
+    def _complete(self) -> None:
+        self.completed = True
+
     def key_of(self, key: object) -> str:
         """The key of a step, for the other side to know it by: the same in every attempt and rerun of the slot."""
         return f"{self.key}/{check_key(key)}"
+
+    def headers(self, key: object) -> dict[str, str]:
+        """What a request that makes the effect says of it: `Idempotency-Key` and `Cronce-Fence`."""
+        from cronce.headers import headers  # noqa: PLC0415
+
+        return headers(self.key_of(key), self.fence, self.scope)
+
+    @property
+    def scope(self) -> str:
+        """Within what its fence counts: the job where one run at a time goes on, else the slot."""
+        return self.job if self.exclusive else self.key
+
+    @property
+    def scope(self) -> str:
+        """Within which a receiver compares its fence: the job, or where its runs may go on at the same time the slot."""
+        return self.job if self.exclusive else self.key
+
+    def headers(self, key: object) -> dict[str, str]:
+        """For a request that makes a step's effect: `Idempotency-Key` and `Cronce-Fence`."""
+        from cronce.headers import headers  # noqa: PLC0415
+
+        return headers(self.key_of(key), self.fence, self.scope)
 
     @property
     def cursor(self) -> "Cursor":

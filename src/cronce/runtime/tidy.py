@@ -6,6 +6,7 @@ from typing import Final
 from cronce.model import Slot
 from cronce.protocol.retention import default_keep
 from cronce.runtime.declare import Declaration
+from cronce.runtime.effects.kept import needless_before, purge_effects
 from cronce.runtime.flow import drive
 from cronce.runtime.jobs import PURGED_AT_ONCE
 from cronce.runtime.keeper import Keeper
@@ -27,3 +28,7 @@ def _tidied(keeper: Keeper, job: Declaration, store: Store) -> None:
         if drive(jobs.purge(job.name, keep), store, clock) < PURGED_AT_ONCE:
             break
     drive(jobs.sweep(), store, clock)
+    before = drive(needless_before(keeper.desk.ledger, job.name), store, clock)
+    drive(purge_effects(keeper.desk.ledger, job.name, before), store, clock)
+    if job.database is not None:
+        job.database.purge(job.name, before)

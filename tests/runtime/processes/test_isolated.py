@@ -199,7 +199,7 @@ def test_many_at_once_each_have_an_output_of_their_own(place: Place) -> None:
         (tasks.exits, (), "SystemExit: 0", "SystemExit: 0"),
         (tasks.crashes, (), "ended by SIGSEGV", ""),
         (tasks.kills_itself, (), "ended by SIGKILL", ""),
-        (tasks.returns_a_generator, (), "BadInput: the body returned", "BadInput: the body returned"),
+        (tasks.returns_a_generator, (), "NothingRan: the body returned", "NothingRan: the body returned"),
     ],
 )
 def test_how_it_failed_is_on_record_and_reaches_the_caller(

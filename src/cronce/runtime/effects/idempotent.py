@@ -26,6 +26,9 @@ from cronce.stores.base import Store
 SWEPT: Final = 1000
 """At one key of so many, whoever has done it looks for those that are known for long enough."""
 
+PATIENCE: Final = 10.0
+"""Seconds for which a store that does not answer is asked whether the key was begun."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -41,6 +44,7 @@ class UnderKey:
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
+        self._patient_until = keeper.desk.clock.boot() + PATIENCE
         self._lease: Lease | None = None
         self._body: Body | None = None
 
@@ -50,7 +54,9 @@ class UnderKey:
 
     @property
     def trusted(self) -> bool:
-        return self._lease is None or self._lease.trusted
+        if self._lease is None:
+            return self._keeper.desk.clock.boot() < self._patient_until
+        return self._lease.trusted
 
     @property
     def stopped(self) -> str:
@@ -112,7 +118,7 @@ class Keyed:
         self, fn: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], keeper: Keeper
     ) -> Steps[Any]:
         key = check_key(self._key(*args, **named))
-        begin = Begin(once_cell(self._name, key), keep=self._ttl)
+        begin = Begin(once_cell(self._name, key), keeper.desk.ledger.nonce(), keep=self._ttl)
         effect = Effect(f"{self._name}/{key}", begin, partial(fn, *args, **named))
         under = UnderKey(keeper)
         try:

@@ -12,8 +12,8 @@ or not. It is never taken for either. What follows is the caller's `unsure`:
 *An exception is doubt, too.* A payment that timed out may have been made. Only `not_done` exceptions, as the caller
 declares them, are taken to mean that nothing happened.
 
-*A lost reply* to the first write is read back before anything is done; one to the last is said again for as long as the
-lease can be trusted.
+*Lost replies.* Whether it was begun is asked again, and that it is done is said again, for as long as the lease can be
+trusted: an outage that is shorter leaves no doubt.
 """
 
 import json
@@ -27,6 +27,7 @@ from cronce.protocol.commands import Closed, Early, Finish, Finished, Held, Rele
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.attempt import describe
 from cronce.runtime.call import for_good
+from cronce.runtime.callables import NothingRan
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.steps import Body, Do, Nap, Steps
@@ -35,6 +36,10 @@ from cronce.value import NamedTuple
 
 LONGEST_RESULT: Final = 64 * 1024
 """In bytes of JSON. A result is for whoever repeats the call: it says what came of it, it is not the work."""
+
+PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 5.0
+"""Seconds until a store that did not answer is asked again; each time for twice as long."""
 
 DOUBTFUL: Final = (Outcome.LOST, Outcome.UNKNOWN)
 
@@ -74,7 +79,8 @@ class Holds(Protocol):
     def ledger(self) -> Ledger: ...
 
     @property
-    def trusted(self) -> bool: ...
+    def trusted(self) -> bool:
+        """For as long as this is so, a store that does not answer is asked again."""
 
     def check(self) -> None: ...
 
@@ -91,7 +97,7 @@ class Holds(Protocol):
 def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
     """Do it, unless it was done: what came of it, as JSON says it, so that a repeat returns the same."""
     under.check()
-    (begun,) = yield Do(begin(under.ledger, [effect.begin], how.unsure))
+    _, (begun,) = yield from exchange((), [effect.begin], how.unsure, under)
     grant = begun.answer
     if not isinstance(grant, Grant):
         return known(effect.name, begun, how, under)
@@ -113,13 +119,33 @@ def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
 # --- beginning ------------------------------------------------------------------------------------------------------
 
 
-def begin(ledger: Ledger, begins: Sequence[Begin], unsure: WhenUnsure) -> Flow[list[Begun]]:
-    """Begin effects, all in one breath unless some are in doubt."""
-    _, begun = yield from ledger.effects((), begins)
-    return (yield from settled(ledger, begins, begun, unsure))
+def exchange(
+    words: Sequence[Word], begins: Sequence[Begin], unsure: WhenUnsure, under: Holds
+) -> Steps[tuple[list[Any], list[Begun]]]:
+    """Say what is over, and begin effects, all in one breath unless some are in doubt. What got no answer is begun
+    again, by the same nonce."""
+    said, begun = yield Do(_exchanged(under.ledger, words, begins, unsure))
+    pause = PAUSE
+    while (places := [place for place, one in enumerate(begun) if _is_worth_asking(one)]) and under.trusted:
+        yield Nap(pause, in_hand=True)
+        pause = min(2 * pause, LONGEST_PAUSE)
+        _, again = yield Do(_exchanged(under.ledger, (), [begins[place] for place in places], unsure))
+        begun = _put(begun, places, again)
+    return said, begun
 
 
-def settled(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun], unsure: WhenUnsure) -> Flow[list[Begun]]:
+def _exchanged(
+    ledger: Ledger, words: Sequence[Word], begins: Sequence[Begin], unsure: WhenUnsure
+) -> Flow[tuple[list[Any], list[Begun]]]:
+    said, begun = yield from ledger.effects(words, begins)
+    return said, (yield from _settled(ledger, begins, begun, unsure))
+
+
+def _is_worth_asking(begun: Begun) -> bool:
+    return isinstance(begun.answer, Unsure) and begun.answer.error is not None and not for_good(begun.answer.error)
+
+
+def _settled(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun], unsure: WhenUnsure) -> Flow[list[Begun]]:
     """What was begun by a run that is over is in doubt; what is in doubt and may be done again is begun again."""
     begun = yield from _ask_of_other_runs(ledger, begins, begun)
     doubtful = [place for place, one in enumerate(begun) if _is_doubtful(one)]
@@ -215,7 +241,7 @@ def returned(name: str, text: str, reason: str) -> Any:
 
 def failed(name: str, grant: Grant, error: BaseException, how: How, under: Holds) -> Steps[None]:
     """Say so; and if that leaves a doubt which a person has to see, raise that."""
-    surely = isinstance(error, how.not_done)
+    surely = isinstance(error, (*how.not_done, NothingRan))
     outcome = Outcome.FAILED if surely or how.unsure == "retry" else Outcome.UNKNOWN
     try:
         yield from say(name, [(grant, Finish(grant.fence, outcome, describe(error)))], under)
@@ -231,7 +257,7 @@ def failed(name: str, grant: Grant, error: BaseException, how: How, under: Holds
 
 def say(name: str, words: Sequence[Word], under: Holds) -> Steps[None]:
     """Put it on record; again and again while the lease can be trusted."""
-    pause = 0.05
+    pause = PAUSE
     while True:
         answers, _ = yield Do(under.ledger.effects(words))
         unsure = heard(name, words, answers, patient=under.trusted)
@@ -239,7 +265,7 @@ def say(name: str, words: Sequence[Word], under: Holds) -> Steps[None]:
             return
         words = unsure
         yield Nap(pause, in_hand=True)
-        pause = min(2 * pause, 5.0)
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def heard(name: str, words: Sequence[Word], answers: Sequence[Any], *, patient: bool) -> list[Word]:

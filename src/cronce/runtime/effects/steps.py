@@ -8,13 +8,11 @@ from typing import Any, Final
 from cronce.errors import BadInput, InDoubt
 from cronce.model import check_key, effect_cells
 from cronce.protocol.commands import Release
-from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.desk import Desk
-from cronce.runtime.effects.once import Effect, How, Word, done, failed, heard, known, once, returned, say, settled
-from cronce.runtime.flow import Flow
+from cronce.runtime.effects.once import Effect, How, Word, done, exchange, failed, heard, known, once, returned, say
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
-from cronce.runtime.steps import Body, Do, Steps
+from cronce.runtime.steps import Body, Steps
 
 AT_ONCE: Final = 100
 """How many steps are begun, and said to be done, in one call of the store."""
@@ -56,7 +54,7 @@ class UnderRun:
         self.doubts.append(doubt)
 
     def begin(self, key: str) -> Begin:
-        return Begin(f"{effect_cells(self._key)}{key}", LOCK_LEASE, self._lease.grant)
+        return Begin(f"{effect_cells(self._key)}{key}", self.ledger.nonce(), under=self._lease.grant)
 
     def name(self, key: str) -> str:
         """What the step is called, and what the other side knows it by."""
@@ -112,14 +110,10 @@ class _Batches:
 
     def _begin(self, begins: Sequence[Begin]) -> Steps[list[Begun]]:
         words, self._unsaid = self._unsaid, []
-        said, begun = yield Do(self._exchange(words, begins))
+        said, begun = yield from exchange(words, begins, "retry", self._under)
         self._unsaid = heard("a step", words, said, patient=self._under.trusted)
         self._said_at = self._boot()
-        return begun  # type: ignore[no-any-return]
-
-    def _exchange(self, words: Sequence[Word], begins: Sequence[Begin]) -> Flow[tuple[list[Any], list[Begun]]]:
-        said, begun = yield from self._under.ledger.effects(words, begins)
-        return said, (yield from settled(self._under.ledger, begins, begun, "retry"))
+        return begun
 
     def _do(self, batch: Sequence[tuple[str, Any]], begun: Sequence[Begun]) -> Steps[list[Any]]:
         results = []

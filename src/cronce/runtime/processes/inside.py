@@ -31,7 +31,7 @@ from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import log
-from cronce.runtime.processes.loading import Place, find
+from cronce.runtime.processes.loading import Place, find, plain
 from cronce.runtime.run import Means, Run
 from cronce.stores import open_store
 
@@ -146,16 +146,18 @@ def main() -> None:
     progress = Progress(line, clock.boot)
     lease = FarLease(read_grant(told["grant"]), line, clock, told["ends"])
     desk = lru_cache(maxsize=None)(lambda: _desk(told["store"], clock))
-    run = Run(lease, Means(progress.note, desk, told["exclusive"]))
+    found: Any = None
+    run = Run(lease, Means(progress.note, desk, lambda: getattr(found, "database", None), told["exclusive"]))
     try:
-        value = call_with_run(find(Place(*told["place"])), run, tuple(told["args"]), told["named"])
+        found = find(Place(*told["place"]))
+        value = call_with_run(plain(found), run, tuple(told["args"]), told["named"])
     except Interrupt:
         sys.exit(128 + signal.SIGTERM)
     except BaseException as error:
         traceback.print_exception(error)
         progress.say()
         untrusted = isinstance(error, LeaseLost) and not run.trusted
-        line.tell(raised=describe(error), untrusted=untrusted, doubts=run.doubts)
+        line.tell(raised=describe(error), untrusted=untrusted, doubts=run.doubts, completed=run.completed)
         sys.exit(1)
     progress.say()
     line.tell(**_sayable(value), doubts=run.doubts)

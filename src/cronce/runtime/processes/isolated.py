@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from cronce.errors import BadInput, BodyFailed
 from cronce.model import Traits, to_us
-from cronce.protocol.record import Outcome, encode
-from cronce.runtime.attempt import Ending, doubted
+from cronce.protocol.record import COMMITTED, Outcome, encode
+from cronce.runtime.attempt import REASON_KEPT, Ending, doubted
 from cronce.runtime.keeper import NOT_RENEWED, Over
 from cronce.runtime.ledger import Grant
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
@@ -191,6 +191,8 @@ class Isolated(Command):
 
     def ended(self, result: Ended) -> Ending:
         why, doubts = self._failure(result), self._told.get("doubts")
+        if why and self._told.get("completed"):
+            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {why}"[:REASON_KEPT], output=result.output)
         if doubts:
             return Ending(Outcome.UNKNOWN, doubted(doubts), output=result.output)
         return Ending(Outcome.FAILED if why else Outcome.SUCCEEDED, why, output=result.output)

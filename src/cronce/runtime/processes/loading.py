@@ -75,7 +75,7 @@ def place_of(fn: Any) -> Place:
 
 
 def find(place: Place) -> Any:
-    """The plain function, without its guard."""
+    """The function, as its module has it: with its guard."""
     try:
         with loading():
             found: Any = _program(place) if place.file else import_module(place.module)
@@ -91,6 +91,11 @@ def find(place: Place) -> Any:
             f"{place.qualname} is not to be found in {where} by a process that loads it; define it at the top level,"
             " before the program begins to work"
         )
+    return found
+
+
+def plain(found: Any) -> Any:
+    """The function without its guard."""
     return getattr(found, "fn", None) or unwrap(found)
 
 

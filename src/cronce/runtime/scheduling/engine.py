@@ -52,6 +52,7 @@ from cronce.protocol.commands import Early, Finished, Queued
 from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.record import Act, Holder, State, decode, standing_act
 from cronce.runtime.attempt import Attempt, End
+from cronce.runtime.commits import settle_soon
 from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant, Terms, Wanted
@@ -346,6 +347,10 @@ class Engine:
             slot, record = slot_of_cell(cell.key), decode(cell.value, cell.key)
         except (BadInput, BadRecord):
             return  # of a newer cronce, or nobody's: whoever can read it sees to it
+        database = self._carrying.job(slot.job).database
+        if database is not None and record.state is State.RUNNING and record.on_lost == "skip":
+            settle_soon(self._keeper, database, cell.key)
+            return
         terms = self._carrying.terms(slot)
         if record.state is State.WAITING and terms.overlap == "skip":
             terms = terms._replace(overlap="wait")

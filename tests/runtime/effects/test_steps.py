@@ -1,0 +1,541 @@
+"""Steps of a run, on clocks that are turned by hand: exactly how often each was done, and what a repeat returns."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pytest
+
+from cronce.errors import BadInput, BadName, BadPolicy, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
+from cronce.model import Mark, Slot
+from cronce.protocol.record import Outcome, State, decode
+from cronce.runtime.attempt import Work
+from cronce.runtime.call import Call
+from cronce.runtime.effects import once
+from cronce.runtime.run import Run
+from cronce.runtime.steps import take_async
+from tests.runtime.office import Office, job
+from tests.runtime.shelf import START, HandClock, Wire
+
+NOON = Slot("billing", START)
+RERUN = {"on_lost": "rerun", "lease": "10s"}
+
+
+class Boom(Exception):
+    """What a step raises."""
+
+
+class Refused(Exception):
+    """What a step raises that surely did nothing."""
+
+
+class Receiver:
+    """The other side: it counts what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.done: Counter[str] = Counter()
+        self.act: Callable[[str], Any] = lambda what: f"did {what}"
+
+    def __call__(self, what: str) -> Any:
+        self.done[what] += 1
+        return self.act(what)
+
+
+@pytest.fixture
+def receiver() -> Receiver:
+    return Receiver()
+
+
+def dies(office: Office) -> None:
+    """Nothing of what this process says from now on reaches the store."""
+
+    def do(_flow: Any) -> Any:
+        raise StoreUnavailable("this process is dead")
+
+    office.desk.do = do  # type: ignore[method-assign, assignment]
+
+
+def step(office: Office, key: str) -> Any:
+    (cell,) = office.store.load([f"effect/billing/{NOON.key.partition('@')[2]}/{key}"]).cells
+    return cell, decode(cell.value, cell.key)
+
+
+# --- done once ------------------------------------------------------------------------------------------------------
+
+
+def test_a_repeat_returns_the_recorded_result(office: Office, receiver: Receiver) -> None:
+    seen: list[Any] = []
+
+    def body(run: Run) -> None:
+        seen.append(run.once("mail:1", receiver, "mail"))
+        if run.attempt < 3:
+            raise Boom
+
+    for _ in range(3):
+        try:
+            office.call(job(retries=5, backoff="1s"), body, when=NOON)
+        except Boom:
+            office.hand.turn(60)
+    assert (seen, receiver.done) == (["did mail"] * 3, {"mail": 1})
+
+
+def test_each_slot_has_steps_of_its_own(office: Office, clock: HandClock, receiver: Receiver) -> None:
+    for _ in range(2):
+        office.call(job(), lambda run: run.once("mail", receiver, str(run.at)))
+        clock.turn(15 * 60)
+    assert list(receiver.done.values()) == [1, 1]
+
+
+def test_the_first_call_returns_what_a_repeat_will(office: Office) -> None:
+    assert (
+        office.call(job(), lambda run: [run.once("k", lambda: (1, {2: "x"})), run.once("k", list)])
+        == [[1, {"2": "x"}]] * 2
+    )
+
+
+def test_arguments_are_passed_on(office: Office) -> None:
+    assert office.call(job(), lambda run: run.once("k", lambda a, *, b: [a, b], 1, b=2)) == [1, 2]
+
+
+def test_a_step_costs_two_calls_of_the_store(office: Office) -> None:
+    def body(run: Run) -> list[str]:
+        office.store.calls.clear()
+        run.once("k", lambda: 1)
+        first, office.store.calls[:] = list(office.store.calls), []
+        run.once("k", lambda: 1)
+        return [*first, "again", *office.store.calls]
+
+    assert office.call(job(), body) == ["swap", "swap", "again", "swap"]
+
+
+@pytest.mark.parametrize("key", ["", " \n", "a\x00", "x" * 501, "\ud800", None, 1.5, b"k", object()])
+def test_a_key_that_cannot_be_one_is_refused_before_anything_is_done(
+    office: Office, receiver: Receiver, key: Any
+) -> None:
+    with pytest.raises(BadName, match="key"):
+        office.call(job(), lambda run: run.once(key, receiver, "x"))
+    assert receiver.done == {}
+
+
+@pytest.mark.parametrize("key", ["größe/7", "a b", 7, "x" * 500])
+def test_a_key_is_any_text_or_number(office: Office, receiver: Receiver, key: Any) -> None:
+    assert office.call(job(), lambda run: run.once(key, receiver, "x")) == "did x"
+
+
+@pytest.mark.parametrize("policy", [{"unsure": "maybe"}, {"not_done": 7}, {"not_done": (7,)}])
+def test_what_cannot_be_meant_is_refused(office: Office, receiver: Receiver, policy: dict[str, Any]) -> None:
+    with pytest.raises((BadPolicy, BadInput)):
+        office.call(job(), lambda run: run.once("k", receiver, "x", **policy))
+    assert receiver.done == {}
+
+
+def test_the_key_for_the_other_side_is_that_of_the_slot_and_the_step(office: Office) -> None:
+    assert office.call(job(), lambda run: run.key_of("mail:1")) == "billing@2026-03-29T12:00:00Z/mail:1"
+
+
+# --- results --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("result", [object(), {1, 2}, float("nan"), "x" * 70_000, b"bytes"], ids=lambda r: f"{r!r:.20}")
+def test_a_result_that_cannot_be_kept_is_an_error_each_time_and_done_once(office: Office, result: Any) -> None:
+    calls: list[int] = []
+
+    def effect() -> Any:
+        calls.append(1)
+        return result
+
+    def body(run: Run) -> None:
+        run.once("k", effect)
+
+    for _ in range(2):
+        with pytest.raises(
+            BadInput, match=r"billing@2026-03-29T12:00:00Z/k is done, but what it returned cannot be kept"
+        ):
+            office.call(job(retries=5, backoff="1ms"), body, when=NOON)
+        office.hand.turn(1)
+    assert calls == [1]
+
+
+def test_a_generator_or_coroutine_that_nobody_runs_is_refused(office: Office) -> None:
+    async def later() -> None: ...
+
+    with pytest.raises(BadInput, match="of which nothing has run"):
+        office.call(job(), lambda run: run.once("k", lambda: later()))  # noqa: PLW0108
+    assert office.record(NOON).outcome is Outcome.FAILED
+
+
+# --- in doubt -------------------------------------------------------------------------------------------------------
+
+
+def test_an_exception_leaves_a_doubt_and_the_slot_is_closed_as_unknown_without_retries(
+    office: Office, receiver: Receiver
+) -> None:
+    def fails(_what: str) -> None:
+        raise Boom("timed out")
+
+    receiver.act = fails
+    name = "billing@2026-03-29T12:00:00Z/pay"
+    with pytest.raises(InDoubt, match=f"nobody knows whether {name} happened: Boom: timed out") as raised:
+        office.call(job(retries=5), lambda run: run.once("pay", receiver, "pay"))
+    assert (raised.value.name, raised.value.why) == (name, "Boom: timed out")
+    record = office.record(NOON)
+    assert (record.state, record.outcome, receiver.done) == (State.CLOSED, Outcome.UNKNOWN, {"pay": 1})
+    assert record.reason.startswith(f"nobody knows whether {name} happened")
+    cell, doubt = step(office, "pay")
+    assert (cell.mark, doubt.outcome, doubt.reason) == (Mark.ATTENTION, Outcome.UNKNOWN, "Boom: timed out")
+
+
+def test_a_body_that_swallows_the_doubt_does_the_rest_and_its_slot_is_unknown_all_the_same(
+    office: Office, receiver: Receiver
+) -> None:
+    def fails_once(what: str) -> None:
+        if what == "2":
+            raise Boom
+
+    def body(run: Run) -> str:
+        for what in "1234":
+            try:
+                run.once(what, receiver, what)
+            except InDoubt:
+                continue
+        return "went on"
+
+    receiver.act = fails_once
+    assert office.call(job(retries=5), body) == "went on"
+    assert (receiver.done, office.record(NOON).outcome) == (dict.fromkeys("1234", 1), Outcome.UNKNOWN)
+
+
+def test_what_surely_did_nothing_is_tried_again(office: Office, receiver: Receiver) -> None:
+    def refuses_once(_what: str) -> str:
+        if receiver.done["pay"] == 1:
+            raise Refused
+        return "paid"
+
+    receiver.act = refuses_once
+    with pytest.raises(Refused):
+        office.call(job(retries=1, backoff="1ms"), lambda run: run.once("pay", receiver, "pay", not_done=Refused))
+    office.hand.turn(1)
+    again = office.call(job(retries=1), lambda run: run.once("pay", receiver, "pay", not_done=Refused), when=NOON)
+    assert (again, receiver.done, office.record(NOON).outcome) == ("paid", {"pay": 2}, Outcome.SUCCEEDED)
+
+
+def _dies_in(office: Office, receiver: Receiver, how: dict[str, Any]) -> None:
+    """A process that dies while it does a step, after the other side has done it."""
+    receiver.act = lambda _what: dies(office)
+    with pytest.raises((NotRecorded, StoreUnavailable)):
+        office.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay", **how), when=NOON)
+    receiver.act = lambda what: f"did {what}"
+
+
+@pytest.mark.parametrize(
+    ("unsure", "result", "times", "outcome"),
+    [
+        ("retry", "did pay", 2, Outcome.SUCCEEDED),
+        ("skip", None, 1, Outcome.SUCCEEDED),
+        ("raise", InDoubt, 1, Outcome.UNKNOWN),
+    ],
+)
+def test_a_step_whose_run_died_is_in_doubt_and_unsure_says_what_to_do(
+    store: Wire,
+    receiver: Receiver,
+    unsure: Literal["raise", "retry", "skip"],
+    result: Any,
+    times: int,
+    outcome: Outcome,
+) -> None:
+    dead, alive = Office(store), Office(store)
+    alive.call(job("other"), lambda _run: None)  # it watches the store's clock
+    _dies_in(dead, receiver, {"unsure": unsure})
+    for _ in range(12):
+        alive.hand.turn(1)
+        alive.desk.do(alive.desk.ledger.overdue())
+
+    def body(run: Run) -> Any:
+        return run.once("pay", receiver, "pay", unsure=unsure)
+
+    if result is InDoubt:
+        with pytest.raises(InDoubt, match=r"its holder web-[0-9]+ was gone"):
+            alive.call(job(**RERUN), body, when=NOON)
+    else:
+        assert alive.call(job(**RERUN), body, when=NOON) == result
+    assert (receiver.done, alive.record(NOON).outcome) == ({"pay": times}, outcome)
+
+
+def test_a_stricter_reader_is_not_overruled_by_how_it_was_begun(store: Wire, receiver: Receiver) -> None:
+    dead, alive = Office(store), Office(store)
+    alive.call(job("other"), lambda _run: None)
+    _dies_in(dead, receiver, {"unsure": "retry"})
+    for _ in range(12):
+        alive.hand.turn(1)
+        alive.desk.do(alive.desk.ledger.overdue())
+    with pytest.raises(InDoubt):
+        alive.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
+    assert receiver.done == {"pay": 1}
+
+
+# --- a run that was taken over ----------------------------------------------------------------------------------------
+
+
+def _watch(office: Office, seconds: int) -> None:
+    for _ in range(seconds):
+        office.hand.turn(1)
+        office.desk.do(office.desk.ledger.overdue())
+
+
+def test_a_run_whose_lease_has_lapsed_begins_no_step(store: Wire, receiver: Receiver) -> None:
+    paused, other = Office(store), Office(store)
+    other.call(job("other"), lambda _run: None)
+
+    def body(run: Run) -> None:
+        _watch(other, 12)
+        run.once("pay", receiver, "pay")
+
+    with pytest.raises(LeaseLost, match="no longer ours"):
+        paused.call(job(**RERUN), body, when=NOON)
+    assert receiver.done == {}
+
+
+def test_a_run_that_was_paused_between_its_check_and_the_store_begins_no_step(store: Wire, receiver: Receiver) -> None:
+    """By the store's clock: the write that begins it comes too late."""
+    paused, other = Office(store), Office(store)
+    other.call(job("other"), lambda _run: None)
+
+    def body(run: Run) -> None:
+        def late(name: str) -> str:
+            if name == "swap":
+                store.lose = lambda _name: ""
+                _watch(other, 12)
+            return ""
+
+        store.lose = late
+        run.once("pay", receiver, "pay")
+
+    with pytest.raises(LeaseLost, match="was not begun: the lease of its run has lapsed"):
+        paused.call(job(**RERUN), body, when=NOON)
+    assert receiver.done == {}
+
+
+def test_a_run_that_was_taken_over_in_a_step_cannot_say_that_it_is_done(store: Wire, receiver: Receiver) -> None:
+    paused, other = Office(store), Office(store)
+    other.call(job("other"), lambda _run: None)
+
+    def slow(_what: str) -> None:
+        receiver.act = lambda what: f"did {what}"
+        _watch(other, 12)
+        with pytest.raises(InDoubt):
+            other.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
+
+    receiver.act = slow
+    with pytest.raises(LeaseLost):
+        paused.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
+    assert (receiver.done, other.record(NOON).outcome) == ({"pay": 1}, Outcome.UNKNOWN)
+
+
+def test_two_threads_of_one_run_are_two_and_one_is_told_that_it_is_in_progress(
+    office: Office, receiver: Receiver
+) -> None:
+    def body(run: Run) -> None:
+        def meanwhile(_what: str) -> None:
+            with pytest.raises(InProgress, match="billing@2026-03-29T12:00:00Z/pay is in progress at web-"):
+                run.once("pay", receiver, "pay")
+
+        receiver.act = meanwhile
+        run.once("pay", receiver, "pay")
+
+    office.call(job(), body)
+    assert receiver.done == {"pay": 1}
+
+
+# --- lost calls -----------------------------------------------------------------------------------------------------
+
+
+def _lived_through(receiver: Receiver, lose: int, times: int, fate: str) -> Office:
+    """Two steps, one after the other, of a slot that is tried until it is closed; so many calls are lost on the way."""
+    clock = HandClock()
+    store = Wire(clock)
+    made = 0
+
+    def lost(_name: str) -> str:
+        nonlocal made
+        made += 1
+        return fate if lose <= made < lose + times else ""
+
+    office = Office(store)
+    office.call(job("other"), lambda _run: None)
+    store.lose = lost
+    for _ in range(14):
+        try:
+            office.call(
+                job(retries=9, backoff="1ms", on_lost="rerun", lease="10s"),
+                lambda run: [run.once(key, receiver, key) for key in ("a", "b")],
+                when=NOON,
+            )
+        except (StoreUnavailable, InDoubt, LeaseLost):
+            store.lose = lost if made < lose + times else lambda _name: ""
+        _watch_quietly(office)
+    store.lose = lambda _name: ""
+    return office
+
+
+def _watch_quietly(office: Office) -> None:
+    for _ in range(12):
+        office.hand.turn(1)
+        try:
+            office.desk.do(office.desk.ledger.overdue())
+        except StoreUnavailable:
+            continue
+
+
+@pytest.mark.parametrize("fate", ["before", "after"])
+@pytest.mark.parametrize("times", [1, 4, 9])
+@pytest.mark.parametrize("lose", range(1, 14))
+def test_whichever_calls_are_lost_each_step_is_done_once_and_none_is_in_doubt(
+    lose: int, times: int, fate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(once, "PAUSE", 0.001)
+    receiver = Receiver()
+    office = _lived_through(receiver, lose, times, fate)
+    assert (office.record(NOON).outcome, receiver.done) == (Outcome.SUCCEEDED, {"a": 1, "b": 1})
+
+
+# --- many -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unsure", ["raise", "retry", "skip"])
+def test_each_of_many_is_done_once_and_the_results_are_in_order(
+    office: Office, receiver: Receiver, unsure: Literal["raise", "retry", "skip"]
+) -> None:
+    def body(run: Run) -> Any:
+        each = run.once_each(range(250), key=str, fn=lambda item: receiver(str(item)), unsure=unsure)
+        if run.attempt == 1:
+            raise Boom
+        return each
+
+    with pytest.raises(Boom):
+        office.call(job(retries=1, backoff="1ms"), body, when=NOON)
+    office.hand.turn(1)
+    assert office.call(job(retries=1), body, when=NOON) == [f"did {item}" for item in range(250)]
+    assert receiver.done == {str(item): 1 for item in range(250)}
+
+
+def test_a_thousand_that_may_be_repeated_take_two_calls_of_the_store_per_hundred_at_most(
+    office: Office, receiver: Receiver
+) -> None:
+    def body(run: Run) -> list[str]:
+        office.store.calls.clear()
+        run.once_each(range(1000), key=str, fn=lambda item: receiver(str(item)), unsure="retry")
+        return list(office.store.calls)
+
+    assert office.call(job(), body) == ["swap"] * 11
+    assert len(receiver.done) == 1000
+
+
+def test_slow_ones_are_put_on_record_about_every_second(office: Office, receiver: Receiver) -> None:
+    receiver.act = lambda _what: office.hand.turn(0.4)
+
+    def body(run: Run) -> list[str]:
+        office.store.calls.clear()
+        run.once_each(range(9), key=str, fn=lambda item: receiver(str(item)), unsure="retry")
+        return list(office.store.calls)
+
+    assert office.call(job(), body) == ["swap"] * 4  # begun; after the third, the sixth and the ninth
+
+
+def test_one_that_fails_gives_back_those_after_it_and_nothing_before_it_is_repeated(
+    office: Office, receiver: Receiver
+) -> None:
+    def fails_once(what: str) -> str:
+        if what == "5" and receiver.done["5"] == 1:
+            raise Boom
+        return what
+
+    def body(run: Run) -> Any:
+        return run.once_each(range(10), key=str, fn=lambda item: receiver(str(item)), unsure="retry")
+
+    receiver.act = fails_once
+    with pytest.raises(Boom):
+        office.call(job(retries=1, backoff="1ms"), body, when=NOON)
+    assert receiver.done == {str(item): 1 for item in range(6)}
+    office.hand.turn(1)
+    assert office.call(job(retries=1), body, when=NOON) == [str(item) for item in range(10)]
+    assert receiver.done == {str(item): 2 if item == 5 else 1 for item in range(10)}
+
+
+def test_two_items_of_one_key_are_refused_before_the_second_is_done(office: Office, receiver: Receiver) -> None:
+    with pytest.raises(BadInput, match="two items have the key 'a'"):
+        office.call(job(), lambda run: run.once_each(["a", "b", "a"], key=str, fn=receiver))
+    assert receiver.done == {"a": 1, "b": 1}
+
+
+# --- on an event loop -------------------------------------------------------------------------------------------------
+
+
+def _awaited(office: Office, body: Callable[[Run], Any]) -> Any:
+    call = Call(office.keeper, job(retries=1), Work(body, is_async=True))
+    return asyncio.run(take_async(call.steps(NOON), office.desk))
+
+
+def test_a_coroutine_function_is_awaited(office: Office, receiver: Receiver) -> None:
+    async def send(what: str) -> Any:
+        await asyncio.sleep(0)
+        return receiver(what)
+
+    async def body(run: Run) -> Any:
+        one = await run.once("mail", send, "mail")
+        again = await run.once("mail", send, "mail")
+        many = await run.once_each("ab", key=str, fn=send, unsure="retry")
+        return [one, again, many]
+
+    assert _awaited(office, body) == ["did mail", "did mail", ["did a", "did b"]]
+    assert receiver.done == {"mail": 1, "a": 1, "b": 1}
+
+
+def test_a_cancelled_step_is_in_doubt_and_the_cancellation_goes_on(office: Office) -> None:
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    async def body(run: Run) -> None:
+        task = asyncio.ensure_future(run.once("mail", hangs))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+
+    _awaited(office, body)
+    assert step(office, "mail")[1].outcome is Outcome.UNKNOWN
+    assert office.record(NOON).outcome is Outcome.UNKNOWN
+
+
+def test_an_async_doubt_closes_the_slot_as_unknown(office: Office) -> None:
+    async def fails() -> None:
+        raise Boom
+
+    async def body(run: Run) -> None:
+        await run.once("mail", fails)
+
+    with pytest.raises(InDoubt):
+        _awaited(office, body)
+    assert office.record(NOON).outcome is Outcome.UNKNOWN
+
+
+# --- the deadline ---------------------------------------------------------------------------------------------------
+
+
+def test_the_deadline_is_the_end_of_the_timeout(office: Office) -> None:
+    assert office.call(job(timeout="90s"), lambda run: run.deadline) == START.replace(minute=1, second=30)
+    assert office.call(job("free"), lambda run: run.deadline) is None
+
+
+def test_a_lost_lease_is_told_with_its_facts(office: Office) -> None:
+    def body(run: Run) -> None:
+        office.hand.turn(600)
+        assert not run.trusted
+        with pytest.raises(LeaseLost, match="could not be renewed in time") as lost:
+            run.check()
+        assert (lost.value.name, lost.value.fence, lost.value.why) == (
+            NOON.key, run.fence, "it could not be renewed in time",
+        )  # fmt: skip
+
+    office.call(job(), body)

@@ -1,0 +1,315 @@
+"""Runs that complete in the user's own database: before the body, when the holder is gone, and when it was only paused.
+(What a transaction is to each driver and database is in tests/runtime/joined.)"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce import Cronce
+from cronce.errors import (
+    AlreadyDone,
+    BadInput,
+    BadPolicy,
+    CronceError,
+    DatabaseUnavailable,
+    StoreUnavailable,
+)
+from cronce.model import Slot
+from cronce.protocol.record import COMMITTED, Outcome, State
+from cronce.runtime.commits import settle_gone, settle_soon
+from cronce.runtime.declare import Declaration
+from cronce.runtime.ledger import Wanted
+from cronce.runtime.run import Run, Skipped
+from cronce.runtime.task import Busy
+from tests.runtime.office import Office, job
+from tests.runtime.shelf import START, Wire
+
+NOON = Slot("billing", START)
+LEASE = {"lease": "10s"}
+
+
+class Books:
+    """The user's database: a table, and a connection to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.url = f"sqlite:///{path}"
+        self.conn = sqlite3.connect(path)
+        self.conn.execute("create table charges (invoice)")
+        self.conn.commit()
+
+    def charge(self, run: Run, invoice: int = 1, step: str = "") -> None:
+        with run.transaction(self.conn, step) as tx:
+            tx.execute("insert into charges values (?)", (invoice,))
+
+    @property
+    def charges(self) -> list[int]:
+        return [invoice for (invoice,) in self.conn.execute("select invoice from charges order by invoice")]
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Iterator[Books]:
+    books = Books(tmp_path / "books.db")
+    with closing(books.conn):
+        yield books
+
+
+@pytest.fixture
+def billing(books: Books) -> Iterator[Callable[..., Declaration]]:
+    made: list[Declaration] = []
+
+    def declared(**policies: Any) -> Declaration:
+        made.append(job(transaction=books.url, **LEASE, **policies))
+        return made[-1]
+
+    yield declared
+    for one in made:
+        assert one.database is not None
+        one.database.close()
+
+
+def watch(office: Office, seconds: int = 12) -> None:
+    for _ in range(seconds):
+        office.hand.turn(1)
+        office.desk.do(office.desk.ledger.overdue())
+
+
+def dies(office: Office) -> None:
+    def do(_flow: Any) -> Any:
+        raise StoreUnavailable("this process is dead")
+
+    office.desk.do = do  # type: ignore[method-assign, assignment]
+
+
+def settle(office: Office, declared: Declaration) -> None:
+    assert declared.database is not None
+    office.desk.do(settle_gone(office.desk.ledger, declared.database, [NOON.cell]))
+
+
+@pytest.fixture
+def other(store: Wire) -> Office:
+    """Another process, which watches the store's clock."""
+    office = Office(store)
+    office.call(job("other"), lambda _run: None)
+    return office
+
+
+# --- committed, and never said so -------------------------------------------------------------------------------------
+
+
+def _commits_and_dies(store: Wire, books: Books, declared: Declaration) -> None:
+    dead = Office(store)
+
+    def body(run: Run) -> None:
+        books.charge(run)
+        dies(dead)
+
+    with pytest.raises(CronceError):
+        dead.call(declared, body, when=NOON)
+
+
+def test_a_commit_without_a_finish_is_settled_as_succeeded_and_not_as_lost(
+    store: Wire, other: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    declared = billing(on_lost="skip")
+    _commits_and_dies(store, books, declared)
+    watch(other)
+    settle(other, declared)
+    record = other.record(NOON)
+    assert (record.outcome, record.reason, books.charges) == (Outcome.SUCCEEDED, COMMITTED, [1])
+
+
+def test_the_next_call_of_the_job_settles_it(
+    store: Wire, other: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    declared = billing(on_lost="skip")
+    _commits_and_dies(store, books, declared)
+    watch(other)
+    told = other.call(declared, lambda run: books.charge(run, 2), when=NOON)
+    assert isinstance(told, Skipped)
+    assert (told.outcome, books.charges) == ("succeeded", [1])
+    other.hand.turn(15 * 60)
+    other.call(declared, lambda run: books.charge(run, 2))
+    assert books.charges == [1, 2]
+
+
+def test_the_schedulers_chore_settles_it(
+    store: Wire, other: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    declared = billing(on_lost="skip")
+    _commits_and_dies(store, books, declared)
+    watch(other)
+    assert declared.database is not None
+    settle_soon(other.keeper, declared.database, NOON.cell)
+    other.keeper.do_chores()
+    assert other.record(NOON).outcome is Outcome.SUCCEEDED
+
+
+def test_under_rerun_the_next_run_finds_it_done_and_runs_nothing(
+    store: Wire, other: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    declared = billing(on_lost="rerun")
+    _commits_and_dies(store, books, declared)
+    watch(other)
+    ran: list[str] = []
+    other.call(declared, lambda run: ran.append(run.key), when=NOON)
+    record = other.record(NOON)
+    assert (record.outcome, record.reason, ran, books.charges) == (Outcome.SUCCEEDED, COMMITTED, [], [1])
+
+
+def test_a_body_that_fails_after_its_commit_has_succeeded_and_is_not_run_again(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    def body(run: Run) -> None:
+        books.charge(run)
+        raise ValueError("afterwards")
+
+    declared = billing(retries=3, backoff="1ms")
+    with pytest.raises(ValueError, match="afterwards"):
+        office.call(declared, body, when=NOON)
+    assert office.record(NOON).outcome is Outcome.SUCCEEDED
+    office.hand.turn(1)
+    assert isinstance(office.call(declared, body, when=NOON), Skipped)
+    assert books.charges == [1]
+
+
+def test_steps_do_not_complete_the_run_and_are_not_repeated_by_the_next(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    def body(run: Run) -> None:
+        for invoice in range(1, 4):
+            with suppress(AlreadyDone):
+                books.charge(run, invoice, f"invoice:{invoice}")
+            if run.attempt < invoice:
+                raise ValueError
+
+    declared = billing(retries=5, backoff="1ms")
+    for _ in range(3):
+        try:
+            office.call(declared, body, when=NOON)
+        except ValueError:
+            office.hand.turn(1)
+    assert (books.charges, office.record(NOON).grant, office.record(NOON).outcome) == (
+        [1, 2, 3], 3, Outcome.SUCCEEDED,
+    )  # fmt: skip
+
+
+# --- not committed ----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_closed_as_lost_cannot_commit_when_it_wakes_up(
+    store: Wire, other: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    declared = billing(on_lost="skip")
+    paused = Office(store)
+
+    def body(run: Run) -> None:
+        watch(other)
+        settle(other, declared)
+        run._lease.check = lambda: None  # type: ignore[method-assign]  # it was paused right after it had asked
+        books.charge(run)
+
+    with pytest.raises(CronceError, match="may not commit under its fence"):
+        paused.call(declared, body, when=NOON)
+    assert (other.record(NOON).outcome, books.charges) == (Outcome.LOST, [])
+
+
+def test_a_run_that_was_taken_over_cannot_commit_and_the_later_one_can(
+    store: Wire, other: Office, books: Books, billing: Callable[..., Declaration], tmp_path: Path
+) -> None:
+    declared = billing(on_lost="rerun")
+    paused = Office(store)
+    conn = sqlite3.connect(tmp_path / "books.db")
+
+    def body(run: Run) -> None:
+        watch(other)
+        other.call(declared, lambda later: books.charge(later, 2), when=NOON)
+        run._lease.check = lambda: None  # type: ignore[method-assign]  # it was paused right after it had asked
+        with run.transaction(conn) as tx:
+            tx.execute("insert into charges values (1)")
+
+    with closing(conn), pytest.raises(CronceError, match="may not commit under its fence"):
+        paused.call(declared, body, when=NOON)
+    assert (other.record(NOON).outcome, books.charges) == (Outcome.SUCCEEDED, [2])
+
+
+def test_one_that_lives_is_neither_sealed_nor_closed(
+    office: Office, books: Books, billing: Callable[..., Declaration], other: Office
+) -> None:
+    declared = billing(on_lost="skip")
+
+    def body(run: Run) -> None:
+        watch(other, 5)
+        settle(other, declared)
+        books.charge(run)
+
+    office.call(declared, body, when=NOON)
+    assert (office.record(NOON).outcome, office.record(NOON).reason, books.charges) == (Outcome.SUCCEEDED, "", [1])
+
+
+def test_a_claim_alone_never_closes_such_a_run_as_lost(
+    store: Wire, other: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    """Neither of the slot itself, nor of the next one, which waits for its turn."""
+    declared = billing(on_lost="skip")
+    _commits_and_dies(store, books, declared)
+    watch(other)
+    later = Slot("billing", START.replace(minute=15))
+    other.hand.turn(15 * 60)
+    for slot in (NOON, later):
+        wanted = Wanted(slot, declared.terms(slot, inferred=False))
+        assert isinstance(other.desk.do(other.desk.ledger.claim([wanted]))[0], Busy)
+    assert other.record(NOON).state is State.RUNNING
+    settle(other, declared)
+    other.call(declared, lambda run: books.charge(run, 2), when=later)
+    assert books.charges == [1, 2]
+
+
+def test_a_database_that_does_not_answer_keeps_the_body_from_running_and_the_slot_is_given_back(
+    office: Office, tmp_path: Path
+) -> None:
+    ran: list[str] = []
+    declared = job(transaction=f"sqlite:///{tmp_path}/missing/books.db", retries=0, on_lost="skip")
+    with pytest.raises(DatabaseUnavailable, match=r"books\.db, where the run commits, gave no answer"):
+        office.call(declared, lambda run: ran.append(run.key), when=NOON)
+    assert (ran, office.record(NOON).state) == ([], State.DUE)
+
+
+def test_a_database_that_does_not_answer_keeps_a_run_open_whose_holder_is_gone(
+    store: Wire, other: Office, books: Books, billing: Callable[..., Declaration], tmp_path: Path
+) -> None:
+    declared = billing(on_lost="skip")
+    _commits_and_dies(store, books, declared)
+    watch(other)
+    (tmp_path / "books.db").rename(tmp_path / "moved.db")
+    (tmp_path / "books.db").mkdir()
+    away = job(transaction=books.url, on_lost="skip", **LEASE)
+    assert away.database is not None
+    settle_soon(other.keeper, away.database, NOON.cell)
+    other.keeper.do_chores()
+    assert other.record(NOON).state is State.RUNNING
+
+
+# --- as it is declared ------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_needs_a_declared_database(office: Office, books: Books) -> None:
+    with pytest.raises(BadInput, match=r"declare it by @cron\.job"):
+        office.call(job(), books.charge)
+
+
+def test_the_stores_own_file_is_refused(tmp_path: Path) -> None:
+    with Cronce(f"sqlite:///{tmp_path}/cronce.db") as cron, pytest.raises(BadPolicy, match="store"):
+        cron.job("@hourly", name="a", transaction=f"sqlite:///{tmp_path}/cronce.db")(lambda: None)
+
+
+def test_a_job_in_the_store_has_no_database(tmp_path: Path) -> None:
+    with Cronce(f"sqlite:///{tmp_path}/cronce.db") as cron, pytest.raises(BadInput, match="a URL may hold a password"):
+        cron.add("a", "@hourly", function="app:mail", transaction="postgresql://u:secret@h/d")
+
+
+def test_the_database_is_no_part_of_what_tells_versions_apart(books: Books) -> None:
+    assert job().spec == job(transaction=books.url).spec
