@@ -187,17 +187,6 @@ class Run:
         return self.job if self.exclusive else self.key
 
     @property
-    def scope(self) -> str:
-        """Within which a receiver compares its fence: the job, or where its runs may go on at the same time the slot."""
-        return self.job if self.exclusive else self.key
-
-    def headers(self, key: object) -> dict[str, str]:
-        """For a request that makes a step's effect: `Idempotency-Key` and `Cronce-Fence`."""
-        from cronce.headers import headers  # noqa: PLC0415
-
-        return headers(self.key_of(key), self.fence, self.scope)
-
-    @property
     def cursor(self) -> "Cursor":
         """How far the job has come: `run.cursor.get()`, `run.cursor.set(position)`. One for all its slots."""
         from cronce.runtime.effects.cursor import Cursor  # noqa: PLC0415

@@ -78,7 +78,7 @@ def define(name: str, words: Words) -> Definition:
     function, command = policies.pop("function", ""), policies.pop("command", [])
     payload, isolate = policies.pop("payload", None), policies.pop("isolate", False)
     if "transaction" in policies:
-        raise BadInput(f"{name}: a database is declared in code, by @cron.job(transaction=…): a URL may hold a password")
+        raise BadInput(f"{name}: a database is declared in code (@cron.job(transaction=…)): a URL may hold a password")
     if bool(function) == bool(command):
         raise BadInput(f"{name}: what shall run? Give one of function='package.module:name' and command=['./sync.sh']")
     job = declare(name, **policies)._replace(payload=payload_text(payload))
