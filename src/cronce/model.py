@@ -342,7 +342,6 @@ class Traits(NamedTuple):
     durable: bool = True  # a write that won survives a crash of the store
     survives_failover: bool = True  # and the loss of its machine
     groups: bool = True  # several cells land together or not at all
-    joins: bool = False  # can commit together with the user's own transaction
     notifies: bool = False  # can wake a waiting process
     shared: bool = True  # a second connection to the same URL sees the same cells
     in_memory: bool = False  # every cell costs memory, so fewer are kept by default

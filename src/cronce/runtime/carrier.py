@@ -9,7 +9,6 @@ the birth of a later one, for the numbers of two lives may coincide.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Final, TypeVar
 
 from cronce.errors import BadRecord, StoreError, StoreUnavailable
@@ -116,6 +115,7 @@ class Carrier:
         """Read a cell, and write what `make` says of it at the store's now, or leave it as it is; what came of it, as
         `make` says too. Again when another was faster, or no answer came: then it may have landed."""
         lost: tuple[T, Write] | None = None
+        unanswered = 0
         for _ in range(ROUNDS):
             loaded, _timed = yield from self.load([key])
             (cell,) = loaded.cells
@@ -124,13 +124,17 @@ class Carrier:
             made, write = make(cell, loaded.now)
             if write is None:
                 return made
-            lost = made, write
-            with suppress(StoreUnavailable):
+            try:
                 writes = [write] if beside is None else [write, beside]
                 swapped, _timed = yield from self.swap(writes, loaded.epoch.seen)
-                if swapped.verdicts[0].refused is None:
-                    return made
-                lost = None
+            except StoreUnavailable:
+                lost, unanswered = (made, write), unanswered + 1
+                if unanswered == UNANSWERED:
+                    raise
+                continue
+            if swapped.verdicts[0].refused is None:
+                return made
+            lost = None
         raise StoreUnavailable(f"could not write {key}: no write of {ROUNDS} in a row came first, or was answered")
 
     # --- the loop ---

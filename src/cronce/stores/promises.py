@@ -11,7 +11,6 @@ PROMISES: Final = (
     ("durable", "a write that won survives a crash of the store"),
     ("survives_failover", "and the loss of its machine"),
     ("groups", "several cells land together or not at all"),
-    ("joins", "can commit together with your own transaction"),
     ("notifies", "can wake a waiting process"),
     ("shared", "a second connection to the same URL sees the same cells"),
     ("in_memory", "every cell costs memory, so fewer are kept by default"),

@@ -1,7 +1,8 @@
 """How far a job has come, kept in the store under the fence; and what a receiver has seen of fences."""
 
 import json
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 from cronce.errors import BadInput, LeaseLost
 from cronce.model import Cell, Fence, Instant, Mark, Write, cursor_cell, scope_cell
@@ -12,6 +13,9 @@ from cronce.runtime.effects.steps import UnderRun
 from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Lease
 from cronce.runtime.steps import Do, Steps, take, take_async
+
+SCOPE_KEPT: Final = timedelta(days=90)
+"""For how long a receiver remembers the highest fence of a scope from which nothing higher comes."""
 
 
 class Cursor:
@@ -55,10 +59,12 @@ class Cursor:
 
 def admitted(carrier: Carrier, scope: str, fence: Fence) -> Flow[bool]:
     """Whether no higher fence was seen in the scope; from now on no lower one is admitted."""
-    return (yield from _moved(carrier, scope_cell(scope), Position(fence)))
+    return (yield from _moved(carrier, scope_cell(scope), Position(fence), ttl=SCOPE_KEPT))
 
 
-def _moved(carrier: Carrier, key: str, to: Position, until: Instant | None = None) -> Flow[bool]:
+def _moved(
+    carrier: Carrier, key: str, to: Position, until: Instant | None = None, ttl: timedelta | None = None
+) -> Flow[bool]:
     """Whether it stands there now: not if a higher fence was there before, or the time is over."""
 
     def make(cell: Cell, now: Instant) -> tuple[bool, Write | None]:
@@ -67,7 +73,7 @@ def _moved(carrier: Carrier, key: str, to: Position, until: Instant | None = Non
             return True, None
         if (was is not None and was.fence > to.fence) or (until is not None and now >= until):
             return False, None
-        return True, Write(key, cell.version, encode_position(to), Mark.OPEN, not_after=until)
+        return True, Write(key, cell.version, encode_position(to), Mark.OPEN, ttl=ttl, not_after=until)
 
     return (yield from carrier.rewrite(key, make))
 

@@ -110,6 +110,7 @@ def environment(run: Run) -> dict[str, str]:
         "CRONCE_SLOT": spell(run.at),
         "CRONCE_KEY": run.key,
         "CRONCE_FENCE": str(run.fence),
+        "CRONCE_SCOPE": run.scope,
         "CRONCE_ATTEMPT": str(run.attempt),
     }
     if run.deadline is not None:
