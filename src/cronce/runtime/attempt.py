@@ -143,10 +143,10 @@ class Attempt:
         """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
         whether it may go on can know that its trust has ended before it was told. What leaves a doubt is for a person:
         it is neither a failure nor to be tried again."""
-        if self.run.completed:  # that is on record where its work is, whatever came after
-            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {describe(error)}"[:REASON_KEPT])
         if self.run.doubts:
             return Ending(Outcome.UNKNOWN, doubted(self.run.doubts))
+        if self.run.completed:  # that is on record where its work is, whatever came after
+            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {describe(error)}"[:REASON_KEPT])
         if over is None:
             asked = isinstance(error, LeaseLost) and not self.lease.trusted
             return Ending(Outcome.FAILED, describe(error), cut_short=asked or not isinstance(error, Exception))

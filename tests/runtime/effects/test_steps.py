@@ -347,6 +347,18 @@ def test_two_threads_of_one_run_are_two_and_one_is_told_that_it_is_in_progress(
     assert receiver.done == {"pay": 1}
 
 
+def test_a_body_that_is_stopped_in_a_step_leaves_a_doubt_and_is_not_tried_again(office: Office) -> None:
+    def hangs() -> None:
+        office.hand.turn(60)
+        office.keeper.watch()
+        while True:
+            pass
+
+    with pytest.raises(LeaseLost, match="was stopped: it could not be renewed in time"):
+        office.call(job(retries=3, **RERUN), lambda run: run.once("pay", hangs), when=NOON)
+    assert (step(office, "pay")[1].outcome, office.record(NOON).outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
+
+
 # --- lost calls -----------------------------------------------------------------------------------------------------
 
 

@@ -191,10 +191,10 @@ class Isolated(Command):
 
     def ended(self, result: Ended) -> Ending:
         why, doubts = self._failure(result), self._told.get("doubts")
-        if why and self._told.get("completed"):
-            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {why}"[:REASON_KEPT], output=result.output)
         if doubts:
             return Ending(Outcome.UNKNOWN, doubted(doubts), output=result.output)
+        if why and self._told.get("completed"):
+            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {why}"[:REASON_KEPT], output=result.output)
         return Ending(Outcome.FAILED if why else Outcome.SUCCEEDED, why, output=result.output)
 
     def value(self, result: Ended) -> Any:

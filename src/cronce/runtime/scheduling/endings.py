@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import BodyFailed
+from cronce.errors import BodyFailed, DatabaseUnavailable
 from cronce.model import Boot
 from cronce.protocol.commands import Finish, Release, Stale
 from cronce.protocol.record import Outcome
@@ -46,6 +46,8 @@ class Said(NamedTuple):
     def tell(self) -> None:
         """A line for each failure; where it happened only if that is this process, which others have told already."""
         ending, attempt = self.end.ending, self.attempt
+        if ending is None and isinstance(self.end.error, DatabaseUnavailable):
+            LOGGER.warning("%s is given back, and tried again: %s", attempt.lease.name, self.end.error)
         if ending is None or ending.outcome is not Outcome.FAILED:
             return
         of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
