@@ -146,8 +146,11 @@ class InDoubt(CronceError):
     """An effect was begun, and nobody knows whether it happened: it is not done again before a person has looked."""
 
     def __init__(self, name: str, why: str) -> None:
+        from shlex import quote  # noqa: PLC0415  a key may be anything, and the line is there to be pasted
+
         super().__init__(
-            f"nobody knows whether {name} happened: {why}. Find out, then say `cronce resolve {name} done` or `retry`"
+            f"nobody knows whether {name} happened: {why}. Find out, then say `cronce resolve {quote(name)} done` or"
+            " `retry`"
         )
         self.name, self.why = name, why
 

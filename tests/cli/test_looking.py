@@ -95,7 +95,7 @@ def test_jobs_that_are_paused_called_with_two_schedules_or_unreadable_say_so(
     _header, billing, mail, new = said(capsys, "jobs", "--store", url).splitlines()
     assert billing.split()[:6] == ["billing", "every", "1d", "paused", "by", "ada"]
     assert "(2 seen)" in mail
-    assert new == "new      the cell 'job/new' has format 99, this cronce reads up to 3: upgrade cronce"
+    assert new == "new      the cell 'job/new' has format 99, this cronce reads up to 4: upgrade cronce"
     documents = told(capsys, "jobs", "--store", url)["jobs"]
     assert [document["paused"] for document in documents] == [True, False, None]
 
@@ -168,9 +168,9 @@ def test_why_a_slot(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-2:] == ["  the end of its output:", "    | all sent"]
     assert said(capsys, "why", f"billing@{SLOT.at.isoformat()}", "--store", url).splitlines() == lines
     document = json.loads(said(capsys, "why", SLOT.key, "--store", url, "--json"))
-    assert list(document) == ["job", "next", "carried", "paused", "pause", "floor", "refusals", "slots"]
+    assert list(document) == ["job", "next", "carried", "paused", "pause", "floor", "refusals", "in_doubt", "slots"]
     (slot,) = document["slots"]
-    assert list(slot) == ["slot", "case", "sentence", "run", "past", "refused", "output"]
+    assert list(slot) == ["slot", "case", "sentence", "run", "past", "refused", "effects", "output"]
     assert (slot["case"], slot["output"], slot["sentence"]) == ("succeeded", "all sent", lines[0])
 
 

@@ -482,7 +482,7 @@ def test_what_a_newer_cronce_wrote_is_said_to_be_unreadable(desk: Desk, store: W
     store._cells[SLOT.cell] = store._cells[SLOT.cell]._replace(value=newer)
     assert told(store) == (
         "billing@2026-03-29T12:00:00Z cannot be read: the cell 'run/billing/2026-03-29T12:00:00Z' has format 99, this"
-        " cronce reads up to 3: upgrade cronce."
+        " cronce reads up to 4: upgrade cronce."
     )
     store._cells["job/billing"] = store._cells["job/billing"]._replace(value=newer)
     assert about(asked(store, None)).startswith("billing cannot be read: the cell 'job/billing' has format 99")

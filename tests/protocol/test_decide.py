@@ -1096,6 +1096,16 @@ def test_a_person_says_what_came_of_it_and_that_is_kept_like_any_result() -> Non
     assert (effect.record.result, effect.cell.until) == ('"p-7"', effect.now + DAY)
 
 
+def test_who_was_at_it_is_stale_once_a_person_has_said_what_came_of_it() -> None:
+    effect = AnEffect()
+    fence = effect.begun()
+    effect.lapse()
+    effect.say(claim("n2", "web-2"))
+    effect.say(Resolve("done", "paid", '"p-7"'))
+    assert effect.say(Finish(fence, Outcome.SUCCEEDED, result='"p-8"')) == Stale("web-1")
+    assert effect.record.result == '"p-7"'
+
+
 def test_a_step_has_no_lease_of_its_own_it_is_over_with_its_run() -> None:
     step = AnEffect()
     step.begun(under="run/a F1")

@@ -69,10 +69,14 @@ def _making(options: argparse.Namespace) -> "Iterator[Store]":
 
 
 def read_payload(text: str) -> Any:
+    return read_json("--payload", text)
+
+
+def read_json(option: str, text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"--payload is JSON, and {text[:60]!r} is none: {error}") from None
+        raise BadInput(f"{option} is JSON, and {text[:60]!r} is none: {error}") from None
 
 
 def _refuse(word: str) -> NoReturn:

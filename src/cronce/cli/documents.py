@@ -4,6 +4,7 @@ import json
 
 from cronce.cli.words import iso
 from cronce.protocol.record import Act, Past
+from cronce.runtime.effects.seen import STATES, EffectSeen, Survey
 from cronce.runtime.look import RunSeen
 
 
@@ -25,6 +26,28 @@ def run_document(one: RunSeen) -> dict[str, object]:
         "by": record.by or None if record else None,
         "payload": json.loads(record.payload) if record and record.payload else None,
         "progress": list(record.progress) if record and record.progress else None,
+    }
+
+
+def effect_document(one: EffectSeen) -> dict[str, object]:
+    record = one.record
+    return {
+        "effect": one.name,
+        "state": one.state,
+        "since": iso(record.started) if record else None,
+        "ended": iso(record.finished) if record else None,
+        "holder": record.holder or None if record else None,
+        "reason": one.why or None,
+        "result": json.loads(record.result) if record and record.result else None,
+    }
+
+
+def survey_document(survey: Survey) -> dict[str, object]:
+    """How many effects there are in each state, and some that are in doubt."""
+    return {
+        "counts": {state: survey.counts.get(state, 0) for state in STATES},
+        "capped": [state for state in STATES if state in survey.capped],
+        "in_doubt": [effect_document(one) for one in survey.doubtful],
     }
 
 

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from cronce.cli.progress import bar
 from cronce.errors import BadInput
 from cronce.testing.chaos import FAULTS, SITUATIONS, play_out, stage
+from cronce.testing.effects_table import by_way, printed
 from cronce.testing.mutants import MUTANTS, mutated
 from cronce.testing.referee import Violation
 from cronce.testing.simulate import Simulation, simulate
@@ -67,6 +68,7 @@ def _document(result: Simulation) -> dict[str, object]:
         "faults": dict(sorted(played.faults.items())),
         "calls": played.calls,
         "starts": played.starts,
+        "effects": by_way(played.effects),
     }
 
 
@@ -84,6 +86,7 @@ def _report(result: Simulation) -> str:
         "and what they were about:",
         *_counts(result, SITUATIONS),
     ]
+    lines += ["what became of effects, by how they were guarded:", *printed(by_way(played.effects))]
     if result.unseen:
         lines.append(f"never happened in so few histories: {', '.join(result.unseen)}")
     if result.mutants:

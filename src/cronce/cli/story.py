@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from cronce.cli.effects import counted, tell_doubts
 from cronce.cli.jobs import as_written
 from cronce.cli.table import safe
 from cronce.cli.words import away, by_whom, moment, short
@@ -15,6 +16,9 @@ from cronce.runtime.why import Case, Story, Why
 from cronce.schedule.describe import describe
 
 _NOBODY = "no live scheduler carries it"
+IN_DOUBT = "nobody knows whether "
+"""How the reason of a slot begins that was stopped because of a step."""
+
 PAYLOAD_SHOWN = 200
 """So many characters; all of it is in the JSON."""
 
@@ -50,6 +54,9 @@ def _about(found: Why) -> Iterator[str]:
     if found.refusals:
         counts = (f"{host} {'once' if times == 1 else f'{times:,} times'}" for host, times in found.refusals.items())
         yield f"Refused so far: {', '.join(sorted(counts))}."
+    if found.effects and found.effects.counts.get("in doubt"):
+        many = counted(found.effects._replace(counts={"in doubt": found.effects.counts["in doubt"]}))
+        yield f"Of its effects {many}: `cronce effects {seen.name}` says which."
     if not found.stories:
         yield "None of its slots is on record."
 
@@ -63,6 +70,7 @@ def tell(story: Story, found: Why) -> str:
     lines = [headline(story, found)]
     lines += [f"  {safe(line)}" for line in _request(record)] if record else []
     lines += [f"  {line}" for line in _timeline(story)]
+    lines += [f"  {line}" for line in _effects(story)]
     if record and record.output:
         lines += ["  the end of its output:", *(f"    | {safe(line)}" for line in record.output.splitlines())]
     return "\n".join(lines)
@@ -95,6 +103,8 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
                 f"is lost: {record.holder} was granted it at {say(record.started)} and was gone by {finished}."
                 ' Nobody can tell how much of its work it did; on_lost="skip" does not run it again.'
             )
+        case Case.UNKNOWN if record.reason.startswith(IN_DOUBT):
+            return f"was stopped at {finished}, and is unknown until somebody has looked: {record.reason}."
         case Case.UNKNOWN:
             return f"is unknown since {finished}: {record.reason}. Nobody can tell whether it ran."
         case Case.TOO_LATE:
@@ -173,6 +183,15 @@ def _request(record: Record) -> Iterator[str]:
     if record.progress:
         done, total = record.progress
         yield f"{done:,} of {total:,} done"
+
+
+def _effects(story: Story) -> Iterator[str]:
+    """What became of its effects, and what a person should say of those that are in doubt."""
+    if any(story.effects.counts.values()):
+        stopped = story.case is Case.UNKNOWN and story.run and story.run.record
+        settled = stopped and stopped.reason.startswith(IN_DOUBT) and not story.effects.counts.get("in doubt")
+        yield f"its effects: {counted(story.effects)}{'; none is in doubt any more' if settled else ''}"
+        yield from (f"  {line}" for line in tell_doubts(story.effects))
 
 
 class _Clock(NamedTuple):

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Final
 
-from cronce.cli.documents import act_document, past_document, run_document
+from cronce.cli.documents import act_document, past_document, run_document, survey_document
 from cronce.cli.looking import add_store, looking
 from cronce.cli.story import about, headline, tell
 from cronce.cli.words import iso
@@ -72,6 +72,7 @@ def _document(found: Why) -> dict[str, object]:
         "pause": act_document(job.job.paused) if job.job else None,
         "floor": iso(job.job.floor) if job.job else None,
         "refusals": dict(found.refusals),
+        "in_doubt": found.effects.counts.get("in doubt", 0) if found.effects else None,
         "slots": [_story_document(story, found) for story in found.stories],
     }
 
@@ -85,5 +86,6 @@ def _story_document(story: Story, found: Why) -> dict[str, object]:
         "run": run_document(story.run) if story.run else None,
         "past": [past_document(past) for past in record.past] if record else [],
         "refused": [{"host": host, "at": iso(one.at), "why": one.why} for host, one in story.refused],
+        "effects": survey_document(story.effects),
         "output": record.output if record else "",
     }

@@ -3,12 +3,12 @@
 Facts, no words: whoever shows them to a person says them in theirs.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
 
 from cronce.errors import BadRecord
-from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slot_of_cell, stored_cell
+from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, effect_cells, job_cell, slot_of_cell, stored_cell
 from cronce.protocol.record import (
     STILL_RAN,
     TOO_LATE,
@@ -22,7 +22,8 @@ from cronce.protocol.record import (
     decode_turn,
 )
 from cronce.protocol.specs import after_forgetting
-from cronce.runtime.flow import Flow, Load
+from cronce.runtime.effects.seen import NONE, Survey, doubts, load, survey
+from cronce.runtime.flow import Flow
 from cronce.runtime.holders import carried
 from cronce.runtime.look import JobSeen, RunSeen, halted, read_all, read_page, seen_job, seen_run
 from cronce.runtime.stored.definitions import seen_stored
@@ -84,6 +85,8 @@ class Story(NamedTuple):
     refused: tuple[Turned, ...]
     span: Span | None
     """Of a slot that is too old: why its job's floor rose past it; None: it is older than the job."""
+    effects: Survey = NONE
+    """What its body did by `run.once`."""
 
 
 class Why(NamedTuple):
@@ -100,6 +103,8 @@ class Why(NamedTuple):
     """How often each host was refused a slot of the job, ever."""
     carried: bool
     """Whether a live scheduler would run what is due of the job."""
+    effects: Survey | None = None
+    """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
 
     @property
     def abandoned(self) -> bool:
@@ -109,7 +114,7 @@ class Why(NamedTuple):
 
 def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
     """One slot of a job, or those that matter: what is due, what is open, what was last. None: there is no such job."""
-    loaded = yield from _load([job_cell(name), stored_cell(name)])
+    loaded = yield from load([job_cell(name), stored_cell(name)])
     seen = _seen(name, *loaded.cells)
     if seen is None:
         return None
@@ -121,10 +126,20 @@ def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
     slots = [slot] if slot else (yield from _that_matter(seen, loaded.now))
     blockers = yield from _blockers(name)
     refusals = yield from _refusals(name)
-    read = yield from _load([one.cell for one in slots])
-    stories = (_story(one, cell, seen, read, refusals) for one, cell in zip(slots, read.cells, strict=True))
+    read = yield from load([one.cell for one in slots])
+    stories = [_story(one, cell, seen, read, refusals) for one, cell in zip(slots, read.cells, strict=True)]
+    for place, story in enumerate(stories):
+        stories[place] = story._replace(effects=(yield from _effects(story)))
     times = {host: told.times for host, told in refusals}
-    return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, is_carried)
+    doubtful = None if slot else (yield from doubts(f"effect/{name}/"))
+    return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, is_carried, doubtful)
+
+
+def _effects(story: Story) -> Flow[Survey]:
+    """By the key that the run goes by: a rerun makes the steps of its slot."""
+    if story.run is None or story.run.record is None:
+        return NONE
+    return (yield from survey(effect_cells(story.run.record.key or story.slot.key)))
 
 
 def _seen(name: str, job: Cell, stored: Cell) -> JobSeen | None:
@@ -215,9 +230,3 @@ def _span(slot: Slot, seen: JobSeen) -> Span | None:
     """What passed the slot over: a span begins after its start, where the floor was before."""
     spans = seen.job.spans if seen.job else ()
     return next((span for span in reversed(spans) if span.start < slot.at <= span.end), None)
-
-
-def _load(keys: Sequence[str]) -> Flow[Loaded]:
-    timed = yield Load(keys)
-    assert isinstance(timed.reply, Loaded)
-    return timed.reply

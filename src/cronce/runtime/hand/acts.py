@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
 from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, asked_cell, check_name, drained_holder, drained_label
@@ -47,6 +47,8 @@ REMEMBERED: Final = timedelta(days=30)
 
 TERMS: Final = Terms(LOCK_LEASE, overlap="allow")
 """To put something on record takes no turn; whoever claims it brings terms of its own."""
+
+Verdict = Literal["done", "retry"]
 
 BACKFILL: Final = "backfill"
 _RERUN: Final = re.compile(r"(?:(?P<of>.+):)?rerun-(?P<number>[1-9][0-9]*)")
@@ -189,12 +191,9 @@ class Hand:
                 return reply  # type: ignore[return-value]
         raise StoreUnavailable(f"could not cancel {slot.key}: it changed {ROUNDS} times meanwhile")
 
-    def resolve(self, slot: Slot, verdict: Literal["done", "retry"], reason: str = "") -> Flow[Closed | Queued]:
+    def resolve(self, slot: Slot, verdict: Verdict, reason: str = "") -> Flow[Closed | Queued]:
         """A person's word on a slot that failed, was lost or is unknown: it is done, or shall be tried again."""
-        if verdict not in ("done", "retry"):
-            raise BadInput(f"a slot is resolved as done, or by a retry, not as {verdict!r:.60}")
-        why = f"by {self.by}" + (f": {check_reason(reason)}" if reason else "")
-        reply = sure((yield from self.ledger.resolve(slot, Resolve(verdict, why))))
+        reply = sure((yield from self.ledger.resolve(slot, Resolve(verdict, self.word(verdict, reason)))))
         match reply:
             case Queued():
                 return reply
@@ -206,6 +205,12 @@ class Hand:
         if verdict == "retry" and record.state is not State.RUNNING:
             return Queued(waiting=False)  # somebody wanted that before
         raise CronceError(f"{slot.key} is {record.state}{_on(record)}: nothing is to be resolved yet")
+
+    def word(self, verdict: Verdict, reason: str) -> str:
+        """What goes on record with a verdict: whose it is, and why."""
+        if verdict not in get_args(Verdict):
+            raise BadInput(f"what is in doubt is resolved as done, or by a retry, not as {verdict!r:.60}")
+        return f"by {self.by}" + (f": {check_reason(reason)}" if reason else "")
 
     # --- reading ---
 
@@ -321,14 +326,18 @@ def _check_id(request: str) -> None:
 
 def payload_text(payload: Any) -> str:
     """A payload as it is kept; nothing for None."""
-    if payload is None:
+    return json_text("a payload", payload)
+
+
+def json_text(what: str, value: Any) -> str:
+    if value is None:
         return ""
     try:
-        text = json.dumps(payload, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(f"a payload is what JSON can say: {error}") from None
+        raise BadInput(f"{what} is what JSON can say: {error}") from None
     if len(text) > LONGEST_PAYLOAD:
-        raise BadInput(f"a payload is at most {LONGEST_PAYLOAD // 1024} KB of JSON, and this is {len(text):,} bytes")
+        raise BadInput(f"{what} is at most {LONGEST_PAYLOAD // 1024} KB of JSON, and this is {len(text):,} bytes")
     return text
 
 

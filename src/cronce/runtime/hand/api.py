@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from cronce.errors import BadInput, CronceError
 from cronce.model import Slot
 
 if TYPE_CHECKING:
     from cronce.runtime.declare import Declaration
     from cronce.runtime.flow import Flow
-    from cronce.runtime.hand.acts import Hand
+    from cronce.runtime.hand.acts import Hand, Verdict
     from cronce.runtime.keeper import Keeper
     from cronce.schedule import Schedule
 
@@ -54,10 +55,19 @@ class ByHand:
         self._by_hand(by, lambda hand: hand.cancel(_slot(slot), reason))
 
     def resolve(
-        self, slot: Slot | str, verdict: Literal["done", "retry"], reason: str = "", *, by: str | None = None
+        self, what: Slot | str, verdict: "Verdict", reason: str = "", *, result: Any = None, by: str | None = None
     ) -> None:
-        """Say of a slot that failed, was lost or is unknown that it is done, or shall be tried again."""
-        self._by_hand(by, lambda hand: hand.resolve(_slot(slot), verdict, reason))
+        """Say of a slot that failed, was lost or is unknown that it is done, or shall be tried again; or the same of an
+        effect that is in doubt, such as "billing@2026-03-29T01:00:00Z/charge:7". One that is done has a `result`, for
+        whoever repeats it."""
+        from cronce.runtime.effects.seen import names_effect  # noqa: PLC0415
+
+        if names_effect(what):
+            self._by_hand(by, lambda hand: _resolved(hand, str(what), verdict, reason, result))
+        elif result is not None:
+            raise BadInput("only an effect has a result, such as a step: billing@2026-03-29T01:00:00Z/charge:7")
+        else:
+            self._by_hand(by, lambda hand: hand.resolve(_slot(what), verdict, reason))
 
     def backfill(self, name: str, start: datetime | str, end: datetime | str, *, by: str | None = None) -> list[str]:
         """Ask for a run of each slot from `start` until before `end` that never succeeded: their keys. A slot gets one
@@ -116,3 +126,11 @@ def _slot(named: Slot | str) -> Slot:
     from cronce.runtime.look import slot_named  # noqa: PLC0415
 
     return named if isinstance(named, Slot) else slot_named(named)
+
+
+def _resolved(hand: "Hand", name: str, verdict: "Verdict", reason: str, result: Any) -> "Flow[None]":
+    from cronce.runtime.hand.effects import Unwatched, resolve_effect  # noqa: PLC0415
+
+    answer = yield from resolve_effect(hand, name, verdict, reason, result)
+    if isinstance(answer, Unwatched):
+        raise CronceError(f"{answer}: say it again later")

@@ -1,0 +1,266 @@
+"""Effects as the store has them, for people: which are done, and which are in doubt. Flows that only read, and never
+all of it.
+
+*In doubt* is more than its record says. A step stands as begun until somebody says how it ended; when its run is over
+and nobody has looked at it since, nobody will. The same goes for a key whose lease has passed.
+
+Facts, no words: whoever shows them to a person says them in theirs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Literal
+
+from cronce.errors import BadInput, BadRecord
+from cronce.model import Cell, Instant, Mark, Slot, check_key, check_name, effect_cells, once_cell, spell
+from cronce.protocol.record import Outcome, Record, State, decode
+from cronce.runtime.flow import Flow, Load
+from cronce.runtime.look import read_page, slot_named
+from cronce.stores.base import Loaded, Scan
+from cronce.value import NamedTuple
+
+COUNTED: Final = 1000
+"""Of each kind so many are counted, of a slot or a job; what is more is said to be more."""
+
+LOOKED: Final = 10_000
+"""So many cells are looked at for a list, whatever is wanted of them."""
+
+DOUBTS_SHOWN: Final = 20
+"""Of a slot or a job, so many are told of."""
+
+_AT_ONCE: Final = 100
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+_EXAMPLES: Final = "billing@2026-03-29T01:00:00Z/charge:7 (a step of a slot) or order-mail/42 (a key of a function)"
+
+
+class Named(NamedTuple):
+    """An effect as a person names it: a step of a slot, or a key of an idempotent function, which has none."""
+
+    name: str
+    cell: str
+    slot: Slot | None
+
+
+def names_effect(what: object) -> bool:
+    """Whether it is an effect that is named, and no slot: those have no slash."""
+    return isinstance(what, str) and "/" in what
+
+
+def effect_named(text: str) -> Named:
+    of, slash, key = text.partition("/")
+    if not slash or not key:
+        raise BadInput(f"{text[:80]!r} is not an effect, which is written like {_EXAMPLES}")
+    if "@" not in of:
+        return Named(text, once_cell(check_name(of), check_key(key)), None)
+    slot = slot_named(of)
+    return Named(f"{slot.key}/{key}", f"{effect_cells(slot.key)}{check_key(key)}", slot)
+
+
+def effect_name(cell: str) -> str:
+    """What people call the effect of a cell."""
+    kind, _, rest = cell.partition("/")
+    return rest if kind == "once" else rest.replace("/", "@", 1)
+
+
+# --- what is seen ---------------------------------------------------------------------------------------------------
+
+EffectState = Literal["done", "in doubt", "in progress", "not done", "unreadable"]
+STATES: Final[tuple[EffectState, ...]] = ("in doubt", "unreadable", "in progress", "not done", "done")
+"""What a person should look at comes first."""
+
+_OF_MARK: Final[Mapping[Mark, tuple[EffectState, ...]]] = MappingProxyType(
+    {
+        Mark.ATTENTION: ("in doubt",),
+        Mark.OPEN: ("in doubt", "in progress", "not done"),
+        Mark.CLOSED: ("done",),
+    }
+)
+
+
+class EffectSeen(NamedTuple):
+    """An effect as the store has it; without a `record` the cell is unreadable. `why` it is not done, if it is not."""
+
+    name: str
+    state: EffectState
+    cell: Cell
+    record: Record | None
+    why: str = ""
+
+
+Whereabouts = Literal["at it", "lapsed", "over"]
+
+
+def whereabouts(run: Cell, fence: str, now: Instant) -> Whereabouts:
+    """What has become of a run that began a step: whether it is still at it."""
+    if run.mark is not Mark.OPEN or str(run.fence) != fence or not _runs(run):
+        return "over"
+    return "lapsed" if run.until is not None and run.until <= now else "at it"
+
+
+def _runs(run: Cell) -> bool:
+    """What a newer cronce wrote may be at it."""
+    try:
+        return decode(run.value, run.key).state is State.RUNNING
+    except BadRecord:
+        return True
+
+
+def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
+    """What the cells of effects mean. A step that stands as begun is read once more, after its run: between the two it
+    may have been done, and its run have ended."""
+    found = {cell.key: _seen(cell, now) for cell in cells}
+    begun = [(key, run) for key, one in found.items() if one is not None and (run := _run_of(one))]
+    for start in range(0, len(begun), _AT_ONCE):
+        part = dict(begun[start : start + _AT_ONCE])
+        loaded = yield from load([*sorted(set(part.values())), *part])
+        known = {cell.key: cell for cell in loaded.cells}
+        found |= {key: _seen(known[key], loaded.now, known) for key in part}
+    return [one for one in found.values() if one is not None]
+
+
+def _run_of(one: EffectSeen) -> str:
+    """The cell of the run that is at a step, as it seems."""
+    return one.record.under.rpartition(" ")[0] if one.record and one.state == "in progress" else ""
+
+
+def _seen(cell: Cell, now: Instant, runs: Mapping[str, Cell] = MappingProxyType({})) -> EffectSeen | None:
+    """None if there is nothing to see any more."""
+    name = effect_name(cell.key)
+    try:
+        record = decode(cell.value, cell.key) if cell.version else None
+    except BadRecord as error:
+        return EffectSeen(name, "unreadable", cell, None, str(error))
+    if record is None or _expired(cell, record, now):
+        return None
+    state, why = _state(record, _gone(cell, record, now, runs))
+    return EffectSeen(name, state, cell, record, why)
+
+
+def _expired(cell: Cell, record: Record, now: Instant) -> bool:
+    done = record.outcome is Outcome.SUCCEEDED and record.keep is not None
+    return done and cell.until is not None and cell.until <= now
+
+
+def _state(record: Record, gone: str) -> tuple[EffectState, str]:
+    if record.state is State.RUNNING:
+        return ("in doubt", gone) if gone else ("in progress", "")
+    if record.outcome is Outcome.SUCCEEDED:
+        return "done", record.reason
+    if record.outcome in (Outcome.LOST, Outcome.UNKNOWN):
+        return "in doubt", record.reason
+    return "not done", record.reason or (record.past[-1].end if record.past else "")
+
+
+def _gone(cell: Cell, record: Record, now: Instant, runs: Mapping[str, Cell]) -> str:
+    """Why nobody is at it any more, if so."""
+    if not record.under:
+        passed = cell.until is not None and cell.until <= now
+        return f"its lease passed at {spell(cell.until)}" if passed and cell.until else ""
+    key, _, fence = record.under.rpartition(" ")
+    run = runs.get(key)
+    match whereabouts(run, fence, now) if run else "at it":
+        case "over":
+            return "its run is over"
+        case "lapsed" if run and run.until:
+            return f"the lease of its run passed at {spell(run.until)}"
+        case _:
+            return ""
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+class Listed(NamedTuple):
+    """Some effects, and whether there may be more."""
+
+    effects: tuple[EffectSeen, ...]
+    more: bool
+
+
+class Survey(NamedTuple):
+    """How many effects are in which state (in those that are `capped` there may be more), and some that are in
+    doubt."""
+
+    counts: Mapping[EffectState, int]
+    capped: frozenset[EffectState]
+    doubtful: tuple[EffectSeen, ...]
+
+
+NONE: Final = Survey(MappingProxyType({}), frozenset(), ())
+
+
+def effect(named: Named) -> Flow[EffectSeen | None]:
+    loaded = yield from load([named.cell])
+    found = yield from look_at(loaded.cells, loaded.now)
+    return found[0] if found else None
+
+
+def places(what: str | None) -> Flow[list[str]]:
+    """The prefixes of the cells that are meant: of a job, an idempotent function, a slot, or of all."""
+    if what is None:
+        return ["effect/", "once/"]
+    if "@" not in what:
+        name = check_name(what)
+        return [f"effect/{name}/", f"once/{name}/"]
+    slot = slot_named(what)
+    (run,) = (yield from load([slot.cell])).cells
+    try:
+        key = decode(run.value, run.key).key if run.version else ""
+    except BadRecord:
+        key = ""
+    return [effect_cells(key or slot.key)]
+
+
+def any_effect(prefixes: Iterable[str]) -> Flow[bool]:
+    """Whether any effect is on record there, whatever came of it."""
+    for prefix in prefixes:
+        page = yield from read_page(Scan(prefix, limit=1))
+        if page.cells:
+            return True
+    return False
+
+
+def effects(prefixes: Sequence[str], limit: int, *, everything: bool = False) -> Flow[Listed]:
+    """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
+    wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
+    found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
+    looked, more = 0, False
+    for mark in (Mark.ATTENTION, Mark.OPEN, *([Mark.CLOSED] if everything else [])):
+        size = COUNTED if mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
+        for prefix in prefixes:
+            scan: Scan | None = Scan(prefix, mark=mark, limit=size)
+            while scan is not None and len(found) <= limit and looked < LOOKED:
+                page = yield from read_page(scan)
+                looked += len(page.cells)
+                found |= {one.name: one for one in (yield from look_at(page.cells, page.now)) if one.state in wanted}
+                scan = scan._replace(after=page.next) if page.next else None
+            more = more or scan is not None
+    ordered = sorted(found.values(), key=lambda one: (STATES.index(one.state), one.name))
+    return Listed(tuple(ordered[:limit]), more or len(ordered) > limit)
+
+
+def survey(prefix: str, marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[Survey]:
+    """What there is to say of the effects of a slot, or of a job."""
+    found: dict[str, EffectSeen] = {}
+    capped: set[EffectState] = set()
+    for mark in marks:
+        page = yield from read_page(Scan(prefix, mark=mark, limit=COUNTED))
+        found |= {one.name: one for one in (yield from look_at(page.cells, page.now))}
+        capped |= set(_OF_MARK[mark]) if page.next else set()
+    doubtful = [one for one in found.values() if one.state == "in doubt"]
+    counts = Counter(one.state for one in found.values())
+    return Survey(counts, frozenset(capped), tuple(doubtful[:DOUBTS_SHOWN]))
+
+
+def doubts(prefix: str) -> Flow[Survey]:
+    """The same without what is done, of which there may be much."""
+    return (yield from survey(prefix, (Mark.ATTENTION, Mark.OPEN)))
+
+
+def load(keys: Sequence[str]) -> Flow[Loaded]:
+    timed = yield Load(keys)
+    assert isinstance(timed.reply, Loaded)
+    return timed.reply

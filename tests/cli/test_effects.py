@@ -1,0 +1,500 @@
+"""effects and resolve, from the command line: what people are told of doubts, and that their word is acted on once. The
+doubts are real: a process is killed in the midst of its steps."""
+
+import json
+import os
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce import Cronce, InDoubt, InProgress, Run
+from cronce.cli import main
+from cronce.cli.acting import Actor
+from cronce.clock import SystemClock, boot_id
+from cronce.model import ABSENT, Mark, Slot, Write, effect_cells, machine_cell
+from cronce.protocol.lease import Sample
+from cronce.protocol.record import Machine, Outcome, Record, State, decode, encode, encode_machine
+from cronce.runtime.desk import Desk as RealDesk
+from cronce.runtime.desk import host_name
+from cronce.runtime.hand.acts import Hand
+from cronce.runtime.ledger import Begin
+from cronce.runtime.look import slot_named
+from cronce.stores import open_store
+from tests.house.wait import wait_until
+from tests.runtime.shelf import Desk, HandClock, Wire
+
+CLOCK = SystemClock()
+NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
+SLOT = Slot("billing", NOON)
+
+
+class Said:
+    """What the command says to somebody: on stdout, and on stderr."""
+
+    def __init__(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._url, self._capsys = url, capsys
+        self.err = ""
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        assert main([*words, "--store", self._url]) == code
+        out, self.err = self._capsys.readouterr()
+        return out
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(*words, "--json"))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/cronce.db"
+
+
+@pytest.fixture
+def say(url: str, capsys: pytest.CaptureFixture[str]) -> Said:
+    return Said(url, capsys)
+
+
+def put(url: str, *cells: tuple[str, Record, Mark]) -> None:
+    with closing(open_store(url)) as store:
+        epoch = store.load([]).epoch
+        verdicts = store.swap([Write(key, ABSENT, encode(record), mark) for key, record, mark in cells], epoch.seen)
+        assert all(verdict.refused is None for verdict in verdicts.verdicts)
+
+
+def doubtful(reason: str = "Boom: no answer") -> Record:
+    ended = NOON + timedelta(seconds=3)
+    return Record(State.CLOSED, 1, "n", "web-1", started=NOON, finished=ended, outcome=Outcome.UNKNOWN, reason=reason)
+
+
+def done(result: str = "") -> Record:
+    ended = NOON + timedelta(seconds=1)
+    return Record(State.CLOSED, 1, "n", "web-2", started=NOON, finished=ended, outcome=Outcome.SUCCEEDED, result=result)
+
+
+def step(key: str) -> str:
+    return f"{effect_cells(SLOT.key)}{key}"
+
+
+def record(url: str, slot: str) -> Record:
+    with closing(open_store(url)) as store:
+        (cell,) = store.load([slot_named(slot).cell]).cells
+    return decode(cell.value) if cell.version else Record(State.DUE)
+
+
+# --- effects ---
+
+
+def test_what_is_in_doubt_is_listed_with_who_and_why(url: str, say: Said) -> None:
+    put(
+        url,
+        (step("charge:7"), doubtful(), Mark.ATTENTION),
+        (step("charge:8"), done('{"id":8}'), Mark.CLOSED),
+        ("once/order-mail/42", doubtful("its holder web-1 was gone"), Mark.ATTENTION),
+    )
+    hint = "what is in doubt may have happened or not: find out, then say `cronce resolve EFFECT done` or `retry`"
+    assert (
+        say("effects")
+        == f"""\
+effect                                 state     since                 by     why
+billing@2026-03-29T12:00:00Z/charge:7  in doubt  2026-03-29T12:00:00Z  web-1  Boom: no answer
+order-mail/42                          in doubt  2026-03-29T12:00:00Z  web-1  its holder web-1 was gone
+
+{hint}
+"""
+    )
+    assert say("effects", "order-mail").count("in doubt  ") == 1
+    assert say("effects", SLOT.key, "--all").splitlines()[2] == (
+        "billing@2026-03-29T12:00:00Z/charge:8  done      2026-03-29T12:00:00Z  web-2"
+    )
+    assert say("effects", f"{SLOT.key}/charge:8").splitlines()[1].split()[1] == "done"
+    assert say("effects", "--limit", "1").splitlines()[2] == "and more; these are 1, and --limit shows others"
+
+
+def test_effects_as_json(url: str, say: Said) -> None:
+    put(url, (step("charge:7"), doubtful(), Mark.ATTENTION), (step("charge:8"), done('{"id":8}'), Mark.CLOSED))
+    document = say.json("effects", "billing", "--all")
+    assert document == {
+        "effects": [
+            {
+                "effect": f"{SLOT.key}/charge:7",
+                "state": "in doubt",
+                "since": "2026-03-29T12:00:00Z",
+                "ended": "2026-03-29T12:00:03Z",
+                "holder": "web-1",
+                "reason": "Boom: no answer",
+                "result": None,
+            },
+            {
+                "effect": f"{SLOT.key}/charge:8",
+                "state": "done",
+                "since": "2026-03-29T12:00:00Z",
+                "ended": "2026-03-29T12:00:01Z",
+                "holder": "web-2",
+                "reason": None,
+                "result": {"id": 8},
+            },
+        ],
+        "more": False,
+    }
+    assert say.json("effects", "--limit", "1", "--all")["more"] is True
+
+
+def test_where_nothing_is_in_doubt_that_is_said(url: str, say: Said) -> None:
+    put(url, (step("charge:8"), done(), Mark.CLOSED))
+    assert say("effects").startswith("no effect is in doubt, and none in progress, in sqlite:///")
+    assert say("effects", SLOT.key).startswith("no effect is in doubt")
+    assert say("effects", "billing").startswith("no effect is in doubt")
+    assert say("effects", "billing@2026-03-29T13:00:00Z", "--all").startswith("no effect is on record in sqlite:///")
+    assert say.json("effects") == {"effects": [], "more": False}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (("bilingg",), 1, "no job is called 'bilingg', and no idempotent function of which anything is on record"),
+        (("order-mail/43",), 1, "nothing is known of order-mail/43"),
+        (("order-mail/",), 2, "is not an effect, which is written like billing@2026"),
+        (("billing@noon",), 2, "is not a slot"),
+        (("a b",), 2, "cannot be a name"),
+        (("--limit", "0"), 2, "--limit is 1 to 10,000, and this is 0"),
+    ],
+)
+def test_what_nobody_can_mean_is_refused(url: str, say: Said, words: tuple[str, ...], code: int, why: str) -> None:
+    put(url, (step("charge:8"), done(), Mark.CLOSED))
+    say("effects", *words, code=code)
+    assert why in say.err
+
+
+def test_hostile_text_is_shown_as_what_it_is(url: str, say: Said) -> None:
+    """A key is what somebody's message said: what is to be copied into a shell is quoted."""
+    evil = "$(reboot);'x \u202e\x1b]0;pwned\x07\nnext"
+    with Cronce(url) as cron:
+        cron.job("* * * * *", name="billing", start_within="3650d")(lambda: None).at(NOON)()
+    put(url, (step(evil), doubtful("\x1b[31mred\r\nred"), Mark.ATTENTION))
+    for words in (("effects",), ("effects", "billing"), ("why", SLOT.key), ("why", "billing")):
+        page = say(*words)
+        assert not set(page) & set("\x1b\x07\r\u202e")
+        assert "\nnext" not in page
+    line = next(line for line in say("why", SLOT.key).splitlines() if "it happened:" in line)
+    *_, name, verdict = shlex.split(line.partition("it happened:")[2])
+    assert verdict == "done"
+    assert name.startswith(f"{SLOT.key}/$(reboot);'x ")
+
+
+# --- resolve ---
+
+
+def test_an_effect_is_resolved_by_its_name(url: str, say: Said) -> None:
+    put(url, *((step(key), doubtful(), Mark.ATTENTION) for key in ("charge:7", "charge:8")))
+    name = f"{SLOT.key}/charge:7"
+    assert say("resolve", name, "done", "--result", '{"id": 7}', "--by", "ada") == f"{name} counts as done\n"
+    document = say.json("resolve", name, "done", "--result", '{"id": 7}')
+    assert document.pop("ended") > "2026-03-29T12:00:03Z"
+    assert document == {
+        "effect": name,
+        "state": "done",
+        "since": "2026-03-29T12:00:00Z",
+        "holder": "web-1",
+        "reason": "resolved: by ada",
+        "result": {"id": 7},
+        "rerun": None,
+    }
+    say("resolve", name, "retry", code=1)
+    assert 'with the result {"id":7}: nothing is to be resolved' in say.err
+    assert say("resolve", f"{SLOT.key}/charge:8", "retry") == f"{SLOT.key}/charge:8 may be begun again\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((SLOT.key, "done", "--result", "7"), "only an effect has a result"),
+        ((f"{SLOT.key}/charge:7", "retry", "--result", "7"), "has no result yet"),
+        ((f"{SLOT.key}/charge:7", "done", "--result", "NaN"), "--result is JSON, and 'NaN' is none"),
+        ((f"{SLOT.key}/charge:7", "done", "--result", "{"), "--result is JSON, and '{' is none"),
+        ((f"{SLOT.key}/charge:7", "done", "--result", f'"{"x" * 65_535}"'), "at most 64 KB of JSON"),
+        ((f"{SLOT.key}/", "done"), "is not an effect"),
+    ],
+)
+def test_a_word_that_makes_no_sense_is_refused(url: str, say: Said, words: tuple[str, ...], why: str) -> None:
+    put(url, (step("charge:7"), doubtful(), Mark.ATTENTION))
+    say("resolve", *words, code=2)
+    assert why in say.err
+    assert say("effects").count(" in doubt  ") == 1
+
+
+def test_what_a_live_run_is_at_is_left_to_it(url: str, say: Said) -> None:
+    with Cronce(url) as cron:
+        name = f"{SLOT.key}/charge:7"
+
+        def charge() -> None:
+            assert say("effects").splitlines()[1].split()[:3] == [name, "in", "progress"]
+            for verdict in ("done", "retry"):
+                say("resolve", name, verdict, code=1)
+                assert f"{name} is in progress: " in say.err
+            assert "its effects: 1 in progress" in say("why", SLOT.key)
+
+        @cron.job("* * * * *", name="billing", start_within="3650d")
+        def billing(run: Run) -> None:
+            run.once("charge:7", charge)
+
+        billing.at(NOON)()
+    assert "its effects: 1 done" in say("why", SLOT.key)
+
+
+def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked(url: str, say: Said) -> None:
+    called: list[str] = []
+
+    def charge(what: str) -> str:
+        called.append(what)
+        if called == ["a", "b"]:
+            raise ConnectionError("no answer")
+        return what
+
+    with Cronce(url) as cron:
+
+        @cron.job(at=NOON, name="billing", start_within="3650d")
+        def billing(run: Run) -> None:
+            for what in "abc":
+                run.once(f"charge {what}", charge, what)
+
+        with pytest.raises(InDoubt):
+            billing.at(NOON)()
+        name = f"{SLOT.key}/charge b"
+        story = say("why", SLOT.key).splitlines()
+        assert story[0].startswith(f"{SLOT.key} was stopped at ")
+        assert (
+            f"and is unknown until somebody has looked: nobody knows whether {name} happened: ConnectionError: no"
+            in story[0]
+        )
+        assert story[3] == "  its effects: 1 in doubt, 1 done"
+        assert story[4].startswith(f"    {name}, begun by ")
+        assert story[4].endswith(": ConnectionError: no answer")
+        assert story[5:] == [
+            f"      it happened:  cronce resolve '{name}' done",
+            f"      it did not:   cronce resolve '{name}' retry",
+        ]
+        assert "Of its effects 1 in doubt: `cronce effects billing` says which." in say("why", "billing")
+        document = say.json("why", SLOT.key)
+        (slot,) = document["slots"]
+        assert (document["in_doubt"], say.json("why", "billing")["in_doubt"]) == (None, 1)
+        assert slot["effects"]["counts"] == {
+            "in doubt": 1,
+            "unreadable": 0,
+            "in progress": 0,
+            "not done": 0,
+            "done": 1,
+        }
+        assert [one["effect"] for one in slot["effects"]["in_doubt"]] == [name]
+        assert say("resolve", SLOT.key, "retry") == f"{SLOT.key} is due again\n"
+        assert say.err.splitlines()[0] == (
+            "cronce resolve: some of its effects are in doubt, and will stop it again unless you say more:"
+        )
+        assert say.err.splitlines()[-1] == f"    it did not:   cronce resolve '{name}' retry"
+        with pytest.raises(InDoubt):  # as it said
+            billing.at(NOON)()
+        assert called == ["a", "b"]
+        assert say("resolve", name, "retry") == (
+            f"{name} may be begun again; `cronce rerun {SLOT.key}` goes on with its slot\n"
+        )
+        assert say.json("resolve", name, "retry")["rerun"] == SLOT.key
+        assert "  its effects: 1 not done, 1 done; none is in doubt any more\n" in f"{say('why', SLOT.key)}\n"
+        assert say("resolve", SLOT.key, "retry") == f"{SLOT.key} is due again\n"
+        assert say.err == ""
+        billing.at(NOON)()
+    assert called == ["a", "b", "b", "c"]
+
+
+@pytest.fixture
+def watched(store: Wire, clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The command acts on a store and a clock that are turned by hand: while it sleeps, time passes."""
+    naps: list[float] = []
+
+    def nap(seconds: float) -> None:
+        naps.append(seconds)
+        clock.turn(seconds)
+
+    @contextmanager
+    def acting(_options: object) -> Iterator[Actor]:
+        desk = RealDesk(store, clock, lambda: store, lambda _event: None)
+        yield Actor(desk, Hand(desk.ledger, "ada"))
+
+    monkeypatch.setattr("cronce.cli.resolve.acting", acting)
+    monkeypatch.setattr("cronce.cli.resolve.time.sleep", nap)
+    return naps
+
+
+def test_a_lease_that_has_passed_is_believed_of_a_clock_that_was_watched(
+    desk: Desk, clock: HandClock, watched: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.do(desk.ledger.effects((), [Begin("once/order-mail/42", desk.ledger.nonce())]))
+    clock.turn(31)
+    assert main(["resolve", "order-mail/42", "done"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "order-mail/42 counts as done\n"
+    assert err == (
+        "cronce resolve: order-mail/42 was begun, and the lease of whoever was at it passed at 2026-03-29T12:00:30Z; to"
+        " be sure of that, the store's clock is to be watched for 30s\n"
+    )
+    assert sum(watched) == 30
+
+
+def test_a_clock_that_does_not_run_evenly_is_not_watched_for_ever(
+    desk: Desk, clock: HandClock, watched: list[float], capsys: pytest.CaptureFixture[str], store: Wire
+) -> None:
+    desk.do(desk.ledger.effects((), [Begin("once/order-mail/42", desk.ledger.nonce())]))
+    clock.turn(100)
+
+    def step(_call: str) -> str:
+        clock.back += 0.4  # the store's clock runs at less than half the speed
+        return ""
+
+    store.lose = step
+    assert main(["resolve", "order-mail/42", "retry"]) == 1
+    assert "and it did not run evenly; `cronce doctor` checks the clocks" in capsys.readouterr().err
+    assert sum(watched) == 60.5  # twice the lease, and a look
+
+
+# --- a process that is killed in the midst of it ---
+
+JOBS = {f"{on_lost}_{verdict}": on_lost for on_lost in ("skip", "rerun") for verdict in ("done", "retry")}
+ORDERS = ("done", "retry")
+DOOMED = """
+    import sys, threading
+    from datetime import datetime
+    from cronce import Cronce
+
+    url, slot, book, *jobs = sys.argv[1:]
+    cron = Cronce(url)
+
+    def charge(what):
+        with open(book, "a") as lines:
+            lines.write(what + "\\n")
+        threading.Event().wait()
+
+    def doomed(name, on_lost):
+        @cron.job(at=datetime.fromisoformat(slot), name=name, on_lost=on_lost, lease="2s", start_within="1h")
+        def body(run):
+            run.once("charge", charge, name)
+        return body.at(datetime.fromisoformat(slot))
+
+    mail = cron.idempotent("order-mail", key=lambda order: order)(charge)
+    for job in jobs:
+        name, on_lost = job.split("=")
+        threading.Thread(target=doomed(name, on_lost)).start()
+    for order in ("done", "retry"):
+        threading.Thread(target=mail, args=[order]).start()
+"""
+
+
+class Book:
+    """What was charged, by whichever process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def charge(self, what: str) -> str:
+        with self.path.open("a") as lines:
+            lines.write(f"{what}\n")
+        return f"charged {what}"
+
+    @property
+    def charged(self) -> Counter[str]:
+        return Counter(self.path.read_text().split() if self.path.exists() else [])
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Book:
+    return Book(tmp_path / "book")
+
+
+@pytest.fixture
+def at(url: str, book: Book, tmp_path: Path) -> datetime:
+    """A slot whose runs, one of each job, and keys were begun by a process that is gone."""
+    slot = CLOCK.wall().replace(microsecond=0)
+    program = tmp_path / "doomed.py"
+    program.write_text(textwrap.dedent(DOOMED))
+    jobs = [f"{name}={on_lost}" for name, on_lost in JOBS.items()]
+    process = subprocess.Popen([sys.executable, program, url, slot.isoformat(), book.path, *jobs])
+    try:
+        wait_until(lambda: book.charged == Counter([*JOBS, *ORDERS]))
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(60)
+    return slot
+
+
+def half_a_minute_passes(url: str) -> None:
+    """For the keys, as if: their leases have passed, and this machine has watched the store's clock all the while."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+        (name,) = file.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%until%'").fetchone()
+        moved = file.execute(f"UPDATE {name} SET until = until - 60000000 WHERE key LIKE 'once/%'").rowcount
+        file.commit()
+        assert moved == len(ORDERS)
+    with closing(open_store(url)) as store:
+        now, boot = store.load([]).now, CLOCK.boot()
+        ago = (timedelta(seconds=seconds) for seconds in range(60, 0, -10))
+        samples = (Sample(boot - span.total_seconds(), boot - span.total_seconds(), now - span) for span in ago)
+        value = encode_machine(Machine(boot_id(), tuple(samples)))
+        (cell,) = store.load([machine_cell(host_name())]).cells
+        store.swap([Write(cell.key, cell.version, value, Mark.FREE)], store.load([]).epoch.seen)
+
+
+def test_what_a_killed_process_left_in_doubt_is_charged_once_or_again_as_somebody_says(
+    url: str, say: Said, book: Book, at: datetime
+) -> None:
+    slots = {name: Slot(name, at).key for name in JOBS}
+    results: dict[str, str] = {}
+
+    def declare(cron: Cronce, name: str, on_lost: Any) -> None:
+        @cron.job(at=at, name=name, on_lost=on_lost, lease="2s", start_within="1h")
+        def body(run: Run) -> None:
+            results[name] = run.once("charge", book.charge, name)
+
+    with Cronce(url) as cron:
+        for name, on_lost in JOBS.items():
+            declare(cron, name, on_lost)
+        mail = cron.idempotent("order-mail", key=lambda order: order)(book.charge)
+        with pytest.raises(InProgress):
+            mail("done")
+        assert cron.start().wait_ready(60)
+        outcomes = {name: Outcome.LOST if on_lost == "skip" else Outcome.UNKNOWN for name, on_lost in JOBS.items()}
+        wait_until(lambda: {name: record(url, slot).outcome for name, slot in slots.items()} == outcomes)
+        half_a_minute_passes(url)
+        found = {one["effect"]: one for one in say.json("effects")["effects"]}
+        assert {name: one["state"] for name, one in found.items()} == dict.fromkeys(
+            [f"{slot}/charge" for slot in slots.values()] + [f"order-mail/{order}" for order in ORDERS], "in doubt"
+        )
+        for name, slot in slots.items():
+            story = say("why", slot)
+            assert "  its effects: 1 in doubt\n" in story
+            assert f"it happened:  cronce resolve {slot}/charge done\n" in story
+            effect = found[f"{slot}/charge"]
+            assert effect["reason"] == (
+                "its run is over" if name.startswith("skip") else f"its holder {effect['holder']} was gone"
+            )
+        for name, slot in slots.items():
+            verdict = name.partition("_")[2]
+            words = ["--result", '"as ada says"'] if verdict == "done" else []
+            said = "counts as done" if verdict == "done" else "may be begun again"
+            assert say("resolve", f"{slot}/charge", verdict, *words) == (
+                f"{slot}/charge {said}; `cronce rerun {slot}` goes on with its slot\n"
+            )
+            assert say("rerun", slot, "--wait") == f"{slot}#rerun-1\nsucceeded\n"
+        for order in ORDERS:
+            say("resolve", f"order-mail/{order}", order)
+            assert say.err == ""  # there was nothing to wait for
+        assert [mail(order) for order in ORDERS] == [None, "charged retry"]
+        assert say("effects").startswith("no effect is in doubt")
+    assert book.charged == {name: 1 if name.endswith("done") else 2 for name in (*JOBS, *ORDERS)}
+    assert results == {name: "as ada says" if name.endswith("done") else f"charged {name}" for name in JOBS}
