@@ -254,8 +254,8 @@ def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decisio
 
 
 def finish_again(cell: Cell, record: Record, command: Finish, _facts: Facts) -> Decision:
-    """The fence that ended it may say so again: its reply was lost. Anyone else, and any other word, is stale; also that
-    of an effect which a person has resolved with another result."""
+    """The fence that ended it may say so again: its reply was lost. Anyone else, and any other word, is stale; so is one
+    about an effect that a person has resolved with another result."""
     said = Outcome.FAILED if record.state is State.RETRYING else record.outcome
     if cell.fence != command.fence or (said, record.result) != (command.outcome, command.result):
         return Decision(Stale(record.holder))
