@@ -13,7 +13,7 @@ from cronce.cli.table import safe
 from cronce.errors import BadInput, CronceError
 from cronce.model import Slot, effect_cells
 from cronce.protocol.commands import Queued
-from cronce.protocol.record import Outcome
+from cronce.protocol.record import Outcome, effects_key
 from cronce.runtime.effects.seen import EffectSeen, doubts, effect_named, names_effect
 from cronce.runtime.hand.effects import Unwatched, resolve_effect
 from cronce.runtime.look import slot_named
@@ -73,8 +73,7 @@ def _resolve_slot(options: argparse.Namespace) -> int:
 def _warn(actor: Actor, slot: Slot, verdict: "Verdict") -> None:
     """What is in doubt of its effects stays so."""
     (run,) = actor.desk.do(actor.hand.look([slot]))
-    key = run.record.key if run and run.record else ""
-    survey = actor.desk.do(doubts(effect_cells(key or slot.key)))
+    survey = actor.desk.do(doubts(effect_cells(effects_key(run and run.record, slot))))
     if survey.doubtful:
         then = ", and will stop it again unless you say more" if verdict == "retry" else ""
         print(f"cronce resolve: some of its effects are in doubt{then}:", file=sys.stderr)

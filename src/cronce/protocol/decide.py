@@ -73,6 +73,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.lease import tolerance
 from cronce.protocol.record import (
     COMMITTED,
+    DOUBTFUL,
     LAPSED,
     NEVER_STARTED,
     PAST_KEPT,
@@ -119,7 +120,7 @@ def row(cell: Cell, record: Record | None, command: Command, facts: Facts) -> Ro
     if record is None:
         return Row.BELOW if _below(cell, facts.floor) else Row.NOTHING
     if record.state is State.CLOSED:
-        return Row.EXPIRED if _expired(cell, record, facts.now) else Row.CLOSED
+        return Row.EXPIRED if is_expired(cell, record, facts.now) else Row.CLOSED
     if cell.version <= facts.base and (facts.floor is None or _below(cell, facts.floor)):
         return Row.FORGOTTEN
     if record.state is not State.RUNNING:
@@ -133,7 +134,7 @@ def _below(cell: Cell, floor: Instant | None) -> bool:
     return floor is not None and cell.at is not None and cell.at <= floor
 
 
-def _expired(cell: Cell, record: Record, now: Instant) -> bool:
+def is_expired(cell: Cell, record: Record, now: Instant) -> bool:
     """What is in doubt never expires."""
     done = record.outcome is Outcome.SUCCEEDED and record.keep is not None
     return done and cell.until is not None and now >= cell.until
@@ -199,7 +200,7 @@ def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, ta
 
 def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
     """By the on_lost written with the grant, never the reader's. What was asked to stop does not begin again."""
-    if record.on_lost == "skip" or record.ask:
+    if closes_as_lost(record):
         return _close(cell, record, Outcome.LOST, _gone(record), facts)
     return grant(cell, _ended(cell, record, LAPSED, facts), command, facts, taken_over=record.holder)
 
@@ -221,10 +222,15 @@ def grant_anew(cell: Cell, record: Record, command: Claim, facts: Facts) -> Deci
 def settle(cell: Cell, record: Record, command: Command, facts: Facts) -> Decision:
     if isinstance(command, Settle) and command.committed is not None and command.committed == cell.fence:
         return _close(cell, record, Outcome.SUCCEEDED, COMMITTED, facts)
-    if record.on_lost == "skip" or record.ask:
+    if closes_as_lost(record):
         return _close(cell, record, Outcome.LOST, _gone(record), facts)
     idle = _ended(cell, record, LAPSED, facts)._replace(state=State.DUE, turn="", ask="")
     return Decision(Settled(), Change(idle, Mark.OPEN))
+
+
+def closes_as_lost(record: Record) -> bool:
+    """What a run comes to whose holder is gone: it is closed, or may be granted again."""
+    return record.on_lost == "skip" or bool(record.ask)
 
 
 def _gone(record: Record) -> str:
@@ -254,7 +260,7 @@ def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decisio
 
 
 def finish_again(cell: Cell, record: Record, command: Finish, _facts: Facts) -> Decision:
-    """The fence that ended it may say so again: its reply was lost. Anyone else, and any other word, is stale; so is one
+    """The fence that ended it may say so again: its reply was lost. Anyone else, and any other word, is stale, also one
     about an effect that a person has resolved with another result."""
     said = Outcome.FAILED if record.state is State.RETRYING else record.outcome
     if cell.fence != command.fence or (said, record.result) != (command.outcome, command.result):
@@ -333,7 +339,7 @@ def nothing(_cell: Cell, _record: Record | None, _command: Command, _facts: Fact
 
 
 def _close(_cell: Cell, record: Record, outcome: Outcome, reason: str, facts: Facts) -> Decision:
-    mark = Mark.ATTENTION if outcome in (Outcome.LOST, Outcome.UNKNOWN) else Mark.CLOSED
+    mark = Mark.ATTENTION if outcome in DOUBTFUL else Mark.CLOSED
     final = record._replace(state=State.CLOSED, outcome=outcome, reason=reason, finished=facts.now, ask="")
     return Decision(Closed(outcome, reason), Change(final, mark, final.keep or timedelta(0)))
 

@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, Final, TypeVar, get_args
 
 from cronce.errors import BadRecord
-from cronce.model import Cell, Fence, Instant, from_us, read_fence, to_us
+from cronce.model import Cell, Fence, Instant, Slot, from_us, read_fence, to_us
 from cronce.policy import OnLost
 from cronce.protocol.lease import Sample
 from cronce.value import NamedTuple
@@ -33,6 +33,7 @@ TOO_LATE: Final = "too late to start"
 STILL_RAN: Final = " still ran"
 RESOLVED: Final = "resolved: "
 COMMITTED: Final = "its transaction was committed"
+UNSAYABLE: Final = "done, but what it returned could not be kept: "
 EDITED: Final = "edited"
 REGISTERED: Final = "registered"
 PAUSED: Final = "paused"
@@ -55,6 +56,10 @@ class Outcome(StrEnum):
     LOST = "lost"
     UNKNOWN = "unknown"
     TOO_OLD = "too old"
+
+
+DOUBTFUL: Final = (Outcome.LOST, Outcome.UNKNOWN)
+"""Nobody knows whether it happened."""
 
 
 class Past(NamedTuple):
@@ -94,6 +99,11 @@ class Record(NamedTuple):
     under: str = ""  # of a step: the run that makes it, by its cell and its fence
     result: str = ""  # of an effect that is done: what came of it, as JSON
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
+
+
+def effects_key(record: Record | None, slot: Slot) -> str:
+    """What the effects of a run go by: the key of its slot, unless it was asked for by hand and says another."""
+    return (record.key if record else "") or slot.key
 
 
 class Turn(NamedTuple):

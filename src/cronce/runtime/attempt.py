@@ -127,26 +127,28 @@ class Attempt:
 
     def _returned(self, result: Any) -> End:
         ending, over = self._work.ending(self.run, result), self.lease.over
-        if ending is not None and self.run.doubts:
-            return End(ending._replace(outcome=Outcome.UNKNOWN, reason=doubted(self.run.doubts)), result)
         if over is not None and over.cause == "timed out" and self._body.stopped:
             return End(Ending(Outcome.FAILED, over.why), over=over)  # it went on all the same, and then returned
-        return End(ending, result)
+        return End(ending and self._in_view_of_effects(ending), result)
 
     def _raised(self, error: BaseException) -> End:
         if not self._body.started:
             return End(None, error=error)
         over = self.lease.over if self._body.stopped else None
-        return End(self._ending(over, error), error=error, over=over)
+        return End(self._in_view_of_effects(self._ending(over, error)), error=error, over=over)
+
+    def _in_view_of_effects(self, ending: Ending) -> Ending:
+        """What leaves a doubt is for a person: it is neither a failure nor to be tried again. What is committed is on
+        record where its work is, whatever came after."""
+        if self.run.doubts:
+            return Ending(Outcome.UNKNOWN, doubted(self.run.doubts), output=ending.output)
+        if self.run.committed and ending.outcome is Outcome.FAILED:
+            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {ending.reason}"[:REASON_KEPT], output=ending.output)
+        return ending
 
     def _ending(self, over: Over | None, error: BaseException) -> Ending:
         """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
-        whether it may go on can know that its trust has ended before it was told. What leaves a doubt is for a person:
-        it is neither a failure nor to be tried again."""
-        if self.run.doubts:
-            return Ending(Outcome.UNKNOWN, doubted(self.run.doubts))
-        if self.run.completed:  # that is on record where its work is, whatever came after
-            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {describe(error)}"[:REASON_KEPT])
+        whether it may go on can know that its trust has ended before it was told."""
         if over is None:
             asked = isinstance(error, LeaseLost) and not self.lease.trusted
             return Ending(Outcome.FAILED, describe(error), cut_short=asked or not isinstance(error, Exception))

@@ -200,8 +200,8 @@ class Call:
                     return
                 case Stale(by):
                     raise LeaseLost(too_late(lease, ending, by, self.desk.holder))
-                case Unsure(why, error) if once or not lease.trusted or for_good(error):
-                    raise NotRecorded(f"{lease.name} {ending.outcome}, but that could not be recorded: {why}")
+                case Unsure() if once or not lease.trusted or not answer.passing:
+                    raise NotRecorded(f"{lease.name} {ending.outcome}, but that could not be recorded: {answer.why}")
             yield Nap(pause, in_hand=True)
             pause = min(2 * pause, 5.0)
 
@@ -213,11 +213,6 @@ def _runs(cell: Cell) -> bool:
         return decode(cell.value, cell.key).state is State.RUNNING
     except (BadRecord, BadInput):
         return False
-
-
-def for_good(error: StoreError | None) -> bool:
-    """Whether asking again is in vain until a person has acted."""
-    return error is not None and not isinstance(error, StoreUnavailable)
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:

@@ -174,7 +174,7 @@ class Carrier:
         unreadable = {job for job in jobs if not self.know.learn_job(job, cells[job_cell(job)], loaded)}
         for task in stale:
             if task.slot and task.slot.job in unreadable:
-                task.answer = Unsure(f"{job_cell(task.slot.job)} is unreadable: upgrade cronce")
+                task.answer = Unsure(f"{job_cell(task.slot.job)} is unreadable: upgrade cronce", unreadable=True)
             self._took_in(task, (cells[key] for key in (task.run.key, *(turn.key for turn in task.turns))), timed)
 
     def _informed(self, task: Task) -> bool:
@@ -217,7 +217,7 @@ class Carrier:
         try:
             plan = planner.plan(task)
         except BadRecord as error:
-            plan = Unsure(str(error))
+            plan = Unsure(str(error), unreadable=True)
         if plan is None or isinstance(plan, Plan):
             return plan
         self._conclude(task, plan)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cronce.errors import BadRecord, DatabaseUnavailable
 from cronce.model import Cell, slot_of_cell
-from cronce.protocol.record import decode
+from cronce.protocol.record import decode, effects_key
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Grant, Ledger
 from cronce.runtime.log import LOGGER
@@ -25,7 +25,7 @@ def committed_before(database: "Database", grant: Grant) -> Flow[bool]:
     """Raise the fence: whether an earlier run of the slot has committed. A flow that asks no store, but takes time."""
     assert grant.slot is not None
     yield from ()
-    return database.raise_fence(grant.record.key or grant.slot.key, grant.fence)
+    return database.raise_fence(effects_key(grant.record, grant.slot), grant.fence)
 
 
 def settle_gone(ledger: Ledger, database: "Database", keys: Sequence[str]) -> Flow[None]:
@@ -50,7 +50,7 @@ def settle_soon(keeper: "Keeper", database: "Database", key: str) -> None:
 def _sealed(database: "Database", gone: Iterable[Cell]) -> Iterable[Cell]:
     for cell in gone:
         try:
-            key = decode(cell.value, cell.key).key or slot_of_cell(cell.key).key
+            key = effects_key(decode(cell.value, cell.key), slot_of_cell(cell.key))
         except BadRecord:
             continue
         if cell.fence is not None and database.seal(key, cell.fence):

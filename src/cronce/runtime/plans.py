@@ -6,7 +6,7 @@ freed as one group, so that neither is ever held without the other.
 
 from functools import partial
 
-from cronce.model import ABSENT, EPOCH, FREE, Cell, Fence, Instant, Mark, Traits, Write, slot_of_cell
+from cronce.model import ABSENT, EPOCH, FREE, Cell, Fence, Instant, Mark, Traits, Write, read_fence, slot_of_cell
 from cronce.protocol.commands import (
     Answer,
     Ask,
@@ -18,6 +18,7 @@ from cronce.protocol.commands import (
     Queue,
     Settle,
     Skip,
+    Stale,
 )
 from cronce.protocol.decide import (
     Facts,
@@ -104,6 +105,8 @@ class Planner:
 
     def _barred(self, task: Task, job: Job | None) -> Reply | None:
         """What keeps a claim, or what a scheduler puts on record as due, from being decided at all."""
+        if self._is_of_an_earlier_life(task):
+            return Stale("")
         queued = isinstance(task.command, Queue) and bool(task.digest)  # by a scheduler; a person may ask at any time
         if job is None or task.slot is None or not (isinstance(task.command, Claim) or queued):
             return None
@@ -114,6 +117,10 @@ class Planner:
         if task.slot.request and task.run.version == ABSENT and not queued:
             return Closed(Outcome.TOO_OLD, "nobody asks for it any more")
         return None
+
+    def _is_of_an_earlier_life(self, task: Task) -> bool:
+        """A run that was granted before the store forgot begins no step: that may be done, and forgotten."""
+        return bool(task.under) and read_fence(task.under.rpartition(" ")[2]).birth != self.epoch.birth
 
     def _facts(self, task: Task, job: Job | None) -> Facts:
         even = partial(self._know.even, task.sample)
@@ -243,7 +250,7 @@ class Planner:
             task.command = Queue(waiting=True)
 
     def _side_task(self, command: Command, run: str, task: Task) -> Task:
-        return Task(command, Cell(run), slot_of_cell(run), unread=True, birth=task.birth)
+        return Task(command, Cell(run), slot_of_cell(run), unread=True, joined=task.joined, birth=task.birth)
 
     def _job(self, task: Task, known: KnownJob) -> Job:
         """The job a decision rests on: as it was read, or as the write beside it will make it."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from cronce.errors import BadInput
 from cronce.model import Boot, Fence, Slot, check_key
 from cronce.policy import Unsure
+from cronce.protocol.record import effects_key
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
@@ -42,8 +43,10 @@ class Run:
     def __init__(self, lease: Lease, means: "Means") -> None:
         self._lease, self._means = lease, means
         self._made: UnderRun | None = None
-        self.completed = False
-        """Its completion is committed, together with what it wrote."""
+        self.committed = False
+        """Its completion is, together with what it wrote."""
+        self.doubts: list[str] = []
+        """Why it is not known of steps whether they happened, where a person has to look, whatever the body does."""
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
 
@@ -74,7 +77,7 @@ class Run:
     @property
     def key(self) -> str:
         """The idempotency key for effects: the same in every attempt of the slot, and in a rerun of it."""
-        return self.grant.record.key or self.slot.key
+        return effects_key(self.grant.record, self.slot)
 
     @property
     def payload(self) -> Any:
@@ -169,7 +172,7 @@ class Run:
         return RunTransaction(database, self, conn, step, self._complete)
 
     def _complete(self) -> None:
-        self.completed = True
+        self.committed = True
 
     def key_of(self, key: object) -> str:
         """The key of a step, for the other side to know it by: the same in every attempt and rerun of the slot."""
@@ -209,16 +212,11 @@ class Run:
         return self._means.exclusive
 
     @property
-    def doubts(self) -> list[str]:
-        """Why it is not known of steps whether they happened, where a person has to look."""
-        return [str(doubt) for doubt in self._made.doubts] if self._made else []
-
-    @property
     def _under(self) -> "UnderRun":
         from cronce.runtime.effects.steps import UnderRun  # noqa: PLC0415
 
         if self._made is None:
-            self._made = UnderRun(self.key, self._lease, self._means.desk)
+            self._made = UnderRun(self.key, self._lease, self._means.desk, self.doubts)
         return self._made
 
     def __repr__(self) -> str:

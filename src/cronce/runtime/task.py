@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import StoreError
+from cronce.errors import StoreError, StoreUnavailable
 from cronce.model import EPOCH, Cell, Instant, Slot
 from cronce.policy import Overlap
 from cronce.protocol.commands import (
@@ -43,6 +43,12 @@ class Unsure(Value):
 
     why: str
     error: StoreError | None = aside(default=None)
+    unreadable: bool = aside(default=False)
+
+    @property
+    def passing(self) -> bool:
+        """Whether it may help to ask again: not until a person has acted, if the store cannot be used, or read."""
+        return not self.unreadable and (self.error is None or isinstance(self.error, StoreUnavailable))
 
 
 Reply = Answer | Busy | Paused | Superseded | Unsure

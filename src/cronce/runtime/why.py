@@ -20,6 +20,7 @@ from cronce.protocol.record import (
     State,
     decode_refusals,
     decode_turn,
+    effects_key,
 )
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.effects.seen import NONE, Survey, doubts, load, survey
@@ -139,7 +140,7 @@ def _effects(story: Story) -> Flow[Survey]:
     """By the key that the run goes by: a rerun makes the steps of its slot."""
     if story.run is None or story.run.record is None:
         return NONE
-    return (yield from survey(effect_cells(story.run.record.key or story.slot.key)))
+    return (yield from survey(effect_cells(effects_key(story.run.record, story.slot))))
 
 
 def _seen(name: str, job: Cell, stored: Cell) -> JobSeen | None:

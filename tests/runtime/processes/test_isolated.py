@@ -17,7 +17,7 @@ import pytest
 
 from cronce import Cronce, LeaseLost, Skipped, TimedOut
 from cronce.errors import BadInput, BodyFailed, NotRecorded, StoreUnavailable
-from cronce.model import Cell, Slot
+from cronce.model import Cell, Slot, unspell
 from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.keeper import Over
@@ -95,16 +95,20 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def test_a_body_in_a_child_knows_its_run_and_what_a_command_would_know(place: Place) -> None:
-    told = place.job(tasks.tells)()
+    told = place.job(tasks.tells, timeout="1h")()
     fence = told["run"][4]
     assert told["run"] == ["job", str(WHEN), str(WHEN), "job@2026-03-29T12:00:00Z", fence, 1]
     assert told["env"] == {
         "CRONCE_ATTEMPT": "1",
+        "CRONCE_DEADLINE": told["env"]["CRONCE_DEADLINE"],
         "CRONCE_FENCE": fence,
         "CRONCE_JOB": "job",
         "CRONCE_KEY": "job@2026-03-29T12:00:00Z",
+        "CRONCE_SCOPE": "job",
         "CRONCE_SLOT": "2026-03-29T12:00:00Z",
     }
+    left = unspell(told["env"]["CRONCE_DEADLINE"]) - datetime.now(UTC)
+    assert timedelta(minutes=55) < left <= timedelta(hours=1)
     assert (told["payload"], told["stdin"], told["group"], told["main thread"]) == (None, "", True, True)
     assert place.record().outcome is Outcome.SUCCEEDED
 

@@ -24,9 +24,8 @@ from cronce.errors import BadInput, CronceError, InDoubt, InProgress, LeaseLost,
 from cronce.policy import Unsure as WhenUnsure
 from cronce.policy import check_choice
 from cronce.protocol.commands import Closed, Early, Finish, Finished, Held, Release, Released, Resolve, Stale
-from cronce.protocol.record import Outcome, Record, State, decode
+from cronce.protocol.record import DOUBTFUL, UNSAYABLE, Outcome, Record, State, decode
 from cronce.runtime.attempt import describe
-from cronce.runtime.call import for_good
 from cronce.runtime.callables import NothingRan
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
@@ -40,10 +39,6 @@ LONGEST_RESULT: Final = 64 * 1024
 PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
 """Seconds until a store that did not answer is asked again; each time for twice as long."""
-
-DOUBTFUL: Final = (Outcome.LOST, Outcome.UNKNOWN)
-
-UNSAYABLE: Final = "done, but what it returned could not be kept: "
 
 Word = tuple[Grant, Finish | Release]
 """What is said of an effect that was begun."""
@@ -126,7 +121,7 @@ def exchange(
     again, by the same nonce."""
     said, begun = yield Do(_exchanged(under.ledger, words, begins, unsure))
     pause = PAUSE
-    while (places := [place for place, one in enumerate(begun) if _is_worth_asking(one)]) and under.trusted:
+    while (places := [place for place, one in enumerate(begun) if _got_no_answer(one)]) and under.trusted:
         yield Nap(pause, in_hand=True)
         pause = min(2 * pause, LONGEST_PAUSE)
         _, again = yield Do(_exchanged(under.ledger, (), [begins[place] for place in places], unsure))
@@ -141,8 +136,8 @@ def _exchanged(
     return said, (yield from _settled(ledger, begins, begun, unsure))
 
 
-def _is_worth_asking(begun: Begun) -> bool:
-    return isinstance(begun.answer, Unsure) and begun.answer.error is not None and not for_good(begun.answer.error)
+def _got_no_answer(begun: Begun) -> bool:
+    return isinstance(begun.answer, Unsure) and begun.answer.passing
 
 
 def _settled(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun], unsure: WhenUnsure) -> Flow[list[Begun]]:
@@ -275,7 +270,7 @@ def heard(name: str, words: Sequence[Word], answers: Sequence[Any], *, patient: 
         match answer:
             case Finished() | Released():
                 pass
-            case Unsure(_, error) if patient and not for_good(error):
+            case Unsure() if patient and answer.passing:
                 unsure.append(word)
             case Unsure(why):
                 raise NotRecorded(f"{name} is over, but that could not be recorded: {why}")

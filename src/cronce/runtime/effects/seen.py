@@ -14,7 +14,8 @@ from typing import Final, Literal
 
 from cronce.errors import BadInput, BadRecord
 from cronce.model import Cell, Instant, Mark, Slot, check_key, check_name, effect_cells, once_cell, spell
-from cronce.protocol.record import Outcome, Record, State, decode
+from cronce.protocol.decide import is_expired
+from cronce.protocol.record import DOUBTFUL, Outcome, Record, State, decode, effects_key
 from cronce.runtime.flow import Flow, Load
 from cronce.runtime.look import read_page, slot_named
 from cronce.stores.base import Loaded, Scan
@@ -133,15 +134,10 @@ def _seen(cell: Cell, now: Instant, runs: Mapping[str, Cell] = MappingProxyType(
         record = decode(cell.value, cell.key) if cell.version else None
     except BadRecord as error:
         return EffectSeen(name, "unreadable", cell, None, str(error))
-    if record is None or _expired(cell, record, now):
+    if record is None or is_expired(cell, record, now):
         return None
     state, why = _state(record, _gone(cell, record, now, runs))
     return EffectSeen(name, state, cell, record, why)
-
-
-def _expired(cell: Cell, record: Record, now: Instant) -> bool:
-    done = record.outcome is Outcome.SUCCEEDED and record.keep is not None
-    return done and cell.until is not None and cell.until <= now
 
 
 def _state(record: Record, gone: str) -> tuple[EffectState, str]:
@@ -149,7 +145,7 @@ def _state(record: Record, gone: str) -> tuple[EffectState, str]:
         return ("in doubt", gone) if gone else ("in progress", "")
     if record.outcome is Outcome.SUCCEEDED:
         return "done", record.reason
-    if record.outcome in (Outcome.LOST, Outcome.UNKNOWN):
+    if record.outcome in DOUBTFUL:
         return "in doubt", record.reason
     return "not done", record.reason or (record.past[-1].end if record.past else "")
 
@@ -208,10 +204,10 @@ def places(what: str | None) -> Flow[list[str]]:
     slot = slot_named(what)
     (run,) = (yield from load([slot.cell])).cells
     try:
-        key = decode(run.value, run.key).key if run.version else ""
+        record = decode(run.value, run.key) if run.version else None
     except BadRecord:
-        key = ""
-    return [effect_cells(key or slot.key)]
+        record = None
+    return [effect_cells(effects_key(record, slot))]
 
 
 def any_effect(prefixes: Iterable[str]) -> Flow[bool]:

@@ -24,10 +24,9 @@ UNSAID: Final = 1.0
 class UnderRun:
     """A run's lease, as steps are made under it. Nobody renews a step: it is over with its run."""
 
-    def __init__(self, key: str, lease: Lease, desk: Callable[[], Desk]) -> None:
+    def __init__(self, key: str, lease: Lease, desk: Callable[[], Desk], doubts: list[str] | None = None) -> None:
         self._key, self._lease, self._desk = key, lease, desk
-        self.doubts: list[InDoubt] = []
-        """Which a person has to see, whatever the body makes of them."""
+        self.doubts = [] if doubts is None else doubts
 
     @property
     def desk(self) -> Desk:
@@ -51,7 +50,7 @@ class UnderRun:
         return grant
 
     def doubt(self, doubt: InDoubt) -> None:
-        self.doubts.append(doubt)
+        self.doubts.append(str(doubt))
 
     def begin(self, key: str) -> Begin:
         return Begin(f"{effect_cells(self._key)}{key}", self.ledger.nonce(), under=self._lease.grant)

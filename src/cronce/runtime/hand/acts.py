@@ -24,7 +24,7 @@ from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
 from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, asked_cell, check_name, drained_holder, drained_label
 from cronce.protocol.commands import Asked, Closed, Queue, Queued, Resolve, Skip
 from cronce.protocol.lease import LOCK_LEASE, PURGE_DELAY
-from cronce.protocol.record import Act, Job, Outcome, Record, State, encode_act, standing_act
+from cronce.protocol.record import Act, Job, Outcome, Record, State, effects_key, encode_act, standing_act
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.carrier import ROUNDS, WAKE
 from cronce.runtime.flow import Flow
@@ -164,7 +164,7 @@ class Hand:
         number = 1 + max((int(one.slot.request.removeprefix(prefix)) for one in reruns), default=0)
         asked = base._replace(request=f"{prefix}{number}")
         # numbers come back once their runs are purged, but effects are remembered for longer
-        key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else record.key or base.key
+        key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else effects_key(record, base)
         return (yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key)))
 
     def _on_record(self, slot: Slot) -> Flow[Slot]:

@@ -1,9 +1,7 @@
 """`with run.transaction(conn, step="")`: what the user writes, the check of the fence and the run's completion commit
 together, or not at all. `flows` says how, and why that holds."""
 
-import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from cronce.errors import BadInput, CronceError, DatabaseUnavailable
@@ -81,9 +79,9 @@ class Transaction(Generic[C]):
             raise
         try:
             yield from self._driver.commit()
-        except Exception as error:
+        except BaseException as error:
             yield from undo(self._driver)
-            if not (yield from self._was_committed(error)):
+            if not isinstance(error, Exception) or not (yield from self._was_committed(error)):
                 raise
 
     # --- what the table says about an error ---
@@ -117,8 +115,11 @@ class Transaction(Generic[C]):
 
     def _asked(self, ask: Callable[[str, str], Found]) -> Talk[Found]:
         """Over a connection of our own, which is no asynchronous one."""
-        asking = partial(ask, self._run.key, self._step)
-        found: Found = yield asyncio.to_thread(asking) if self._driver.asynchronous else asking()
+        if not self._driver.asynchronous:
+            return ask(self._run.key, self._step)
+        import asyncio  # noqa: PLC0415  slow to import, and here already
+
+        found: Found = yield asyncio.to_thread(ask, self._run.key, self._step)
         return found
 
     @property

@@ -103,6 +103,8 @@ class Database:
     def _open(self) -> Driver:
         try:
             driver = driver_of(self._source.connect())
+            if driver.asynchronous:
+                raise BadPolicy(f"transaction={self._source.name} gives asynchronous connections; give {ACCEPTED}")
         except BadInput:
             raise
         except Exception as error:
@@ -116,8 +118,6 @@ class Database:
         return driver
 
     def _refuse(self, driver: Driver) -> None:
-        if driver.asynchronous:
-            raise BadPolicy(f"transaction={self._source.name} gives asynchronous connections; give {ACCEPTED}")
         if driver.dialect is SQLITE:
             ((_, _, file), *_) = drive(driver.ask("PRAGMA database_list"))
             refuse_file(file, self._store, self._source.name)

@@ -37,9 +37,10 @@ class Psycopg(Driver):
             yield self.conn.set_autocommit(False)
 
     def ask(self, statement: str, **values: str) -> Talk[list[Row]]:
-        from psycopg.rows import tuple_row  # noqa: PLC0415  not without its user
+        import psycopg  # noqa: PLC0415  not without its user
 
-        cursor = self.conn.cursor(row_factory=tuple_row)
+        kind: Any = psycopg.AsyncCursor if self.asynchronous else psycopg.Cursor
+        cursor = kind(self.conn, row_factory=psycopg.rows.tuple_row)  # not as the user likes them
         yield cursor.execute(percent(statement), self._bound(values) or None)
         rows: list[Row] = (yield cursor.fetchall()) if cursor.description else []
         return rows

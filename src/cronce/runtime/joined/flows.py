@@ -24,7 +24,8 @@ under one before is seen by whoever raised.
 
 *Why the row is locked, and not only read.* `INSERT … SELECT … WHERE fence = mine` reads without a lock: between it and
 COMMIT there is room for a raise. Locking is SELECT … FOR UPDATE, and where there is no such thing (SQLite) an UPDATE
-that changes nothing. How many rows an UPDATE met is never asked: some drivers count those met, some those changed.
+that changes nothing: its turn to write is waited for, whereas whoever reads first and writes then is refused if another
+wrote in between. How many rows an UPDATE met is never asked: some drivers count those met, some those changed.
 
 *Why last.* From its check to its commit a transaction keeps others from raising the fence. Nothing but the commit
 follows, and a process that is paused right there is cut off by its server after IDLE seconds, which others wait for:
@@ -132,8 +133,10 @@ def settled(driver: Driver, key: str, step: str) -> Talk[Found]:
 
 def look(driver: Driver, key: str, step: str) -> Talk[Found]:
     rows = yield from driver.ask(LOOK, slot=key, step=step)
-    found = {_text(name): (_text(fence), bool(done)) for name, fence, done in rows}
-    return Found(*found.get("", ("", False)), found[step][0] if step in found and step else "")
+    steps = {_text(name): (_text(fence), bool(done)) for name, fence, done in rows}
+    fence, done = steps.pop("", ("", False))
+    step_fence, _ = steps.get(step, ("", True))
+    return Found(fence, done, step_fence)
 
 
 def purge(driver: Driver, job: str, before: Instant) -> Talk[None]:

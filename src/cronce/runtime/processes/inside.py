@@ -157,7 +157,7 @@ def main() -> None:
         traceback.print_exception(error)
         progress.say()
         untrusted = isinstance(error, LeaseLost) and not run.trusted
-        line.tell(raised=describe(error), untrusted=untrusted, doubts=run.doubts, completed=run.completed)
+        line.tell(raised=describe(error), untrusted=untrusted, doubts=run.doubts, committed=run.committed)
         sys.exit(1)
     progress.say()
     line.tell(**_sayable(value), doubts=run.doubts)

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from cronce.errors import BadInput, BodyFailed
 from cronce.model import Traits, to_us
-from cronce.protocol.record import COMMITTED, Outcome, encode
-from cronce.runtime.attempt import REASON_KEPT, Ending, doubted
+from cronce.protocol.record import Outcome, encode
+from cronce.runtime.attempt import Ending
 from cronce.runtime.keeper import NOT_RENEWED, Over
 from cronce.runtime.ledger import Grant
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
@@ -172,8 +172,10 @@ class Isolated(Command):
     def _hear(self, run: Run, word: Mapping[str, Any]) -> None:
         if "progress" in word:
             run.progress(*word["progress"])
-        else:
-            self._told.update(word)
+            return
+        run.doubts += word.get("doubts", ())
+        run.committed |= word.get("committed", False)
+        self._told.update(word)
 
     def renewed(self, grant: Grant) -> None:
         super().renewed(grant)
@@ -190,11 +192,7 @@ class Isolated(Command):
         return (run.over or NOT_RENEWED) if self._told.get("untrusted") else super().over(run, result)
 
     def ended(self, result: Ended) -> Ending:
-        why, doubts = self._failure(result), self._told.get("doubts")
-        if doubts:
-            return Ending(Outcome.UNKNOWN, doubted(doubts), output=result.output)
-        if why and self._told.get("completed"):
-            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {why}"[:REASON_KEPT], output=result.output)
+        why = self._failure(result)
         return Ending(Outcome.FAILED if why else Outcome.SUCCEEDED, why, output=result.output)
 
     def value(self, result: Ended) -> Any:

@@ -10,7 +10,6 @@ from cronce.model import Boot
 from cronce.protocol.commands import Finish, Release, Stale
 from cronce.protocol.record import Outcome
 from cronce.runtime.attempt import Attempt, End, finish_of, too_late
-from cronce.runtime.call import for_good
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.task import Unsure
@@ -102,7 +101,7 @@ class Endings:
         """What the store said to it."""
         ending, lease = said.end.ending, said.attempt.lease
         match answer:
-            case Unsure(_, error) if lease.trusted and not for_good(error):
+            case Unsure() if lease.trusted and answer.passing:
                 self.keep([said])
             case Unsure(why) if ending is not None:
                 self.given_up += 1

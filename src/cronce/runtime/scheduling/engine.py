@@ -49,6 +49,7 @@ from cronce.model import (
     spell,
 )
 from cronce.protocol.commands import Early, Finished, Queued
+from cronce.protocol.decide import closes_as_lost
 from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.record import Act, Holder, State, decode, standing_act
 from cronce.runtime.attempt import Attempt, End
@@ -348,7 +349,7 @@ class Engine:
         except (BadInput, BadRecord):
             return  # of a newer cronce, or nobody's: whoever can read it sees to it
         database = self._carrying.job(slot.job).database
-        if database is not None and record.state is State.RUNNING and record.on_lost == "skip":
+        if database is not None and record.state is State.RUNNING and closes_as_lost(record):
             settle_soon(self._keeper, database, cell.key)
             return
         terms = self._carrying.terms(slot)
@@ -434,8 +435,8 @@ class Engine:
         match answer:
             case Grant():
                 return self._employed(candidate, answer)
-            case Unsure(why, None):  # no trouble of the store's: something in it that this process cannot read
-                self._warn(candidate.slot.job, f"is not run by this process: {why}")
+            case Unsure() if answer.unreadable:
+                self._warn(candidate.slot.job, f"is not run by this process: {answer.why}")
                 self._line.put_off(candidate, now + UNWELL)
             case Expired() | Unsure():
                 self._line.put_back([candidate])
