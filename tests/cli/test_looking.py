@@ -168,7 +168,7 @@ def test_why_a_slot(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-2:] == ["  the end of its output:", "    | all sent"]
     assert said(capsys, "why", f"billing@{SLOT.at.isoformat()}", "--store", url).splitlines() == lines
     document = json.loads(said(capsys, "why", SLOT.key, "--store", url, "--json"))
-    assert list(document) == ["job", "next", "carried", "paused", "pause", "floor", "refusals", "in_doubt", "slots"]
+    assert list(document) == ["job", "next", "carried", "paused", "pause", "floor", "refusals", "effects", "slots"]
     (slot,) = document["slots"]
     assert list(slot) == ["slot", "case", "sentence", "run", "past", "refused", "effects", "output"]
     assert (slot["case"], slot["output"], slot["sentence"]) == ("succeeded", "all sent", lines[0])

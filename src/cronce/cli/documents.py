@@ -34,8 +34,8 @@ def effect_document(one: EffectSeen) -> dict[str, object]:
     return {
         "effect": one.name,
         "state": one.state,
-        "since": iso(record.started) if record else None,
-        "ended": iso(record.finished) if record else None,
+        "started": iso(record.started) if record else None,
+        "finished": iso(record.finished) if record else None,
         "holder": record.holder or None if record else None,
         "reason": one.why or None,
         "result": json.loads(record.result) if record and record.result else None,

@@ -51,16 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = "of this job, this slot or this idempotent function only; or one effect"
     parser.add_argument("what", nargs="?", metavar="JOB|SLOT|NAME", help=what)
     parser.add_argument("--all", action="store_true", help="also what is done, and what failed and may be begun again")
-    parser.add_argument("--limit", type=int, default=100, metavar="N", help="how many (default 100)")
+    parser.add_argument("-n", type=int, default=100, metavar="N", help="how many (default 100)")
     add_store(parser)
     parser.epilog = EXAMPLES
 
 
 def run(options: argparse.Namespace) -> int:
-    if not 1 <= options.limit <= MOST:
-        raise BadInput(f"--limit is 1 to {MOST:,}, and this is {options.limit}")
+    if not 1 <= options.n <= MOST:
+        raise BadInput(f"-n is 1 to {MOST:,}, and this is {options.n}")
     with looking(options) as store:
-        found = drive(_found(options.what, options.limit, everything=options.all), store, SystemClock())
+        found = drive(_found(options.what, options.n, everything=options.all), store, SystemClock())
     if options.json:
         print(json.dumps({"effects": [effect_document(one) for one in found.effects], "more": found.more}))
     elif found.effects:
@@ -94,9 +94,9 @@ def _refuse_unknown(name: str) -> Flow[None]:
 
 
 def _page(found: Listed) -> Iterator[str]:
-    yield table(["effect", "state", "since", "by", "why"], [_row(one) for one in found.effects], screen())
+    yield table(["effect", "state", "since", "holder", "why"], [_row(one) for one in found.effects], screen())
     if found.more:
-        yield f"and more; these are {len(found.effects):,}, and --limit shows others"
+        yield f"and more; these are {len(found.effects):,}, and -n shows others"
     if any(one.state == "in doubt" for one in found.effects):
         yield "\nwhat is in doubt may have happened or not: find out, then say `cronce resolve EFFECT done` or `retry`"
 

@@ -72,7 +72,7 @@ def _document(found: Why) -> dict[str, object]:
         "pause": act_document(job.job.paused) if job.job else None,
         "floor": iso(job.job.floor) if job.job else None,
         "refusals": dict(found.refusals),
-        "in_doubt": found.effects.counts.get("in doubt", 0) if found.effects else None,
+        "effects": survey_document(found.effects) if found.effects else None,
         "slots": [_story_document(story, found) for story in found.stories],
     }
 
