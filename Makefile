@@ -37,9 +37,10 @@ servers: ## MariaDB and PgBouncer for the tests, where this is Debian and root; 
 test: lint servers ## lint and all tests
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
-proof: $(STAMP) servers ## the full-size figures: torture on every store (four hours; TORTURE_RUNS=1 is less), 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts
+proof: $(STAMP) servers ## the full-size figures: torture on every store (four hours; TORTURE_RUNS=1 is less), 500 invoices and 50 kills, 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts
 	CRONCE_SKEWED_SLOTS=100 $(BIN)/python -m pytest tests/faults/test_skewed_hosts.py
 	CRONCE_TORTURE_RUNS=$(or $(TORTURE_RUNS),10) $(BIN)/python -m pytest tests/faults/torture_proof.py tests/faults/test_outage.py tests/faults/test_election.py
+	CRONCE_BILLING=1 $(BIN)/python -m pytest tests/faults/test_billing.py
 	$(BIN)/cronce simulate --seeds 20000
 	$(BIN)/python -m cronce.testing.explorer --check-docs
 
