@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from cronce.errors import LeaseLost, TimedOut
+from cronce.errors import BadInput, LeaseLost, TimedOut
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import COMMITTED, Outcome
 from cronce.runtime.commits import committed_before
@@ -126,12 +126,17 @@ class Attempt:
         return self.job.backoff_after(self.run.slot, self.lease.grant.record.failures + 1)
 
     def _returned(self, result: Any) -> End:
+        self.run.close()
+        if self.run.unawaited:
+            error = BadInput(f"{self.run.unawaited[0]} was never awaited, and did nothing: write `await` before it")
+            return End(self._in_view_of_effects(Ending(Outcome.FAILED, describe(error))), error=error)
         ending, over = self._work.ending(self.run, result), self.lease.over
         if over is not None and over.cause == "timed out" and self._body.stopped:
             return End(Ending(Outcome.FAILED, over.why), over=over)  # it went on all the same, and then returned
         return End(ending and self._in_view_of_effects(ending), result)
 
     def _raised(self, error: BaseException) -> End:
+        self.run.close()
         if not self._body.started:
             return End(None, error=error)
         over = self.lease.over if self._body.stopped else None

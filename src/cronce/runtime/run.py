@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cronce.errors import BadInput
+from cronce.errors import BadInput, LeaseLost
 from cronce.model import Boot, Fence, Slot, check_key
 from cronce.policy import Unsure
 from cronce.protocol.record import effects_key
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cronce.runtime.effects.steps import UnderRun
     from cronce.runtime.effects.transaction import RunTransaction
     from cronce.runtime.joined import Database
+    from cronce.runtime.steps import Steps
 
 C = TypeVar("C")
 
@@ -45,8 +46,13 @@ class Run:
         self._made: UnderRun | None = None
         self.committed = False
         """Its completion is, together with what it wrote."""
+        self.joined: set[int] = set()
+        """Connections that are in a transaction of this run."""
         self.doubts: list[str] = []
         """Why it is not known of steps whether they happened, where a person has to look, whatever the body does."""
+        self.unawaited: list[str] = []
+        """Steps of coroutine functions that nobody has awaited yet."""
+        self._closed = False
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
 
@@ -99,11 +105,17 @@ class Run:
     @property
     def trusted(self) -> bool:
         """Whether the body may still act. Asked of the clock each time: it costs a microsecond."""
-        return self._lease.trusted
+        return not self._closed and self._lease.trusted
 
     def check(self) -> None:
         """Raise `LeaseLost` unless the body may still act."""
+        if self._closed:
+            raise LeaseLost(f"{self.key} is over: its body has ended", name=self.key, fence=self.fence)
         self._lease.check()
+
+    def close(self) -> None:
+        """Its body has ended: what that left behind, a thread or a task, acts for it no more."""
+        self._closed = True
 
     @property
     def deadline(self) -> datetime | None:
@@ -127,14 +139,12 @@ class Run:
         (its run died, or it raised anything but `not_done`), `unsure` says what to do: "raise" `InDoubt`, for a person
         to look; "retry", because the other side knows its key (`run.key_of`); or "skip".
         """
-        from cronce.runtime.callables import has_run, is_async  # noqa: PLC0415
-        from cronce.runtime.effects.once import checked_how  # noqa: PLC0415  not every body has effects of this kind
-        from cronce.runtime.steps import take, take_async  # noqa: PLC0415
+        from cronce.runtime.callables import check_call, finished  # noqa: PLC0415  not every body has effects
+        from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
 
-        how, under = checked_how(unsure, not_done), self._under
-        if is_async(fn):
-            return take_async(under.once(key, lambda: fn(*args, **named), how), under.desk)
-        return take(under.once(key, lambda: has_run(fn(*args, **named)), how), under.desk)
+        check_call(fn, args, named)
+        how, done = checked_how(unsure, not_done), finished(fn, "the step")
+        return self._take(fn, f"run.once({key!r:.40}, …)", self._under.once(key, lambda: done(*args, **named), how))
 
     def once_each(
         self,
@@ -147,14 +157,31 @@ class Run:
     ) -> Any:
         """`once` for each of many, one after the other: the list of what came of them. With unsure="retry" the store is
         asked for a hundred at a time; a run that dies may then repeat some of the last."""
-        from cronce.runtime.callables import has_run, is_async  # noqa: PLC0415
+        from cronce.runtime.callables import check_callable, finished  # noqa: PLC0415
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
-        from cronce.runtime.steps import take, take_async  # noqa: PLC0415
 
-        how, under = checked_how(unsure, not_done), self._under
-        if is_async(fn):
-            return take_async(under.once_each(items, key, fn, how), under.desk)
-        return take(under.once_each(items, key, lambda item: has_run(fn(item)), how), under.desk)
+        check_callable(fn)
+        check_callable(key)
+        steps = self._under.once_each(items, key, finished(fn, "the step"), checked_how(unsure, not_done))
+        return self._take(fn, "run.once_each(…)", steps)
+
+    def _take(self, fn: Callable[..., Any], call: str, steps: "Steps[Any]") -> Any:
+        """Here, or where the function is a coroutine function, when it is awaited."""
+        from cronce.runtime.callables import is_async, on_event_loop  # noqa: PLC0415
+        from cronce.runtime.steps import take  # noqa: PLC0415
+
+        if not is_async(fn):
+            return take(steps, self._means.desk())
+        if not on_event_loop():
+            raise BadInput(f"{call} of a coroutine function is awaited: make the body `async def`, and await it there")
+        self.unawaited.append(call)
+        return self._awaited(call, steps)
+
+    async def _awaited(self, call: str, steps: "Steps[Any]") -> Any:
+        from cronce.runtime.steps import take_async  # noqa: PLC0415
+
+        self.unawaited.remove(call)
+        return await take_async(steps, self._means.desk())
 
     def transaction(self, conn: C, step: str = "") -> "RunTransaction[C]":
         """What is written in the block commits under this run's fence, together with the run's completion, or with that
@@ -169,10 +196,7 @@ class Run:
             raise BadInput(
                 f"{self.job} does not say in which database its runs commit; declare it by @cron.job(…, transaction=…)"
             )
-        return RunTransaction(database, self, conn, step, self._complete)
-
-    def _complete(self) -> None:
-        self.committed = True
+        return RunTransaction(database, self, conn, step)
 
     def key_of(self, key: object) -> str:
         """The key of a step, for the other side to know it by: the same in every attempt and rerun of the slot."""
@@ -216,7 +240,7 @@ class Run:
         from cronce.runtime.effects.steps import UnderRun  # noqa: PLC0415
 
         if self._made is None:
-            self._made = UnderRun(self.key, self._lease, self._means.desk, self.doubts)
+            self._made = UnderRun(self.key, self._lease, self._means.desk, self.doubts, self.check)
         return self._made
 
     def __repr__(self) -> str:

@@ -206,6 +206,61 @@ def test_a_body_that_swallows_the_doubt_does_the_rest_and_its_slot_is_unknown_al
     assert (receiver.done, office.record(NOON).outcome) == (dict.fromkeys("1234", 1), Outcome.UNKNOWN)
 
 
+@pytest.mark.parametrize("unsure", ["retry", "skip"])
+def test_what_raised_stays_in_doubt_on_record_until_it_is_done(
+    office: Office, receiver: Receiver, unsure: Literal["retry", "skip"]
+) -> None:
+    def fails_once(_what: str) -> str:
+        if receiver.done["pay"] == 1:
+            raise Boom("timed out")
+        return "paid"
+
+    def body(run: Run) -> Any:
+        return run.once("pay", receiver, "pay", unsure=unsure)
+
+    receiver.act = fails_once
+    if unsure == "skip":
+        assert office.call(job(retries=1), body, when=NOON) is None
+    else:
+        with pytest.raises(Boom):
+            office.call(job(retries=1, backoff="1ms"), body, when=NOON)
+    cell, record = step(office, "pay")
+    assert (cell.mark, record.outcome, record.reason) == (Mark.ATTENTION, Outcome.UNKNOWN, "Boom: timed out")
+    if unsure == "retry":
+        office.hand.turn(1)
+        assert office.call(job(retries=1), body, when=NOON) == "paid"
+    assert (office.record(NOON).outcome, receiver.done) == (
+        Outcome.SUCCEEDED, {"pay": 2 if unsure == "retry" else 1},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda run: run.once("k", {"sent": 1}),
+        lambda run: run.once("k", len),
+        lambda run: run.once("k", lambda order: order),
+        lambda run: run.once("k", lambda: 1, 2),
+        lambda run: run.once_each([1], key="id", fn=str),
+        lambda run: run.once_each([1], key=str, fn=None),
+    ],
+)
+def test_a_call_that_cannot_be_made_is_refused_before_it_is_begun(office: Office, call: Callable[[Run], Any]) -> None:
+    with pytest.raises(BadInput, match="cannot be called"):
+        office.call(job(), call)
+    assert [key for key in office.store._cells if key.startswith("effect/")] == []
+
+
+def test_a_run_that_is_over_makes_no_more_effects(office: Office, receiver: Receiver) -> None:
+    kept: list[Run] = []
+    office.call(job(), kept.append)
+    (run,) = kept
+    for act in (run.check, lambda: run.once("k", receiver, "x"), lambda: run.cursor.set(1), run.cursor.get):
+        with pytest.raises(LeaseLost, match="is over: its body has ended"):
+            act()
+    assert (run.trusted, receiver.done) == (False, {})
+
+
 def test_what_surely_did_nothing_is_tried_again(office: Office, receiver: Receiver) -> None:
     def refuses_once(_what: str) -> str:
         if receiver.done["pay"] == 1:
@@ -501,6 +556,28 @@ def test_a_coroutine_function_is_awaited(office: Office, receiver: Receiver) -> 
 
     assert _awaited(office, body) == ["did mail", "did mail", ["did a", "did b"]]
     assert receiver.done == {"mail": 1, "a": 1, "b": 1}
+
+
+def test_a_coroutine_function_in_a_plain_body_is_refused(office: Office, receiver: Receiver) -> None:
+    async def send(what: str) -> Any:
+        return receiver(what)
+
+    with pytest.raises(BadInput, match="make the body `async def`, and await it there"):
+        office.call(job(), lambda run: run.once("mail", send, "mail"))
+    assert receiver.done == {}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_step_that_nobody_awaits_fails_the_run(office: Office, receiver: Receiver) -> None:
+    async def send(what: str) -> Any:
+        return receiver(what)
+
+    async def body(run: Run) -> None:
+        run.once("mail", send, "mail")
+
+    with pytest.raises(BadInput, match=r"run\.once\('mail', …\) was never awaited, and did nothing"):
+        _awaited(office, body)
+    assert (receiver.done, office.record(NOON).failures) == ({}, 1)
 
 
 def test_a_cancelled_step_is_in_doubt_and_the_cancellation_goes_on(office: Office) -> None:

@@ -293,6 +293,19 @@ def test_a_database_that_does_not_answer_keeps_a_run_open_whose_holder_is_gone(
     assert other.record(NOON).state is State.RUNNING
 
 
+def test_a_block_in_a_block_is_refused_and_nothing_is_committed(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    def body(run: Run) -> None:
+        with run.transaction(books.conn, step="outer") as tx:
+            tx.execute("insert into charges values (1)")
+            books.charge(run, 2, "inner")
+
+    with pytest.raises(BadInput, match="is in a transaction of the run already"):
+        office.call(billing(), body, when=NOON)
+    assert books.charges == []
+
+
 # --- as it is declared ------------------------------------------------------------------------------------------------
 
 

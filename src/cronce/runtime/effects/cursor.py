@@ -42,14 +42,14 @@ class Cursor:
         await take_async(self._put(position), self._under.desk)
 
     def _got(self, default: Any) -> Steps[Any]:
-        self._lease.check()
+        self._under.check()
         loaded, _ = yield Do(self._under.ledger.carrier.load([cursor_cell(self._job)]))
         (cell,) = loaded.cells
         return json.loads(decode_position(cell.value, cell.key).value) if cell.version else default
 
     def _put(self, position: Any) -> Steps[None]:
         text = _spelled(position)
-        self._lease.check()
+        self._under.check()
         grant = self._lease.grant
         until, value = grant.cells[0].until, Position(grant.fence, text)
         if not (yield Do(_moved(self._under.ledger.carrier, cursor_cell(self._job), value, until))):

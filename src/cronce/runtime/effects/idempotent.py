@@ -13,7 +13,7 @@ from zlib import crc32
 
 from cronce.errors import BadInput, InDoubt, LeaseLost
 from cronce.model import check_key, check_name, once_cell
-from cronce.runtime.callables import has_run, is_async
+from cronce.runtime.callables import finished, is_async
 from cronce.runtime.declare import Duration
 from cronce.runtime.effects.once import Effect, How, once
 from cronce.runtime.flow import drive
@@ -60,7 +60,6 @@ class UnderKey:
 
     @property
     def stopped(self) -> str:
-        """Why its function was stopped from outside, if it was."""
         ended = self._body is not None and self._body.stopped and self._lease is not None and self._lease.over
         return ended.why if ended else ""
 
@@ -107,10 +106,12 @@ class Keyed:
 
             return once_async
 
+        done = finished(fn, "it")
+
         @wraps(fn)
         def once_sync(*args: Any, **named: Any) -> Any:
             keeper = self._keeper()
-            return take(self._steps(lambda *a, **n: has_run(fn(*a, **n)), args, named, keeper), keeper.desk)
+            return take(self._steps(done, args, named, keeper), keeper.desk)
 
         return once_sync
 
@@ -127,8 +128,7 @@ class Keyed:
             raise
         except BaseException as error:
             if under.stopped and not isinstance(error, Exception):
-                why = under.stopped
-                raise self._stopped(effect.name, why) from error
+                raise self._stopped(effect.name, under.stopped) from error
             raise
         if crc32(key.encode()) % SWEPT == 0:
             keeper.later("sweep", partial(_swept, keeper))

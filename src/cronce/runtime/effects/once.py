@@ -29,6 +29,7 @@ from cronce.runtime.attempt import describe
 from cronce.runtime.callables import NothingRan
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
+from cronce.runtime.log import LOGGER
 from cronce.runtime.steps import Body, Do, Nap, Steps
 from cronce.runtime.task import Unsure
 from cronce.value import NamedTuple
@@ -77,6 +78,10 @@ class Holds(Protocol):
     def trusted(self) -> bool:
         """For as long as this is so, a store that does not answer is asked again."""
 
+    @property
+    def stopped(self) -> str:
+        """Why whoever works under it is stopped from outside, if so."""
+
     def check(self) -> None: ...
 
     def hold(self, grant: Grant, body: Body) -> None:
@@ -105,7 +110,7 @@ def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
         raise
     except BaseException as error:
         yield from failed(effect.name, under.let_go(grant), error, how, under)
-        raise
+        return None
     word = done(result, under.let_go(grant))
     yield from say(effect.name, [word], under)
     return returned(effect.name, word[1].result, word[1].reason)
@@ -235,19 +240,23 @@ def returned(name: str, text: str, reason: str) -> Any:
 
 
 def failed(name: str, grant: Grant, error: BaseException, how: How, under: Holds) -> Steps[None]:
-    """Say so; and if that leaves a doubt which a person has to see, raise that."""
+    """Say so, and raise what the caller shall see: nothing if it is to be passed over. What stops a body from outside
+    stays what it is."""
     surely = isinstance(error, (*how.not_done, NothingRan))
-    outcome = Outcome.FAILED if surely or how.unsure == "retry" else Outcome.UNKNOWN
+    outcome = Outcome.FAILED if surely else Outcome.UNKNOWN
+    why = describe(error) if isinstance(error, Exception) else f"it was stopped: {under.stopped or describe(error)}"
     try:
-        yield from say(name, [(grant, Finish(grant.fence, outcome, describe(error)))], under)
+        yield from say(name, [(grant, Finish(grant.fence, outcome, why))], under)
     except CronceError as trouble:
         error.add_note(f"and that could not be recorded: {trouble}")
-    if surely or how.unsure != "raise":
-        return
-    doubt = InDoubt(name, describe(error))
-    under.doubt(doubt)
-    if isinstance(error, Exception):  # what stops a body from outside is not for the body to see as something else
+    doubt = InDoubt(name, why)
+    if how.unsure == "raise" and not surely:
+        under.doubt(doubt)
+    if surely or how.unsure == "retry" or not isinstance(error, Exception):
+        raise error
+    if how.unsure == "raise":
         raise doubt from error
+    LOGGER.warning("%s is passed over, and nobody knows whether it happened: %s", name, why)
 
 
 def say(name: str, words: Sequence[Word], under: Holds) -> Steps[None]:

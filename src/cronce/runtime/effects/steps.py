@@ -24,9 +24,17 @@ UNSAID: Final = 1.0
 class UnderRun:
     """A run's lease, as steps are made under it. Nobody renews a step: it is over with its run."""
 
-    def __init__(self, key: str, lease: Lease, desk: Callable[[], Desk], doubts: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        key: str,
+        lease: Lease,
+        desk: Callable[[], Desk],
+        doubts: list[str] | None = None,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         self._key, self._lease, self._desk = key, lease, desk
         self.doubts = [] if doubts is None else doubts
+        self._check = check or lease.check
 
     @property
     def desk(self) -> Desk:
@@ -40,8 +48,12 @@ class UnderRun:
     def trusted(self) -> bool:
         return self._lease.trusted
 
+    @property
+    def stopped(self) -> str:
+        return self._lease.over.why if self._lease.over else ""
+
     def check(self) -> None:
-        self._lease.check()
+        self._check()
 
     def hold(self, _grant: Grant, _body: Body) -> None:
         """It is held with the run."""
@@ -139,7 +151,7 @@ class _Batches:
             raise
         except BaseException as error:
             yield from failed(name, grant, error, self._how, self._under)
-            raise
+            return None
         word = done(result, grant)
         self._unsaid.append(word)
         return returned(name, word[1].result, word[1].reason)

@@ -1,0 +1,1 @@
+"""Transactions of the user's own that cronce joins."""
