@@ -217,6 +217,21 @@ def test_a_handler_that_failed_is_not_asked_again_before_a_person_looked(
     assert f"nobody knows whether payments/{KEY['Idempotency-Key']} happened" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("result", "status", "body"), [(None, 204, b""), ({"charge": 5}, 200, b'{"charge": 5}'), ([1], 200, b"[1]")]
+)
+def test_what_a_person_said_that_came_of_it_is_the_answer(
+    service: Service, cron: Cronce, result: Any, status: int, body: bytes
+) -> None:
+    service.answer = _fails
+    app = Once(service, cron, name="payments")
+    ask(app, {"headers": KEY})
+    cron.resolve(f"payments/{KEY['Idempotency-Key']}", "done", "it is on the statement", result=result)
+    (replayed,) = ask(app, {"headers": KEY})
+    assert (replayed.status_code, replayed.content, replayed.headers["idempotency-replayed"]) == (status, body, "true")
+    assert service.calls == 1
+
+
 @pytest.mark.parametrize("answer", [_raises, _fails])
 def test_where_the_app_may_be_asked_again_it_is(service: Service, cron: Cronce, answer: Any) -> None:
     app = Once(service, cron, name="payments", unsure="retry")

@@ -314,6 +314,25 @@ def test_a_transaction_needs_a_declared_database(office: Office, books: Books) -
         office.call(job(), books.charge)
 
 
+@pytest.mark.parametrize("table", ["there too", "missing"])
+def test_a_connection_to_another_database_is_refused_and_nothing_is_written(
+    office: Office, billing: Callable[..., Declaration], tmp_path: Path, table: str
+) -> None:
+    other = Books(tmp_path / "other.db")
+    if table == "there too":
+        other.conn.execute("create table cronce_effects (slot, step, fence, done)")
+        other.conn.commit()
+    with closing(other.conn):
+        with pytest.raises(BadInput, match="it is not the one that the job names by"):
+            office.call(billing(), other.charge)
+        assert other.charges == []
+
+
+def test_one_connection_is_no_database(books: Books) -> None:
+    with pytest.raises(BadPolicy, match="is one connection, and many are needed; give a URL"):
+        job(transaction=books.conn)
+
+
 def test_the_stores_own_file_is_refused(tmp_path: Path) -> None:
     with Cronce(f"sqlite:///{tmp_path}/cronce.db") as cron, pytest.raises(BadPolicy, match="store"):
         cron.job("@hourly", name="a", transaction=f"sqlite:///{tmp_path}/cronce.db")(lambda: None)

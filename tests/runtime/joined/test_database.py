@@ -262,7 +262,7 @@ def test_who_may_not_make_the_table_is_shown_it(postgres: Postgres, admin: Admin
     with closing(read_database(url)) as database:
         with pytest.raises(DatabaseUnavailable, match=r"permission denied|does not exist") as caught:
             database.raise_fence(next_key(), next_fence())
-        table = str(caught.value).partition("run:\n")[2]
+        table = str(caught.value).partition("made by:\n")[2]
         with psycopg.connect(url.replace("clerk", "postgres"), autocommit=True) as owner:
             owner.execute(table)
             owner.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON cronce_effects TO clerk")

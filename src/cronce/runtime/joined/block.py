@@ -96,6 +96,8 @@ class Transaction(Generic[C]):
             return
         if refusal := verdict(found, self._run.key, self._fence, self._step):
             raise refusal from error
+        if "cronce_effects" in str(error):  # all is well where it should be: the table is missing where it is not
+            raise Elsewhere(self._run.key) from error
 
     def _was_committed(self, error: Exception) -> Talk[bool]:
         """An error of the commit itself; it may have been carried out all the same. What is no error of a database

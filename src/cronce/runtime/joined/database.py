@@ -132,7 +132,8 @@ class Database:
         if problem := _problem(driver):
             raise DatabaseUnavailable(
                 f"{self._source.name}: the table cronce_effects is not there, or this user may not use it"
-                f" ({mask_all(str(problem))}), nor make it. Let one that may run:\n{driver.dialect.table};"
+                f" ({mask_all(str(problem))}), nor make it. Let one that may grant it SELECT, INSERT, UPDATE and DELETE"
+                f" on the table, which is made by:\n{driver.dialect.table};"
             ) from problem
 
     def _unavailable(self, error: Exception) -> DatabaseUnavailable:

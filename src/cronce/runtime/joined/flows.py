@@ -151,6 +151,12 @@ def _text(value: str | bytes) -> str:
 class Elsewhere(BadInput):
     """There is no fence row. Of that only the declared database can say why."""
 
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the database of this connection knows nothing of {key}: it is not the one that the job names by"
+            " transaction=, or finds the table cronce_effects in another schema"
+        )
+
 
 # --- the user's transaction -----------------------------------------------------------------------------------------
 
@@ -179,10 +185,7 @@ def close_joint(driver: Driver, key: str, fence: Fence, step: str) -> Talk[None]
     yield from limit(driver)
     found = yield from locked(driver, key)
     if not found.fence:
-        raise Elsewhere(
-            f"the database of this connection knows nothing of {key}: it is not the one that the job names by"
-            " transaction=, or finds the table cronce_effects in another schema"
-        )
+        raise Elsewhere(key)
     if refusal := verdict(found, key, fence, step):
         raise refusal
     values = {"slot": key, "step": step, "fence": str(fence)} if step else {"slot": key}

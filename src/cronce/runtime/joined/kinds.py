@@ -36,6 +36,11 @@ def names_of(value: object) -> list[str]:
     return [f"{kind.__module__}.{kind.__qualname__}" for kind in type(value).__mro__]
 
 
+def is_connection(value: object) -> bool:
+    """Also of a framework that has its own way to make others: those are asked for first."""
+    return any(name in DRIVERS or name in _SCOPED for name in names_of(value))
+
+
 def driver_of(conn: Any) -> Driver:
     names = names_of(conn)
     if any(name in _SCOPED for name in names):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cronce.errors import BadInput, BadPolicy
 from cronce.runtime.joined.dialects import WAIT
-from cronce.runtime.joined.kinds import names_of
+from cronce.runtime.joined.kinds import is_connection, names_of
 from cronce.stores import mask, scheme_of
 from cronce.value import NamedTuple
 
@@ -40,6 +40,8 @@ def source(value: Any, store: str) -> Source:
         return _of_url(value.url.render_as_string(hide_password=False), store)
     if {"django.utils.connection.ConnectionProxy", "django.db.backends.base.base.BaseDatabaseWrapper"} & {*names}:
         return _of_django(value.alias)
+    if is_connection(value):
+        raise BadPolicy(f"transaction=<{type(value).__name__}> is one connection, and many are needed; give {ACCEPTED}")
     if callable(value):
         return Source(getattr(value, "__qualname__", repr(value)), value)
     raise BadPolicy(f"transaction={value!r:.60} is no database; give {ACCEPTED}")
