@@ -100,6 +100,15 @@ def slot(job: str, at: Instant, request: str = "") -> Slot:
     return Slot(job, utc, request)
 
 
+_RERUN: Final = re.compile(r"(?:(?P<of>.+):)?rerun-[1-9][0-9]*")
+
+
+def rerun_of(slot: Slot) -> Slot | None:
+    """What a rerun runs again: the slot itself, or another request for it. None: it is no rerun."""
+    again = _RERUN.fullmatch(slot.request)
+    return slot._replace(request=again["of"] or "") if again else None
+
+
 def slot_of_cell(key: str) -> Slot:
     """The slot behind the key of a run cell."""
     job, _, rest = key.removeprefix("run/").partition("/")

@@ -31,7 +31,7 @@ from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Do, Nap, Steps
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
-from cronce.runtime.tidy import tidy_later
+from cronce.runtime.tidy import settle_rerun, tidy_later
 from cronce.schedule import format_duration
 
 LOOK: Final = 1.0
@@ -179,6 +179,7 @@ class Call:
             else:
                 yield from self._finish(attempt, end.ending, once=not isinstance(end.error, Exception | None))
                 tidy_later(self.keeper, self.job, attempt.run.slot)
+                settle_rerun(self.keeper, attempt.run.slot, end.ending.outcome)
         except (StoreError, LeaseLost) as trouble:
             if end.error is None:
                 raise

@@ -3,7 +3,9 @@ waits for it, and nothing hangs on it."""
 
 from typing import Final
 
-from cronce.model import Slot
+from cronce.model import Slot, rerun_of
+from cronce.protocol.commands import Resolve
+from cronce.protocol.record import Outcome
 from cronce.protocol.retention import default_keep
 from cronce.runtime.declare import Declaration
 from cronce.runtime.effects.kept import needless_before, purge_effects
@@ -19,6 +21,18 @@ TIDY_MOST: Final = 10
 def tidy_later(keeper: Keeper, job: Declaration, done: Slot) -> None:
     if job.tidies(done):
         keeper.later(f"tidy {job.name}", lambda store: _tidied(keeper, job, store))
+
+
+def settle_rerun(keeper: Keeper, slot: Slot, outcome: Outcome) -> None:
+    """A rerun that succeeded settles what it ran again, if that had failed, was lost or is unknown."""
+    again = rerun_of(slot)
+    if again is None or outcome is not Outcome.SUCCEEDED:
+        return
+
+    def chore(store: Store) -> None:
+        drive(keeper.desk.ledger.resolve(again, Resolve("done", f"by {slot.key}")), store, keeper.desk.clock)
+
+    keeper.later(f"settle {again.key}", chore, soon=True)
 
 
 def _tidied(keeper: Keeper, job: Declaration, store: Store) -> None:

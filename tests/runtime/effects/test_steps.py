@@ -13,6 +13,8 @@ from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.effects import once
+from cronce.runtime.hand.acts import Hand
+from cronce.runtime.hand.effects import resolve_effect
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
 from tests.runtime.office import Office, job
@@ -628,3 +630,41 @@ def test_a_lost_lease_is_told_with_its_facts(office: Office) -> None:
         )  # fmt: skip
 
     office.call(job(), body)
+
+
+# --- a rerun by hand --------------------------------------------------------------------------------------------------
+
+
+def test_a_rerun_goes_on_with_the_steps_and_settles_its_slot(office: Office, receiver: Receiver) -> None:
+    def fails_once(what: str) -> str:
+        if what == "b" and receiver.done["b"] == 1:
+            raise Boom
+        return what
+
+    def body(run: Run) -> Any:
+        return [run.once(key, receiver, key) for key in "abc"]
+
+    receiver.act = fails_once
+    with pytest.raises(InDoubt):
+        office.call(job(), body, when=NOON)
+    hand = Hand(office.desk.ledger, "ada")
+    office.desk.do(resolve_effect(hand, f"{NOON.key}/b", "retry", ""))
+    asked = office.desk.do(hand.rerun(NOON))
+    assert office.call(job(), body, when=asked.slot) == ["a", "b", "c"]
+    office.keeper.do_chores()
+    record = office.record(NOON)
+    assert (record.outcome, record.reason) == (Outcome.SUCCEEDED, f"resolved: by {NOON.key}#rerun-1")
+    assert receiver.done == {"a": 1, "b": 2, "c": 1}
+
+
+def test_a_rerun_that_fails_settles_nothing(office: Office) -> None:
+    def fails(_run: Run) -> None:
+        raise Boom
+
+    with pytest.raises(Boom):
+        office.call(job(), fails, when=NOON)
+    asked = office.desk.do(Hand(office.desk.ledger, "ada").rerun(NOON))
+    with pytest.raises(Boom):
+        office.call(job(), fails, when=asked.slot)
+    office.keeper.do_chores()
+    assert office.record(NOON).outcome is Outcome.FAILED

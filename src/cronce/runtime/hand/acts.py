@@ -15,13 +15,24 @@ of its own.
 
 import json
 import os
-import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any, Final, Literal, get_args
 
 from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
-from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, asked_cell, check_name, drained_holder, drained_label
+from cronce.model import (
+    SWITCH,
+    Cell,
+    Instant,
+    Mark,
+    Slot,
+    Write,
+    asked_cell,
+    check_name,
+    drained_holder,
+    drained_label,
+    rerun_of,
+)
 from cronce.protocol.commands import Asked, Closed, Queue, Queued, Resolve, Skip
 from cronce.protocol.lease import LOCK_LEASE, PURGE_DELAY
 from cronce.protocol.record import Act, Job, Outcome, Record, State, effects_key, encode_act, standing_act
@@ -51,8 +62,6 @@ TERMS: Final = Terms(LOCK_LEASE, overlap="allow")
 Verdict = Literal["done", "retry"]
 
 BACKFILL: Final = "backfill"
-_RERUN: Final = re.compile(r"(?:(?P<of>.+):)?rerun-(?P<number>[1-9][0-9]*)")
-"""A rerun of the slot itself, or of another request for it."""
 
 
 class Stands(NamedTuple):
@@ -149,8 +158,7 @@ class Hand:
     def rerun(self, slot: Slot, *, fresh: bool = False) -> Flow[AskedFor]:
         """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
         a rerun of it is open, that is the answer."""
-        again = _RERUN.fullmatch(slot.request)
-        base = slot._replace(request=again["of"] or "") if again else slot
+        base = rerun_of(slot) or slot
         base = yield from self._on_record(base)
         record = yield from self._record(base)
         if record.state is not State.CLOSED:
@@ -279,8 +287,7 @@ def _on(record: Record) -> str:
 
 def is_of_slot(slot: Slot) -> bool:
     """Whether a run is the slot's own, its backfill or a rerun of these, and not one that was triggered then."""
-    again = _RERUN.fullmatch(slot.request)
-    return (again["of"] or "" if again else slot.request) in ("", BACKFILL)
+    return (rerun_of(slot) or slot).request in ("", BACKFILL)
 
 
 def sure(reply: Reply) -> Reply:

@@ -67,7 +67,7 @@ from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
 from cronce.runtime.scheduling.waitlist import AT_ONCE, MOMENT, Candidate, Waitlist, job_of
 from cronce.runtime.stored.allowed import Carried
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
-from cronce.runtime.tidy import tidy_later
+from cronce.runtime.tidy import settle_rerun, tidy_later
 from cronce.schedule.agenda import Agenda
 from cronce.schedule.slots import GRACE
 from cronce.stores.base import Page, Position, Scan
@@ -426,6 +426,7 @@ class Engine:
         self._endings.heard(said, answer)
         if isinstance(answer, Finished):
             tidy_later(self._keeper, said.attempt.job, said.attempt.run.slot)
+            settle_rerun(self._keeper, said.attempt.run.slot, answer.outcome)
         if said.awaited or (isinstance(answer, Finished) and answer.retrying):
             self.look_soon()
 
