@@ -163,6 +163,7 @@ def test_where_nothing_is_in_doubt_that_is_said(url: str, say: Said) -> None:
     ("words", "code", "why"),
     [
         (("bilingg",), 1, "no job is called 'bilingg', and no idempotent function of which anything is on record"),
+        (("bilingg@2026-03-29T12:00:00Z",), 1, "no job is called 'bilingg'"),
         (("order-mail/43",), 1, "nothing is known of order-mail/43"),
         (("order-mail/",), 2, "is not an effect, which is written like billing@2026"),
         (("billing@noon",), 2, "is not a slot"),

@@ -80,13 +80,13 @@ def _found(what: str | None, limit: int, *, everything: bool) -> Flow[Listed]:
         return Listed((one,), more=False)
     prefixes = yield from places(what)
     found = yield from effects(prefixes, limit, everything=everything)
-    if what is not None and "@" not in what and not found.effects and not (yield from any_effect(prefixes)):
-        yield from _refuse_unknown(what)
+    if what is not None and not found.effects:
+        yield from _refuse_unknown(what.partition("@")[0])
     return found
 
 
 def _refuse_unknown(name: str) -> Flow[None]:
-    if name not in (yield from job_names()):
+    if not (yield from any_effect((yield from places(name)))) and name not in (yield from job_names()):
         raise CronceError(
             f"no job is called {name[:60]!r}, and no idempotent function of which anything is on record; `cronce"
             " effects --all` lists what is"

@@ -195,6 +195,7 @@ class Cronce(ByHand):
         *,
         key: Callable[..., object],
         ttl: Duration = "7d",
+        lease: Duration = "30s",
         unsure: Unsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
         **foreign: Never,
@@ -202,15 +203,16 @@ class Cronce(ByHand):
         """Let a function do its work once for each key, whoever calls it: `key` says which, from the call's arguments.
 
         A repeat returns what came of it, as JSON says it, for `ttl` after it was done. While it is at work another call
-        raises `InProgress`. `unsure` and `not_done` are as in `run.once`.
+        raises `InProgress`, and for `lease` after its process died. `unsure` and `not_done` are as in `run.once`.
         """
-        from cronce.runtime.effects.idempotent import Keyed, read_ttl  # noqa: PLC0415  most have none
+        from cronce.runtime.effects.idempotent import Keyed, read_lease, read_ttl  # noqa: PLC0415  most have none
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
 
-        refuse_foreign(foreign, ("key", "ttl", "unsure", "not_done"))
+        refuse_foreign(foreign, ("key", "ttl", "lease", "unsure", "not_done"))
         if not isinstance(name, str):
             raise BadInput("write @cron.idempotent('order-email', key=…), with a name for what is done")
-        return cast("Idempotent", Keyed(name, key, read_ttl(ttl), checked_how(unsure, not_done), self._at_work).guard)
+        how = checked_how(unsure, not_done)
+        return cast("Idempotent", Keyed(name, key, read_ttl(ttl), how, self._at_work, lease=read_lease(lease)).guard)
 
     def admits(self, scope: str, fence: Fence | str) -> bool:
         """For a receiver of effects: whether no higher fence was seen in the scope. From then on no lower one is."""

@@ -43,6 +43,7 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.lease import Sample
+from cronce.protocol.record import Outcome
 from cronce.runtime.flow import Flow, Load, Purge, Request, Swap, Timed
 from cronce.runtime.knowledge import Knowledge
 from cronce.runtime.plans import Plan, Planner
@@ -58,6 +59,8 @@ NEWS: Final = Write(BOARD_JOBS, FREE, "", Mark.FREE)
 """Written beside what others should look at: runs, and jobs."""
 
 T = TypeVar("T")
+
+UNKNOWN: Final = Finished(Outcome.UNKNOWN)
 
 UNANSWERED: Final = 3
 """Writes without an answer in a row, each of which may have taken as long as the store is patient."""
@@ -262,6 +265,8 @@ class Carrier:
         event = (_told(answer) if wrote else None) or _answered(answer)
         if event is not None and not task.quiet:
             what, detail = event
+            if answer == UNKNOWN and task.record is not None:  # for a person: of what, and why
+                detail = f"{detail}: {task.record.reason}"
             self.report(Event(what, task.run.key, self.holder, task.now, task.run.fence, detail))
 
 

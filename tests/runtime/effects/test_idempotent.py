@@ -215,6 +215,30 @@ def test_a_key_whose_process_died_is_in_progress_until_its_lease_is_over_and_the
     assert consumer.done == {1: times}
 
 
+def test_a_shorter_lease_is_over_sooner(store: Wire, consumer: Consumer) -> None:
+    dead, alive = Office(store), Office(store)
+    ttl, how, short = timedelta(days=1), How("retry"), timedelta(seconds=2)
+
+    def of(office: Office) -> Any:
+        return Keyed("mail", lambda message: message, ttl, how, lambda: office.keeper, lease=short).guard(consumer)
+
+    def do(_flow: Any) -> Any:
+        raise StoreUnavailable("this process is dead")
+
+    def dies(_message: int) -> None:
+        dead.desk.do = do  # type: ignore[method-assign, assignment]
+        dead.hand.turn(60)
+
+    consumer.act = dies
+    with pytest.raises(StoreUnavailable):
+        of(dead)(1)
+    dead.hand.turn(-60)
+    consumer.act = lambda _message: "sent"
+    alive.desk.do(alive.desk.ledger.overdue())
+    watch(alive, 3)
+    assert (of(alive)(1), consumer.done) == ("sent", {1: 2})
+
+
 def test_one_that_was_stopped_because_its_lease_ended_leaves_a_doubt(office: Office) -> None:
     def hangs(_message: int) -> None:
         office.hand.turn(60)
@@ -315,6 +339,8 @@ def test_a_key_that_is_none_is_refused_before_anything_is_done(cron: Cronce) -> 
         ({"key": str, "ttl": "soon"}, BadInput),
         ({"key": str, "unsure": "maybe"}, BadPolicy),
         ({"key": str, "expire": 60}, BadPolicy),
+        ({"key": str, "lease": "31s"}, BadInput),
+        ({"key": str, "lease": "100ms"}, BadInput),
     ],
 )
 def test_what_cannot_be_meant_is_refused_when_it_is_written(cron: Cronce, words: Any, error: type[Exception]) -> None:

@@ -13,14 +13,15 @@ from zlib import crc32
 
 from cronce.errors import BadInput, InDoubt, LeaseLost
 from cronce.model import check_key, check_name, once_cell
+from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.callables import finished, is_async
-from cronce.runtime.declare import Duration
+from cronce.runtime.declare import SHORTEST, Duration
 from cronce.runtime.effects.once import Effect, How, once
 from cronce.runtime.flow import drive
 from cronce.runtime.keeper import Keeper, Lease
 from cronce.runtime.ledger import Begin, Grant, Ledger
 from cronce.runtime.steps import Body, Steps, take, take_async
-from cronce.schedule import parse_duration
+from cronce.schedule import format_duration, parse_duration
 from cronce.stores.base import Store
 
 SWEPT: Final = 1000
@@ -81,6 +82,16 @@ class UnderKey:
         """The caller sees it."""
 
 
+def read_lease(lease: Duration) -> timedelta:
+    length = parse_duration(lease)
+    if not SHORTEST <= length <= LOCK_LEASE:
+        raise BadInput(
+            f"lease is how long a key whose process died counts as in progress: {format_duration(SHORTEST)} to"
+            f" {format_duration(LOCK_LEASE)}, and it is renewed while the function is at it"
+        )
+    return length
+
+
 def read_ttl(ttl: Duration) -> timedelta:
     length = parse_duration(ttl)
     if length <= timedelta(0):
@@ -91,10 +102,20 @@ def read_ttl(ttl: Duration) -> timedelta:
 class Keyed:
     """What is done once for each key."""
 
-    def __init__(self, name: str, key: Callable[..., object], ttl: timedelta, how: How, keeper: Callable[[], Keeper]):
+    def __init__(
+        self,
+        name: str,
+        key: Callable[..., object],
+        ttl: timedelta,
+        how: How,
+        keeper: Callable[[], Keeper],
+        *,
+        lease: timedelta = LOCK_LEASE,
+    ) -> None:
         if not callable(key):
             raise BadInput("key is a function of the call's arguments, such as key=lambda order: order.id")
         self._name, self._key, self._ttl, self._how, self._keeper = check_name(name), key, ttl, how, keeper
+        self._lease = lease
 
     def guard(self, fn: Callable[..., Any]) -> Any:
         if is_async(fn):
@@ -119,7 +140,7 @@ class Keyed:
         self, fn: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], keeper: Keeper
     ) -> Steps[Any]:
         key = check_key(self._key(*args, **named))
-        begin = Begin(once_cell(self._name, key), keeper.desk.ledger.nonce(), keep=self._ttl)
+        begin = Begin(once_cell(self._name, key), keeper.desk.ledger.nonce(), self._lease, keep=self._ttl)
         effect = Effect(f"{self._name}/{key}", begin, partial(fn, *args, **named))
         under = UnderKey(keeper)
         try:
