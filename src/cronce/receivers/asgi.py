@@ -18,6 +18,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from hashlib import sha256
 from typing import Any, Final, Literal
+from urllib.parse import quote
 
 from cronce.errors import BadInput, InDoubt, InProgress, StoreError
 from cronce.headers import Sent, read_headers
@@ -214,7 +215,7 @@ async def _body_of(receive: Receive, longest: int) -> bytes:
 
 def _told(caller: str, text: str) -> str:
     """A key or scope as the store has it, beside those of other callers."""
-    whole = f"{caller}/{text}" if caller else text
+    whole = f"{quote(caller, safe='')} {text}" if caller else text  # neither of the two has a space in it
     return whole if len(whole) <= LONGEST_KEY else f"{whole[:LONGEST_KEY]}~{sha256(whole.encode()).hexdigest()}"
 
 

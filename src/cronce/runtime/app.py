@@ -61,6 +61,7 @@ class Cronce(ByHand):
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
         self._bodies = Bodies(self._at_work, self._clock, lambda: None if self._given else self._named().url)
         self._remarks: dict[str, str] = {}
+        self._databases: dict[str | int, Database] = {}
         self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
         self.works: dict[str, Callable[[], Work]] = {}
@@ -117,10 +118,13 @@ class Cronce(ByHand):
         return guard
 
     def _database(self, transaction: object) -> "Database":
-        """What a job declares, beside the store: an SQLite file cannot be both."""
+        """What a job declares, beside the store: an SQLite file cannot be both. Jobs that name the same share it."""
         from cronce.runtime.joined import read_database  # noqa: PLC0415  most have none
 
-        return read_database(transaction, "" if self._given else choose(self._url).url)
+        key = transaction if isinstance(transaction, str) else id(transaction)
+        if key not in self._databases:
+            self._databases[key] = read_database(transaction, "" if self._given else choose(self._url).url)
+        return self._databases[key]
 
     def command(
         self, name: str, words: Sequence[str], schedule: str | Schedule | None = None, **policies: Unpack[Policies]
@@ -383,6 +387,8 @@ class Cronce(ByHand):
             self._keeper = None
         self._bodies.close()
         keeper.close()
+        for database in self._databases.values():
+            database.close()
         if keeper.desk.store is not self._given:
             keeper.desk.store.close()
 

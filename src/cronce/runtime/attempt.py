@@ -5,13 +5,14 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from cronce.errors import BadInput, LeaseLost, TimedOut
+from cronce.errors import BadInput, DatabaseUnavailable, LeaseLost, TimedOut
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import COMMITTED, Outcome
-from cronce.runtime.commits import committed_before
+from cronce.runtime.commits import committed_before, sealed
 from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Grant
+from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Means, Run
 from cronce.runtime.steps import Body, Do, Steps
 from cronce.value import NamedTuple
@@ -65,6 +66,8 @@ class End(NamedTuple):
     error: BaseException | None = None
     over: Over | None = None
     """Why the body was stopped from outside, if it was."""
+    open: bool = False
+    """Nothing is said of it, and its lease lapses."""
 
     def outcome(self, name: str) -> Any:
         """What the caller gets: the body's result, or what it is to see of how it ended."""
@@ -110,14 +113,31 @@ class Attempt:
             raise
         except BaseException as error:
             end = self._raised(error)
-        if self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
+        if not self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
+            return end
+        try:
+            return (yield from self._in_view_of_commits(end))
+        finally:
             self._keeper.drop(self.lease)
-        return end
+
+    def _in_view_of_commits(self, end: End) -> Steps[End]:
+        """Before a run is put on record as failed, its database is asked: its commit may have been carried out though
+        nobody heard of it. If nobody knows, nothing is said, and whoever finds the run lapsed asks again."""
+        failed = end.ending is not None and end.ending.outcome is Outcome.FAILED
+        if self.job.database is None or not failed or self.run.committed:
+            return self._in_view_of_effects(end)
+        try:
+            self.run.committed = yield Do(sealed(self.job.database, self.lease.grant))
+        except DatabaseUnavailable as trouble:
+            LOGGER.error("%s failed, and whether it was committed nobody knows yet: %s", self.lease.name, trouble)
+            return end._replace(ending=None, open=True)
+        return self._in_view_of_effects(end)
 
     def broken(self, error: BaseException) -> End:
         """Its steps were not taken to the end, because of this."""
         self._keeper.drop(self.lease)
-        return self._raised(RuntimeError(EXIT) if isinstance(error, GeneratorExit) else error)
+        end = self._raised(RuntimeError(EXIT) if isinstance(error, GeneratorExit) else error)
+        return self._in_view_of_effects(end)
 
     def backoff(self, ending: Ending) -> timedelta:
         """How long to wait before the next attempt, if there is one. What was cut short goes on at once."""
@@ -129,27 +149,34 @@ class Attempt:
         self.run.close()
         if self.run.unawaited:
             error = BadInput(f"{self.run.unawaited[0]} was never awaited, and did nothing: write `await` before it")
-            return End(self._in_view_of_effects(Ending(Outcome.FAILED, describe(error))), error=error)
+            return End(Ending(Outcome.FAILED, describe(error)), error=error)
         ending, over = self._work.ending(self.run, result), self.lease.over
         if over is not None and over.cause == "timed out" and self._body.stopped:
             return End(Ending(Outcome.FAILED, over.why), over=over)  # it went on all the same, and then returned
-        return End(ending and self._in_view_of_effects(ending), result)
+        return End(ending, result)
 
     def _raised(self, error: BaseException) -> End:
         self.run.close()
         if not self._body.started:
             return End(None, error=error)
         over = self.lease.over if self._body.stopped else None
-        return End(self._in_view_of_effects(self._ending(over, error)), error=error, over=over)
+        return End(self._ending(over, error), error=error, over=over)
 
-    def _in_view_of_effects(self, ending: Ending) -> Ending:
+    def _in_view_of_effects(self, end: End) -> End:
         """What leaves a doubt is for a person: it is neither a failure nor to be tried again. What is committed is on
         record where its work is, whatever came after."""
-        if self.run.doubts:
-            return Ending(Outcome.UNKNOWN, doubted(self.run.doubts), output=ending.output)
-        if self.run.committed and ending.outcome is Outcome.FAILED:
-            return Ending(Outcome.SUCCEEDED, f"{COMMITTED}; then {ending.reason}"[:REASON_KEPT], output=ending.output)
-        return ending
+        ending = end.ending
+        if ending is not None and self.run.doubts:
+            return end._replace(ending=Ending(Outcome.UNKNOWN, doubted(self.run.doubts), output=ending.output))
+        if ending is not None and self.run.committed and ending.outcome is Outcome.FAILED:
+            LOGGER.warning(
+                "%s failed after its transaction was committed, and counts as succeeded: %s",
+                self.lease.name,
+                ending.reason,
+            )
+            reason = f"{COMMITTED}; then {ending.reason}"[:REASON_KEPT]
+            return end._replace(ending=Ending(Outcome.SUCCEEDED, reason, output=ending.output))
+        return end
 
     def _ending(self, over: Over | None, error: BaseException) -> Ending:
         """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks

@@ -28,6 +28,7 @@ from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
+from cronce.runtime.notes import leave_clock, recall_clock
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Do, Nap, Steps
 from cronce.runtime.task import Busy, Paused, Superseded, Unsure
@@ -137,6 +138,8 @@ class Call:
     def _look_after_older(self, own: Slot) -> Steps[None]:
         """What nobody can make sense of is passed over: it must not keep the job from running."""
         cells = yield Do(self.desk.ledger.overdue(self.job.name, OLDER if self._take_over else MANY))
+        if any(map(_runs, cells)):
+            yield from self._watch()
         older = [cell for cell in cells if cell.key != own.cell]
         dead = [cell for cell in older if _runs(cell)]
         if self.job.database is not None:
@@ -152,6 +155,13 @@ class Call:
                 (answer,) = yield Do(self.desk.ledger.claim([wanted]))
                 if isinstance(answer, Grant):
                     yield from self._run_older(answer)
+
+    def _watch(self) -> Steps[None]:
+        """Somebody seems to be gone, and only who watched the store's clock for a whole lease may act on that. A call in
+        a process of its own goes on from what those before it on this machine have seen."""
+        with suppress(StoreError):
+            cell = yield Do(recall_clock(self.desk.ledger))
+            yield Do(leave_clock(self.desk.ledger, cell))
 
     def _run_older(self, grant: Grant) -> Steps[None]:
         """How an older slot ends is on record; the caller asked for another."""
@@ -173,6 +183,8 @@ class Call:
 
     def _record(self, attempt: Attempt, end: End) -> Steps[None]:
         """Put the end on record. If that fails, the body's own exception is still what the caller sees."""
+        if end.open:
+            return
         try:
             if end.ending is None:
                 yield Do(self.desk.ledger.release([attempt.lease.grant]))

@@ -5,20 +5,20 @@ whether an earlier run of the slot was committed; and before a run whose holder 
 either it was committed, and the slot succeeded, or it never will be.
 """
 
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cronce.errors import BadRecord, DatabaseUnavailable
+from cronce.errors import BadRecord, CronceError
 from cronce.model import Cell, slot_of_cell
 from cronce.protocol.record import decode, effects_key
-from cronce.runtime.flow import Flow, drive
+from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Grant, Ledger
 from cronce.runtime.log import LOGGER
 
 if TYPE_CHECKING:
+    from cronce.runtime.desk import Desk
     from cronce.runtime.joined import Database
-    from cronce.runtime.keeper import Keeper
-    from cronce.stores.base import Store
 
 
 def committed_before(database: "Database", grant: Grant) -> Flow[bool]:
@@ -28,6 +28,13 @@ def committed_before(database: "Database", grant: Grant) -> Flow[bool]:
     return database.raise_fence(effects_key(grant.record, grant.slot), grant.fence)
 
 
+def sealed(database: "Database", grant: Grant) -> Flow[bool]:
+    """Whether a run that ended was committed; if not, it never will be."""
+    assert grant.slot is not None
+    yield from ()
+    return database.seal(effects_key(grant.record, grant.slot), grant.fence)
+
+
 def settle_gone(ledger: Ledger, database: "Database", keys: Sequence[str]) -> Flow[None]:
     """Of these runs, close those whose holder is gone: as succeeded if they were committed, else by their on_lost."""
     gone = yield from ledger.gone(keys)
@@ -35,16 +42,34 @@ def settle_gone(ledger: Ledger, database: "Database", keys: Sequence[str]) -> Fl
     yield from ledger.settle(gone, committed)
 
 
-def settle_soon(keeper: "Keeper", database: "Database", key: str) -> None:
-    """The same on the keeper's thread: a database may let one wait."""
+class Settling:
+    """The same beside what a scheduler does: a database may let one wait, and must not keep others waiting. So each has
+    a thread of its own while there is something to ask it."""
 
-    def chore(store: "Store") -> None:
-        try:
-            drive(settle_gone(keeper.desk.ledger, database, [key]), store, keeper.desk.clock)
-        except DatabaseUnavailable as error:
-            LOGGER.warning("%s: its holder is gone, and it stays open: %s", slot_of_cell(key).key, error)
+    def __init__(self, desk: "Desk") -> None:
+        self._desk = desk
+        self._lock = threading.Lock()
+        self._waiting: dict[Database, set[str]] = {}
 
-    keeper.later(f"settle {key}", chore, soon=True)
+    def soon(self, database: "Database", key: str) -> None:
+        with self._lock:
+            busy = database in self._waiting
+            self._waiting.setdefault(database, set()).add(key)
+        if not busy:
+            threading.Thread(target=self.settle, args=(database,), name="cronce-settle", daemon=True).start()
+
+    def settle(self, database: "Database") -> None:
+        """Everything that is to be asked this database."""
+        while True:
+            with self._lock:
+                keys, self._waiting[database] = sorted(self._waiting[database]), set()
+                if not keys:
+                    del self._waiting[database]
+                    return
+            try:
+                self._desk.do(settle_gone(self._desk.ledger, database, keys))
+            except CronceError as error:
+                LOGGER.warning("%s: its holder is gone, and it stays open: %s", slot_of_cell(keys[0]).key, error)
 
 
 def _sealed(database: "Database", gone: Iterable[Cell]) -> Iterable[Cell]:

@@ -46,8 +46,6 @@ class Run:
         self._made: UnderRun | None = None
         self.committed = False
         """Its completion is, together with what it wrote."""
-        self.joined: set[int] = set()
-        """Connections that are in a transaction of this run."""
         self.doubts: list[str] = []
         """Why it is not known of steps whether they happened, where a person has to look, whatever the body does."""
         self.unawaited: list[str] = []

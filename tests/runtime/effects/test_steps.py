@@ -2,21 +2,23 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import pytest
 
 from cronce.errors import BadInput, BadName, BadPolicy, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
-from cronce.model import Mark, Slot
+from cronce.model import Mark, Slot, Write
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.effects import once
 from cronce.runtime.hand.acts import Hand
 from cronce.runtime.hand.effects import resolve_effect
+from cronce.runtime.keeper import Over
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
+from cronce.stores.base import Swapped
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START, HandClock, Wire
 
@@ -389,6 +391,36 @@ def test_a_run_that_was_taken_over_in_a_step_cannot_say_that_it_is_done(store: W
     assert (receiver.done, other.record(NOON).outcome) == ({"pay": 1}, Outcome.UNKNOWN)
 
 
+@pytest.mark.parametrize("error", [GeneratorExit, StopIteration])
+def test_what_a_generator_would_take_for_its_end_is_an_error_like_others(
+    office: Office, error: type[BaseException]
+) -> None:
+    def fails() -> None:
+        raise error
+
+    with pytest.raises(InDoubt, match=f"RuntimeError: the step raised {error.__name__}"):
+        office.call(job(), lambda run: run.once("pay", fails))
+    assert office.record(NOON).outcome is Outcome.UNKNOWN
+
+
+def test_a_stop_that_comes_before_the_function_is_called_leaves_no_doubt(office: Office, receiver: Receiver) -> None:
+    def body(run: Run) -> None:
+        def stop_meanwhile(name: str) -> str:
+            if name == "swap":
+                office.store.lose = lambda _name: ""
+                office.keeper.end(run._lease, Over("drained", "it is drained"))
+            return ""
+
+        office.store.lose = stop_meanwhile
+        run.once("pay", receiver, "pay")
+
+    with pytest.raises(LeaseLost, match="it is drained"):
+        office.call(job(**RERUN), body, when=NOON)
+    assert (receiver.done, office.record(NOON).state) == ({}, State.RETRYING)
+    office.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
+    assert (receiver.done, office.record(NOON).outcome) == ({"pay": 1}, Outcome.SUCCEEDED)
+
+
 def test_two_threads_of_one_run_are_two_and_one_is_told_that_it_is_in_progress(
     office: Office, receiver: Receiver
 ) -> None:
@@ -529,6 +561,37 @@ def test_one_that_fails_gives_back_those_after_it_and_nothing_before_it_is_repea
     office.hand.turn(1)
     assert office.call(job(retries=1), body, when=NOON) == [str(item) for item in range(10)]
     assert receiver.done == {str(item): 2 if item == 5 else 1 for item in range(10)}
+
+
+def test_items_that_end_in_an_error_leave_what_is_done_on_record(office: Office, receiver: Receiver) -> None:
+    def items() -> Iterator[int]:
+        yield from range(150)
+        raise Boom
+
+    def body(run: Run) -> Any:
+        return run.once_each(items(), key=str, fn=lambda item: receiver(str(item)), unsure="retry")
+
+    for _ in range(2):
+        with pytest.raises(Boom):
+            office.call(job(retries=5, backoff="1ms"), body, when=NOON)
+        office.hand.turn(1)
+    assert receiver.done == {str(item): 1 for item in range(100)}
+
+
+def test_long_results_are_put_on_record_a_megabyte_at_a_time(office: Office) -> None:
+    def body(run: Run) -> list[int]:
+        sizes: list[int] = []
+        swap = office.store.swap
+
+        def sized(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            sizes.append(sum(len(write.value) for write in writes))
+            return swap(writes, seen)
+
+        office.store.swap = sized  # type: ignore[method-assign]
+        run.once_each(range(60), key=str, fn=lambda _item: "x" * 60_000, unsure="retry")
+        return sizes
+
+    assert max(office.call(job(), body)) < 1_200_000
 
 
 def test_two_items_of_one_key_are_refused_before_the_second_is_done(office: Office, receiver: Receiver) -> None:

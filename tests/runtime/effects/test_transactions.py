@@ -16,15 +16,17 @@ from cronce.errors import (
     BadPolicy,
     CronceError,
     DatabaseUnavailable,
+    LeaseLost,
     StoreUnavailable,
 )
 from cronce.model import Slot
 from cronce.protocol.record import COMMITTED, Outcome, State
-from cronce.runtime.commits import settle_gone, settle_soon
+from cronce.runtime.commits import Settling, settle_gone
 from cronce.runtime.declare import Declaration
 from cronce.runtime.ledger import Wanted
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.task import Busy
+from tests.house.wait import wait_until
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START, Wire
 
@@ -136,16 +138,15 @@ def test_the_next_call_of_the_job_settles_it(
     assert books.charges == [1, 2]
 
 
-def test_the_schedulers_chore_settles_it(
+def test_a_scheduler_settles_it_beside_its_other_work(
     store: Wire, other: Office, books: Books, billing: Callable[..., Declaration]
 ) -> None:
     declared = billing(on_lost="skip")
     _commits_and_dies(store, books, declared)
     watch(other)
     assert declared.database is not None
-    settle_soon(other.keeper, declared.database, NOON.cell)
-    other.keeper.do_chores()
-    assert other.record(NOON).outcome is Outcome.SUCCEEDED
+    Settling(other.desk).soon(declared.database, NOON.cell)
+    wait_until(lambda: other.record(NOON).outcome is Outcome.SUCCEEDED)
 
 
 def test_under_rerun_the_next_run_finds_it_done_and_runs_nothing(
@@ -195,6 +196,100 @@ def test_steps_do_not_complete_the_run_and_are_not_repeated_by_the_next(
     assert (books.charges, office.record(NOON).grant, office.record(NOON).outcome) == (
         [1, 2, 3], 3, Outcome.SUCCEEDED,
     )  # fmt: skip
+
+
+def test_two_runs_of_a_process_do_not_share_a_connection(
+    office: Office, books: Books, billing: Callable[..., Declaration], other: Office
+) -> None:
+    """The commit of one would be that of the other, too."""
+    declared = billing(overlap="allow")
+    later = Slot("billing", START.replace(minute=15))
+    other.hand.turn(15 * 60)
+
+    def body(run: Run) -> None:
+        with run.transaction(books.conn) as tx:
+            with pytest.raises(BadInput, match="this connection is in another transaction of a run"):
+                other.call(declared, lambda second: books.charge(second, 2), when=later)
+            tx.execute("insert into charges values (1)")
+
+    office.call(declared, body, when=NOON)
+    assert books.charges == [1]
+    assert other.record(later).outcome is Outcome.FAILED
+
+
+# --- committed, though the run thinks that it failed -----------------------------------------------------------------
+
+
+class Broken(Exception):
+    """What is raised by a commit that was carried out."""
+
+
+def _commits_and_raises(conn: Any) -> Any:
+    """A connection whose commit is carried out, and says that it was not."""
+
+    class Wrong(sqlite3.Connection):
+        def commit(self) -> None:
+            super().commit()
+            raise Broken("from a hook")
+
+    return sqlite3.connect(conn, factory=Wrong)
+
+
+def test_before_a_run_is_put_on_record_as_failed_its_database_is_asked(
+    office: Office, books: Books, billing: Callable[..., Declaration], tmp_path: Path
+) -> None:
+    conn = _commits_and_raises(tmp_path / "books.db")
+
+    def body(run: Run) -> None:
+        with run.transaction(conn) as tx:
+            tx.execute("insert into charges values (1)")
+
+    with closing(conn), pytest.raises(Broken):
+        office.call(billing(), body, when=NOON)
+    record = office.record(NOON)
+    assert (record.outcome, record.reason, books.charges) == (
+        Outcome.SUCCEEDED, f"{COMMITTED}; then Broken: from a hook", [1],
+    )  # fmt: skip
+
+
+def test_a_run_that_failed_cannot_be_committed_later(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    kept: list[Run] = []
+
+    def body(run: Run) -> None:
+        kept.append(run)
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        office.call(billing(), body, when=NOON)
+    (run,) = kept
+    run.check = lambda: None  # type: ignore[method-assign]
+    with pytest.raises(LeaseLost, match="may not commit under its fence"):
+        books.charge(run)
+    assert (office.record(NOON).outcome, books.charges) == (Outcome.FAILED, [])
+
+
+def test_if_nobody_can_say_whether_it_was_committed_the_run_stays_open_for_whoever_asks_later(
+    office: Office, other: Office, books: Books, billing: Callable[..., Declaration], tmp_path: Path
+) -> None:
+    conn, declared = _commits_and_raises(tmp_path / "books.db"), billing(on_lost="skip")
+    blocker = sqlite3.connect(tmp_path / "books.db", isolation_level=None)
+
+    def body(run: Run) -> None:
+        try:
+            with run.transaction(conn) as tx:
+                tx.execute("insert into charges values (1)")
+        finally:
+            blocker.execute("begin immediate")
+
+    with closing(conn), closing(blocker):
+        with pytest.raises(Broken):
+            office.call(declared, body, when=NOON)
+        assert office.record(NOON).state is State.RUNNING
+    watch(other)
+    settle(other, declared)
+    assert (other.record(NOON).outcome, books.charges) == (Outcome.SUCCEEDED, [1])
 
 
 # --- not committed ----------------------------------------------------------------------------------------------------
@@ -279,7 +374,12 @@ def test_a_database_that_does_not_answer_keeps_the_body_from_running_and_the_slo
 
 
 def test_a_database_that_does_not_answer_keeps_a_run_open_whose_holder_is_gone(
-    store: Wire, other: Office, books: Books, billing: Callable[..., Declaration], tmp_path: Path
+    store: Wire,
+    other: Office,
+    books: Books,
+    billing: Callable[..., Declaration],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     declared = billing(on_lost="skip")
     _commits_and_dies(store, books, declared)
@@ -288,8 +388,8 @@ def test_a_database_that_does_not_answer_keeps_a_run_open_whose_holder_is_gone(
     (tmp_path / "books.db").mkdir()
     away = job(transaction=books.url, on_lost="skip", **LEASE)
     assert away.database is not None
-    settle_soon(other.keeper, away.database, NOON.cell)
-    other.keeper.do_chores()
+    Settling(other.desk).soon(away.database, NOON.cell)
+    wait_until(lambda: "it stays open" in caplog.text)
     assert other.record(NOON).state is State.RUNNING
 
 
@@ -301,7 +401,7 @@ def test_a_block_in_a_block_is_refused_and_nothing_is_committed(
             tx.execute("insert into charges values (1)")
             books.charge(run, 2, "inner")
 
-    with pytest.raises(BadInput, match="is in a transaction of the run already"):
+    with pytest.raises(BadInput, match="this connection is in another transaction of a run"):
         office.call(billing(), body, when=NOON)
     assert books.charges == []
 

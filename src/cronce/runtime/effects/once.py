@@ -101,19 +101,44 @@ def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
     grant = begun.answer
     if not isinstance(grant, Grant):
         return known(effect.name, begun, how, under)
-    body = Body(effect.work)
+    word = yield from performed(effect.name, effect.work, grant, how, under)
+    if word is None:
+        return None
+    yield from say(effect.name, [word], under)
+    return returned(effect.name, word[1])
+
+
+def performed(
+    name: str, work: Callable[[], Any], grant: Grant, how: How, under: Holds
+) -> Steps[tuple[Grant, Finish] | None]:
+    """Do it: what is to be said of it; None where it is passed over."""
+    call = _Call(work)
+    body = Body(call)
     under.hold(grant, body)
     try:
+        under.check()
         result = yield body
     except GeneratorExit:  # nobody takes these steps any more: it stays begun, and in doubt
         under.let_go(grant)
         raise
     except BaseException as error:
-        yield from failed(effect.name, under.let_go(grant), error, how, under)
+        yield from failed(name, under.let_go(grant), error, how, under, called=call.made)
         return None
-    word = done(result, under.let_go(grant))
-    yield from say(effect.name, [word], under)
-    return returned(effect.name, word[1].result, word[1].reason)
+    return done(result, under.let_go(grant))
+
+
+class _Call:
+    """Of a function; whether it was made. What a generator takes for its own end is told apart from that."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work, self.made = work, False
+
+    def __call__(self) -> Any:
+        self.made = True
+        try:
+            return self._work()
+        except (GeneratorExit, StopIteration) as error:
+            raise RuntimeError(f"the step raised {type(error).__name__}") from error
 
 
 # --- beginning ------------------------------------------------------------------------------------------------------
@@ -192,9 +217,9 @@ def _is_doubtful(begun: Begun) -> bool:
 def known(name: str, begun: Begun, how: How, under: Holds) -> Any:
     """The recorded result; or what is to be raised where there is none."""
     match begun.answer:
-        case Closed(Outcome.SUCCEEDED, reason):
+        case Closed(Outcome.SUCCEEDED):
             assert begun.record is not None
-            return returned(name, begun.record.result, reason)
+            return returned(name, begun.record)
         case Closed(_, _) if how.unsure == "skip":
             return None
         case Closed(_, reason):
@@ -228,21 +253,23 @@ def done(result: Any, grant: Grant) -> tuple[Grant, Finish]:
     return grant, Finish(grant.fence, Outcome.SUCCEEDED, result="" if text == "null" else text)
 
 
-def returned(name: str, text: str, reason: str) -> Any:
+def returned(name: str, word: Finish | Record) -> Any:
     """What came of it. A result that could not be kept is an error each time: a repeat cannot return it, either."""
-    if reason.startswith(UNSAYABLE):
-        why = reason.removeprefix(UNSAYABLE)
+    if word.reason.startswith(UNSAYABLE):
+        why = word.reason.removeprefix(UNSAYABLE)
         raise BadInput(
             f"{name} is done, but what it returned cannot be kept for a repeat: {why}. Let it return something that"
             " JSON can say, such as an id, or nothing"
         )
-    return json.loads(text) if text else None
+    return json.loads(word.result) if word.result else None
 
 
-def failed(name: str, grant: Grant, error: BaseException, how: How, under: Holds) -> Steps[None]:
+def failed(
+    name: str, grant: Grant, error: BaseException, how: How, under: Holds, *, called: bool = True
+) -> Steps[None]:
     """Say so, and raise what the caller shall see: nothing if it is to be passed over. What stops a body from outside
     stays what it is."""
-    surely = isinstance(error, (*how.not_done, NothingRan))
+    surely = not called or isinstance(error, (*how.not_done, NothingRan))
     outcome = Outcome.FAILED if surely else Outcome.UNKNOWN
     why = describe(error) if isinstance(error, Exception) else f"it was stopped: {under.stopped or describe(error)}"
     try:

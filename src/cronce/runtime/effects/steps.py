@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from cronce.errors import BadInput, InDoubt
 from cronce.model import check_key, effect_cells
-from cronce.protocol.commands import Release
+from cronce.protocol.commands import Finish, Release
 from cronce.runtime.desk import Desk
-from cronce.runtime.effects.once import Effect, How, Word, done, exchange, failed, heard, known, once, returned, say
+from cronce.runtime.effects.once import Effect, How, Word, exchange, heard, known, once, performed, returned, say
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.steps import Body, Steps
@@ -19,6 +19,10 @@ AT_ONCE: Final = 100
 
 UNSAID: Final = 1.0
 """Seconds for which steps may be done without that being on record, where they may be repeated."""
+
+
+UNSAID_BYTES: Final = 1 << 20
+"""Of results that are kept back to be said together: no store need take more in one call."""
 
 
 class UnderRun:
@@ -109,15 +113,18 @@ class _Batches:
     def steps(self, keyed: Iterable[tuple[str, Any]]) -> Steps[list[Any]]:
         results: list[Any] = []
         left = iter(keyed)
-        while batch := self._next(left):
-            self._under.check()
-            begun = yield from self._begin([self._under.begin(key) for key, _ in batch])
-            results += yield from self._do(batch, begun)
+        try:
+            while batch := list(islice(left, AT_ONCE)):
+                self._under.check()
+                begun = yield from self._begin([self._under.begin(key) for key, _ in batch])
+                results += yield from self._do(batch, begun)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from self._say()  # whatever went wrong: what is done is done
+            raise
         yield from self._say()
         return results
-
-    def _next(self, left: Any) -> list[tuple[str, Any]]:
-        return list(islice(left, AT_ONCE))
 
     def _begin(self, begins: Sequence[Begin]) -> Steps[list[Begun]]:
         words, self._unsaid = self._unsaid, []
@@ -134,9 +141,9 @@ class _Batches:
             except GeneratorExit:
                 raise
             except BaseException:
-                yield from self._give_back(begun[place + 1 :])
+                self._give_back(begun[place + 1 :])
                 raise
-            if self._boot() > self._said_at + UNSAID:
+            if self._boot() > self._said_at + UNSAID or sum(map(_size, self._unsaid)) > UNSAID_BYTES:
                 yield from self._say()
         return results
 
@@ -144,22 +151,15 @@ class _Batches:
         grant = begun.answer
         if not isinstance(grant, Grant):
             return known(name, begun, self._how, self._under)
-        try:
-            self._under.check()
-            result = yield Body(partial(self._fn, item))
-        except GeneratorExit:
-            raise
-        except BaseException as error:
-            yield from failed(name, grant, error, self._how, self._under)
+        word = yield from performed(name, partial(self._fn, item), grant, self._how, self._under)
+        if word is None:
             return None
-        word = done(result, grant)
         self._unsaid.append(word)
-        return returned(name, word[1].result, word[1].reason)
+        return returned(name, word[1])
 
-    def _give_back(self, rest: Sequence[Begun]) -> Steps[None]:
-        """What is done is said, and what was not begun after all may be begun by the next run."""
+    def _give_back(self, rest: Sequence[Begun]) -> None:
+        """What was not begun after all may be begun by the next run."""
         self._unsaid += [(one.answer, Release(one.answer.fence)) for one in rest if isinstance(one.answer, Grant)]
-        yield from self._say()
 
     def _say(self) -> Steps[None]:
         words, self._unsaid = self._unsaid, []
@@ -169,3 +169,7 @@ class _Batches:
 
     def _boot(self) -> float:
         return self._under.desk.clock.boot()
+
+
+def _size(word: Word) -> int:
+    return len(word[1].result) if isinstance(word[1], Finish) else 0

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from cronce.errors import BadInput
 from cronce.runtime.interrupt import shielded
@@ -17,15 +18,14 @@ C = TypeVar("C")
 class RunTransaction(Transaction[C], Generic[C]):
     def __init__(self, database: Database, run: "Run", conn: C, step: str) -> None:
         super().__init__(database, run, conn, step)
-        self._of, self._whole, self._conn_id = run, not step, id(conn)
+        self._of, self._whole = run, not step
 
     def __enter__(self) -> C:
         with shielded(), self._alone():
             return super().__enter__()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with shielded(error):
-            self._of.joined.discard(self._conn_id)
+        with shielded(error), self._left():
             super().__exit__(kind, error, trace)
             self._ended(error)
 
@@ -34,9 +34,9 @@ class RunTransaction(Transaction[C], Generic[C]):
             return await super().__aenter__()
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._of.joined.discard(self._conn_id)
-        await super().__aexit__(kind, error, trace)
-        self._ended(error)
+        with self._left():
+            await super().__aexit__(kind, error, trace)
+            self._ended(error)
 
     def _ended(self, error: BaseException | None) -> None:
         if error is None and self._whole:
@@ -44,16 +44,28 @@ class RunTransaction(Transaction[C], Generic[C]):
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """A block in a block would commit what the outer one has written."""
-        joined = self._of.joined
-        if self._conn_id in joined:
-            raise BadInput(
-                f"{self._of.key}: this connection is in a transaction of the run already; end that block before the"
-                " next begins, or give the inner one a connection of its own"
-            )
-        joined.add(self._conn_id)
+        """A block in a block, or beside another on the same connection, would commit what that one has written."""
+        with _LOCK:
+            if id(self._conn) in _JOINED:
+                raise BadInput(
+                    f"{self._of.key}: this connection is in another transaction of a run; let that block end before the"
+                    " next begins, or give each a connection of its own"
+                )
+            _JOINED.add(id(self._conn))
         try:
             yield
         except BaseException:
-            joined.discard(self._conn_id)
+            _JOINED.discard(id(self._conn))
             raise
+
+    @contextmanager
+    def _left(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            _JOINED.discard(id(self._conn))
+
+
+_LOCK: Final = Lock()
+_JOINED: Final[set[int]] = set()
+"""Connections of this process that are in a block just now."""

@@ -53,7 +53,7 @@ from cronce.protocol.decide import closes_as_lost
 from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.record import Act, Holder, State, decode, standing_act
 from cronce.runtime.attempt import Attempt, End
-from cronce.runtime.commits import settle_soon
+from cronce.runtime.commits import Settling
 from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant, Terms, Wanted
@@ -106,6 +106,7 @@ class Engine:
         self._due: deque[tuple[str, Instant]] = deque()
         self._line = Waitlist()
         self._at_work = AtWork(keeper, self._tell)
+        self._settling = Settling(keeper.desk)
         self._endings = Endings(self._desk.holder)
         self._boards: tuple[int, int] | None = None
         self._left = False  # the last time, not all was said of what had ended
@@ -350,7 +351,7 @@ class Engine:
             return  # of a newer cronce, or nobody's: whoever can read it sees to it
         database = self._carrying.job(slot.job).database
         if database is not None and record.state is State.RUNNING and closes_as_lost(record):
-            settle_soon(self._keeper, database, cell.key)
+            self._settling.soon(database, cell.key)
             return
         terms = self._carrying.terms(slot)
         if record.state is State.WAITING and terms.overlap == "skip":
@@ -410,6 +411,8 @@ class Engine:
             job = said.attempt.job
             awaited = job.overlap in ("wait", "replace") or self._line.waits_for(job.name)
             self._at_work.dismiss(said.attempt)
+            if said.end.open:
+                continue
             said.tell()
             self._endings.keep([said._replace(awaited=awaited)])
             if awaited:
