@@ -67,6 +67,7 @@ records = st.builds(
     under=st.sampled_from(["", "run/billing/2026-03-29T01:00:00Z 00000000000001-000000000002"]),
     result=any_text,
     keep=st.none() | spans,
+    joined=st.booleans(),
 )
 turns = st.builds(Turn, texts)
 acts = st.none() | st.builds(Act, any_text, st.none() | instants, any_text)

@@ -379,13 +379,31 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
         for command in (Queue, Skip, Settle, Ask, Resolve)
     ),
     (
-        "its transaction was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(F1),
+        "its transaction was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(asked=True, committed=F1),
         Decision(
             Closed(Outcome.SUCCEEDED, "its transaction was committed"),
             closed(RAN, Outcome.SUCCEEDED, "its transaction was committed", Mark.CLOSED),
         ),
     ),
-    ("the transaction of another run was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(F0),
+    *(
+        (
+            "it may be committed, and nobody asked", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), said,
+            Decision(Held("web-1", NOW)),
+        )
+        for said in (SAYS[Claim], Settle(), SAYS[Queue], SAYS[Skip])
+    ),
+    (
+        "it may be committed, and nobody asked", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), SAYS[Ask],
+        Decision(Asked(), Change(RAN._replace(joined=True, ask="replaced"), Mark.OPEN, None, grant=False)),
+    ),
+    (
+        "it may be committed, and is not", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), Settle(asked=True),
+        Decision(
+            Closed(Outcome.LOST, "its holder web-1 was gone"),
+            closed(RAN._replace(joined=True), Outcome.LOST, "its holder web-1 was gone", Mark.ATTENTION),
+        ),
+    ),
+    ("the transaction of another run was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(asked=True, committed=F0),
      EXPECTED[Row.LAPSED][Settle]),
     ("the same, when it has expired", Row.EXPIRED, SCENES[Row.EXPIRED], MINE_SAYS[Finish],
      Decision(Finished(Outcome.SUCCEEDED))),

@@ -136,6 +136,16 @@ def test_a_key_with_another_request_is_refused(service: Service, cron: Cronce, o
     assert service.calls == 1
 
 
+def test_nobody_can_write_a_key_that_is_another_callers(service: Service, cron: Cronce) -> None:
+    """Whatever stands in a caller's name or in a key: no two of these are one."""
+    by_token = Once(service, cron, name="payments", caller=lambda scope: dict(scope["headers"])[b"x-client"].decode())
+    named = [("", "acme/k1"), ("acme", "k1"), ("spiffe://o/t", "x/k"), ("spiffe://o/t/x", "k"), ("", "acme%20k1")]
+    for party, key in named:
+        (answer,) = ask(by_token, {"headers": {"Idempotency-Key": key, "X-Client": party}})
+        assert "idempotency-replayed" not in answer.headers
+    assert service.calls == len(named)
+
+
 def test_while_the_first_is_at_work_the_others_are_told_to_come_back(service: Service, cron: Cronce) -> None:
     """Eight at once: one is handed on, seven are refused while it works, and all get its answer afterwards."""
 

@@ -7,11 +7,12 @@ import pytest
 
 from cronce.errors import BadInput, ClockOff, LeaseLost, StoreUnavailable, TimedOut
 from cronce.model import Mark, Slot, Write
+from cronce.policy import OnLost
 from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
-from cronce.runtime.declare import When, declare
+from cronce.runtime.declare import Declaration, When, declare
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Body, Do
 from tests.runtime.office import Office, job
@@ -642,3 +643,56 @@ def test_how_far_a_body_is_stands_in_the_store_about_a_second_later(office: Offi
 def test_progress_that_cannot_be_is_refused(office: Office, done: Any, total: Any) -> None:
     with pytest.raises(BadInput, match="progress is a number of a total"):
         office.call(job(), lambda run: run.progress(done, total))
+
+
+# --- processes of one call, as a crontab starts them ------------------------------------------------------------------
+
+
+def _dies(store: Wire, declared: Declaration) -> None:
+    """A process that is killed while it runs the slot of noon."""
+    dead = Office(store)
+
+    def do(_flow: Any) -> Any:
+        raise StoreUnavailable("this process is dead")
+
+    def body(_run: Run) -> None:
+        dead.desk.do = do  # type: ignore[method-assign, assignment]
+        dead.hand.turn(60)
+
+    with pytest.raises(StoreUnavailable):
+        dead.call(declared, body, when=NOON)
+    dead.hand.turn(-60)
+
+
+@pytest.mark.parametrize(
+    ("on_lost", "ran", "outcome"), [("skip", [1], Outcome.LOST), ("rerun", [0, 1], Outcome.SUCCEEDED)]
+)
+def test_a_new_process_waits_until_it_may_act_on_what_has_lapsed_and_misses_no_slot(
+    store: Wire, on_lost: OnLost, ran: list[int], outcome: Outcome
+) -> None:
+    declared = job(on_lost=on_lost, lease="30s")
+    _dies(store, declared)
+    store.clock.turn(15 * 60)
+    fresh, seen = Office(store), list[int]()
+    fresh.call(declared, lambda run: seen.append((run.at - START) // QUARTER), take_over=True)
+    assert (seen, fresh.record(NOON).outcome) == (ran, outcome)
+    assert fresh.record(Slot("billing", START + QUARTER)).outcome is Outcome.SUCCEEDED
+    assert 30 <= sum(fresh.naps) < 32
+
+
+def test_one_process_after_the_other_watches_the_clock_for_the_next(store: Wire) -> None:
+    """Each of them waits for nobody; the third one knows enough."""
+    declared = job(on_lost="skip", lease="30s")
+    _dies(store, declared)
+    store.clock.turn(31)
+    for _ in range(2):
+        passer_by = Office(store)
+        steps, answer = Call(passer_by.keeper, declared, Work(lambda _run: None)).steps(NOON), None
+        for _ in range(5):  # it learns of the job, looks, recalls the clock and leaves it, and is killed
+            step = steps.send(answer)
+            assert isinstance(step, Do)
+            answer = passer_by.desk.do(step.flow)
+        store.clock.turn(20)
+    last = Office(store)
+    assert isinstance(last.call(declared, lambda _run: None, when=NOON), Skipped)
+    assert (last.record(NOON).outcome, last.naps) == (Outcome.LOST, [])

@@ -24,6 +24,7 @@ class Claim(NamedTuple):
     payload: str = ""  # for a run that was asked for with nothing else
     under: str = ""  # of a step: the run that makes it
     keep: timedelta | None = None  # of an effect: for how long it is known that it is done; None: until it is purged
+    joined: bool = False  # it may complete in the user's database
 
 
 class Renew(NamedTuple):
@@ -72,9 +73,10 @@ class Skip(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """If its holder is gone, act on that, without wanting to run it. `committed` is the fence of which the user's own
-    database says that its work is done."""
+    """If its holder is gone, act on that, without wanting to run it. `asked`: the user's own database was, and says of
+    the fence `committed`, if there is one, that its work is done."""
 
+    asked: bool = False
     committed: Fence | None = None
 
 

@@ -194,6 +194,7 @@ def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, ta
         key=old.key,
         under=command.under,
         keep=command.keep,
+        joined=command.joined,
     )
     return Decision(Granted(new.grant, taken_over), Change(new, Mark.OPEN, command.lease, grant=True))
 
@@ -201,7 +202,7 @@ def grant(cell: Cell, record: Record | None, command: Claim, facts: Facts, *, ta
 def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
     """By the on_lost written with the grant, never the reader's. What was asked to stop does not begin again."""
     if closes_as_lost(record):
-        return _close(cell, record, Outcome.LOST, _gone(record), facts)
+        return lose(cell, record, command, facts)
     return grant(cell, _ended(cell, record, LAPSED, facts), command, facts, taken_over=record.holder)
 
 
@@ -223,9 +224,17 @@ def settle(cell: Cell, record: Record, command: Command, facts: Facts) -> Decisi
     if isinstance(command, Settle) and command.committed is not None and command.committed == cell.fence:
         return _close(cell, record, Outcome.SUCCEEDED, COMMITTED, facts)
     if closes_as_lost(record):
-        return _close(cell, record, Outcome.LOST, _gone(record), facts)
+        return lose(cell, record, command, facts)
     idle = _ended(cell, record, LAPSED, facts)._replace(state=State.DUE, turn="", ask="")
     return Decision(Settled(), Change(idle, Mark.OPEN))
+
+
+def lose(cell: Cell, record: Record, command: Command, facts: Facts) -> Decision:
+    """What may be committed in the user's database is not lost before that was asked; but a person may say so."""
+    asked = isinstance(command, Resolve) or (isinstance(command, Settle) and command.asked)
+    if record.joined and not asked:
+        return ask(cell, record, command, facts) if isinstance(command, Ask) else held(cell, record, command, facts)
+    return _close(cell, record, Outcome.LOST, _gone(record), facts)
 
 
 def closes_as_lost(record: Record) -> bool:

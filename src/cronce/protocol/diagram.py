@@ -78,7 +78,7 @@ def _said() -> Iterator[Command]:
         yield Renew(fence)
         yield from (Finish(fence, outcome) for outcome in (Outcome.SUCCEEDED, Outcome.FAILED))
         yield Release(fence)
-    yield from (Queue(), Queue(waiting=True), Skip("why"), Settle(), Settle(_OWN), Ask("why"))
+    yield from (Queue(), Queue(waiting=True), Skip("why"), Settle(), Settle(asked=True, committed=_OWN), Ask("why"))
     yield from (Resolve("done", "why"), Resolve("retry", "why"))
 
 

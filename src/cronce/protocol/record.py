@@ -99,6 +99,7 @@ class Record(NamedTuple):
     under: str = ""  # of a step: the run that makes it, by its cell and its fence
     result: str = ""  # of an effect that is done: what came of it, as JSON
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
+    joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
 
 
 def effects_key(record: Record | None, slot: Slot) -> str:
@@ -426,6 +427,7 @@ _RUN: Final[dict[str, Reader]] = {
     "under": _text,
     "result": _text,
     "keep": _span,
+    "joined": _flag,
 }
 _TURN: Final[dict[str, Reader]] = {"run": _text}
 _JOB: Final[dict[str, Reader]] = {

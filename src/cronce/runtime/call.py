@@ -22,6 +22,7 @@ from typing import Any, Final
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
 from cronce.model import Cell, Instant, Slot, slot_of_cell, spell
 from cronce.protocol.commands import Closed, Early, Finished, Held, Queued, Stale
+from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
 from cronce.runtime.commits import settle_gone
@@ -43,6 +44,9 @@ OLDER: Final = 20
 
 MANY: Final = 1000
 """How many a call looks through that cannot run them, for those whose holder is gone."""
+
+PATIENCE: Final = 2 * LONGEST_LEASE
+"""For how long a call waits at most until it may act on what has lapsed."""
 
 TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
@@ -102,10 +106,10 @@ class Call:
     # --- claiming ---
 
     def _claim(self, slot: Slot, terms: Terms, *, known: bool = False) -> Steps[Grant | Refused]:
-        too_slow = 0
+        too_slow, give_up = 0, self.desk.clock.boot() + PATIENCE.total_seconds()
         while True:
             (answer,) = yield Do(self.desk.ledger.claim([Wanted(slot, terms, known)]))
-            pause = self._pause(answer)
+            pause = self._pause(answer, patient=self.desk.clock.boot() < give_up)
             too_slow += isinstance(answer, Expired)
             if pause is None:
                 return answer  # type: ignore[no-any-return]
@@ -113,15 +117,19 @@ class Call:
                 lease = format_duration(terms.lease)
                 raise StoreUnavailable(f"{slot.key} was not run: the store answers too slowly for a lease of {lease}")
             yield Nap(pause)
-            if isinstance(answer, Busy) and self.job.database is not None:
-                yield Do(settle_gone(self.desk.ledger, self.job.database, [answer.run]))
+            if isinstance(answer, Busy | Held) and self._has_lapsed(answer.until):
+                yield from self._look_after_older(slot)
             known = not isinstance(answer, Early)
 
-    def _pause(self, answer: Grant | Refused) -> float | None:
+    def _pause(self, answer: Grant | Refused, *, patient: bool) -> float | None:
         """For how long to wait before asking again; None: this is the answer."""
         match answer:
             case Early(until):
                 return self._until(until)
+            case Busy(_, until) if not patient and self._has_lapsed(until):
+                return None
+            case Busy(_, until) | Held(_, until) if patient and self._has_lapsed(until):
+                return LOOK
             case Queued() | Busy():
                 return LOOK / 4
             case Held(_, until) if self._stand_by:
@@ -131,6 +139,10 @@ class Call:
             case _:
                 return None
 
+    def _has_lapsed(self, until: Instant | None) -> bool:
+        """Its holder may be gone, and whoever asks may not act on that before it has watched for long enough."""
+        return until is not None and until <= self.desk.ledger.know.now()
+
     def _until(self, until: Instant | None) -> float:
         left = (until - self.desk.ledger.know.now()).total_seconds() if until else LOOK
         return min(max(left, 0.001), LOOK)
@@ -138,14 +150,13 @@ class Call:
     def _look_after_older(self, own: Slot) -> Steps[None]:
         """What nobody can make sense of is passed over: it must not keep the job from running."""
         cells = yield Do(self.desk.ledger.overdue(self.job.name, OLDER if self._take_over else MANY))
-        if any(map(_runs, cells)):
+        older, dead = [cell for cell in cells if cell.key != own.cell], [cell for cell in cells if _runs(cell)]
+        if dead:
             yield from self._watch()
-        older = [cell for cell in cells if cell.key != own.cell]
-        dead = [cell for cell in older if _runs(cell)]
         if self.job.database is not None:
             yield Do(settle_gone(self.desk.ledger, self.job.database, [cell.key for cell in dead]))
         elif not self._take_over:
-            yield Do(self.desk.ledger.settle(dead))
+            yield Do(self.desk.ledger.settle(cell for cell in dead if cell.key != own.cell))
         if not self._take_over:
             return
         for cell in older:
@@ -157,8 +168,8 @@ class Call:
                     yield from self._run_older(answer)
 
     def _watch(self) -> Steps[None]:
-        """Somebody seems to be gone, and only who watched the store's clock for a whole lease may act on that. A call in
-        a process of its own goes on from what those before it on this machine have seen."""
+        """Somebody seems to be gone, and only who watched the store's clock for a whole lease may act on it. A process
+        of one call goes on from what those before it on this machine have seen."""
         with suppress(StoreError):
             cell = yield Do(recall_clock(self.desk.ledger))
             yield Do(leave_clock(self.desk.ledger, cell))
@@ -233,6 +244,9 @@ def why_not(slot: Slot, answer: Refused) -> Skipped:
     match answer:
         case Held(by, until):
             return Skipped("held", f"{by} runs it" + (f", until {spell(until)} at least" if until else ""), slot.key)
+        case Busy(run):
+            still = f"{slot_of_cell(run).key} may still run, though its lease is over: nobody here could watch for long"
+            return Skipped("held", f"{still} enough to tell", slot.key)
         case Closed(Outcome.TOO_OLD, reason):
             return Skipped("too old", f"it is too old: {reason}", slot.key)
         case Closed(outcome, reason):

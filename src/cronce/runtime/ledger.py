@@ -233,10 +233,11 @@ class Ledger:
         yield from self.carrier.carry_out(tasks)
         return [cast(Reply, task.answer) for task in tasks]
 
-    def settle(self, cells: Iterable[Cell], committed: Mapping[str, Fence] = MappingProxyType({})) -> Flow[list[Reply]]:
-        """Act on runs whose holder is gone, without wanting to run them; `committed` are the fences, by cell, of which
-        the user's own database says that they are done."""
-        tasks = [self._cell_task(Settle(committed.get(cell.key)), cell) for cell in cells]
+    def settle(self, cells: Iterable[Cell], committed: Mapping[str, Fence] | None = None) -> Flow[list[Reply]]:
+        """Act on runs whose holder is gone, without wanting to run them. `committed`: the user's own database was
+        asked, and these are the fences, by cell, of which it says that they are done."""
+        asked, done = committed is not None, committed or {}
+        tasks = [self._cell_task(Settle(asked, done.get(cell.key)), cell) for cell in cells]
         yield from self.carrier.carry_out(tasks)
         return [cast(Reply, task.answer) for task in tasks]
 
@@ -308,7 +309,9 @@ class Ledger:
         check_lease(terms.lease, self.carrier.traits)
         start_by = want.slot.at + terms.start_within if terms.start_within is not None else None
         nonce, holder = want.nonce or self.nonce(), self.carrier.holder
-        command = Claim(nonce, holder, terms.lease, terms.on_lost, terms.attempts, start_by, terms.payload)
+        command = Claim(
+            nonce, holder, terms.lease, terms.on_lost, terms.attempts, start_by, terms.payload, joined=terms.joined
+        )
         task = self._slot_task(command, want.slot, terms, lowest, sample)
         task.unread = want.known or bool(want.slot.request)  # what was asked for by hand is never made by a claim
         return task
@@ -345,7 +348,6 @@ class Ledger:
             overlap=terms.overlap,
             digest=terms.digest,
             delay=terms.delay,
-            joined=terms.joined,
             register_at=(lowest or slot.at) - timedelta(seconds=1) if terms.outside else None,
             birth=self.know.epoch.birth,
             sample=sample or self.know.guess(),

@@ -90,8 +90,6 @@ class Planner:
         if decision.change is None:
             task.unread = task.guessed  # too old, if it is absent: a slot that has a cell follows its own row
             return None if task.unread else decision.answer
-        if task.joined and isinstance(decision.answer, Closed) and decision.answer.outcome is Outcome.LOST:
-            return Busy(task.run.key, task.run.until)  # it may be committed: whoever carries the job sees to it
         change = self._with_turn(task, decision.change)
         return task.answer if change is None else self._written(task, decision.answer, change, known)
 
@@ -221,15 +219,15 @@ class Planner:
             return
         blockers = {decode_turn(turn.value, turn.key).run: turn.until for turn in task.turns}
         gone = {run: until for run, until in blockers.items() if until is not None and until <= task.now}
-        if gone and task.joined:  # whoever carries the job settles it, when its database was asked
-            task.answer = Busy(*next(iter(gone.items())))
-            return
         for run in gone:
             settling = next((other for other in self._tasks if other.run.key == run), None)
             if settling is None:
                 self._tasks.append(settling := self._side_task(Settle(), run, task))
             task.unread |= settling.answer is None
         if task.unread:
+            return
+        if gone:  # one has lapsed, and whoever asks may not act on that yet
+            task.answer = Busy(*next(iter(gone.items())))
             return
         run, until = min(blockers.items(), key=lambda blocker: blocker[1] or EPOCH)
         if task.record is not None and task.record.grant > 0:
@@ -250,7 +248,7 @@ class Planner:
             task.command = Queue(waiting=True)
 
     def _side_task(self, command: Command, run: str, task: Task) -> Task:
-        return Task(command, Cell(run), slot_of_cell(run), unread=True, joined=task.joined, birth=task.birth)
+        return Task(command, Cell(run), slot_of_cell(run), unread=True, birth=task.birth)
 
     def _job(self, task: Task, known: KnownJob) -> Job:
         """The job a decision rests on: as it was read, or as the write beside it will make it."""

@@ -70,7 +70,6 @@ class Task:
         delay: timedelta = timedelta(0),
         wakes: bool = False,
         quiet: bool = False,
-        joined: bool = False,
         under: str = "",
         by: Instant | None = None,
         over: frozenset[str] = frozenset(),
@@ -90,7 +89,6 @@ class Task:
         self.delay = delay  # how long after its instant the slot may start at the earliest
         self.wakes = wakes  # others wait for what this brings about, whatever it is
         self.quiet = quiet  # no event is told of it: there are thousands, and whoever asks tells what matters
-        self.joined = joined  # the job's database is asked before a run whose holder is gone is closed
         self.under = under  # of a step: the run that makes it
         self.by = by  # the write that grants it lands by then, or not at all
         self.over = over  # runs that are known to be over

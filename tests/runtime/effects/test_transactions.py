@@ -4,6 +4,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from cronce.errors import (
     StoreUnavailable,
 )
 from cronce.model import Slot
+from cronce.protocol.commands import Held
 from cronce.protocol.record import COMMITTED, Outcome, State
 from cronce.runtime.commits import Settling, settle_gone
 from cronce.runtime.declare import Declaration
+from cronce.runtime.hand.acts import Hand
 from cronce.runtime.ledger import Wanted
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.task import Busy
@@ -354,9 +357,10 @@ def test_a_claim_alone_never_closes_such_a_run_as_lost(
     watch(other)
     later = Slot("billing", START.replace(minute=15))
     other.hand.turn(15 * 60)
-    for slot in (NOON, later):
-        wanted = Wanted(slot, declared.terms(slot, inferred=False))
-        assert isinstance(other.desk.do(other.desk.ledger.claim([wanted]))[0], Busy)
+    for carried, (slot, answer) in product((declared, job(**LEASE)), ((NOON, Held), (later, Busy))):
+        wanted = Wanted(slot, carried.terms(slot, inferred=False))  # also by a process that knows of no database
+        assert isinstance(other.desk.do(other.desk.ledger.claim([wanted]))[0], answer)
+    other.desk.do(Hand(other.desk.ledger, "ada").cancel(NOON))
     assert other.record(NOON).state is State.RUNNING
     settle(other, declared)
     other.call(declared, lambda run: books.charge(run, 2), when=later)

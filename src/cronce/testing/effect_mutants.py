@@ -1,0 +1,222 @@
+"""Wrong versions of effects, each with one safeguard taken away. They are caught like the others (`mutants`)."""
+
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
+
+from cronce.model import Cell, Fence, Instant, Mark, Write
+from cronce.protocol import decide
+from cronce.protocol.commands import Claim, Command
+from cronce.protocol.record import Outcome, Record, encode_position
+from cronce.runtime.effects import cursor, once, steps
+from cronce.runtime.joined import block, flows
+from cronce.runtime.joined.dialects import POSTGRESQL
+from cronce.runtime.ledger import Begin, Ledger
+from cronce.runtime.plans import Planner
+from cronce.runtime.steps import Body
+from cronce.runtime.task import Task
+from cronce.testing import actors, database
+from cronce.testing.database import ModelDatabase
+from cronce.testing.deeds import Deeds
+from cronce.testing.receivers import Receivers
+from cronce.testing.world import Play
+
+BEGIN_TASK = Ledger._begin_task
+
+
+def _begun_with(**changes: Any) -> Any:
+    """Steps are begun by another claim."""
+
+    def begin_task(self: Ledger, begin: Begin) -> Task:
+        task = BEGIN_TASK(self, begin)
+        assert isinstance(task.command, Claim)
+        task.command = task.command._replace(**changes)
+        return task
+
+    return patch.object(Ledger, "_begin_task", begin_task)
+
+
+# --- by key ---
+
+
+def begun_is_done_again() -> Any:
+    return _begun_with(on_lost="rerun")
+
+
+def done_before_it_is_begun() -> Any:
+    right = once.once
+
+    def wrong(effect: once.Effect, how: once.How, under: once.Holds) -> Any:
+        under.hold = lambda *_: None  # type: ignore[method-assign]
+        result = yield Body(effect.work)
+        return (yield from right(effect._replace(work=lambda: _returned(result)), how, under))
+
+    return patch.object(steps, "once", wrong)
+
+
+def _returned(result: Any) -> Play[Any]:
+    yield from ()
+    return result
+
+
+def begun_after_its_lease() -> Any:
+    def begin_task(self: Ledger, begin: Begin) -> Task:
+        task = BEGIN_TASK(self, begin)
+        task.by = None
+        return task
+
+    return patch.object(Ledger, "_begin_task", begin_task)
+
+
+def begun_by_a_run_of_an_earlier_life() -> Any:
+    return patch.object(Planner, "_is_of_an_earlier_life", lambda *_: False)
+
+
+def every_failure_is_none() -> Any:
+    """An exception is taken to mean that nothing happened."""
+    return patch.object(once.How, "not_done", property(lambda _self: (Exception,)))
+
+
+def a_key_for_each_run() -> Any:
+    def name(self: steps.UnderRun, key: str) -> str:
+        return f"{self._key}/{key}/{self._lease.grant.fence}"
+
+    return patch.object(steps.UnderRun, "name", name)
+
+
+def retry_what_another_does() -> Any:
+    return patch.object(once, "_runs", lambda _record: False)
+
+
+# --- for a while ---
+
+
+def unknown_expires() -> Any:
+    def expired(cell: Cell, record: Record, now: Instant) -> bool:
+        return record.keep is not None and cell.until is not None and now >= cell.until
+
+    return patch.object(decide, "is_expired", expired)
+
+
+def kept_from_the_beginning() -> Any:
+    """The time for which it is known that it was done counts from when it was begun."""
+    close = decide._close
+
+    def wrong(cell: Cell, record: Record, outcome: Outcome, reason: str, facts: decide.Facts) -> Any:
+        decision = close(cell, record, outcome, reason, facts)
+        if record.keep is None or record.started is None or decision.change is None:
+            return decision
+        left = max(record.started + record.keep - facts.now, timedelta(0))
+        return decision._replace(change=decision.change._replace(ttl=left))
+
+    return patch.object(decide, "_close", wrong)
+
+
+# --- the cursor, and receivers that know fences ---
+
+
+def a_cursor_for_everybody() -> Any:
+    moved = cursor._moved
+
+    def wrong(carrier: Any, key: str, to: Any, until: Instant | None = None) -> Any:
+        def make(cell: Cell, _now: Instant) -> tuple[bool, Write | None]:
+            return True, Write(key, cell.version, encode_position(to), Mark.OPEN)
+
+        if until is None:
+            return (yield from moved(carrier, key, to, until))
+        return (yield from carrier.rewrite(key, make))
+
+    return patch.object(cursor, "_moved", wrong)
+
+
+class _Lowest(dict[str, Fence]):
+    def get(self, _key: str, default: Any = None) -> Any:
+        return default
+
+
+def no_fence_at_the_receiver() -> Any:
+    init = Receivers.__init__
+
+    def wrong(self: Receivers, *rest: Any) -> None:
+        init(self, *rest)
+        self.highest = _Lowest()
+
+    return patch.object(Receivers, "__init__", wrong)
+
+
+# --- by joined transaction ---
+
+
+def the_fence_is_read_and_not_locked() -> Any:
+    return patch.object(database, "POSTGRESQL", POSTGRESQL._replace(for_update=""))
+
+
+def no_check_before_the_commit() -> Any:
+    return patch.object(flows, "verdict", lambda *_: None)
+
+
+def no_raise_before_the_body() -> Any:
+    """The fence is raised with the check, at the end of the transaction."""
+    right = flows.close_joint
+
+    def late(driver: Any, key: str, fence: Fence, step: str) -> Any:
+        yield from driver.ask(driver.dialect.higher, slot=key, fence=str(fence))
+        yield from right(driver, key, fence, step)
+
+    def done_before(self: ModelDatabase, key: str, _fence: Fence) -> Play[bool]:
+        return (yield from self.look(key)).done
+
+    both = ExitStack()
+    both.enter_context(patch.object(block, "close_joint", late))
+    both.enter_context(patch.object(block, "verdict", lambda *_: None))
+    both.enter_context(patch.object(ModelDatabase, "raise_fence", done_before))
+    return both
+
+
+def no_seal() -> Any:
+    def sealed(_self: Any, *_rest: Any) -> Play[Any]:
+        yield from ()
+        return {}
+
+    return patch.object(actors.Node, "_sealed", sealed)
+
+
+def failed_without_asking() -> Any:
+    """A run whose commit got no answer is taken to have failed."""
+
+    def sealed(self: Deeds) -> Play[bool]:
+        yield from ()
+        return self.completed
+
+    return patch.object(Deeds, "sealed", sealed)
+
+
+def closed_without_asking() -> Any:
+    """Whoever finds a run whose holder is gone closes it, though it may be committed."""
+
+    def lose(cell: Cell, record: Record, _command: Command, facts: decide.Facts) -> Any:
+        return decide._close(cell, record, Outcome.LOST, "its holder was gone", facts)
+
+    return patch.object(decide, "lose", lose)
+
+
+EFFECT_MUTANTS = {
+    "a step begun by a run that is over is done again": begun_is_done_again,
+    "done before it is begun": done_before_it_is_begun,
+    "a step begun after its run's lease": begun_after_its_lease,
+    "a step begun by a run that the store forgot": begun_by_a_run_of_an_earlier_life,
+    "an exception means that nothing happened": every_failure_is_none,
+    "a key for each run": a_key_for_each_run,
+    "what another still does is done again": retry_what_another_does,
+    "unknown expires": unknown_expires,
+    "known from when it was begun": kept_from_the_beginning,
+    "a cursor for everybody": a_cursor_for_everybody,
+    "no fence at the receiver": no_fence_at_the_receiver,
+    "a fence that is read and not locked": the_fence_is_read_and_not_locked,
+    "no check before the commit": no_check_before_the_commit,
+    "no raise before the body": no_raise_before_the_body,
+    "no seal": no_seal,
+    "a failed run is not asked for its commit": failed_without_asking,
+    "a lapsed run is not asked for its commit": closed_without_asking,
+}
