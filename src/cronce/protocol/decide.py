@@ -263,7 +263,8 @@ def finish(cell: Cell, record: Record, command: Finish, facts: Facts) -> Decisio
         if not (command.final or record.ask) and (again or failures < record.attempts):
             past = _ended(cell, said, f"failed: {command.reason}" if command.reason else "failed", facts)
             retry = past._replace(state=State.RETRYING, failures=failures, turn="", ask="")
-            return Decision(Finished(command.outcome, retrying=True), Change(retry, Mark.OPEN, command.backoff))
+            mark = Mark.OPEN if record.keep is None else Mark.FREE  # of a key nobody need ever hear again
+            return Decision(Finished(command.outcome, retrying=True), Change(retry, mark, command.backoff))
     closed = _close(cell, said._replace(result=command.result), command.outcome, command.reason, facts)
     return closed._replace(answer=Finished(command.outcome))
 

@@ -169,6 +169,10 @@ class MySQL(Receiver):
         except Exception as problem:  # it undoes this statement alone, and the transaction goes on
             if self._DUPLICATE not in (getattr(problem, "errno", None), *problem.args[:1]):
                 raise
+            there = f"SELECT 1 FROM {self._name(table)} WHERE {self._is({column: key})} LOCK IN SHARE MODE"  # noqa: S608
+            cursor.execute(there, [key])
+            if cursor.fetchone() is None:  # it is another unique column that has its value already
+                raise
             return False
         return True
 

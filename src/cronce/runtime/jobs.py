@@ -33,6 +33,7 @@ LEFT_BEHIND: Final = (
     ("lock/", Mark.OPEN),
     ("asked/", Mark.OPEN),
     ("once/", Mark.CLOSED),
+    ("once/", Mark.FREE),
     ("scope/", Mark.OPEN),
     ("bundle/", Mark.FREE),
     ("machine/", Mark.FREE),

@@ -172,6 +172,18 @@ def test_what_raised_is_in_doubt(
     assert consumer.done == {1: times}
 
 
+def test_a_key_that_was_never_done_is_swept_like_one_that_was(office: Office, consumer: Consumer) -> None:
+    def refuses(_message: int) -> None:
+        raise ConnectionRefusedError
+
+    consumer.act = refuses
+    with pytest.raises(ConnectionRefusedError):
+        keyed(office, consumer, not_done=(ConnectionRefusedError,))(1)
+    office.hand.turn((SWEPT_AFTER + timedelta(seconds=1)).total_seconds())
+    watch(office)
+    assert office.desk.do(office.desk.ledger.jobs.sweep()) == 1
+
+
 def test_what_surely_did_nothing_may_be_redelivered(office: Office, consumer: Consumer) -> None:
     def refuses_once(message: int) -> str:
         if consumer.done[message] == 1:

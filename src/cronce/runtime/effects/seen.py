@@ -76,6 +76,7 @@ _OF_MARK: Final[Mapping[Mark, tuple[EffectState, ...]]] = MappingProxyType(
     {
         Mark.ATTENTION: ("in doubt",),
         Mark.OPEN: ("in doubt", "in progress", "not done"),
+        Mark.FREE: ("not done",),
         Mark.CLOSED: ("done",),
     }
 )
@@ -224,7 +225,7 @@ def effects(prefixes: Sequence[str], limit: int, *, everything: bool = False) ->
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
     found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
     looked, more = 0, False
-    for mark in (Mark.ATTENTION, Mark.OPEN, *([Mark.CLOSED] if everything else [])):
+    for mark in (Mark.ATTENTION, Mark.OPEN, *([Mark.FREE, Mark.CLOSED] if everything else [])):
         size = COUNTED if mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
         for prefix in prefixes:
             scan: Scan | None = Scan(prefix, mark=mark, limit=size)

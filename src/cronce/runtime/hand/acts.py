@@ -167,6 +167,8 @@ class Hand:
         now, cells = yield from read_all(Scan(f"{base._replace(request=prefix).cell}"))
         reruns = [seen_run(cell, now) for cell in cells]
         going_on = next((one for one in reruns if one.cell.mark is Mark.OPEN), None)
+        if going_on is not None and fresh and going_on.record and going_on.record.key == effects_key(record, base):
+            raise CronceError(f"{going_on.slot.key} is open, and goes by the slot's effects: afresh when it is over")
         if going_on is not None:
             return AskedFor(going_on.slot, new=False)
         number = 1 + max((int(one.slot.request.removeprefix(prefix)) for one in reruns), default=0)
