@@ -62,6 +62,25 @@ def test_a_run_that_lapsed_does_not_move_it_even_if_nobody_took_over(office: Off
     assert cell.version == 0
 
 
+def test_a_write_that_comes_after_the_lease_does_not_move_it(office: Office) -> None:
+    """By the store's clock, whatever the run thinks."""
+
+    def body(run: Run) -> None:
+        def late(name: str) -> str:
+            if name == "swap":
+                office.store.lose = lambda _name: ""
+                office.hand.turn(11)
+            return ""
+
+        office.store.lose = late
+        run.cursor.set(50)
+
+    with pytest.raises(LeaseLost, match="does not move the cursor"):
+        office.call(job(**RERUN), body)
+    (cell,) = office.store.load(["cursor/billing"]).cells
+    assert cell.version == 0
+
+
 @pytest.mark.parametrize("fate", ["before", "after"])
 @pytest.mark.parametrize("call", ["load", "swap"])
 def test_a_lost_call_is_made_again(office: Office, call: str, fate: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
+from zlib import crc32
 
 import pytest
 
@@ -14,7 +15,7 @@ from cronce.errors import BadInput, BadName, BadPolicy, InDoubt, InProgress, Sto
 from cronce.model import Mark
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.effects import once
-from cronce.runtime.effects.idempotent import Keyed
+from cronce.runtime.effects.idempotent import SWEPT, Keyed
 from cronce.runtime.effects.once import How
 from cronce.runtime.jobs import SWEPT_AFTER
 from tests.runtime.office import Office
@@ -143,6 +144,15 @@ def test_what_is_known_for_long_enough_is_swept_and_what_is_in_doubt_never(offic
     with pytest.raises(InDoubt):
         mail(2)
     assert consumer.done == {1: 1, 2: 1}
+
+
+def test_at_one_key_of_a_thousand_somebody_looks_for_what_can_be_swept(office: Office, consumer: Consumer) -> None:
+    chosen = next(key for key in range(100_000) if crc32(str(key).encode()) % SWEPT == 0)
+    mail = keyed(office, consumer)
+    for key in (chosen + 1, chosen):
+        assert office.keeper._chores == {}
+        mail(key)
+    assert list(office.keeper._chores) == ["sweep"]
 
 
 # --- in doubt -------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_an_effect_goes_when_its_runs_are_gone_and_it_is_old_enough(office: Offi
     day(office, 1)
     purge_runs(office)
     assert tidy(office) == 0
-    office.hand.turn((KEPT - timedelta(days=1)).total_seconds())
+    office.hand.turn((KEPT - timedelta(days=1, hours=1)).total_seconds())
     assert tidy(office) == 1
     assert effects(office) == ["effect/billing/2026-03-30T12:00:00Z/step:1"]
 

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import pytest
 
 from cronce.errors import BadInput, BadName, BadPolicy, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
-from cronce.model import Mark, Slot, Write
+from cronce.model import Cell, Mark, Slot, Write
+from cronce.protocol.commands import Queue
+from cronce.protocol.lease import LOCK_LEASE
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
@@ -16,6 +18,7 @@ from cronce.runtime.effects import once
 from cronce.runtime.hand.acts import Hand
 from cronce.runtime.hand.effects import resolve_effect
 from cronce.runtime.keeper import Over
+from cronce.runtime.ledger import Terms
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
 from cronce.stores.base import Swapped
@@ -448,6 +451,45 @@ def test_a_body_that_is_stopped_in_a_step_leaves_a_doubt_and_is_not_tried_again(
     assert (step(office, "pay")[1].outcome, office.record(NOON).outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
 
 
+def _asked_for(office: Office, request: str) -> Slot:
+    """A run by hand that goes by the key of noon."""
+    slot = NOON._replace(request=request)
+    office.desk.do(office.desk.ledger.put({slot: Queue(by="ada", key=NOON.key)}, Terms(LOCK_LEASE, overlap="allow")))
+    return slot
+
+
+def test_a_step_that_another_run_by_the_same_key_is_at_is_in_progress_and_not_in_doubt(
+    store: Wire, receiver: Receiver
+) -> None:
+    one, other = Office(store), Office(store)
+    declared = job(overlap="allow")
+    one.call(declared, lambda _run: None, when=NOON)
+    first, second = _asked_for(one, "a"), _asked_for(one, "b")
+
+    def meanwhile(_what: str) -> None:
+        with pytest.raises(InProgress):
+            other.call(declared, lambda run: run.once("pay", receiver, "pay"), when=second)
+
+    receiver.act = meanwhile
+    one.call(declared, lambda run: run.once("pay", receiver, "pay"), when=first)
+    assert receiver.done == {"pay": 1}
+
+
+def test_a_step_of_another_run_by_the_same_key_that_is_over_is_in_doubt(store: Wire, receiver: Receiver) -> None:
+    one, other = Office(store), Office(store)
+    declared = job(overlap="allow", on_lost="skip", lease="10s")
+    one.call(declared, lambda _run: None, when=NOON)
+    first, second = _asked_for(one, "a"), _asked_for(one, "b")
+    receiver.act = lambda _what: dies(one)
+    with pytest.raises(StoreUnavailable):
+        one.call(declared, lambda run: run.once("pay", receiver, "pay"), when=first)
+    _watch(other, 12)
+    other.desk.do(other.desk.ledger.settle([Cell(first.cell)]))
+    with pytest.raises(InDoubt):
+        other.call(declared, lambda run: run.once("pay", receiver, "pay"), when=second)
+    assert receiver.done == {"pay": 1}
+
+
 # --- lost calls -----------------------------------------------------------------------------------------------------
 
 
@@ -592,6 +634,20 @@ def test_long_results_are_put_on_record_a_megabyte_at_a_time(office: Office) -> 
         return sizes
 
     assert max(office.call(job(), body)) < 1_200_000
+
+
+def test_a_batch_is_stopped_where_its_run_lost_its_lease(office: Office, receiver: Receiver) -> None:
+    def slow(what: str) -> None:
+        if what == "3":
+            office.hand.turn(60)
+
+    receiver.act = slow
+    with pytest.raises(LeaseLost):
+        office.call(
+            job(**RERUN),
+            lambda run: run.once_each(range(9), key=str, fn=lambda item: receiver(str(item)), unsure="retry"),
+        )
+    assert receiver.done == dict.fromkeys("0123", 1)
 
 
 def test_two_items_of_one_key_are_refused_before_the_second_is_done(office: Office, receiver: Receiver) -> None:

@@ -4,6 +4,7 @@
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,23 +18,29 @@ from cronce.errors import (
     BadPolicy,
     CronceError,
     DatabaseUnavailable,
+    InDoubt,
     LeaseLost,
     StoreUnavailable,
+    TimedOut,
 )
 from cronce.model import Slot
 from cronce.protocol.commands import Held
 from cronce.protocol.record import COMMITTED, Outcome, State
+from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.commits import Settling, settle_gone
 from cronce.runtime.declare import Declaration
 from cronce.runtime.hand.acts import Hand
+from cronce.runtime.keeper import Over
 from cronce.runtime.ledger import Wanted
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.task import Busy
+from cronce.runtime.tidy import _tidied
 from tests.house.wait import wait_until
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START, Wire
 
 NOON = Slot("billing", START)
+FEW = Keep(dict.fromkeys(OUTCOMES, Limit(age=timedelta(seconds=1))), least=timedelta(0))
 LEASE = {"lease": "10s"}
 
 
@@ -293,6 +300,54 @@ def test_if_nobody_can_say_whether_it_was_committed_the_run_stays_open_for_whoev
     watch(other)
     settle(other, declared)
     assert (other.record(NOON).outcome, books.charges) == (Outcome.SUCCEEDED, [1])
+
+
+def test_a_stop_does_not_cut_a_commit_in_two(
+    office: Office, books: Books, billing: Callable[..., Declaration], tmp_path: Path
+) -> None:
+    runs: list[Run] = []
+
+    class Slow(sqlite3.Connection):
+        def commit(self) -> None:
+            office.keeper.end(runs[0]._lease, Over("timed out", "timed out after 1s"))
+            for _ in range(100):
+                pass
+            super().commit()
+
+    conn = sqlite3.connect(tmp_path / "books.db", factory=Slow)
+
+    def body(run: Run) -> None:
+        runs.append(run)
+        with run.transaction(conn) as tx:
+            tx.execute("insert into charges values (1)")
+
+    with closing(conn), pytest.raises(TimedOut):
+        office.call(billing(), body, when=NOON)
+    assert (runs[0].committed, office.record(NOON).outcome, books.charges) == (True, Outcome.SUCCEEDED, [1])
+
+
+def test_a_doubt_outweighs_a_commit(office: Office, books: Books, billing: Callable[..., Declaration]) -> None:
+    def body(run: Run) -> None:
+        with suppress(InDoubt):
+            run.once("mail", lambda: 1 / 0)
+        books.charge(run)
+
+    office.call(billing(), body, when=NOON)
+    assert (office.record(NOON).outcome, books.charges) == (Outcome.UNKNOWN, [1])
+
+
+def test_what_is_not_needed_any_more_is_deleted_there_too(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    declared = billing()
+    office.call(declared, books.charge, when=NOON)
+    for _ in range(3):
+        office.desk.do(office.desk.ledger.jobs.purge("billing", FEW))
+        office.hand.turn(61)
+    office.hand.turn(timedelta(days=31).total_seconds())
+    office.desk.do(office.desk.ledger.overdue())
+    _tidied(office.keeper, declared, office.store)
+    assert books.conn.execute("select count(*) from cronce_effects").fetchone() == (0,)
 
 
 # --- not committed ----------------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ def needless_before(ledger: Ledger, job: str) -> Flow[Instant]:
     known = yield from ledger.jobs.edit(job, lambda _job, _now: None)
     now = ledger.know.now()
     oldest = [slot_of_cell(cell.key).at for cell in page.cells]
-    return min([now - KEPT, *([known.floor] if known else [now - KEPT]), *oldest])
+    closed = [known.floor + timedelta(seconds=1)] if known else []  # what is at the floor is closed, too
+    return min([now - KEPT, *closed, *oldest])
 
 
 def purge_effects(ledger: Ledger, job: str, before: Instant) -> Flow[int]:
