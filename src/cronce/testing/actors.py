@@ -3,29 +3,30 @@
 They run the real flows of the ledger and obey the real arithmetic of trust; only time and the network are made up.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from cronce.errors import StoreUnavailable
-from cronce.model import EPOCH, Cell, Instant, Slot, lock_cell, slot_of_cell
+from cronce.errors import DatabaseUnavailable, LeaseLost, StoreUnavailable
+from cronce.model import EPOCH, Cell, Fence, Instant, Slot, lock_cell, slot_of_cell
 from cronce.policy import Missed
 from cronce.protocol.commands import (
     Early,
-    Stale,
 )
-from cronce.protocol.lease import Trust, renew_every
-from cronce.protocol.record import Holder, Outcome
+from cronce.protocol.decide import closes_as_lost
+from cronce.protocol.record import Holder, Outcome, Record, State, decode, effects_key
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.flow import Flow
-from cronce.runtime.ledger import Expired, Grant, Ledger, Refused, Terms, Wanted
+from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
 from cronce.runtime.scheduling.roster import Roster, digest_of
-from cronce.runtime.task import Superseded, Unsure
+from cronce.runtime.task import Busy, Superseded, Unsure
 from cronce.schedule import Schedule, due, slot_of
-from cronce.testing.referee import Body, Referee
-from cronce.testing.world import Process, Sleep, Thread, World
+from cronce.testing.database import ModelDatabase
+from cronce.testing.deeds import TROUBLE, Deeds, Habit, handle
+from cronce.testing.holding import Holds, Run
+from cronce.testing.world import Play, Sleep, Thread
 
 BEAT = timedelta(seconds=8)
 KEEP = Keep(dict.fromkeys(OUTCOMES, Limit(age=timedelta(seconds=15))), least=timedelta(0))
@@ -43,19 +44,11 @@ class Plan:
     body: tuple[float, float]  # seconds a body takes, from and to
     fails: float
     outside: bool  # fired by a crontab on every machine, not by the scheduler
+    habit: Habit
 
     @property
     def spec(self) -> tuple[str, str]:
         return self.terms.digest, self.schedule.text
-
-
-@dataclass(eq=False)
-class Run:
-    """A body at work."""
-
-    grant: Grant
-    body: Body
-    told: bool = False  # another has it, or somebody asked: stop
 
 
 @dataclass
@@ -66,23 +59,21 @@ class Cursor:
 
 
 @dataclass(eq=False)
-class Node:
+class Node(Holds):
     """A process of the world with its ledger and its threads."""
 
-    world: World
-    referee: Referee
-    process: Process
     plans: dict[str, Plan]
     threads: int = 1
     purges: bool = False
-    runs: dict[str, Run] = field(default_factory=dict)
+    blockers: set[str] = field(default_factory=set)  # runs that others wait for, which may have committed
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         world, process = self.world, self.process
-        self.ledger = Ledger(world.store.traits, process, process.name, self._nonce)
+        self.database = ModelDatabase(self.referee.server, process, lambda: self.peril(0.005))
         self.referee.carries[process.name] = {plan.job: plan.terms.digest for plan in self.plans.values()}
         scheduled = [plan for plan in self.plans.values() if not plan.outside]
-        for thread in [self._beat(), self._sweep(), self._keep(), self._lock()]:
+        for thread in [self._beat(), self._sweep(), self.renew(), self._lock(), self._consume()]:
             world.start(process, thread)
         for _ in range(self.threads):
             world.start(process, self._schedule(scheduled))
@@ -91,9 +82,6 @@ class Node:
                 world.start(process, self._crontab(plan))
         if self.purges:
             world.start(process, self._purge())
-
-    def _nonce(self) -> str:
-        return f"{self.world.random.getrandbits(64):016x}"
 
     def _ticks(self, low: float, high: float) -> Iterator[Sleep]:
         while True:
@@ -145,6 +133,10 @@ class Node:
         """Start what was granted; whether to ask again is the answer."""
         if isinstance(reply, Grant):
             self.world.start(self.process, self._run(plan, reply))
+        if isinstance(reply, Busy):
+            if plan.terms.joined:
+                self.blockers.add(reply.run)
+            return True
         return isinstance(reply, Unsure | Early | Expired | Superseded)
 
     def _sweep(self) -> Thread:
@@ -157,8 +149,9 @@ class Node:
             except StoreUnavailable:
                 continue
 
-    def _claim_overdue(self, cells: list[Cell]) -> Flow[None]:
-        mine = [(cell, self.plans[slot_of_cell(cell.key).job]) for cell in cells]
+    def _claim_overdue(self, cells: list[Cell]) -> Play[None]:
+        ready = yield from self._settled(cells)
+        mine = [(cell, self.plan_of(cell)) for cell in ready]
         if not mine:
             return
         replies = yield from self.ledger.claim(
@@ -166,6 +159,26 @@ class Node:
         )
         for (_, plan), reply in zip(mine, replies, strict=True):
             self._took(plan, reply)
+
+    def _settled(self, cells: list[Cell]) -> Play[list[Cell]]:
+        """Runs that may be committed are not closed before the user's database was asked; the rest is to be claimed."""
+        lost = {cell.key for cell in cells if self.plan_of(cell).terms.joined and _closes(decode(cell.value))}
+        asked, self.blockers = sorted(lost | self.blockers), set()
+        gone = (yield from self.ledger.gone(asked)) if asked else []
+        for cell in gone:
+            with suppress(DatabaseUnavailable):
+                committed = yield from self._sealed(cell)
+                yield from self.ledger.settle([cell], committed)
+        return [cell for cell in cells if cell.key not in lost]
+
+    def _sealed(self, cell: Cell) -> Play[dict[str, Fence]]:
+        """The run by its fence, if it was committed; if not, it never will be."""
+        assert cell.fence is not None
+        key = effects_key(decode(cell.value), slot_of_cell(cell.key))
+        return {cell.key: cell.fence} if (yield from self.database.seal(key, cell.fence)) else {}
+
+    def plan_of(self, cell: Cell) -> Plan:
+        return self.plans[slot_of_cell(cell.key).job]
 
     def _crontab(self, plan: Plan) -> Thread:
         """A crontab on this machine: fires by the machine's wall clock, knows nothing of the others."""
@@ -201,73 +214,81 @@ class Node:
     # --- bodies ---
 
     def _run(self, plan: Plan, grant: Grant) -> Thread:
-        run = self._begin(grant)
-        if run is None:
+        """A body from its grant to its end, with the effects that it makes."""
+        run = self.held(grant)
+        deeds = Deeds(self, self.referee.receivers, self.database, plan.habit, run.lease, self._making(run))
+        try:
+            if (yield from deeds.ready()):
+                yield from self.end(run, Outcome.SUCCEEDED)
+                return
+        except (DatabaseUnavailable, LeaseLost):
+            self.runs.pop(grant.key, None)
+            yield from self.ledger.release([run.grant])
             return
-        dice = self.world.random
-        left, whole = dice.uniform(*plan.body), True
-        while left > 0 and whole:
-            step = min(left, dice.uniform(0.2, 1.5))
+        if not self.begin(run):
+            return
+        outcome = yield from self._outcome(plan, run, deeds)
+        if outcome is None:
+            self.runs.pop(grant.key, None)  # it just stops; somebody will find it lapsed
+        else:
+            yield from self.end(run, outcome)
+
+    def _outcome(self, plan: Plan, run: Run, deeds: Deeds) -> Play[Outcome | None]:
+        """Run the body; how it ended, or None if it does not say."""
+        dice, failed = self.world.random, False
+        try:
+            whole = yield from self._work(plan, run, deeds)
+        except TROUBLE as trouble:
+            self.world.say(f"{self.process.name} {run.grant.key}: {trouble!r:.150}")
+            whole = failed = True
+        assert run.body is not None
+        run.body.ended = True
+        if deeds.doubts:
+            return Outcome.UNKNOWN
+        if not whole and not run.grant.ask and plan.terms.on_lost == "rerun" and dice.random() < 0.5:
+            return None
+        if whole and not failed and dice.random() >= plan.fails:
+            return Outcome.SUCCEEDED
+        try:
+            return Outcome.SUCCEEDED if (yield from deeds.sealed()) else Outcome.FAILED
+        except DatabaseUnavailable:
+            return None
+
+    def _work(self, plan: Plan, run: Run, deeds: Deeds) -> Play[bool]:
+        """The body: it takes its time, and makes its effects meanwhile. Whether it could be trusted to the end."""
+        dice, todo = self.world.random, deeds.todo()
+        left = dice.uniform(*plan.body)
+        while left > 0 or todo:
+            step = max(0.0, min(left, dice.uniform(0.2, 1.5)))
             yield Sleep(step)
             left -= step
-            whole = self._may_act(run)
-        run.body.ended = True
-        if not whole and not run.grant.ask and plan.terms.on_lost == "rerun" and dice.random() < 0.5:
-            self.runs.pop(grant.key, None)  # it just stops; somebody will find it lapsed
-            return
-        failed = not whole or dice.random() < plan.fails
-        yield from self._end(run, Outcome.FAILED if failed else Outcome.SUCCEEDED)
+            if not self.may_act(run):
+                return False
+            if todo and (left <= 0 or dice.random() < 0.5):
+                yield from todo.pop(0)()
+                yield from self.peril()
+        return self.may_act(run)
 
-    def _begin(self, grant: Grant) -> Run | None:
-        if not grant.trust.holds(self.process.boot()):
-            return None
-        run = Run(grant, self.referee.started(grant, self.process))
-        self.world.faults["lock"] += grant.slot is None
-        self.runs[grant.key] = run
-        self.world.say(f"{self.process.name} starts {grant.key} {grant.fence}")
-        return run
+    def _making(self, run: Run) -> Callable[[str], None]:
+        def making(item: str) -> None:
+            assert run.body is not None
+            self.referee.makes(run.body, item)
 
-    def _may_act(self, run: Run) -> bool:
-        if run.told or not run.grant.trust.holds(self.process.boot()):
-            return False
-        self.referee.acts(run.body, run.grant)
-        return True
+        return making
 
-    def _end(self, run: Run, outcome: Outcome) -> Thread:
-        """Say how it ended until the store has heard it; the lease is renewed meanwhile."""
-        for _ in range(40):
-            answer = yield from self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
-            self.world.say(f"{self.process.name} finish {run.grant.key} {run.grant.fence}: {answer}")
-            if not isinstance(answer, Unsure):
-                break
-            yield Sleep(0.5)
-        self.runs.pop(run.grant.key, None)
+    # --- a queue ---
 
-    # --- the keeper ---
-
-    def _keep(self) -> Thread:
-        while True:
-            yield Sleep(min([self._interval(run.grant) for run in self.runs.values()], default=0.5))
-            runs = list(self.runs.values())
-            if not runs:
-                continue
-            replies = yield from self.ledger.renew([run.grant for run in runs])
-            for run, reply in zip(runs, replies, strict=True):
-                self._kept(run, reply)
-
-    def _interval(self, grant: Grant) -> float:
-        return renew_every(grant.lease, self.world.store.traits).total_seconds()
-
-    def _kept(self, run: Run, reply: Grant | Stale | Unsure) -> None:
-        if isinstance(reply, Grant):
-            self.referee.trust_extended(run.body, reply)
-            run.grant = reply
-            run.told = run.told or bool(reply.ask)
-            self.referee.acts(run.body, reply)
-        elif isinstance(reply, Stale):
-            run.told = True
-            run.grant = run.grant._replace(trust=Trust(0.0))
-            run.body.ended = True
+    def _consume(self) -> Thread:
+        """Handle messages that come more than once."""
+        for tick in self._ticks(2.0, 12.0):
+            yield tick
+            if self.world.calm:
+                return
+            message = f"{self.world.real // 30:.0f}-{self.world.random.randrange(2)}"
+            try:
+                yield from handle(self, self.referee.receivers, message, self.referee.message)
+            except TROUBLE as trouble:
+                self.world.say(f"{self.process.name} {message}: {trouble!r:.150}")
 
     # --- a lock ---
 
@@ -279,15 +300,19 @@ class Node:
                 grant = yield from self.ledger.acquire(LOCK, timedelta(seconds=dice.uniform(6, 12)))
             except StoreUnavailable:
                 continue
-            run = self._begin(grant) if isinstance(grant, Grant) else None
-            if run is None:
-                continue
-            yield from self._hold(run, dice.uniform(0.5, 15.0))
+            if isinstance(grant, Grant) and self.begin(run := self.held(grant)):
+                yield from self._hold(run, dice.uniform(0.5, 15.0))
 
     def _hold(self, run: Run, seconds: float) -> Thread:
-        while seconds > 0 and self._may_act(run):
+        while seconds > 0 and self.may_act(run):
             yield Sleep(1.0)
             seconds -= 1.0
+        assert run.body is not None
         run.body.ended = True
         self.runs.pop(run.grant.key, None)
         yield from self.ledger.release([run.grant], rest=timedelta(seconds=self.world.random.choice([0, 2])))
+
+
+def _closes(record: Record) -> bool:
+    """Whether it is closed, and not taken over, if its holder is gone."""
+    return record.state is State.RUNNING and closes_as_lost(record)

@@ -10,6 +10,9 @@ from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.ledger import Terms
 from cronce.schedule import Every
 from cronce.testing.actors import Node, Plan
+from cronce.testing.deeds import Habit
+from cronce.testing.people import by_hand
+from cronce.testing.receivers import WAYS, Way
 from cronce.testing.referee import Referee, Rules
 from cronce.testing.world import Dump, Machine, Process, World
 
@@ -23,14 +26,16 @@ FORGETFUL: Final = Traits("model, can forget", durable=False, survives_failover=
 DURABLE: Final = Traits("model, durable")
 
 FAULTS: Final = (
-    "failed call", "lost reply", "late call", "slow reply", "crash", "pause", "suspend", "outage",
+    "failed call", "lost reply", "late call", "slow reply", "slow message", "hit in an effect", "session cut off",
+    "database outage",
+    "crash", "pause", "suspend", "outage",
     "store clock ahead", "store clock back", "store clock nudged", "host clock step", "store emptied",
     "old dump restored", "lagging replica promoted",
 )  # fmt: skip
 SITUATIONS: Final = (
     "purge", "edit", "roll-back", "two threads", "replaced", "lock", "outside trigger", "scheduler",
     "overlap=skip", "overlap=wait", "overlap=replace", "overlap=allow", "missed=skip", "missed=latest", "missed=all",
-    "on_lost=skip", "on_lost=rerun",
+    "on_lost=skip", "on_lost=rerun", "by hand", "resolved", "key known", "lower fence refused", "lock waited for",
 )  # fmt: skip
 KINDS: Final = (*FAULTS, *SITUATIONS)
 
@@ -59,7 +64,9 @@ class Stage:
         threads = self.world.random.choice([1, 1, 2])
         if threads == 2:
             self.world.faults["two threads"] += 1
-        node = Node(self.world, self.referee, process, plans or self.plans, threads, self.purges)
+        node = Node(
+            self.world, self.referee, process, lambda: self.hit(node), plans or self.plans, threads, self.purges
+        )
         self.nodes.append(node)
         return node
 
@@ -69,16 +76,25 @@ class Stage:
     # --- faults, one function each ---
 
     def crash(self) -> None:
-        node = self.world.random.choice(self.alive())
+        self._crash(self.world.random.choice(self.alive()))
+
+    def _crash(self, node: Node) -> None:
         self.world.fault("crash", node.process.name)
         node.process.alive = False
         self.world.after(self.world.random.uniform(0.5, 15), lambda: self._restart(node))
+
+    def hit(self, node: Node) -> None:
+        """Right in the middle of an effect."""
+        self.world.faults["hit in an effect"] += 1
+        (self._crash if self.world.random.random() < 0.5 else self._pause)(node)
 
     def _restart(self, node: Node) -> None:
         self.spawn(node.process.machine, node.plans)
 
     def pause(self) -> None:
-        node = self.world.random.choice(self.alive())
+        self._pause(self.world.random.choice(self.alive()))
+
+    def _pause(self, node: Node) -> None:
         seconds = self.world.random.uniform(1, 25)
         self.world.fault("pause", f"{node.process.name} {seconds:.1f} s")
         node.process.paused_until = self.world.real + seconds
@@ -130,6 +146,10 @@ class Stage:
             self.world.store.restore(self.dump if how == "old dump restored" else self.replica)
         self.dump = None
 
+    def by_hand(self) -> None:
+        node = self.world.random.choice(self.alive())
+        self.world.start(node.process, by_hand(node))
+
     def edit(self) -> None:
         """A deploy: new processes carry a new version; some of the old ones stay for a while, or come back."""
         names = [name for name, plan in self.plans.items() if not plan.outside]
@@ -177,7 +197,7 @@ class Stage:
             self.dump = self.replica
         acts: list[tuple[int, Callable[[], None]]] = [
             (5, self.crash), (5, self.pause), (2, self.suspend), (2, self.outage), (3, self.step_store_clock),
-            (5, self.nudge_store_clock), (1, self.step_host_clock), (3, self.forget), (1, self.edit),
+            (5, self.nudge_store_clock), (1, self.step_host_clock), (3, self.forget), (1, self.edit), (4, self.by_hand),
         ]  # fmt: skip
         if self.alive():
             weights, actions = zip(*acts, strict=True)
@@ -219,8 +239,16 @@ def _plan(world: World, name: str) -> Plan:
         digest="" if outside else "v1",
         outside=outside,
     )
+    habit = _habit(world, exclusive=terms.limit == 1)
+    terms = terms._replace(joined=habit.way is Way.JOINED)
     body = (0.1, period * 0.4) if queues else (0.1, period * dice.choice([0.5, 1.5, 2.5]))
-    return Plan(name, schedule, terms, missed, body, dice.choice([0.0, 0.2]), outside)
+    return Plan(name, schedule, terms, missed, body, dice.choice([0.0, 0.2]), outside, habit)
+
+
+def _habit(world: World, *, exclusive: bool) -> Habit:
+    dice = world.random
+    way = dice.choice([way for way in WAYS if exclusive or way is not Way.FENCE])
+    return Habit(way, dice.choice([1, 1, 2, 3]), at_once=dice.random() < 0.5, cursor=exclusive and dice.random() < 0.3)
 
 
 def stage(seed: int) -> Stage:
@@ -229,7 +257,7 @@ def stage(seed: int) -> Stage:
     world = World(seed, FORGETFUL if forgets else DURABLE)
     plans = {name: _plan(world, name) for name in ["a", "b"][: world.random.choice([1, 2])]}
     rules = {
-        name: Rules(plan.terms.limit, {} if plan.outside else {plan.terms.digest: plan.schedule})
+        name: Rules(plan.terms.limit, {} if plan.outside else {plan.terms.digest: plan.schedule}, plan.habit)
         for name, plan in plans.items()
     }
     for plan in plans.values():
@@ -257,6 +285,13 @@ def play(seed: int) -> Stage:
 
 def play_out(scene: Stage) -> None:
     """A while of faults, a quiet while, and the referee's last look."""
+    try:
+        _play_out(scene)
+    finally:
+        scene.world.over = True
+
+
+def _play_out(scene: Stage) -> None:
     world = scene.world
     world.run(length(scene))
     scene.calm_down()

@@ -32,8 +32,11 @@ from cronce.runtime.scheduling import roster
 from cronce.runtime.task import Task
 from cronce.stores import base
 from cronce.testing import world
+from cronce.testing.effect_mutants import EFFECT_MUTANTS
 
 Mutant = Callable[[], Any]
+
+
 MUTANTS: Final[dict[str, Mutant]] = {}
 
 
@@ -274,3 +277,8 @@ def _() -> Any:
 @_mutant("superseded versions fire on")
 def _() -> Any:
     return patch.object(plans.Planner, "_barred", lambda *_: None)
+
+
+# --- effects ---
+
+MUTANTS.update(EFFECT_MUTANTS)

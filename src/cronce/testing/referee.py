@@ -1,20 +1,33 @@
 """The referee: watches a world and says when a promise was broken. It sees everything at once, as no process can."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
-from cronce.model import Cell, Fence, Instant, Slot, Write, slot_of_cell
+from cronce.model import Cell, Fence, Instant, Mark, Slot, Write, slot_of_cell
 from cronce.protocol.lease import FACTS_AGE
-from cronce.protocol.record import Job, Outcome, Record, State, decode, decode_job
+from cronce.protocol.record import Job, Outcome, Record, State, decode_job, decode_position, effects_key
+from cronce.protocol.record import decode as decode_record
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
+from cronce.testing.database import Server
+from cronce.testing.deeds import TTL, Habit
+from cronce.testing.receivers import Figures, Receivers, Way
 from cronce.testing.world import TIMEOUT, Process, World
 
 PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
 """How long a claim may rest on facts that have changed: their age, and as much again for a clock that steps back."""
+
+
+decode = lru_cache(1000)(decode_record)
+"""Whatever is written is read as the next one's past."""
+
+NUDGES: Final = timedelta(seconds=3)
+"""By how much the store's clock may be nudged back within a few seconds."""
 
 
 @dataclass(eq=False)
@@ -24,6 +37,7 @@ class Body:
     grant: Grant
     process: Process
     ended: bool = False
+    making: str = ""  # the step that it is at
 
     def acting(self) -> bool:
         return not self.ended and self.process.alive and self.grant.trust.holds(self.process.boot())
@@ -38,6 +52,7 @@ class Rules:
 
     turns: int
     schedules: dict[str, Schedule]  # by the digest of the version; empty when only outside triggers fire it
+    habit: Habit
 
 
 class Violation(AssertionError):
@@ -57,6 +72,15 @@ class Referee:
         self.floors: dict[str, list[tuple[float, Instant]]] = defaultdict(list)
         self.firing: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self.carries: dict[str, dict[str, str]] = {}
+        self.succeeded: set[str] = set()
+        self.forgot = False
+        self.lives = 0
+        self.rounds: Counter[str] = Counter()  # how often a message may have been handled, by the record
+        self.messages: dict[Fence, str] = {}
+        self.handled: dict[str, Instant] = {}
+        self.receivers = Receivers(world, self.broken)
+        self.receivers.unordered = {job for job, rule in rules.items() if rule.turns != 1}
+        self.server = Server(world, self.receivers.happens)
         world.store.watch = self.saw_swap
         world.store.purged = self.saw_purge
         world.store.forgot = self.saw_loss
@@ -77,11 +101,15 @@ class Referee:
         kind = write.key.partition("/")[0]
         if kind == "job":
             self._saw_job(old, new, now)
-        elif kind in ("run", "lock"):
+        elif kind == "cursor":
+            self._saw_cursor(old, new)
+        elif kind in ("run", "lock", "once", "effect"):
             was = decode(old.value) if old.version else None
             record = decode(new.value)
             if write.grant:
                 self._saw_grant(old, new, record, now)
+            if kind == "once" and record.outcome is Outcome.SUCCEEDED:
+                self.handled[new.key] = now
             if kind == "run":
                 self._saw_run(was, record, new)
 
@@ -101,10 +129,15 @@ class Referee:
     def _saw_grant(self, old: Cell, new: Cell, record: Record, now: Instant) -> None:
         assert new.fence is not None
         self.granted[new.fence] = record
+        self.receivers.orders[new.fence] = len(self.granted)
         for scope in self._scopes(new.key):
             if scope in self.fences and self.fences[scope] >= new.fence:
                 self.broken("fences rise", f"{scope}: {new.fence} after {self.fences[scope]}")
             self.fences[scope] = new.fence
+        if new.key.startswith("effect/"):
+            self._saw_step(new, record, now)
+        if new.key.startswith("once/"):
+            self._saw_message(new, record)
         if not new.key.startswith("run/"):
             return
         slot = slot_of_cell(new.key)
@@ -115,6 +148,33 @@ class Referee:
         if not old.version:
             self._check_floor(new.key, slot)
             self._check_version(new.key, slot, record)
+
+    def _saw_cursor(self, old: Cell, new: Cell) -> None:
+        if old.version and decode_position(old.value).fence > decode_position(new.value).fence:
+            self.broken("a cursor never goes back", f"{new.key} from {old.value} to {new.value}")
+
+    def _saw_step(self, cell: Cell, record: Record, now: Instant) -> None:
+        """A step is begun by a run that is on record as running, unless the clock was set back."""
+        if self.forgot or self.world.faults["store clock back"]:
+            return
+        run, _, fence = record.under.rpartition(" ")
+        (found,) = self.world.store.load([run]).cells
+        in_time = found.until is not None and now < found.until + NUDGES
+        live = found.version and str(found.fence) == fence and in_time
+        if not live or decode(found.value).state is not State.RUNNING:
+            self.broken("a step is begun within the lease of its run", f"{cell.key} by {record.under}")
+
+    def _saw_message(self, new: Cell, record: Record) -> None:
+        """It may happen anew when it is known for long enough that it was done."""
+        assert new.fence is not None
+        done = self.handled.pop(new.key, None)
+        if done is not None and record.started is not None and record.started >= done + TTL:
+            self.rounds[new.key] += 1
+        self.messages[new.fence] = f"{new.key}, {self.lives}, {self.rounds[new.key]}"
+
+    def message(self, fence: Fence) -> str:
+        """Which of the times that a message may be handled this is."""
+        return self.messages[fence]
 
     def _scopes(self, key: str) -> list[str]:
         if not key.startswith("run/"):
@@ -143,10 +203,18 @@ class Referee:
             self.broken("closed once", f"{cell.key} was {was.outcome}, then {record.state} {record.outcome}")
         if record.outcome is Outcome.LOST:
             self._check_nobody_acts(cell.key, "the living are not closed as lost")
+        if record.outcome is Outcome.SUCCEEDED:
+            self._saw_success(cell.key, record)
         if record.state is State.RETRYING:
             self.failures[cell.key] += 1
         if record.ask:
             self.world.faults["replaced"] += 1
+
+    def _saw_success(self, cell: str, record: Record) -> None:
+        slot = slot_of_cell(cell)
+        habit, key = self.rules[slot.job].habit, effects_key(record, slot)
+        self.succeeded.add(key)
+        self.receivers.check_whole(habit.way, habit.items(key))
 
     def saw_purge(self, keys: Sequence[str]) -> None:
         self.purged.update(keys)
@@ -154,6 +222,9 @@ class Referee:
 
     def saw_loss(self) -> None:
         """The store is not what it was: the version that fires is the one it now knows."""
+        self.forgot = True
+        self.rounds.clear()
+        self.lives += 1
         for cell in self.world.store.cells("job/"):
             self.firing[cell.key.removeprefix("job/")].append((self.world.real, decode_job(cell.value).firing))
 
@@ -164,6 +235,8 @@ class Referee:
         self._check_nobody_acts(grant.key, "one run trusts a slot at a time")
         self._check_starts(body)
         self.bodies[grant.key].append(body)
+        if grant.slot is not None:
+            self.receivers.began(effects_key(grant.record, grant.slot), grant.fence)
         self._check_turns(body)
         return body
 
@@ -175,6 +248,16 @@ class Referee:
             self._check_turns(body)
             if any(other.grant.fence > grant.fence for other in self.bodies[grant.key]):
                 self.broken("an overtaken run does not act", f"{grant.key}: {body}")
+
+    def makes(self, body: Body, item: str) -> None:
+        """A body makes a step, or has made it."""
+        body.making = item
+        if not item:
+            return
+        for others in self.bodies.values():
+            for other in others:
+                if other is not body and other.making == item and other.acting():
+                    self.broken("a step is at one run at a time", f"{item}: {body} and {other}")
 
     def trust_extended(self, body: Body, grant: Grant) -> None:
         boot = body.process.boot()
@@ -221,6 +304,44 @@ class Referee:
             rules = self.rules[cell.key.removeprefix("job/")]
             if rules.schedules:
                 self._check_none_missed(cell.key.removeprefix("job/"), decode_job(cell.value), runs, upto)
+        if not self.forgot:
+            self._check_committed()
+            self._check_steps()
+
+    def _check_committed(self) -> None:
+        """What was committed is on record as succeeded."""
+        for key in self._committed() - self.succeeded:
+            self.broken("what is committed is on record", key)
+
+    def _committed(self) -> set[str]:
+        return {slot for (slot, step), line in self.server.lines.items() if line.done and not step}
+
+    def _check_steps(self) -> None:
+        """Of no step that happened does the record say that it did not."""
+        done = self.receivers.ledgers[Way.STEP].times
+        for cell in self.world.store.cells("effect/"):
+            job, at, number = cell.key.removeprefix("effect/").split("/")
+            item, record = f"{job}@{at}/{number}", decode(cell.value)
+            if done[item] and record.state in (State.DUE, State.RETRYING) and item not in self.receivers.wanted_again:
+                self.broken("no step that happened is on record as not done", f"{cell.key} is {record.state}")
+
+    def counted(self) -> Figures:
+        """The figures of all ways to make an effect."""
+        lost: Counter[Way] = Counter()
+        for key in self.succeeded:
+            habit = self.rules[key.partition("@")[0]].habit
+            lost[habit.way] += sum(not self.receivers.ledgers[habit.way].times[item] for item in habit.items(key))
+        lost[Way.JOINED] += 0 if self.forgot else len(self._committed() - self.succeeded)
+        return self.receivers.counted(lost, self._in_doubt())
+
+    def _in_doubt(self) -> Counter[Way]:
+        """What waits for a person, by the record."""
+        found: Counter[Way] = Counter()
+        for cell in [*self.world.store.cells("effect/"), *self.world.store.cells("once/")]:
+            if cell.mark is Mark.ATTENTION:
+                kind, name, _ = cell.key.split("/", 2)
+                found[self.rules[name].habit.way if kind == "effect" else Way.MESSAGE] += 1
+        return found
 
     def _check_none_missed(self, name: str, job: Job, runs: dict[str, Record], upto: Instant) -> None:
         """Every slot of the version that fires has a record of its own, was purged, or lies in a span on record."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final, NamedTuple
 
-from cronce.testing.chaos import KINDS, play
+from cronce.testing.chaos import KINDS, play, play_out, stage
 from cronce.testing.mutants import MUTANTS, mutated
+from cronce.testing.receivers import Figures
 from cronce.testing.referee import Violation
 
 CHUNK: Final = 10
@@ -20,10 +21,12 @@ MUTANT_SEEDS: Final = 2000
 
 KEPT: Final = (
     58,
+    108,
     130,
     227,
     275,
     304,
+    319,
     395,
     435,
     629,
@@ -32,6 +35,7 @@ KEPT: Final = (
     1451,
     1750,
     1887,
+    3333,
     5067,
     6203,
     6231,
@@ -56,6 +60,7 @@ class Played:
     faults: Counter[str] = field(default_factory=Counter)
     calls: int = 0
     starts: int = 0
+    effects: Figures = field(default_factory=Counter)
 
     def add(self, other: "Played") -> None:
         self.seeds += other.seeds
@@ -63,6 +68,7 @@ class Played:
         self.faults.update(other.faults)
         self.calls += other.calls
         self.starts += other.starts
+        self.effects.update(other.effects)
 
 
 def play_seeds(seeds: Iterable[int], mutant: str = "") -> Played:
@@ -70,13 +76,14 @@ def play_seeds(seeds: Iterable[int], mutant: str = "") -> Played:
     total = Played()
     with mutated(mutant) if mutant else nullcontext():
         for seed in seeds:
+            scene, broken = stage(seed), {}
             try:
-                scene = play(seed)
+                play_out(scene)
             except Violation as violation:
-                total.add(Played(1, {seed: str(violation)}))
-            else:
-                starts = sum(map(len, scene.referee.bodies.values()))
-                total.add(Played(1, {}, scene.world.faults, scene.world.calls, starts))
+                broken = {seed: str(violation)}
+            starts = sum(map(len, scene.referee.bodies.values()))
+            played = Played(1, broken, scene.world.faults, scene.world.calls, starts, scene.referee.counted())
+            total.add(played)
     return total
 
 

@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from cronce.errors import StoreUnavailable
 from cronce.model import Cell, Epoch, Instant, Origin, Traits, Write, to_us
@@ -27,6 +28,8 @@ TIMEOUT: Final = 5.0
 """How long a caller waits for the store."""
 
 
+T = TypeVar("T")
+
 Dump = tuple[dict[str, Cell], Epoch, Instant]
 """A model store as it was: its cells, its epoch, its last write."""
 
@@ -35,7 +38,24 @@ class Sleep(NamedTuple):
     seconds: float
 
 
-Thread = Generator[Sleep | Request, Any, None]
+Answer = Callable[[Any], None]
+
+
+class Post(NamedTuple):
+    """A message to somebody else than the store. When it arrives it is delivered, with a way to answer: by a value, or
+    by an exception to be raised. Without an answer `silence` is raised."""
+
+    deliver: Callable[[Answer], None]
+    silence: Exception
+    patience: float = TIMEOUT
+    risk: float = 1.0  # that something happens to it, compared to a call of the store
+
+
+Wish = Sleep | Request | Post
+Play = Generator[Wish, Any, T]
+"""What a thread does, or a part of it."""
+
+Thread = Play[None]
 
 
 @dataclass(eq=False)
@@ -61,6 +81,11 @@ class Process:
     world: "World"
     alive: bool = True
     paused_until: float = 0.0
+
+    @property
+    def gone(self) -> bool:
+        """Nothing more happens in it: what is left of its threads is only tidied up."""
+        return not self.alive or self.world.over
 
     def boot(self) -> float:
         return self.machine.boot_at(self.world.real)
@@ -123,6 +148,7 @@ class World:
         self.trace: list[str] = []
         self.tracing = False
         self.calm = False
+        self.over = False
         self.last_slot = datetime.max.replace(tzinfo=UTC)
         self.outage_until = 0.0
         self.store_rate = 1.0 + self.random.uniform(-0.015, 0.015)
@@ -197,51 +223,65 @@ class World:
 
     # --- the network ---
 
-    def _call(self, process: Process, thread: Thread, request: Request) -> None:
-        """A call on its way: it may fail, arrive late, or lose its reply; the caller waits no longer than TIMEOUT."""
-        self.calls += 1
+    def _call(self, process: Process, thread: Thread, wish: Request | Post) -> None:
+        """A call on its way: it may fail, arrive late, or lose its reply; the caller waits no longer than it is
+        patient."""
         began = process.boot()
-        answered = [False]
+        waits = [True]
 
-        def answer(reply: Reply | None) -> None:
-            if answered[0]:
+        def answer(value: Any) -> None:
+            if not waits[0]:
                 return
-            answered[0] = True
-            if reply is None:
-                self._resume(process, thread, None, StoreUnavailable("no answer"))
+            waits[0] = False
+            if isinstance(value, Exception):
+                self._resume(process, thread, None, value)
+            elif isinstance(wish, Post):
+                self._resume(process, thread, value)
             else:
-                self._resume(process, thread, lambda: Timed(reply, began, process.boot()))
+                self._resume(process, thread, lambda: Timed(value, began, process.boot()))
 
-        there, back = self._delays(request)
+        there, back = self._delays(wish)
+        if isinstance(wish, Post):
+            deliver, silence, patience = wish.deliver, wish.silence, wish.patience
+        else:
+            self.calls += 1
+            deliver, silence, patience = partial(self._ask_store, wish), StoreUnavailable("no answer"), TIMEOUT
         if there is not None:
-            self.after(there, lambda: self._arrive(request, back, answer))
-        self.after(TIMEOUT, lambda: answer(None))
+            reply: Answer = (lambda _value: None) if back is None else self._after(back, answer)
+            self.after(there, lambda: deliver(reply))
+        self.after(patience, lambda: answer(silence))
 
-    def _delays(self, request: Request) -> tuple[float | None, float | None]:
-        """Seconds to the store and back; None is never."""
+    def _after(self, seconds: float, answer: Answer) -> Answer:
+        return lambda value: self.after(seconds, lambda: answer(value))
+
+    def _delays(self, wish: Request | Post) -> tuple[float | None, float | None]:
+        """Seconds there and back; None is never."""
         there, back = self.random.uniform(0.0005, 0.02), self.random.uniform(0.0005, 0.02)
-        if self.chance(0.01):
+        risk = wish.risk if isinstance(wish, Post) else 1.0
+        if self.chance(0.01 * risk):
             self.fault("failed call")
             return None, None
-        if self.chance(0.015):
-            self.fault("lost reply", type(request).__name__)
+        if self.chance(0.015 * risk):
+            self.fault("lost reply", type(wish).__name__)
             return there, None
-        if self.chance(0.01):
+        if self.chance(0.01 * risk):
             self.fault("late call")  # overtaken by later ones; the caller has long given up
             return self.random.uniform(TIMEOUT, self.random.choice([2, 5, 30]) * TIMEOUT), None
-        if self.chance(0.02):
+        if self.chance(0.02 * risk):
             self.fault("slow reply")
             return there, self.random.uniform(0.5, TIMEOUT - 0.1)
+        if isinstance(wish, Post) and self.chance(0.02 * risk):
+            self.fault("slow message")
+            return self.random.uniform(0.5, TIMEOUT - 0.1), back
         return there, back
 
-    def _arrive(self, request: Request, back: float | None, answer: Callable[[Reply | None], None]) -> None:
+    def _ask_store(self, request: Request, answer: Answer) -> None:
         if self.real < self.outage_until:
             return
         reply = perform(self.store, request)
-        if isinstance(request, Swap | Purge):
+        if self.tracing and isinstance(request, Swap | Purge):
             self.say(_brief(request, reply))
-        if back is not None:
-            self.after(back, lambda: answer(reply))
+        answer(reply)
 
 
 def _brief(request: Request, reply: Reply) -> str:

@@ -138,6 +138,14 @@ def test_after_the_store_forgot_everything_is_registered_again(store: Wire) -> N
     assert firing(store) == "v1"
 
 
+def test_a_version_that_came_and_went_between_two_beats_does_not_fire_for_good(store: Wire) -> None:
+    one = Member(store, "web-1").beat()
+    Member(store, "web-2", V2).beat().leave()
+    one.desk.ledger.know.forget_jobs()  # the board says that there is news
+    one.desk.do(one.desk.ledger.jobs.learn("billing"))
+    assert [firing(store)] + [firing(one.beat().desk.store) for _ in range(2)] == ["v2", "v2", "v1"]
+
+
 # --- who goes first ---
 
 

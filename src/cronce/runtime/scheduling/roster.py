@@ -69,6 +69,7 @@ class Roster:
         self._published = -REPUBLISH
         self._published_in: tuple[str, int] = ("", 0)
         self._registered: object = None
+        self._unheard_of: set[tuple[str, str]] = set()
         self._before: dict[str, Instant] = {}
         self._order: dict[str, list[int]] = {}
         self.live: tuple[Holder, ...] = ()
@@ -170,10 +171,11 @@ class Roster:
     # --- which version fires ---
 
     def _register(self, mine: str, specs: Specs) -> Flow[None]:
-        """Put every job on record as the live versions say; again only when those changed, or the store forgot."""
+        """Put every job on record as the live versions say; again only when those changed, or the store forgot, or one
+        fires that is not alive."""
         bundles = {one.bundle for one in self.live}
         state = (mine, bundles, self._carrier.know.epoch.birth)
-        if state == self._registered:
+        if state == self._registered and not self._is_overruled(specs):
             return
         others = [self._bundles[bundle] for bundle in bundles if bundle in self._bundles]
         for names in chunks(specs):
@@ -182,6 +184,18 @@ class Roster:
             for name in [name for name, job in done.items() if isinstance(job, BadRecord)]:
                 LOGGER.error("%s is not run by this process: %s", name, done[name])
         self._registered = state
+
+    def _is_overruled(self, specs: Specs) -> bool:
+        """Whether a version fires that nobody carries, at this beat as at the last: its registration came late, of one
+        that is gone. (At one beat alone, it may be of one that has just come.)"""
+        before, self._unheard_of = self._unheard_of, {(job, firing) for job in specs if (firing := self._unheard(job))}
+        return not before.isdisjoint(self._unheard_of)
+
+    def _unheard(self, job: str) -> str:
+        """The version that fires, by what is known just now, if nobody carries it."""
+        known = self._carrier.know.job(job)
+        firing = known.job.firing if known and known.job else ""
+        return "" if any(specs.get(job) == firing for specs in self._bundles.values()) else firing
 
 
 class Seen(NamedTuple):

@@ -1,0 +1,298 @@
+"""The user's database in a simulated world: PostgreSQL, as far as the real statements of a joined transaction need it.
+
+Rows, row locks that are waited for, READ COMMITTED, sessions that are cut off when they are idle for too long behind
+their limits, and that end some time after their client has gone. Each statement is a message of its own: it may be
+late or lost, and so may its answer, the one to COMMIT too.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from cronce.errors import DatabaseUnavailable
+from cronce.model import Fence
+from cronce.runtime.joined import flows, kinds
+from cronce.runtime.joined.dialects import IDLE, LOOK, POSTGRESQL, READ, WAIT
+from cronce.runtime.joined.flows import Found, short
+from cronce.runtime.joined.talk import Driver, Row, Talk
+from cronce.testing.receivers import Effect
+from cronce.testing.world import Answer, Play, Post, Process, Sleep, World
+
+COMMIT: Final = "COMMIT"
+ROLLBACK: Final = "ROLLBACK"
+CHARGE: Final = "INSERT INTO charges (item) VALUES (:item)"
+PATIENCE: Final = WAIT + 5.0
+"""Seconds for an answer of a server, which itself waits for a lock."""
+
+Key = tuple[str, str]
+
+
+class Error(Exception):
+    """What a driver raises: every driver has a class of this name."""
+
+
+class Line(NamedTuple):
+    """A row of the table."""
+
+    fence: str
+    done: bool
+
+
+@dataclass(eq=False)
+class Session:
+    """The server's end of a connection."""
+
+    process: Process
+    open: bool = False  # in a transaction
+    limited: bool = False
+    over: bool = False
+    busy: bool = False
+    statements: int = 0
+    lines: dict[Key, Line] = field(default_factory=dict)
+    charges: list[Effect] = field(default_factory=list)
+    locks: set[Key] = field(default_factory=set)
+
+
+class Waiting(NamedTuple):
+    key: Key
+    session: Session
+    go_on: Callable[[], None]
+
+
+class Server:
+    def __init__(self, world: World, happens: Callable[[Effect], None]) -> None:
+        self._world, self._happens = world, happens
+        self.lines: dict[Key, Line] = {}
+        self._locks: dict[Key, Session] = {}
+        self._waiting: list[Waiting] = []
+        self._down_until = 0.0
+
+    def hear(self, session: Session, statement: str, values: dict[str, Any], answer: Answer) -> None:
+        """A statement has arrived."""
+        if self._world.real < self._down_until:
+            return
+        if session.over:
+            answer(Error("the server closed the connection"))
+            return
+        session.open = session.busy = True
+        key = self._locking(statement, values)
+        holder = self._locks.get(key, session) if key else session
+        if key is None or holder is session:
+            self._do(session, statement, values, key, answer)
+            return
+        self._world.faults["lock waited for"] += 1
+        waiting = Waiting(key, session, lambda: self.hear(session, statement, values, answer))
+        self._waiting.append(waiting)
+        self._world.after(WAIT, lambda: self._give_up(waiting, answer))
+
+    def _give_up(self, waiting: Waiting, answer: Answer) -> None:
+        if waiting in self._waiting:
+            self._waiting.remove(waiting)
+            self.end(waiting.session)
+            answer(Error("canceling statement due to lock timeout"))
+
+    def _locking(self, statement: str, values: dict[str, Any]) -> Key | None:
+        """Which row a statement locks."""
+        if statement in (POSTGRESQL.higher, POSTGRESQL.done("")):
+            return values["slot"], ""
+        if statement == POSTGRESQL.done("step"):
+            return values["slot"], values["step"]
+        key = (values.get("slot", ""), "")
+        return key if statement == f"{READ} FOR UPDATE" and key in self.lines else None
+
+    def _do(self, session: Session, statement: str, values: dict[str, Any], key: Key | None, answer: Answer) -> None:
+        if key is not None:
+            self._locks[key] = session
+            session.locks.add(key)
+        try:
+            rows = self._done(session, statement, values)
+        except Error as error:
+            self.end(session)
+            answer(error)
+            return
+        session.busy = False
+        session.statements += 1
+        self._watch_idle(session, session.statements)
+        if statement == COMMIT and self._world.chance(0.02):
+            self._go_down()
+        else:
+            answer(rows)
+
+    def _go_down(self) -> None:
+        """It has committed, and says nothing more for a while; who had a lock has none."""
+        seconds = self._world.random.uniform(1, 20)
+        self._world.fault("database outage", f"{seconds:.1f} s")
+        self._down_until = self._world.real + seconds
+        for session in list(self._locks.values()):
+            self.end(session)
+
+    def _done(self, session: Session, statement: str, values: dict[str, Any]) -> list[Row]:
+        if statement == COMMIT:
+            self._commit(session)
+        elif statement == ROLLBACK:
+            self._forget(session)
+        elif statement == CHARGE:
+            session.charges.append(values["item"])
+        elif statement == POSTGRESQL.limits:
+            session.limited = True
+        elif statement == LOOK:
+            found = {step: self._line(session, (values["slot"], step)) for step in ("", values["step"])}
+            return [(step, *line) for step, line in found.items() if line]
+        elif statement.startswith(READ):
+            line = self._line(session, (values["slot"], ""))
+            return [tuple(line)] if line else []
+        elif key := self._locking(statement, values):
+            self._write(session, statement, key, values)
+        return []
+
+    def _line(self, session: Session, key: Key) -> Line | None:
+        return session.lines.get(key) or self.lines.get(key)
+
+    def _write(self, session: Session, statement: str, key: Key, values: dict[str, Any]) -> None:
+        line = self._line(session, key)
+        if statement == POSTGRESQL.higher:
+            if line is None or (not line.done and line.fence < values["fence"]):
+                session.lines[key] = Line(values["fence"], done=False)
+        elif key[1]:
+            if line is not None:
+                raise Error("duplicate key value violates unique constraint")
+            session.lines[key] = Line(values["fence"], done=True)
+        elif line is not None:
+            session.lines[key] = line._replace(done=True)
+
+    # --- how a transaction ends ---
+
+    def _commit(self, session: Session) -> None:
+        self.lines |= session.lines
+        for effect in session.charges:
+            self._happens(effect)
+        self._forget(session)
+
+    def _forget(self, session: Session) -> None:
+        session.lines, session.charges = {}, []
+        session.open = session.limited = False
+        freed, session.locks = session.locks, set()
+        for key in freed:
+            del self._locks[key]
+        ready = [waiting for waiting in self._waiting if waiting.key in freed]
+        self._waiting = [waiting for waiting in self._waiting if waiting not in ready]
+        for waiting in ready:
+            self._world.after(0.0, waiting.go_on)
+
+    def end(self, session: Session) -> None:
+        """The connection is gone, and with it what was not committed."""
+        session.over = True
+        self._forget(session)
+
+    def _watch_idle(self, session: Session, statements: int) -> None:
+        """Cut off a session that says nothing more; whoever is dead says nothing more, with or without limits."""
+
+        def look() -> None:
+            if session.over or not session.open or session.busy or session.statements != statements:
+                return
+            if session.limited or not session.process.alive:
+                self._world.faults["session cut off"] += 1
+                self.end(session)
+            else:
+                self._world.after(IDLE, look)
+
+        if session.open:
+            self._world.after(IDLE, look)
+
+
+class Connection:
+    """The client's end."""
+
+    def __init__(self, server: Server, process: Process, peril: Callable[[], Play[None]]) -> None:
+        self._server, self._world, self._peril = server, process.world, peril
+        self.session = Session(process)
+        self.broken = False
+
+    def say(self, statement: str, **values: Any) -> Play[list[Row]]:
+        if self.broken or self.session.process.gone:
+            raise Error("the connection is closed")
+        post = Post(
+            lambda answer: self._server.hear(self.session, statement, values, answer),
+            Error("no answer from the server"),
+            PATIENCE,
+            risk=0.3,
+        )
+        yield from self._peril()
+        try:
+            rows: list[Row] = yield post
+        except Error:
+            self.close()
+            raise
+        return rows
+
+    def hesitate(self) -> Play[None]:
+        if self._world.chance(0.2):
+            yield Sleep(self._world.random.uniform(0.0, IDLE))
+
+    def close(self) -> None:
+        """The server learns of it a little later."""
+        if self.broken or self.session.process.gone:
+            return
+        self.broken = True
+        self._world.after(self._world.random.uniform(0.0, IDLE), lambda: self._server.end(self.session))
+
+
+class ModelDriver(Driver):
+    def __init__(self, conn: Connection) -> None:
+        super().__init__(conn, POSTGRESQL)
+
+    @property
+    def idle(self) -> bool:
+        return not self.conn.session.open
+
+    def obstacle(self) -> str:
+        return ""
+
+    def ask(self, statement: str, **values: str) -> Talk[list[Row]]:
+        rows: list[Row] = yield from self.conn.say(statement, **values)
+        return rows
+
+    def commit(self) -> Talk[None]:
+        """At times a moment passes between the check and the commit."""
+        yield from self.conn.hesitate()
+        yield from self.conn.say(COMMIT)
+
+    def rollback(self) -> Talk[None]:
+        yield from self.conn.say(ROLLBACK)
+
+
+kinds.DRIVERS[f"{Connection.__module__}.{Connection.__qualname__}"] = ModelDriver
+
+
+class ModelDatabase:
+    """What `joined.Database` is in production, for one process of this world."""
+
+    def __init__(self, server: Server, process: Process, peril: Callable[[], Play[None]]) -> None:
+        self._server, self._process, self._peril = server, process, peril
+
+    def connect(self) -> Connection:
+        return Connection(self._server, self._process, self._peril)
+
+    def raise_fence(self, key: str, fence: Fence) -> Play[bool]:
+        found = yield from self._do(lambda driver: short(driver, flows.higher(driver, key, str(fence))))
+        if not found.done and found.fence != str(fence):
+            raise flows.lease_lost(key, fence, found.fence)
+        return found.done
+
+    def seal(self, key: str, fence: Fence) -> Play[bool]:
+        return (yield from self._do(lambda driver: short(driver, flows.higher(driver, key, f"{fence}+")))).done
+
+    def look(self, key: str, step: str = "") -> Play[Found]:
+        return self._do(lambda driver: flows.glance(driver, key, step))
+
+    def settled(self, key: str, step: str = "") -> Play[Found]:
+        return self._do(lambda driver: short(driver, flows.settled(driver, key, step)))
+
+    def _do(self, work: Callable[[Driver], Talk[Found]]) -> Play[Found]:
+        conn = self.connect()
+        try:
+            return (yield from work(ModelDriver(conn)))
+        except Error as error:
+            raise DatabaseUnavailable(f"no answer: {error}") from error
+        finally:
+            conn.close()

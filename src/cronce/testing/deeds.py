@@ -1,0 +1,276 @@
+"""What bodies do to the outside world in a simulated one. The effects are made by the real code; only the other side is
+made up, and time. Wherever it would hurt, a process may crash or be paused."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+
+from cronce.errors import CronceError, InDoubt, StoreUnavailable
+from cronce.model import Fence, once_cell
+from cronce.protocol.record import effects_key
+from cronce.runtime.desk import Desk
+from cronce.runtime.effects.cursor import Cursor
+from cronce.runtime.effects.once import Effect as EffectOnce
+from cronce.runtime.effects.once import How, once
+from cronce.runtime.effects.steps import UnderRun
+from cronce.runtime.joined import Database, Transaction
+from cronce.runtime.joined.flows import Found
+from cronce.runtime.keeper import Lease
+from cronce.runtime.ledger import Begin, Grant, Ledger
+from cronce.runtime.steps import Body, Do, Nap, Steps
+from cronce.testing.database import CHARGE, Connection, Error, ModelDatabase
+from cronce.testing.receivers import Broken, Effect, Receivers, Refused, Silence, Way
+from cronce.testing.world import Play, Process, Sleep, World
+
+T = TypeVar("T")
+
+TROUBLE: Final = (CronceError, Silence, Refused, Broken, Error)
+"""What a body may raise."""
+
+
+MAIL: Final = "mail"
+MESSAGE_LEASE: Final = timedelta(seconds=6)
+TTL: Final = timedelta(seconds=8)
+"""For how long it is known that a message was handled."""
+
+
+class Habit(NamedTuple):
+    """What the bodies of a job do: how many effects, in which way."""
+
+    way: Way
+    number: int
+    at_once: bool = False  # by once_each
+    cursor: bool = False
+
+    def items(self, key: str) -> list[str]:
+        return [f"{key}/{number}" for number in range(self.number)]
+
+
+class Doer(Protocol):
+    """A process, as far as its bodies need it."""
+
+    world: World
+    process: Process
+    ledger: Ledger
+
+    @property
+    def clock(self) -> Process: ...
+
+    def peril(self, probability: float = ...) -> Play[None]: ...
+
+    def keep(self, grant: Grant) -> Lease: ...
+
+    def let_go(self, grant: Grant) -> None: ...
+
+
+@dataclass
+class Deeds:
+    """The effects of one run."""
+
+    doer: Doer
+    receivers: Receivers
+    database: ModelDatabase
+    habit: Habit
+    lease: Lease
+    making: Callable[[str], None]  # tells the referee which one is made now, or "" for none
+
+    def __post_init__(self) -> None:
+        assert self.lease.grant.slot is not None
+        self.job = self.lease.grant.slot.job
+        self.key = effects_key(self.lease.grant.record, self.lease.grant.slot)
+        self.completed = False
+        self._under = UnderRun(self.key, self.lease, lambda: cast(Desk, self.doer))
+
+    @property
+    def fence(self) -> Fence:
+        return self.lease.grant.fence
+
+    def check(self) -> None:
+        self.lease.check()
+
+    @property
+    def doubts(self) -> bool:
+        return bool(self._under.doubts)
+
+    # --- one after the other ---
+
+    def todo(self) -> list[Callable[[], Play[Any]]]:
+        """What the body does, piece by piece."""
+        how = How("retry" if self.habit.way is Way.KEY else "raise", (Refused,))
+        items = self.habit.items(self.key)
+        deeds: list[Callable[[], Play[Any]]]
+        match self.habit.way:
+            case Way.KEY | Way.STEP if self.habit.at_once:
+                deeds = [lambda: taken(self._under.once_each(range(len(items)), str, self._step, how))]
+            case Way.KEY | Way.STEP:
+                deeds = [partial(self._once, number, how) for number in range(len(items))]
+            case Way.JOINED:
+                deeds = [partial(self._transaction, item, item != items[-1]) for item in items]
+            case _:
+                deeds = [partial(self._send, item) for item in items]
+        return [*deeds, self._move] if self.habit.cursor else deeds
+
+    def _once(self, number: int, how: How) -> Play[Any]:
+        return taken(self._under.once(number, lambda: self._step(number), how))
+
+    def _step(self, number: int) -> Play[str]:
+        item = f"{self.key}/{number}"
+        self.making(item)
+        try:
+            return (yield from self._send(item))
+        finally:
+            self.making("")
+
+    def _send(self, item: str) -> Play[str]:
+        yield from self.doer.peril()
+        yield Sleep(self.doer.world.random.choice([0.1, 0.2, 2.0]) * self.doer.world.random.random())
+        key = self._under.name(item.rpartition("/")[2])
+        answer: str = yield self.receivers.post(Effect(self.habit.way, item, self.job, key, self.fence))
+        yield from self.doer.peril()
+        return answer
+
+    def _move(self) -> Play[None]:
+        """On from where the last slot was."""
+        cursor = Cursor(self.job, self.lease, self._under)
+        position = yield from taken(cursor._got(0))
+        yield from self._in_peril(taken(cursor._put(position + 1)))
+
+    def _in_peril(self, play: Play[None]) -> Play[None]:
+        """Something may befall the process before each message, also behind the last check."""
+        answer: Any = None
+        with suppress(StopIteration):
+            while True:
+                wish = play.throw(answer) if isinstance(answer, Exception) else play.send(answer)
+                yield from self.doer.peril(0.1)
+                try:
+                    answer = yield wish
+                except StoreUnavailable as error:
+                    answer = error
+
+    # --- in the user's own database ---
+
+    def ready(self) -> Play[bool]:
+        """Before the body: no lower fence commits from now on. Whether there is nothing to do any more."""
+        if self.habit.way is not Way.JOINED:
+            return False
+        yield from self.doer.peril()
+        return (yield from self.database.raise_fence(self.key, self.fence))
+
+    def sealed(self) -> Play[bool]:
+        """After a body that failed: whether its work was committed all the same. If not, it never will be."""
+        if self.habit.way is not Way.JOINED or self.completed:
+            return self.completed
+        return (yield from self.database.seal(self.key, self.fence))
+
+    def _transaction(self, item: str, is_step: bool) -> Play[None]:
+        conn = self.database.connect()
+        step = item.rpartition("/")[2] if is_step else ""
+        transaction = Joined(cast(Database, self.database), self, conn, step)
+        try:
+            yield from transaction._enter(asynchronous=False)
+            try:
+                yield from self.doer.peril()
+                effect = Effect(Way.JOINED, item, self.job, self.key, self.fence)
+                yield from conn.say(CHARGE, item=effect)
+                yield Sleep(self.doer.world.random.uniform(0.01, 0.2))
+                yield from self.doer.peril()
+            except Exception as error:
+                yield from transaction._exit(error)
+                raise
+            yield from transaction._exit(None)
+            self.completed = not is_step
+        finally:
+            conn.close()
+
+
+class Joined(Transaction[Connection]):
+    """Its questions take their time in this world."""
+
+    def _asked(self, ask: Callable[[str, str], Any]) -> Play[Found]:
+        found: Found = yield from ask(self._run.key, self._step)
+        return found
+
+
+# --- for each message of a queue ------------------------------------------------------------------------------------
+
+
+class UnderKey:
+    """The lease of a key, renewed with the others of its process."""
+
+    def __init__(self, doer: Doer) -> None:
+        self._doer = doer
+        self._lease: Lease | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._doer.ledger
+
+    @property
+    def trusted(self) -> bool:
+        return self._lease is not None and self._lease.trusted
+
+    @property
+    def stopped(self) -> str:
+        return self._lease.over.why if self._lease and self._lease.over else ""
+
+    def check(self) -> None:
+        """Nothing is held before it is begun."""
+
+    def hold(self, grant: Grant, _body: Body) -> None:
+        self._lease = self._doer.keep(grant)
+
+    def let_go(self, grant: Grant) -> Grant:
+        self._doer.let_go(grant)
+        return self._lease.grant if self._lease else grant
+
+    def doubt(self, doubt: InDoubt) -> None:
+        """The caller sees it."""
+
+
+def handle(doer: Doer, receivers: Receivers, message: str, began: Callable[[Fence], str]) -> Play[Any]:
+    """What a consumer does with a message. `began` tells which one it is, of those that may happen with this key."""
+    under = UnderKey(doer)
+
+    def work() -> Play[Any]:
+        assert under._lease is not None
+        fence = under._lease.grant.fence
+        yield from doer.peril()
+        yield Sleep(doer.world.random.uniform(0.01, 2.0))
+        answer = yield receivers.post(Effect(Way.MESSAGE, began(fence), message, message, fence))
+        yield from doer.peril()
+        return answer
+
+    begin = Begin(once_cell(MAIL, message), doer.ledger.nonce(), MESSAGE_LEASE, keep=TTL)
+    return taken(once(EffectOnce(message, begin, work), How("raise", (Refused,)), under))
+
+
+# --- taking the steps of the real code, in this world ---------------------------------------------------------------
+
+
+def taken(steps: Steps[T]) -> Play[T]:
+    """What `steps.take` does in a thread."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = yield from _step_taken(step)
+            except Exception as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _step_taken(step: Do | Nap | Body) -> Play[Any]:
+    match step:
+        case Do(flow):
+            return (yield from flow)
+        case Nap(seconds):
+            yield Sleep(seconds)
+        case Body():
+            return (yield from step.work())

@@ -1,0 +1,81 @@
+"""What became of effects in many simulated histories, as a table: on the screen, and in the docs.
+
+cronce simulate --seeds 20000 --no-mutants --json > run.json
+python -m cronce.testing.effects_table run.json docs/explain/effects.md
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from cronce.testing.receivers import COLUMNS, Figures, Way
+
+Effects = Mapping[str, Mapping[str, int]]
+"""By the way in which they were made, then by column."""
+
+HOW: Final = {
+    Way.KEY: '`run.once(…, unsure="retry")`',
+    Way.STEP: "`run.once(…)`",
+    Way.MESSAGE: "`@cron.idempotent(…)`",
+    Way.JOINED: "`run.transaction(…)`",
+    Way.FENCE: "`run.fence`, of which the other side refuses a lower one",
+    Way.NOTHING: "a plain call",
+}
+ZERO: Final = {
+    Way.KEY: ("repeats", "lost"),
+    Way.STEP: ("repeats", "lost"),
+    Way.MESSAGE: ("repeats",),
+    Way.JOINED: ("repeats", "lost", "out_of_order", "in_doubt"),
+    Way.FENCE: ("out_of_order",),
+    Way.NOTHING: (),
+}
+"""What is promised: these are nought, and bold in the table."""
+
+BEGIN: Final = "<!-- drawn: effects -->"
+END: Final = "<!-- up to here -->"
+
+
+def by_way(figures: Figures) -> dict[str, dict[str, int]]:
+    return {str(way): {column: figures[way, column] for column in COLUMNS} for way in Way}
+
+
+def table(effects: Effects, seeds: int) -> str:
+    """As Markdown."""
+    head = ["an effect", "by", *(column.replace("_", " ") for column in COLUMNS)]
+    rows = [[str(way), HOW[way], *(_figure(way, column, effects) for column in COLUMNS)] for way in Way]
+    lines = (f"| {' | '.join(cells)} |" for cells in (head, ["---", "---", *["---:"] * len(COLUMNS)], *rows))
+    return "\n".join([f"In {seeds:,} histories of `cronce simulate`:", "", *lines])
+
+
+def _figure(way: Way, column: str, effects: Effects) -> str:
+    figure = f"{effects[way][column]:,}"
+    return f"**{figure}**" if column in ZERO[way] else figure
+
+
+def printed(effects: Effects) -> list[str]:
+    """For a terminal."""
+    head = "".join(f"{column.replace('_', ' '):>14}" for column in COLUMNS)
+    rows = ("".join(f"{effects[way][column]:>14,}" for column in COLUMNS) + f"  {way}" for way in Way)
+    return [head, *rows]
+
+
+def redrawn(page: str, drawing: str) -> str:
+    """The page with what stands between its marks drawn anew."""
+    before, found_begin, rest = page.partition(BEGIN)
+    _, found_end, after = rest.partition(END)
+    if not (found_begin and found_end):
+        raise ValueError(f"the page has no {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n\n{drawing}\n\n{END}{after}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    run, page = map(Path, arguments)
+    document = json.loads(run.read_text("utf-8"))
+    drawing = table(document["effects"], document["seeds"])
+    page.write_text(redrawn(page.read_text("utf-8"), drawing), "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

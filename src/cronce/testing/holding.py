@@ -1,0 +1,121 @@
+"""What a simulated process holds: grants that are renewed, and the bodies at work under them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from cronce.protocol.commands import Stale
+from cronce.protocol.lease import renew_every
+from cronce.protocol.record import Outcome
+from cronce.runtime.keeper import Lease, Over
+from cronce.runtime.ledger import Grant, Ledger
+from cronce.runtime.task import Unsure
+from cronce.testing.referee import Body, Referee
+from cronce.testing.world import Play, Process, Sleep, Thread, World
+
+
+@dataclass(eq=False)
+class Run:
+    """What is held, and the body at work under it, once it is."""
+
+    lease: Lease
+    body: Body | None = None
+    told: bool = False  # another has it, or somebody asked: stop
+
+    @property
+    def grant(self) -> Grant:
+        return self.lease.grant
+
+
+@dataclass(eq=False)
+class Holds:
+    """A process of the world with its ledger, and its keeper."""
+
+    world: World
+    referee: Referee
+    process: Process
+    hit: Callable[[], None]  # it crashes, or is paused
+    runs: dict[str, Run] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.ledger = Ledger(self.world.store.traits, self.process, self.process.name, self.nonce)
+
+    @property
+    def clock(self) -> Process:
+        return self.process
+
+    def peril(self, probability: float = 0.015) -> Play[None]:
+        """Here it would hurt."""
+        if self.world.chance(probability):
+            self.hit()
+            yield Sleep(0.0)
+
+    def nonce(self) -> str:
+        return f"{self.world.random.getrandbits(64):016x}"
+
+    # --- what is held ---
+
+    def keep(self, grant: Grant) -> Lease:
+        return self.held(grant).lease
+
+    def let_go(self, grant: Grant) -> None:
+        self.runs.pop(grant.key, None)
+
+    def held(self, grant: Grant) -> Run:
+        run = self.runs[grant.key] = Run(Lease(grant, self.process, lambda _over: None))
+        return run
+
+    def begin(self, run: Run) -> bool:
+        grant = run.grant
+        if run.told or not grant.trust.holds(self.process.boot()):
+            self.runs.pop(grant.key, None)
+            return False
+        run.body = self.referee.started(grant, self.process)
+        self.world.faults["lock"] += grant.slot is None
+        self.world.say(f"{self.process.name} starts {grant.key} {grant.fence}")
+        return True
+
+    def may_act(self, run: Run) -> bool:
+        if run.told or not run.grant.trust.holds(self.process.boot()):
+            return False
+        assert run.body is not None
+        self.referee.acts(run.body, run.grant)
+        return True
+
+    def end(self, run: Run, outcome: Outcome) -> Thread:
+        """Say how it ended until the store has heard it; the lease is renewed meanwhile."""
+        for _ in range(40):
+            answer = yield from self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
+            self.world.say(f"{self.process.name} finish {run.grant.key} {run.grant.fence}: {answer}")
+            if not isinstance(answer, Unsure):
+                break
+            yield Sleep(0.5)
+        self.runs.pop(run.grant.key, None)
+
+    # --- the keeper ---
+
+    def renew(self) -> Thread:
+        while True:
+            yield Sleep(min([self._interval(run.grant) for run in self.runs.values()], default=0.5))
+            runs = list(self.runs.values())
+            if not runs:
+                continue
+            replies = yield from self.ledger.renew([run.grant for run in runs])
+            for run, reply in zip(runs, replies, strict=True):
+                self._kept(run, reply)
+
+    def _interval(self, grant: Grant) -> float:
+        return renew_every(grant.lease, self.world.store.traits).total_seconds()
+
+    def _kept(self, run: Run, reply: Grant | Stale | Unsure) -> None:
+        if isinstance(reply, Grant):
+            if run.body is not None:
+                self.referee.trust_extended(run.body, reply)
+                self.referee.acts(run.body, reply)
+            run.lease.grant = reply
+            run.told = run.told or bool(reply.ask)
+        elif isinstance(reply, Stale):
+            run.told = True
+            run.lease.end(Over("lost", f"{reply.by} has it"))
+            if run.body is not None:
+                run.body.ended = True

@@ -1,0 +1,49 @@
+"""People in a simulated world: they decide what is in doubt, and want slots to be run once more."""
+
+from contextlib import suppress
+
+from cronce.errors import StoreUnavailable
+from cronce.model import Mark, slot_of_cell
+from cronce.protocol.commands import Queue, Resolve
+from cronce.protocol.record import decode, effects_key
+from cronce.runtime.hand.acts import Hand
+from cronce.stores.base import Scan
+from cronce.testing.actors import Node
+from cronce.testing.receivers import Way
+from cronce.testing.world import Play, Thread
+
+REPEATABLE = (Way.KEY, Way.STEP, Way.JOINED)
+"""What goes by a key may be run again; the rest would just be repeated."""
+
+FORGOTTEN = (Way.KEY, Way.JOINED)
+"""Also when the store has forgotten what was done: the other side has not."""
+
+
+def by_hand(node: Node) -> Thread:
+    """Somebody looks into what is in doubt, then asks for another run of a slot: of one that goes on, if there is."""
+    with suppress(StoreUnavailable):
+        yield from _resolve(node)
+        yield from _run_again(node)
+
+
+def _resolve(node: Node) -> Play[None]:
+    page = yield from node.ledger.carrier.scan(Scan("effect/", mark=Mark.ATTENTION, limit=5))
+    for cell in page.cells:
+        job, at, number = cell.key.removeprefix("effect/").split("/")
+        verdict = node.referee.receivers.look_up(f"{job}@{at}/{number}")
+        node.world.fault("resolved", f"{cell.key} {verdict}")
+        yield from node.ledger.resolve_effects([cell.key], Resolve(verdict, "by ann"))
+
+
+def _run_again(node: Node) -> Play[None]:
+    page = yield from node.ledger.carrier.scan(Scan("run/", limit=50, newest_first=True))
+    ways = FORGOTTEN if node.referee.forgot else REPEATABLE
+    cells = [cell for cell in page.cells if node.plan_of(cell).habit.way in ways]
+    if not cells:
+        return
+    cell = node.world.random.choice([cell for cell in cells if cell.mark is Mark.OPEN] or cells)
+    slot = slot_of_cell(cell.key)
+    key = effects_key(decode(cell.value), slot)
+    node.world.fault("by hand", key)
+    asked = slot._replace(request=f"t-{node.nonce()}")
+    yield from Hand(node.ledger, "ann").ask_for(asked, Queue(by="ann", key=key))

@@ -1,0 +1,160 @@
+"""The other side of effects in a simulated world: receivers with ledgers of their own, which say what really happened.
+
+One ledger for each way to make an effect. All are counted by the same rules, also the one where nothing guards: what
+that one repeats is what the others prevent.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple
+
+from cronce.model import Fence
+from cronce.testing.world import Answer, Post, World
+
+DONE: Final = "done"
+"""What a receiver answers."""
+
+
+class Way(StrEnum):
+    """How an effect is guarded."""
+
+    KEY = "by key, which the other side knows"
+    STEP = "by key, which it does not know"
+    MESSAGE = "by key, for a while"
+    JOINED = "by joined transaction"
+    FENCE = "by fence alone"
+    NOTHING = "by nothing"
+
+
+WAYS: Final = (Way.KEY, Way.STEP, Way.JOINED, Way.FENCE, Way.NOTHING)
+"""Of these a job has one."""
+
+ONCE: Final = (Way.KEY, Way.STEP, Way.MESSAGE, Way.JOINED)
+"""The ways by which nothing happens twice."""
+
+COLUMNS: Final = ("made", "repeats", "lost", "out_of_order", "in_doubt")
+
+
+Figures = Counter[tuple[Way, str]]
+
+
+class Silence(Exception):
+    """No answer: it may have happened, or not."""
+
+
+class Refused(Exception):
+    """The receiver says that it did nothing."""
+
+
+class Broken(Exception):
+    """The receiver has trouble; it may have done it before that."""
+
+
+class Effect(NamedTuple):
+    """An effect on its way: which one it is, for the ledger, and what the other side is told."""
+
+    way: Way
+    item: str
+    scope: str
+    key: str
+    fence: Fence
+
+
+class Ledger:
+    """What happened, in the order in which it did."""
+
+    def __init__(self) -> None:
+        self.times: Counter[str] = Counter()
+        self.newest: dict[str, int] = {}
+        self.out_of_order = 0
+        self.again = 0
+
+    def enter(self, effect: Effect, order: int, *, ordered: bool, again: bool) -> None:
+        """`order` is the grant's place among all; `again`: a person wanted it to be done once more."""
+        self.again += again and effect.item in self.times
+        self.times[effect.item] += 1
+        if ordered:
+            newest = self.newest.get(effect.scope, 0)
+            self.out_of_order += order < newest
+            self.newest[effect.scope] = max(order, newest)
+
+    @property
+    def repeats(self) -> int:
+        return self.times.total() - len(self.times) - self.again
+
+
+class Receivers:
+    """All of them. `broken` tells the referee."""
+
+    def __init__(self, world: World, broken: Callable[[str, str], None]) -> None:
+        self._world, self._broken = world, broken
+        self.ledgers: defaultdict[Way, Ledger] = defaultdict(Ledger)
+        self.orders: dict[Fence, int] = {}
+        self.unordered: set[str] = set()  # scopes in which runs may go on side by side
+        self.wanted_again: set[str] = set()  # a person said so, of what is in doubt
+        self.latest: dict[str, int] = {}  # the latest run of a slot that has begun
+        self.keys: set[str] = set()  # known to the one that knows keys
+        self.highest: dict[str, Fence] = {}  # seen by the one that knows fences
+
+    # --- a message ---
+
+    def post(self, effect: Effect) -> Post:
+        silence = Silence(f"no answer about {effect.item}")
+        return Post(lambda answer: self._deliver(effect, answer), silence, risk=2.0)
+
+    def _deliver(self, effect: Effect, answer: Answer) -> None:
+        """Some requests are refused, and some fail when all is done."""
+        if self._world.chance(0.02):
+            answer(Refused(effect.item))
+        elif effect.way is Way.FENCE and effect.fence < self.highest.get(effect.scope, effect.fence):
+            self._world.faults["lower fence refused"] += 1
+            answer(Refused(effect.item))
+        elif effect.way is Way.KEY and effect.key in self.keys:
+            self._world.faults["key known"] += 1
+            answer(DONE)
+        else:
+            self.keys.add(effect.key)
+            self.highest[effect.scope] = effect.fence
+            self.happens(effect)
+            answer(Broken(effect.item) if self._world.chance(0.01) else DONE)
+
+    def happens(self, effect: Effect) -> None:
+        """It is in the ledger, for good. What is promised of its way is judged at once."""
+        self._world.say(f"HAPPENS {effect.item} {effect.fence} {effect.way}")
+        ledger, again = self.ledgers[effect.way], effect.item in self.wanted_again
+        ordered = effect.scope not in self.unordered
+        before = ledger.repeats, ledger.out_of_order
+        ledger.enter(effect, self.orders[effect.fence], ordered=ordered, again=again)
+        if effect.way in ONCE and ledger.repeats > before[0]:
+            self._broken("an effect happens once", f"{effect.item} {effect.way}, again under {effect.fence}")
+        if effect.way is Way.JOINED and self.orders[effect.fence] < self.latest[effect.key]:
+            self._broken("an overtaken run does not commit", f"{effect.item} under {effect.fence}")
+        if effect.way is Way.FENCE and ledger.out_of_order > before[1]:
+            self._broken("no effect after a later one", f"{effect.item} under {effect.fence}")
+
+    def began(self, key: str, fence: Fence) -> None:
+        """A body has begun: from now on no earlier run of the slot commits."""
+        self.latest[key] = max(self.latest.get(key, 0), self.orders[fence])
+
+    def look_up(self, item: str) -> Literal["done", "retry"]:
+        """A person asks whether a step is in the ledger; if not, it shall be done, even if it is on its way."""
+        if self.ledgers[Way.STEP].times[item]:
+            return "done"
+        self.wanted_again.add(item)
+        return "retry"
+
+    # --- the count ---
+
+    def check_whole(self, way: Way, items: Collection[str]) -> None:
+        """Of a slot that succeeded: all its effects have happened."""
+        missing = [item for item in items if not self.ledgers[way].times[item]]
+        if missing:
+            self._broken("what succeeded is done", f"{', '.join(missing)} {way}")
+
+    def counted(self, lost: Counter[Way], in_doubt: Counter[Way]) -> Figures:
+        found: Figures = Counter()
+        for way, ledger in self.ledgers.items():
+            figures = (ledger.times.total(), ledger.repeats, lost[way], ledger.out_of_order, in_doubt[way])
+            found.update({(way, column): figure for column, figure in zip(COLUMNS, figures, strict=True)})
+        return found

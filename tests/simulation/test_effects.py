@@ -1,0 +1,225 @@
+"""Effects in simulated histories: what the receivers' own ledgers say, and the table that the docs show of it."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cronce.cli import main
+from cronce.model import Fence
+from cronce.testing.chaos import DURABLE
+from cronce.testing.database import COMMIT, Connection, Error, ModelDatabase, ModelDriver, Server
+from cronce.testing.effects_table import BEGIN, END, ZERO, by_way, redrawn, table
+from cronce.testing.effects_table import main as draw
+from cronce.testing.receivers import COLUMNS, Effect, Receivers, Refused, Way
+from cronce.testing.simulate import play_seeds
+from cronce.testing.world import Play, Process, World
+
+PAGE = Path(__file__).parents[2] / "docs" / "explain" / "effects.md"
+LOW, HIGH = Fence(1, 1), Fence(1, 2)
+
+
+# --- the ledgers ---
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(1, DURABLE)
+    world.calm = True
+    return world
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def receivers(world: World, told: list[str]) -> Receivers:
+    receivers = Receivers(world, lambda promise, _facts: told.append(promise))
+    receivers.orders = {LOW: 1, HIGH: 2}
+    return receivers
+
+
+def effect(way: Way, fence: Fence = LOW, key: str = "a@1/0", item: str = "a@1/0") -> Effect:
+    return Effect(way, item, "a", key, fence)
+
+
+def send(receivers: Receivers, *effects: Effect) -> list[object]:
+    answers: list[object] = []
+    for one in effects:
+        receivers.post(one).deliver(answers.append)
+    return answers
+
+
+def figures(receivers: Receivers, way: Way) -> tuple[int, ...]:
+    counted = receivers.counted(Counter(), Counter())
+    return tuple(counted[way, column] for column in COLUMNS)
+
+
+def test_one_that_knows_keys_does_each_once(receivers: Receivers, told: list[str]) -> None:
+    assert send(receivers, effect(Way.KEY), effect(Way.KEY, HIGH)) == ["done", "done"]
+    assert (figures(receivers, Way.KEY), told) == ((1, 0, 0, 0, 0), [])
+
+
+def test_a_key_that_changes_is_a_repeat(receivers: Receivers, told: list[str]) -> None:
+    send(receivers, effect(Way.KEY), effect(Way.KEY, HIGH, key="another"))
+    assert (figures(receivers, Way.KEY), told) == ((2, 1, 0, 0, 0), ["an effect happens once"])
+
+
+def test_what_a_person_wanted_again_is_no_repeat(receivers: Receivers, told: list[str]) -> None:
+    assert receivers.look_up("a@1/0") == "retry"
+    send(receivers, effect(Way.STEP), effect(Way.STEP, HIGH))
+    assert receivers.look_up("a@1/0") == "done"
+    assert (figures(receivers, Way.STEP), told) == ((2, 0, 0, 0, 0), [])
+
+
+def test_one_that_knows_fences_refuses_a_lower_one(receivers: Receivers, told: list[str]) -> None:
+    first, second = send(receivers, effect(Way.FENCE, HIGH), effect(Way.FENCE, LOW))
+    assert (first, type(second)) == ("done", Refused)
+    assert (figures(receivers, Way.FENCE), told) == ((1, 0, 0, 0, 0), [])
+
+
+def test_nothing_prevents_nothing(receivers: Receivers, told: list[str]) -> None:
+    send(receivers, effect(Way.NOTHING, HIGH), effect(Way.NOTHING, LOW))
+    assert (figures(receivers, Way.NOTHING), told) == ((2, 1, 0, 1, 0), [])
+
+
+def test_what_succeeded_without_its_effect_is_noticed(receivers: Receivers, told: list[str]) -> None:
+    send(receivers, effect(Way.KEY))
+    receivers.check_whole(Way.KEY, ["a@1/0"])
+    assert told == []
+    receivers.check_whole(Way.KEY, ["a@1/0", "a@1/1"])
+    assert told == ["what succeeded is done"]
+
+
+# --- the user's database ---
+
+
+class Clients:
+    """Two processes at one database."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.happened: list[Effect] = []
+        self.server = Server(world, self.happened.append)
+        self.process = Process("m:1", world.machine("m"), world)
+        self.database = ModelDatabase(self.server, self.process, self._no_peril)
+        self.said: list[object] = []
+
+    def _no_peril(self) -> Play[None]:
+        yield from ()
+
+    def driver(self) -> ModelDriver:
+        return ModelDriver(self.database.connect())
+
+    def say(self, *plays: Play[object]) -> list[object]:
+        """What comes of each, one after the other."""
+        start = len(self.said)
+        for play in plays:
+            self.world.start(self.process, self._noted(play))
+            self.world.run(self.world.real + 60)
+        return self.said[start:]
+
+    def _noted(self, play: Play[object]) -> Play[None]:
+        try:
+            self.said.append((yield from play))
+        except Exception as error:
+            self.said.append(error)
+
+
+@pytest.fixture
+def clients(world: World) -> Clients:
+    return Clients(world)
+
+
+def held(driver: ModelDriver, fence: Fence) -> Play[object]:
+    """The check of a commit that does not come."""
+    assert isinstance(driver.conn, Connection)
+    yield from driver.ask(driver.dialect.limits)
+    return (yield from driver.ask(driver.dialect.higher, slot="a@1", fence=str(fence)))
+
+
+def test_a_fence_is_raised_and_never_lowered(clients: Clients) -> None:
+    raised, lowered = clients.say(clients.database.raise_fence("a@1", HIGH), clients.database.raise_fence("a@1", LOW))
+    assert raised is False
+    assert type(lowered).__name__ == "LeaseLost"
+
+
+def test_whoever_wants_a_lock_waits_until_its_idle_owner_is_cut_off(clients: Clients) -> None:
+    idle = clients.driver()
+    clients.world.start(clients.process, clients._noted(held(idle, LOW)))
+    clients.world.run(clients.world.real + 1)
+    assert clients.say(clients.database.raise_fence("a@1", HIGH)) == [False]
+    assert clients.world.faults["lock waited for"] == clients.world.faults["session cut off"] == 1
+    (late,) = clients.say(idle.conn.say(COMMIT))
+    assert isinstance(late, Error)
+    assert clients.server.lines == {("a@1", ""): (str(HIGH), False)}
+
+
+# --- histories ---
+
+
+def test_a_seed_always_counts_the_same() -> None:
+    assert play_seeds([7, 8]).effects == play_seeds([7, 8]).effects
+
+
+def test_the_command_counts_effects_by_how_they_were_guarded(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--seeds", "3", "--no-mutants", "--workers", "1", "--json"]) == 0
+    effects = json.loads(capsys.readouterr().out)["effects"]
+    assert effects == by_way(play_seeds(range(3)).effects)
+    assert {way: tuple(columns) for way, columns in effects.items()} == dict.fromkeys(map(str, Way), COLUMNS)
+
+
+def test_the_command_prints_a_line_for_each_way(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--seeds", "1", "--no-mutants", "--workers", "1"]) == 0
+    _, _, lines = capsys.readouterr().out.partition("what became of effects, by how they were guarded:\n")
+    head, *rows = lines.splitlines()[: 1 + len(Way)]
+    assert head.split("  ")[-1].strip() == "in doubt"
+    assert [row.rpartition("  ")[2] for row in rows] == list(Way)
+
+
+# --- the table ---
+
+
+def drawn() -> tuple[str, dict[str, dict[str, int]], int]:
+    """The table of the docs, and the figures that it shows."""
+    _, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    block = rest.partition(END)[0].strip()
+    effects = {}
+    for line in block.splitlines()[4:]:
+        way, _, *cells = (cell.strip(" *") for cell in line.strip("|").split("|"))
+        effects[way] = {column: int(cell.replace(",", "")) for column, cell in zip(COLUMNS, cells, strict=True)}
+    seeds = re.match(r"In ([\d,]+) histories", block)
+    assert seeds
+    return block, effects, int(seeds[1].replace(",", ""))
+
+
+def test_the_table_in_the_docs_is_as_it_is_drawn() -> None:
+    block, effects, seeds = drawn()
+    assert block == table(effects, seeds)
+    assert f"| histories played | {seeds:,}, no promise broken |" in PAGE.with_name("simulator.md").read_text("utf-8")
+
+
+def test_what_is_promised_is_nought_in_the_docs() -> None:
+    _, effects, _ = drawn()
+    assert [(way, column) for way in Way for column in ZERO[way] if effects[way][column]] == []
+    assert effects[Way.NOTHING]["repeats"] > 1000  # what the others prevent
+
+
+def test_the_table_is_drawn_from_a_run(tmp_path: Path) -> None:
+    run, page = tmp_path / "run.json", tmp_path / "page.md"
+    effects = by_way(Counter({(Way.NOTHING, "repeats"): 1234}))
+    run.write_text(json.dumps({"seeds": 5000, "effects": effects}), "utf-8")
+    page.write_text(f"# page\n\n{BEGIN}\nold\n{END}\n\nrest\n", "utf-8")
+    draw([str(run), str(page)])
+    text = page.read_text("utf-8")
+    assert text == f"# page\n\n{BEGIN}\n\n{table(effects, 5000)}\n\n{END}\n\nrest\n"
+    assert "| by nothing | a plain call | 0 | 1,234 | 0 | 0 | 0 |" in text
+
+
+def test_a_page_without_the_marks_is_left_alone() -> None:
+    with pytest.raises(ValueError, match="the page has no <!-- drawn: effects -->"):
+        redrawn("# Another page", "table")

@@ -1,0 +1,90 @@
+"""What the simulator once found in the core of effects, by hand: one history each, without dice."""
+
+from collections.abc import Generator
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cronce.model import Slot, effect_cells
+from cronce.protocol.commands import Finish, Finished, Stale
+from cronce.protocol.record import Outcome, State, decode
+from cronce.runtime.flow import Load, Request, Timed, drive, perform
+from cronce.runtime.ledger import Begin, Grant, Ledger, Terms, Wanted
+from cronce.testing.chaos import DURABLE, FORGETFUL
+from cronce.testing.world import START, Process, World
+
+LEASE = timedelta(seconds=8)
+FIRST, SECOND = Slot("a", START + timedelta(seconds=60)), Slot("a", START + timedelta(seconds=65))
+
+
+class Here:
+    """A process in a world where nothing goes wrong, unless a test says so."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.process = Process(name, world.machine(name), world)
+        self.ledger = Ledger(world.store.traits, self.process, name, self._nonce)
+
+    def _nonce(self) -> str:
+        return f"{self.world.random.getrandbits(64):016x}"
+
+    def do(self, flow: Generator[Request, Timed, Any]) -> Any:
+        return drive(flow, self.world.store, self.process)
+
+    def claim(self, slot: Slot, terms: Terms) -> Any:
+        (answer,) = self.do(self.ledger.claim([Wanted(slot, terms)]))
+        return answer
+
+    def look_on(self, until: float) -> None:
+        """See the store's clock run evenly, up to then."""
+        while self.world.real < until:
+            self.world.real += 0.5
+            self.do(self.ledger.jobs.learn("a"))
+
+
+def world_at(seconds: float, *, forgets: bool = False) -> World:
+    world = World(1, FORGETFUL if forgets else DURABLE)
+    world.store_rate, world.real = 1.0, seconds
+    return world
+
+
+def begun(here: Here, grant: Grant, key: str) -> Any:
+    begin = Begin(f"{effect_cells(FIRST.key)}{key}", here.ledger.nonce(), under=grant)
+    _, (one,) = here.do(here.ledger.effects((), [begin]))
+    return one.answer
+
+
+def test_a_run_that_was_granted_before_the_store_forgot_begins_no_step() -> None:
+    world = world_at(61, forgets=True)
+    here = Here(world, "m")
+    grant = here.claim(FIRST, Terms(LEASE, outside=True))
+    step = begun(here, grant, "mail")
+    assert here.do(here.ledger.effects([(step, Finish(step.fence, Outcome.SUCCEEDED))]))[0] == [
+        Finished(Outcome.SUCCEEDED)
+    ]
+    world.store.empty()
+    assert begun(here, grant, "mail") == Stale("")
+    assert world.store.cells("effect/") == []
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_run_that_may_be_committed_is_not_closed_by_whoever_asks_it_to_stop(joined: bool) -> None:
+    """Its lease ends between when its turn was found taken and when it is asked."""
+    world = world_at(61)
+    terms = Terms(LEASE, overlap="replace", outside=True, joined=joined)
+    gone, other = Here(world, "gone"), Here(world, "other")
+    assert isinstance(gone.claim(FIRST, terms), Grant)
+    lapses = world.real + LEASE.total_seconds()
+    other.look_on(lapses - 0.5)
+    asking = other.ledger.claim([Wanted(SECOND, terms)])
+    request = next(asking)
+    with suppress(StopIteration):
+        while True:
+            if isinstance(request, Load) and FIRST.cell in request.keys:
+                world.real = lapses + 1.0
+            began = other.process.boot()
+            request = asking.send(Timed(perform(world.store, request), began, other.process.boot()))
+    (run,) = [decode(cell.value) for cell in world.store.cells(FIRST.cell)]
+    assert (run.state, run.outcome) == ((State.RUNNING, None) if joined else (State.CLOSED, Outcome.LOST))
