@@ -380,7 +380,7 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
         for command in (Queue, Skip, Settle, Ask, Resolve)
     ),
     (
-        "its transaction was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(asked=True, committed=F1),
+        "its transaction was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(F1, committed=True),
         Decision(
             Closed(Outcome.SUCCEEDED, "its transaction was committed"),
             closed(RAN, Outcome.SUCCEEDED, "its transaction was committed", Mark.CLOSED),
@@ -391,20 +391,20 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
             "it may be committed, and nobody asked", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), said,
             Decision(Held("web-1", NOW)),
         )
-        for said in (SAYS[Claim], Settle(), SAYS[Queue], SAYS[Skip])
+        for said in (SAYS[Claim], Settle(), Settle(F0), SAYS[Queue], SAYS[Skip])
     ),
     (
         "it may be committed, and nobody asked", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), SAYS[Ask],
         Decision(Asked(), Change(RAN._replace(joined=True, ask="replaced"), Mark.OPEN, None, grant=False)),
     ),
     (
-        "it may be committed, and is not", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), Settle(asked=True),
+        "it may be committed, and is not", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), Settle(F1),
         Decision(
             Closed(Outcome.LOST, "its holder web-1 was gone"),
             closed(RAN._replace(joined=True), Outcome.LOST, "its holder web-1 was gone", Mark.ATTENTION),
         ),
     ),
-    ("the transaction of another run was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(asked=True, committed=F0),
+    ("the transaction of another run was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(F0, committed=True),
      EXPECTED[Row.LAPSED][Settle]),
     ("the same, when it has expired", Row.EXPIRED, SCENES[Row.EXPIRED], MINE_SAYS[Finish],
      Decision(Finished(Outcome.SUCCEEDED))),

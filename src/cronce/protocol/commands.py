@@ -73,11 +73,11 @@ class Skip(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """If its holder is gone, act on that, without wanting to run it. `asked`: the user's own database was, and says of
-    the fence `committed`, if there is one, that its work is done."""
+    """If its holder is gone, act on that, without wanting to run it. `asked`: of this fence the user's own database
+    was, and said whether its work is `committed`."""
 
-    asked: bool = False
-    committed: Fence | None = None
+    asked: Fence | None = None
+    committed: bool = False
 
 
 class Ask(NamedTuple):

@@ -221,7 +221,7 @@ def grant_anew(cell: Cell, record: Record, command: Claim, facts: Facts) -> Deci
 
 
 def settle(cell: Cell, record: Record, command: Command, facts: Facts) -> Decision:
-    if isinstance(command, Settle) and command.committed is not None and command.committed == cell.fence:
+    if isinstance(command, Settle) and command.committed and command.asked == cell.fence:
         return _close(cell, record, Outcome.SUCCEEDED, COMMITTED, facts)
     if closes_as_lost(record):
         return lose(cell, record, command, facts)
@@ -231,7 +231,7 @@ def settle(cell: Cell, record: Record, command: Command, facts: Facts) -> Decisi
 
 def lose(cell: Cell, record: Record, command: Command, facts: Facts) -> Decision:
     """What may be committed in the user's database is not lost before that was asked; but a person may say so."""
-    asked = isinstance(command, Resolve) or (isinstance(command, Settle) and command.asked)
+    asked = isinstance(command, Resolve) or (isinstance(command, Settle) and command.asked == cell.fence)
     if record.joined and not asked:
         return ask(cell, record, command, facts) if isinstance(command, Ask) else held(cell, record, command, facts)
     return _close(cell, record, Outcome.LOST, _gone(record), facts)

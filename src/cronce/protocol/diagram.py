@@ -78,7 +78,7 @@ def _said() -> Iterator[Command]:
         yield Renew(fence)
         yield from (Finish(fence, outcome) for outcome in (Outcome.SUCCEEDED, Outcome.FAILED))
         yield Release(fence)
-    yield from (Queue(), Queue(waiting=True), Skip("why"), Settle(), Settle(asked=True, committed=_OWN), Ask("why"))
+    yield from (Queue(), Queue(waiting=True), Skip("why"), Settle(), Settle(_OWN, committed=True), Ask("why"))
     yield from (Resolve("done", "why"), Resolve("retry", "why"))
 
 
@@ -154,7 +154,7 @@ def _is_done(example: Example) -> bool:
 
 
 def _is_committed(example: Example) -> bool:
-    return isinstance(example.command, Settle) and example.command.committed is not None
+    return isinstance(example.command, Settle) and example.command.committed
 
 
 def _is_asked(example: Example) -> bool:

@@ -236,8 +236,7 @@ class Ledger:
     def settle(self, cells: Iterable[Cell], committed: Mapping[str, Fence] | None = None) -> Flow[list[Reply]]:
         """Act on runs whose holder is gone, without wanting to run them. `committed`: the user's own database was
         asked, and these are the fences, by cell, of which it says that they are done."""
-        asked, done = committed is not None, committed or {}
-        tasks = [self._cell_task(Settle(asked, done.get(cell.key)), cell) for cell in cells]
+        tasks = [self._cell_task(_settling(cell, committed), cell) for cell in cells]
         yield from self.carrier.carry_out(tasks)
         return [cast(Reply, task.answer) for task in tasks]
 
@@ -401,6 +400,10 @@ class Ledger:
         """Counted from when the call began that brought the cell, and from what was left of the lease then."""
         assert task.run.until is not None
         return Trust(trust_end(task.sample.began, task.now, task.run.until, lease, self.carrier.traits))
+
+
+def _settling(cell: Cell, committed: Mapping[str, Fence] | None) -> Settle:
+    return Settle() if committed is None else Settle(cell.fence, committed.get(cell.key) == cell.fence)
 
 
 def _readable(task: Task) -> Record | None:

@@ -448,6 +448,8 @@ class Engine:
                 self._line.put_off(candidate, until or now + MOMENT)
             case Queued(True) | Busy():
                 self._line.found_busy(candidate.slot.job, now)
+                if isinstance(answer, Busy) and not candidate.known:  # it is on record nowhere, so no look finds it
+                    self._line.put_off(candidate, now + LOOK)
             case Paused() if now - candidate.due < 2 * LOOK:  # by facts up to a look old: it may be resumed
                 self._line.put_off(candidate, now + LOOK)
             case Superseded() if now - candidate.due < 4 * LOOK:  # by facts that may be old: it may be ours by then
