@@ -14,6 +14,7 @@ from cronce.protocol.record import (
     Holder,
     Job,
     Machine,
+    Maker,
     Outcome,
     Past,
     Position,
@@ -41,6 +42,7 @@ counts = st.integers(0, 4)
 nonces = st.sampled_from(["n1", "n2"])
 on_losts = st.sampled_from(get_args(OnLost))
 
+makers = st.builds(Maker, st.just("run/billing/2026-03-29T01:00:00Z"), fences)
 pasts = st.builds(Past, st.none() | fences, any_text, st.none() | instants, any_text, st.none() | instants)
 records = st.builds(
     Record,
@@ -64,7 +66,7 @@ records = st.builds(
     payload=any_text,
     key=texts,
     progress=st.none() | st.tuples(counts, counts),
-    under=st.sampled_from(["", "run/billing/2026-03-29T01:00:00Z 00000000000001-000000000002"]),
+    under=st.none() | makers,
     result=any_text,
     keep=st.none() | spans,
     joined=st.booleans(),

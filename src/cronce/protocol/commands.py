@@ -6,7 +6,7 @@ from typing import Literal
 
 from cronce.model import Fence, Instant, Mark
 from cronce.policy import OnLost
-from cronce.protocol.record import Outcome, Record
+from cronce.protocol.record import Maker, Outcome, Record
 from cronce.value import NamedTuple, Value
 
 # --- what is asked ------------------------------------------------------------------------------------------------
@@ -22,7 +22,7 @@ class Claim(NamedTuple):
     attempts: int = 1
     start_by: Instant | None = None  # judged at a slot's first start only, not after it ended or was resolved
     payload: str = ""  # for a run that was asked for with nothing else
-    under: str = ""  # of a step: the run that makes it
+    under: Maker | None = None  # of a step: the run that makes it
     keep: timedelta | None = None  # of an effect: for how long it is known that it is done; None: until it is purged
     joined: bool = False  # it may complete in the user's database
 

@@ -80,6 +80,7 @@ from cronce.protocol.record import (
     RELEASED,
     RESOLVED,
     TOO_LATE,
+    Maker,
     Outcome,
     Past,
     Record,
@@ -97,7 +98,7 @@ class Facts(NamedTuple):
     floor: Instant | None = None
     base: int = 0
     even: Callable[[timedelta], timedelta] = lambda _tolerance: timedelta(0)
-    over: Callable[[str], bool] = lambda _under: False
+    over: Callable[[Maker], bool] = lambda _maker: False
     """Of a run that makes a step: whether it is over, as whoever asks can tell."""
 
 
@@ -156,7 +157,7 @@ def is_mine(cell: Cell, record: Record, command: Command) -> bool:
 def lapsed(cell: Cell, record: Record, facts: Facts) -> bool:
     """Its lease passed on the store's clock, and that clock was watched for long enough to be believed. A step has no
     lease of its own: it is over with its run."""
-    if record.under:
+    if record.under is not None:
         return facts.over(record.under)
     if cell.until is None or facts.now < cell.until:
         return False

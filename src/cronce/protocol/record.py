@@ -72,6 +72,16 @@ class Past(NamedTuple):
     ended: Instant | None = None  # version 1 did not write it
 
 
+class Maker(NamedTuple):
+    """A run that makes a step: its cell, and the fence of its grant."""
+
+    run: str
+    fence: Fence
+
+    def __str__(self) -> str:
+        return f"{self.run} {self.fence}"
+
+
 class Record(NamedTuple):
     """A run, a lock, a leadership or an effect. on_lost, lease and attempts are as written with the grant, never as the
     reader has them."""
@@ -96,7 +106,7 @@ class Record(NamedTuple):
     payload: str = ""  # what it was asked for with, as JSON
     key: str = ""  # the key that its effects go by, where it is not the slot's own
     progress: tuple[int, int] | None = None  # so much is done, of so much
-    under: str = ""  # of a step: the run that makes it, by its cell and its fence
+    under: Maker | None = None  # of a step: the run that makes it
     result: str = ""  # of an effect that is done: what came of it, as JSON
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
     joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
@@ -222,6 +232,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     "lease": lambda span: span // _MICROSECOND,
     "keep": lambda span: span // _MICROSECOND,
+    "under": str,
     "started": to_us,
     "finished": to_us,
     "progress": list,
@@ -396,6 +407,11 @@ def _progress(value: Any) -> tuple[int, int]:
     return _count(done), _count(total)
 
 
+def _maker(value: Any) -> Maker:
+    run, _, fence = _text(value).rpartition(" ")
+    return Maker(run, read_fence(fence))
+
+
 def _on_lost(value: Any) -> OnLost:
     if value not in get_args(OnLost):
         raise ValueError
@@ -424,7 +440,7 @@ _RUN: Final[dict[str, Reader]] = {
     "payload": _text,
     "key": _text,
     "progress": _progress,
-    "under": _text,
+    "under": _maker,
     "result": _text,
     "keep": _span,
     "joined": _flag,

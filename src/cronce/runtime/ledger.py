@@ -32,12 +32,11 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.decide import Facts, Row, row
 from cronce.protocol.lease import LOCK_LEASE, LONGEST_LEASE, Sample, Trust, margin, trust_end
-from cronce.protocol.record import Outcome, Record, decode
+from cronce.protocol.record import Maker, Outcome, Record, decode
 from cronce.runtime.carrier import Carrier
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Jobs
 from cronce.runtime.knowledge import Knowledge
-from cronce.runtime.plans import making
 from cronce.runtime.task import Reply, Task, Unsure
 from cronce.schedule import format_duration
 from cronce.stores.base import Scan
@@ -94,8 +93,8 @@ class Begin(NamedTuple):
     nonce: str
     lease: timedelta = LOCK_LEASE
     under: "Grant | None" = None
-    over: frozenset[str] = frozenset()
-    """Runs that are known to be over, as records of steps name them."""
+    over: frozenset[Maker] = frozenset()
+    """Runs that are known to be over."""
     keep: timedelta | None = None
     """For how long it is known that it was done; None: for as long as its slot may run."""
 
@@ -276,7 +275,7 @@ class Ledger:
         return answers, [Begun(cast(Grant | Reply, self._granted(task)), _readable(task)) for task in claims]
 
     def resolve_effects(
-        self, keys: Sequence[str], command: Resolve, over: frozenset[str] = frozenset()
+        self, keys: Sequence[str], command: Resolve, over: frozenset[Maker] = frozenset()
     ) -> Flow[list[Reply]]:
         """A word on effects that are in doubt. One that a run began which is known to be `over`, and that nobody has
         looked at since, is closed as lost first: then it is to be said again."""
@@ -319,12 +318,11 @@ class Ledger:
         """A step is begun before the lease of its run lapses, or not at all: so no run begins one that another, granted
         since, has looked for."""
         run = begin.under
-        under = making(run.key, run.fence) if run else ""
+        maker = Maker(run.key, run.fence) if run else None
         return Task(
-            Claim(begin.nonce, self.carrier.holder, begin.lease, "skip", AGAIN, under=under, keep=begin.keep),
+            Claim(begin.nonce, self.carrier.holder, begin.lease, "skip", AGAIN, under=maker, keep=begin.keep),
             Cell(begin.key, at=run.slot.at if run and run.slot else None),
             quiet=True,
-            under=under,
             by=run.cells[0].until if run else None,
             over=begin.over,
             birth=run.birth if run else self.know.epoch.birth,

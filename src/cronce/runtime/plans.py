@@ -6,7 +6,7 @@ freed as one group, so that neither is ever held without the other.
 
 from functools import partial
 
-from cronce.model import ABSENT, EPOCH, FREE, Cell, Fence, Instant, Mark, Traits, Write, read_fence, slot_of_cell
+from cronce.model import ABSENT, EPOCH, FREE, Cell, Instant, Mark, Traits, Write, slot_of_cell
 from cronce.protocol.commands import (
     Answer,
     Ask,
@@ -28,6 +28,7 @@ from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, forgotten_floor
 from cronce.protocol.record import (
     STILL_RAN,
     Job,
+    Maker,
     Outcome,
     Record,
     State,
@@ -43,15 +44,9 @@ from cronce.runtime.task import Busy, Paused, Reply, Superseded, Task
 from cronce.value import NamedTuple
 
 
-def making(run: str, fence: Fence) -> str:
-    """A run that makes steps, as their records name it."""
-    return f"{run} {fence}"
-
-
-def is_over(mine: str, known: frozenset[str], under: str) -> bool:
+def is_over(mine: Maker | None, known: frozenset[Maker], maker: Maker) -> bool:
     """Whether a run that began a step is over: so it is if the same slot was granted again since, to whoever asks."""
-    (my_run, _, my_fence), (run, _, fence) = mine.rpartition(" "), under.rpartition(" ")
-    return under in known or (run == my_run and fence < my_fence)
+    return maker in known or (mine is not None and maker.run == mine.run and maker.fence < mine.fence)
 
 
 class Plan(NamedTuple):
@@ -118,7 +113,7 @@ class Planner:
 
     def _is_of_an_earlier_life(self, task: Task) -> bool:
         """A run that was granted before the store forgot begins no step: that may be done, and forgotten."""
-        return bool(task.under) and read_fence(task.under.rpartition(" ")[2]).birth != self.epoch.birth
+        return task.under is not None and task.under.fence.birth != self.epoch.birth
 
     def _facts(self, task: Task, job: Job | None) -> Facts:
         even = partial(self._know.even, task.sample)

@@ -15,7 +15,7 @@ from cronce.protocol.commands import (
     Skip,
 )
 from cronce.protocol.lease import Sample
-from cronce.protocol.record import Record, State, decode
+from cronce.protocol.record import Maker, Record, State, decode
 from cronce.value import Value, aside
 
 NO_SAMPLE: Final = Sample(0.0, 0.0, EPOCH)
@@ -70,9 +70,8 @@ class Task:
         delay: timedelta = timedelta(0),
         wakes: bool = False,
         quiet: bool = False,
-        under: str = "",
         by: Instant | None = None,
-        over: frozenset[str] = frozenset(),
+        over: frozenset[Maker] = frozenset(),
         birth: int = 0,
         sample: Sample = NO_SAMPLE,
         unread: bool = False,
@@ -89,7 +88,6 @@ class Task:
         self.delay = delay  # how long after its instant the slot may start at the earliest
         self.wakes = wakes  # others wait for what this brings about, whatever it is
         self.quiet = quiet  # no event is told of it: there are thousands, and whoever asks tells what matters
-        self.under = under  # of a step: the run that makes it
         self.by = by  # the write that grants it lands by then, or not at all
         self.over = over  # runs that are known to be over
         self.birth = birth
@@ -98,6 +96,11 @@ class Task:
         self.guessed = guessed  # the run was not read yet, but taken to be absent
         self.decoded = decoded  # the run's record, by its text: versions of two lives may coincide
         self.answer: Reply | None = None
+
+    @property
+    def under(self) -> Maker | None:
+        """Of a step that is to be begun: the run that makes it."""
+        return self.command.under if isinstance(self.command, Claim) else None
 
     @property
     def now(self) -> Instant:

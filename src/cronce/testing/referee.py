@@ -157,10 +157,11 @@ class Referee:
         """A step is begun by a run that is on record as running, unless the clock was set back."""
         if self.forgot or self.world.faults["store clock back"]:
             return
-        run, _, fence = record.under.rpartition(" ")
+        assert record.under is not None
+        run, fence = record.under
         (found,) = self.world.store.load([run]).cells
         in_time = found.until is not None and now < found.until + NUDGES
-        live = found.version and str(found.fence) == fence and in_time
+        live = found.version and found.fence == fence and in_time
         if not live or decode(found.value).state is not State.RUNNING:
             self.broken("a step is begun within the lease of its run", f"{cell.key} by {record.under}")
 

@@ -82,7 +82,7 @@ def cron(tmp_path: Path) -> Iterator[Cronce]:
 
 @pytest.fixture
 def bodies(cron: Cronce) -> Iterator[Bodies]:
-    bodies = Bodies(cron._at_work, SystemClock())
+    bodies = Bodies(cron._at_work, SystemClock(), lambda: None)
     yield bodies
     bodies.close()
 

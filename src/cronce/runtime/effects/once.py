@@ -24,9 +24,10 @@ from cronce.errors import BadInput, CronceError, InDoubt, InProgress, LeaseLost,
 from cronce.policy import Unsure as WhenUnsure
 from cronce.policy import check_choice
 from cronce.protocol.commands import Closed, Early, Finish, Finished, Held, Release, Released, Resolve, Stale
-from cronce.protocol.record import DOUBTFUL, UNSAYABLE, Outcome, Record, State, decode
+from cronce.protocol.record import DOUBTFUL, UNSAYABLE, Maker, Outcome, Record
 from cronce.runtime.attempt import describe
 from cronce.runtime.callables import NothingRan
+from cronce.runtime.effects.makers import whereabouts
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.log import LOGGER
@@ -183,26 +184,22 @@ def _settled(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun], unsure
 
 def _ask_of_other_runs(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun]) -> Flow[list[Begun]]:
     """A step may be at another run by the same key: one that was asked for by hand. Is that one over?"""
-    held = [place for place, one in enumerate(begun) if _other_run(begins[place], one)]
-    if not held:
+    others = {place: maker for place, one in enumerate(begun) if (maker := _other_run(begins[place], one))}
+    if not others:
         return begun
-    unders = {under for place in held if (under := _other_run(begins[place], begun[place]))}
-    loaded, _ = yield from ledger.carrier.load(sorted({under.rpartition(" ")[0] for under in unders}))
-    live = {f"{cell.key} {cell.fence}" for cell in loaded.cells if cell.version and _runs(decode(cell.value, cell.key))}
-    over = frozenset(unders - live)
-    _, again = yield from ledger.effects((), [begins[place]._replace(over=over) for place in held])
-    return _put(begun, held, again)
+    makers = sorted(set(others.values()))
+    loaded, _ = yield from ledger.carrier.load([maker.run for maker in makers])
+    runs = zip(makers, loaded.cells, strict=True)
+    over = frozenset(maker for maker, run in runs if whereabouts(run, maker, loaded.now) == "over")
+    _, again = yield from ledger.effects((), [begins[place]._replace(over=over) for place in others])
+    return _put(begun, list(others), again)
 
 
-def _other_run(begin: Begin, begun: Begun) -> str:
+def _other_run(begin: Begin, begun: Begun) -> Maker | None:
     if not isinstance(begun.answer, Held) or begun.record is None or begin.under is None:
-        return ""
-    under = begun.record.under
-    return under if under.rpartition(" ")[0] != begin.under.key else ""
-
-
-def _runs(record: Record) -> bool:
-    return record.state is State.RUNNING
+        return None
+    maker = begun.record.under
+    return maker if maker is not None and maker.run != begin.under.key else None
 
 
 def _put(into: list[Begun], places: Sequence[int], news: Sequence[Begun]) -> list[Begun]:

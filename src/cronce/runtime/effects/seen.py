@@ -16,6 +16,7 @@ from cronce.errors import BadInput, BadRecord
 from cronce.model import Cell, Instant, Mark, Slot, check_key, check_name, effect_cells, once_cell, spell
 from cronce.protocol.decide import is_expired
 from cronce.protocol.record import DOUBTFUL, Outcome, Record, State, decode, effects_key
+from cronce.runtime.effects.makers import whereabouts
 from cronce.runtime.flow import Flow, Load
 from cronce.runtime.look import read_page, slot_named
 from cronce.stores.base import Loaded, Scan
@@ -92,24 +93,6 @@ class EffectSeen(NamedTuple):
     why: str = ""
 
 
-Whereabouts = Literal["at it", "lapsed", "over"]
-
-
-def whereabouts(run: Cell, fence: str, now: Instant) -> Whereabouts:
-    """What has become of a run that began a step: whether it is still at it."""
-    if run.mark is not Mark.OPEN or str(run.fence) != fence or not _runs(run):
-        return "over"
-    return "lapsed" if run.until is not None and run.until <= now else "at it"
-
-
-def _runs(run: Cell) -> bool:
-    """What a newer cronce wrote may be at it."""
-    try:
-        return decode(run.value, run.key).state is State.RUNNING
-    except BadRecord:
-        return True
-
-
 def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
     """What the cells of effects mean. A step that stands as begun is read once more, after its run: between the two it
     may have been done, and its run have ended."""
@@ -125,7 +108,7 @@ def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
 
 def _run_of(one: EffectSeen) -> str:
     """The cell of the run that is at a step, as it seems."""
-    return one.record.under.rpartition(" ")[0] if one.record and one.state == "in progress" else ""
+    return one.record.under.run if one.record and one.record.under and one.state == "in progress" else ""
 
 
 def _seen(cell: Cell, now: Instant, runs: Mapping[str, Cell] = MappingProxyType({})) -> EffectSeen | None:
@@ -153,12 +136,11 @@ def _state(record: Record, gone: str) -> tuple[EffectState, str]:
 
 def _gone(cell: Cell, record: Record, now: Instant, runs: Mapping[str, Cell]) -> str:
     """Why nobody is at it any more, if so."""
-    if not record.under:
+    if record.under is None:
         passed = cell.until is not None and cell.until <= now
         return f"its lease passed at {spell(cell.until)}" if passed and cell.until else ""
-    key, _, fence = record.under.rpartition(" ")
-    run = runs.get(key)
-    match whereabouts(run, fence, now) if run else "at it":
+    run = runs.get(record.under.run)
+    match whereabouts(run, record.under, now) if run else "at it":
         case "over":
             return "its run is over"
         case "lapsed" if run and run.until:

@@ -11,9 +11,10 @@ from typing import Any
 from cronce.errors import BadInput, CronceError, StoreUnavailable
 from cronce.model import Instant, spell
 from cronce.protocol.commands import Closed, Held, Queued, Resolve
-from cronce.protocol.record import RESOLVED, Outcome, State, decode
+from cronce.protocol.record import RESOLVED, Maker, Outcome, State, decode
 from cronce.runtime.carrier import ROUNDS
-from cronce.runtime.effects.seen import EffectSeen, Named, effect, effect_named, load, whereabouts
+from cronce.runtime.effects.makers import whereabouts
+from cronce.runtime.effects.seen import EffectSeen, Named, effect, effect_named, load
 from cronce.runtime.flow import Flow
 from cronce.runtime.hand.acts import Hand, Verdict, json_text, sure
 from cronce.schedule import format_duration
@@ -43,7 +44,7 @@ def resolve_effect(
     if verdict == "retry" and text:
         raise BadInput("what is to be done again has no result yet: that is said with done")
     command = Resolve(verdict, hand.word(verdict, reason), text)
-    over: frozenset[str] = frozenset()
+    over: frozenset[Maker] = frozenset()
     for _ in range(ROUNDS):
         (reply,) = yield from hand.ledger.resolve_effects([named.cell], command, over)
         match sure(reply):
@@ -62,7 +63,7 @@ def resolve_effect(
     raise StoreUnavailable(f"could not resolve {named.name}: it changed {ROUNDS} times meanwhile")
 
 
-def _gone(hand: Hand, named: Named) -> Flow[frozenset[str] | Unwatched]:
+def _gone(hand: Hand, named: Named) -> Flow[frozenset[Maker] | Unwatched]:
     """The run that was at it, if that one is gone. Whoever is at it now is left alone."""
     seen = yield from effect(named)
     if seen is None or seen.record is None or seen.record.state is not State.RUNNING:
@@ -72,13 +73,13 @@ def _gone(hand: Hand, named: Named) -> Flow[frozenset[str] | Unwatched]:
         raise CronceError(
             f"{named.name} is in progress: {seen.record.holder} has been at it{since}; nothing is to be resolved yet"
         )
-    run, _, fence = seen.record.under.rpartition(" ")
-    if not run:
+    maker = seen.record.under
+    if maker is None:
         return Unwatched(named.name, seen.cell.until, seen.record.lease)
-    loaded = yield from load([run])
+    loaded = yield from load([maker.run])
     (cell,) = loaded.cells
-    if whereabouts(cell, fence, loaded.now) == "over" or (yield from hand.ledger.gone([run])):
-        return frozenset({seen.record.under})
+    if whereabouts(cell, maker, loaded.now) == "over" or (yield from hand.ledger.gone([maker.run])):
+        return frozenset({maker})
     return Unwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
 
 
