@@ -142,6 +142,10 @@ class InProgress(CronceError):
         return type(self), (self.name, self.by, self.until)
 
 
+NOBODY_KNOWS = "nobody knows whether "
+"""How a record begins that tells of a doubt."""
+
+
 class InDoubt(CronceError):
     """An effect was begun, and nobody knows whether it happened: it is not done again before a person has looked."""
 
@@ -149,8 +153,7 @@ class InDoubt(CronceError):
         from shlex import quote  # noqa: PLC0415  a key may be anything, and the line is there to be pasted
 
         super().__init__(
-            f"nobody knows whether {name} happened: {why}. Find out, then say `cronce resolve {quote(name)} done` or"
-            " `retry`"
+            f"{NOBODY_KNOWS}{name} happened: {why}. Find out, then say `cronce resolve {quote(name)} done` or `retry`"
         )
         self.name, self.why = name, why
 

@@ -21,7 +21,7 @@ Overlap = Literal["skip", "wait", "replace", "allow"]
 """A slot that falls due while the job still runs. How many may run at once is `turns`."""
 
 
-Unsure = Literal["raise", "retry", "skip"]
+WhenUnsure = Literal["raise", "retry", "skip"]
 """An effect that was begun, and nobody knows whether it happened: a person looks, or it is done again (the other side
 knows its key), or it is passed over."""
 

@@ -338,7 +338,7 @@ def watched(store: Wire, clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> l
 def test_a_lease_that_has_passed_is_believed_of_a_clock_that_was_watched(
     desk: Desk, clock: HandClock, watched: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk.do(desk.ledger.effects((), [Begin("once/order-mail/42", desk.ledger.nonce())]))
+    desk.do(desk.ledger.exchange_effects((), [Begin("once/order-mail/42", desk.ledger.nonce())]))
     clock.turn(31)
     assert main(["resolve", "order-mail/42", "done"]) == 0
     out, err = capsys.readouterr()
@@ -353,7 +353,7 @@ def test_a_lease_that_has_passed_is_believed_of_a_clock_that_was_watched(
 def test_a_clock_that_does_not_run_evenly_is_not_watched_for_ever(
     desk: Desk, clock: HandClock, watched: list[float], capsys: pytest.CaptureFixture[str], store: Wire
 ) -> None:
-    desk.do(desk.ledger.effects((), [Begin("once/order-mail/42", desk.ledger.nonce())]))
+    desk.do(desk.ledger.exchange_effects((), [Begin("once/order-mail/42", desk.ledger.nonce())]))
     clock.turn(100)
 
     def step(_call: str) -> str:

@@ -15,7 +15,7 @@ from cronce.errors import BadInput, BadPolicy, StoreError, StoreFull, StoreUnava
 from cronce.headers import headers
 from cronce.model import Fence, Write
 from cronce.receivers.asgi import Message, Once, Receive, Scope, Send
-from cronce.runtime.effects.once import LONGEST_RESULT
+from cronce.runtime.kept_json import LONGEST
 from cronce.stores import open_store
 from tests.runtime.shelf import HandClock, Wire
 
@@ -472,9 +472,7 @@ def test_a_request_that_was_cut_short_is_not_handed_on(service: Service, cron: C
     assert service.calls == 0
 
 
-@pytest.mark.parametrize(
-    ("size", "kept"), [(45_000, True), (LONGEST_RESULT - 10_000, False), (3 * LONGEST_RESULT, False)]
-)
+@pytest.mark.parametrize(("size", "kept"), [(45_000, True), (LONGEST - 10_000, False), (3 * LONGEST, False)])
 def test_of_an_answer_that_is_too_long_the_status_is_kept(
     service: Service, cron: Cronce, size: int, kept: bool
 ) -> None:

@@ -52,7 +52,7 @@ def world_at(seconds: float, *, forgets: bool = False) -> World:
 
 def begun(here: Here, grant: Grant, key: str) -> Any:
     begin = Begin(f"{effect_cells(FIRST.key)}{key}", here.ledger.nonce(), under=grant)
-    _, (one,) = here.do(here.ledger.effects((), [begin]))
+    _, (one,) = here.do(here.ledger.exchange_effects((), [begin]))
     return one.answer
 
 
@@ -61,7 +61,7 @@ def test_a_run_that_was_granted_before_the_store_forgot_begins_no_step() -> None
     here = Here(world, "m")
     grant = here.claim(FIRST, Terms(LEASE, outside=True))
     step = begun(here, grant, "mail")
-    assert here.do(here.ledger.effects([(step, Finish(step.fence, Outcome.SUCCEEDED))]))[0] == [
+    assert here.do(here.ledger.exchange_effects([(step, Finish(step.fence, Outcome.SUCCEEDED))]))[0] == [
         Finished(Outcome.SUCCEEDED)
     ]
     world.store.empty()

@@ -7,7 +7,7 @@ from cronce.cli.effects import counted, tell_doubts
 from cronce.cli.jobs import as_written
 from cronce.cli.table import safe
 from cronce.cli.words import away, by_whom, moment, short
-from cronce.errors import BadInput
+from cronce.errors import NOBODY_KNOWS, BadInput
 from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
 from cronce.protocol.record import LAPSED, RESOLVED, Record, Span
@@ -16,7 +16,6 @@ from cronce.runtime.why import Case, Story, Why
 from cronce.schedule.describe import describe
 
 _NOBODY = "no live scheduler carries it"
-IN_DOUBT = "nobody knows whether "
 """How the reason of a slot begins that was stopped because of a step."""
 
 PAYLOAD_SHOWN = 200
@@ -103,7 +102,7 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
                 f"is lost: {record.holder} was granted it at {say(record.started)} and was gone by {finished}."
                 ' Nobody can tell how much of its work it did; on_lost="skip" does not run it again.'
             )
-        case Case.UNKNOWN if record.reason.startswith(IN_DOUBT):
+        case Case.UNKNOWN if record.reason.startswith(NOBODY_KNOWS):
             return f"was stopped at {finished}, and is unknown until somebody has looked: {record.reason}."
         case Case.UNKNOWN:
             return f"is unknown since {finished}: {record.reason}. Nobody can tell whether it ran."
@@ -189,7 +188,7 @@ def _effects(story: Story) -> Iterator[str]:
     """What became of its effects, and what a person should say of those that are in doubt."""
     if any(story.effects.counts.values()):
         stopped = story.case is Case.UNKNOWN and story.run and story.run.record
-        settled = stopped and stopped.reason.startswith(IN_DOUBT) and not story.effects.counts.get("in doubt")
+        settled = stopped and stopped.reason.startswith(NOBODY_KNOWS) and not story.effects.counts.get("in doubt")
         yield f"its effects: {counted(story.effects)}{'; none is in doubt any more' if settled else ''}"
         yield from (f"  {line}" for line in tell_doubts(story.effects))
 

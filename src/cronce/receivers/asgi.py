@@ -26,7 +26,7 @@ from cronce.model import Fence
 from cronce.policy import check_choice
 from cronce.runtime.app import Cronce
 from cronce.runtime.declare import Duration
-from cronce.runtime.effects.once import LONGEST_RESULT
+from cronce.runtime.kept_json import LONGEST
 from cronce.runtime.log import LOGGER
 
 Scope = MutableMapping[str, Any]
@@ -184,7 +184,7 @@ class Exchange:
         self._held.append(message)
         if self._body is not None:
             self._body += message.get("body", b"")
-            if len(self._body) <= LONGEST_RESULT:
+            if len(self._body) <= LONGEST:
                 return
             self._body = None
         await self.deliver()
@@ -196,7 +196,7 @@ class Exchange:
         pairs = [(bytes(name).lower(), bytes(value)) for name, value in self._start.get("headers", ())]
         headers = [[name.decode(), value.decode("latin-1")] for name, value in pairs if name in KEPT]
         whole = {**short, "headers": headers, "body": b64encode(self._body).decode()}
-        return whole if len(json.dumps(whole)) <= LONGEST_RESULT else short
+        return whole if len(json.dumps(whole)) <= LONGEST else short
 
 
 async def _body_of(receive: Receive, longest: int) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
 from cronce.clock import Clock, SystemClock
 from cronce.errors import BadInput
 from cronce.model import Fence, check_key, read_fence
-from cronce.policy import Unsure, refuse_foreign
+from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
@@ -200,7 +200,7 @@ class Cronce(ByHand):
         key: Callable[..., object],
         ttl: Duration = "7d",
         lease: Duration = "30s",
-        unsure: Unsure = "raise",
+        unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
         **foreign: Never,
     ) -> "Idempotent":

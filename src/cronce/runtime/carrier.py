@@ -251,7 +251,7 @@ class Carrier:
         elif news:
             self._took_in(task, news, timed)
             task.unread = len(task.turns) > 1 and all(cell.key != task.run.key for cell in news)
-        elif Refusal.LATE in refusals and task.by is not None:
+        elif Refusal.LATE in refusals and task.lands_by is not None:
             task.answer = Stale("")
         elif Refusal.LATE in refusals:
             task.unread = True

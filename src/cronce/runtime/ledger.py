@@ -262,14 +262,12 @@ class Ledger:
 
     # --- effects: a claim on a cell that closes with a result ---
 
-    def effects(
-        self, over: Sequence[tuple[Grant, Finish | Release]], begins: Sequence[Begin] = ()
+    def exchange_effects(
+        self, endings: Sequence[tuple[Grant, Finish | Release]], begins: Sequence[Begin] = ()
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Begun]]]:
         """Say of effects how they ended, and begin others, in one breath."""
-        said = [self._grant_task(grant, word) for grant, word in over]
+        said = [self._grant_task(grant, word, quiet=True) for grant, word in endings]
         claims = [self._begin_task(begin) for begin in begins]
-        for task in said:
-            task.quiet = True
         yield from self.carrier.carry_out([*said, *claims])
         answers = [cast(Finished | Released | Stale | Unsure, task.answer) for task in said]
         return answers, [Begun(cast(Grant | Reply, self._granted(task)), _readable(task)) for task in claims]
@@ -323,7 +321,7 @@ class Ledger:
             Claim(begin.nonce, self.carrier.holder, begin.lease, "skip", AGAIN, under=maker, keep=begin.keep),
             Cell(begin.key, at=run.slot.at if run and run.slot else None),
             quiet=True,
-            by=run.cells[0].until if run else None,
+            lands_by=run.cells[0].until if run else None,
             over=begin.over,
             birth=run.birth if run else self.know.epoch.birth,
             sample=self.know.guess(),
@@ -351,7 +349,15 @@ class Ledger:
             guessed=True,
         )
 
-    def _grant_task(self, grant: Grant, command: Command, sample: Sample | None = None, *, wakes: bool = False) -> Task:
+    def _grant_task(
+        self,
+        grant: Grant,
+        command: Command,
+        sample: Sample | None = None,
+        *,
+        wakes: bool = False,
+        quiet: bool = False,
+    ) -> Task:
         run, *turns = grant.cells
         decoded = (run.value, grant.record)
         return Task(
@@ -363,6 +369,7 @@ class Ledger:
             sample=sample or self.know.guess(),
             decoded=decoded,
             wakes=wakes,
+            quiet=quiet,
         )
 
     def _cell_task(self, command: Command, cell: Cell) -> Task:

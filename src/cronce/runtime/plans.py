@@ -190,7 +190,7 @@ class Planner:
         first, claim = task.run.version == ABSENT, task.command if isinstance(task.command, Claim) else None
         facts = known.read + FACTS_AGE if known and first else None
         start_by = claim.start_by if claim and change.grant and first else None
-        lease = task.by if change.grant else None
+        lease = task.lands_by if change.grant else None
         return min((limit for limit in (facts, start_by, lease) if limit is not None), default=None)
 
     # --- turns ---

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from cronce.errors import BadInput, LeaseLost
 from cronce.model import Boot, Fence, Slot, check_key
-from cronce.policy import Unsure
+from cronce.policy import WhenUnsure
 from cronce.protocol.record import effects_key
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Lease, Over
@@ -16,8 +16,8 @@ from cronce.value import NamedTuple, Value
 
 if TYPE_CHECKING:
     from cronce.runtime.effects.cursor import Cursor
-    from cronce.runtime.effects.steps import UnderRun
     from cronce.runtime.effects.transaction import RunTransaction
+    from cronce.runtime.effects.under_run import UnderRun
     from cronce.runtime.joined import Database
     from cronce.runtime.steps import Steps
 
@@ -127,7 +127,7 @@ class Run:
         key: object,
         fn: Callable[..., Any],
         *args: Any,
-        unsure: Unsure = "raise",
+        unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
         **named: Any,
     ) -> Any:
@@ -150,7 +150,7 @@ class Run:
         *,
         key: Callable[[Any], object],
         fn: Callable[[Any], Any],
-        unsure: Unsure = "raise",
+        unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
     ) -> Any:
         """`once` for each of many, one after the other: the list of what came of them. With unsure="retry" the store is
@@ -235,7 +235,7 @@ class Run:
 
     @property
     def _under(self) -> "UnderRun":
-        from cronce.runtime.effects.steps import UnderRun  # noqa: PLC0415
+        from cronce.runtime.effects.under_run import UnderRun  # noqa: PLC0415
 
         if self._made is None:
             self._made = UnderRun(self.key, self._lease, self._means.desk, self.doubts, self.check)

@@ -70,7 +70,7 @@ class Task:
         delay: timedelta = timedelta(0),
         wakes: bool = False,
         quiet: bool = False,
-        by: Instant | None = None,
+        lands_by: Instant | None = None,
         over: frozenset[Maker] = frozenset(),
         birth: int = 0,
         sample: Sample = NO_SAMPLE,
@@ -88,7 +88,7 @@ class Task:
         self.delay = delay  # how long after its instant the slot may start at the earliest
         self.wakes = wakes  # others wait for what this brings about, whatever it is
         self.quiet = quiet  # no event is told of it: there are thousands, and whoever asks tells what matters
-        self.by = by  # the write that grants it lands by then, or not at all
+        self.lands_by = lands_by  # the write that grants it lands by then, or not at all
         self.over = over  # runs that are known to be over
         self.birth = birth
         self.sample = sample  # of the clocks, by the reply that brought what was read

@@ -15,7 +15,7 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.effects.cursor import Cursor
 from cronce.runtime.effects.once import Effect as EffectOnce
 from cronce.runtime.effects.once import How, once
-from cronce.runtime.effects.steps import UnderRun
+from cronce.runtime.effects.under_run import UnderRun
 from cronce.runtime.joined import Database, Transaction
 from cronce.runtime.joined.flows import Found
 from cronce.runtime.keeper import Lease

@@ -9,7 +9,7 @@ from cronce.model import Cell, Fence, Instant, Mark, Write
 from cronce.protocol import decide
 from cronce.protocol.commands import Claim, Command
 from cronce.protocol.record import Outcome, Record, encode_position
-from cronce.runtime.effects import cursor, once, steps
+from cronce.runtime.effects import cursor, once, under_run
 from cronce.runtime.joined import block, flows
 from cronce.runtime.joined.dialects import POSTGRESQL
 from cronce.runtime.ledger import Begin, Ledger
@@ -52,7 +52,7 @@ def done_before_it_is_begun() -> Any:
         result = yield Body(effect.work)
         return (yield from right(effect._replace(work=lambda: _returned(result)), how, under))
 
-    return patch.object(steps, "once", wrong)
+    return patch.object(under_run, "once", wrong)
 
 
 def _returned(result: Any) -> Play[Any]:
@@ -63,7 +63,7 @@ def _returned(result: Any) -> Play[Any]:
 def begun_after_its_lease() -> Any:
     def begin_task(self: Ledger, begin: Begin) -> Task:
         task = BEGIN_TASK(self, begin)
-        task.by = None
+        task.lands_by = None
         return task
 
     return patch.object(Ledger, "_begin_task", begin_task)
@@ -79,10 +79,10 @@ def every_failure_is_none() -> Any:
 
 
 def a_key_for_each_run() -> Any:
-    def name(self: steps.UnderRun, key: str) -> str:
+    def name(self: under_run.UnderRun, key: str) -> str:
         return f"{self._key}/{key}/{self._lease.grant.fence}"
 
-    return patch.object(steps.UnderRun, "name", name)
+    return patch.object(under_run.UnderRun, "name", name)
 
 
 def retry_what_another_does() -> Any:

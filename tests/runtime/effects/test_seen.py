@@ -50,13 +50,13 @@ def begin_key(desk: Desk, keep: timedelta | None = timedelta(days=1)) -> Grant:
 
 
 def _begun(desk: Desk, wanted: Begin) -> Grant:
-    _, (begun,) = desk.do(desk.ledger.effects((), [wanted]))
+    _, (begun,) = desk.do(desk.ledger.exchange_effects((), [wanted]))
     assert isinstance(begun.answer, Grant), begun
     return begun.answer
 
 
 def end(desk: Desk, grant: Grant, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "", result: str = "") -> None:
-    desk.do(desk.ledger.effects([(grant, Finish(grant.fence, outcome, reason, result=result))]))
+    desk.do(desk.ledger.exchange_effects([(grant, Finish(grant.fence, outcome, reason, result=result))]))
 
 
 def watch(clock: HandClock, desk: Desk, seconds: int) -> None:

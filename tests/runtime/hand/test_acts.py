@@ -20,9 +20,10 @@ from cronce.protocol.record import Act, Holder, Job, Outcome, Record, Span, Spec
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.flow import Flow, Timed, perform
-from cronce.runtime.hand.acts import AskedFor, Hand, Stands, drain_cell, payload_text, who
+from cronce.runtime.hand.acts import AskedFor, Hand, Stands, drain_cell, who
 from cronce.runtime.hand.backfill import ask, backfill, survey
 from cronce.runtime.holders import carried, holders
+from cronce.runtime.kept_json import json_text
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.look import halted
 from cronce.runtime.scheduling.roster import Roster, digest_of
@@ -438,13 +439,13 @@ def test_an_id_is_a_plain_name_and_none_of_ours(desk: Desk, request_id: str) -> 
 @pytest.mark.parametrize("payload", [{1, 2}, float("nan"), "x" * 65_535, b"bytes", START])
 def test_a_payload_is_json_and_no_more_than_fits(payload: object) -> None:
     with pytest.raises(BadInput):
-        payload_text(payload)
+        json_text("a payload", payload)
 
 
 def test_a_payload_that_just_fits() -> None:
-    assert len(payload_text("x" * 65_534)) == 65_536
-    assert payload_text(None) == ""
-    assert payload_text(0) == "0"
+    assert len(json_text("a payload", "x" * 65_534)) == 65_536
+    assert json_text("a payload", None) == ""
+    assert json_text("a payload", 0) == "0"
 
 
 # --- rerun ---

@@ -4,14 +4,14 @@ import json
 from datetime import timedelta
 from typing import Any, Final
 
-from cronce.errors import BadInput, LeaseLost
+from cronce.errors import LeaseLost
 from cronce.model import Cell, Fence, Instant, Mark, Write, cursor_cell, scope_cell
 from cronce.protocol.record import Position, decode_position, encode_position
 from cronce.runtime.carrier import Carrier
-from cronce.runtime.effects.once import LONGEST_RESULT
-from cronce.runtime.effects.steps import UnderRun
+from cronce.runtime.effects.under_run import UnderRun
 from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Lease
+from cronce.runtime.kept_json import json_text
 from cronce.runtime.steps import Do, Steps, take, take_async
 
 SCOPE_KEPT: Final = timedelta(days=90)
@@ -48,7 +48,7 @@ class Cursor:
         return json.loads(decode_position(cell.value, cell.key).value) if cell.version else default
 
     def _put(self, position: Any) -> Steps[None]:
-        text = _spelled(position)
+        text = json_text("a cursor", position) or "null"
         self._under.check()
         grant = self._lease.grant
         until, value = grant.cells[0].until, Position(grant.fence, text)
@@ -76,13 +76,3 @@ def _moved(
         return True, Write(key, cell.version, encode_position(to), Mark.OPEN, ttl=ttl, not_after=until)
 
     return (yield from carrier.rewrite(key, make))
-
-
-def _spelled(position: Any) -> str:
-    try:
-        text = json.dumps(position, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(f"a cursor is something that JSON can say, such as a number or a text: {error}") from None
-    if len(text) > LONGEST_RESULT:
-        raise BadInput(f"a cursor is a position, and this is {len(text):,} bytes; at most {LONGEST_RESULT:,} are kept")
-    return text

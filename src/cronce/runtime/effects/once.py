@@ -21,22 +21,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from cronce.errors import BadInput, CronceError, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
-from cronce.policy import Unsure as WhenUnsure
-from cronce.policy import check_choice
+from cronce.policy import WhenUnsure, check_choice
 from cronce.protocol.commands import Closed, Early, Finish, Finished, Held, Release, Released, Resolve, Stale
 from cronce.protocol.record import DOUBTFUL, UNSAYABLE, Maker, Outcome, Record
 from cronce.runtime.attempt import describe
 from cronce.runtime.callables import NothingRan
 from cronce.runtime.effects.makers import whereabouts
 from cronce.runtime.flow import Flow
+from cronce.runtime.kept_json import json_text
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.log import LOGGER
 from cronce.runtime.steps import Body, Do, Nap, Steps
 from cronce.runtime.task import Unsure
 from cronce.value import NamedTuple
-
-LONGEST_RESULT: Final = 64 * 1024
-"""In bytes of JSON. A result is for whoever repeats the call: it says what came of it, it is not the work."""
 
 PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
@@ -163,7 +160,7 @@ def exchange(
 def _exchanged(
     ledger: Ledger, words: Sequence[Word], begins: Sequence[Begin], unsure: WhenUnsure
 ) -> Flow[tuple[list[Any], list[Begun]]]:
-    said, begun = yield from ledger.effects(words, begins)
+    said, begun = yield from ledger.exchange_effects(words, begins)
     return said, (yield from _settled(ledger, begins, begun, unsure))
 
 
@@ -178,7 +175,7 @@ def _settled(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun], unsure
     if unsure != "retry" or not doubtful:
         return begun
     yield from ledger.resolve_effects([begins[place].key for place in doubtful], Resolve("retry", "unsure='retry'"))
-    _, again = yield from ledger.effects((), [begins[place] for place in doubtful])
+    _, again = yield from ledger.exchange_effects((), [begins[place] for place in doubtful])
     return _put(begun, doubtful, again)
 
 
@@ -191,7 +188,7 @@ def _ask_of_other_runs(ledger: Ledger, begins: Sequence[Begin], begun: list[Begu
     loaded, _ = yield from ledger.carrier.load([maker.run for maker in makers])
     runs = zip(makers, loaded.cells, strict=True)
     over = frozenset(maker for maker, run in runs if whereabouts(run, maker, loaded.now) == "over")
-    _, again = yield from ledger.effects((), [begins[place]._replace(over=over) for place in others])
+    _, again = yield from ledger.exchange_effects((), [begins[place]._replace(over=over) for place in others])
     return _put(begun, list(others), again)
 
 
@@ -241,13 +238,9 @@ def known(name: str, begun: Begun, how: How, under: Holds) -> Any:
 def done(result: Any, grant: Grant) -> tuple[Grant, Finish]:
     """What is said of one that is done. It is done whatever it returned: what cannot be kept is said instead."""
     try:
-        text = json.dumps(result, separators=(",", ":"), allow_nan=False)
-        trouble = f"{len(text):,} bytes of JSON, of at most {LONGEST_RESULT:,}" if len(text) > LONGEST_RESULT else ""
-    except (TypeError, ValueError, RecursionError) as error:
-        text, trouble = "", f"{error}"
-    if trouble:
+        return grant, Finish(grant.fence, Outcome.SUCCEEDED, result=json_text("a result", result))
+    except BadInput as trouble:
         return grant, Finish(grant.fence, Outcome.SUCCEEDED, f"{UNSAYABLE}{trouble}"[:500])
-    return grant, Finish(grant.fence, Outcome.SUCCEEDED, result="" if text == "null" else text)
 
 
 def returned(name: str, word: Finish | Record) -> Any:
@@ -287,7 +280,7 @@ def say(name: str, words: Sequence[Word], under: Holds) -> Steps[None]:
     """Put it on record; again and again while the lease can be trusted."""
     pause = PAUSE
     while True:
-        answers, _ = yield Do(under.ledger.effects(words))
+        answers, _ = yield Do(under.ledger.exchange_effects(words))
         unsure = heard(name, words, answers, patient=under.trusted)
         if not unsure:
             return

@@ -13,7 +13,6 @@ first, in a cell by job and id, and whoever comes later goes by it.
 of its own.
 """
 
-import json
 import os
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
@@ -40,6 +39,7 @@ from cronce.protocol.specs import raise_floor
 from cronce.runtime.carrier import ROUNDS, WAKE
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, paused_and_resumed
+from cronce.runtime.kept_json import json_text
 from cronce.runtime.ledger import Ledger, Terms
 from cronce.runtime.look import RunSeen, job_names, read_all, refuse_unknown, seen_run
 from cronce.runtime.scheduling.roster import chunks
@@ -47,9 +47,6 @@ from cronce.runtime.task import Reply, Unsure
 from cronce.schedule.instant import whole
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
-
-LONGEST_PAYLOAD: Final = 64 * 1024
-"""In bytes of JSON. A payload travels with every renewal of its run: it says what to work on, it is not the work."""
 
 LONGEST_TEXT: Final = 500
 LONGEST_ID: Final = 64
@@ -130,7 +127,7 @@ class Hand:
 
     def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[AskedFor]:
         """Ask for a run of its own, with its own key. With an id, asking twice is asking once."""
-        text = payload_text(payload)
+        text = json_text("a payload", payload)
         if request:
             _check_id(request)
         job = yield from self.job(name)
@@ -331,23 +328,6 @@ def _check_id(request: str) -> None:
         raise BadInput(f"an id is at most {LONGEST_ID} characters long, and this has {len(request)}")
     if request == BACKFILL or request.startswith("rerun-") or ":" in request:
         raise BadInput(f"{request!r} is how cronce itself names runs; give another id")
-
-
-def payload_text(payload: Any) -> str:
-    """A payload as it is kept; nothing for None."""
-    return json_text("a payload", payload)
-
-
-def json_text(what: str, value: Any) -> str:
-    if value is None:
-        return ""
-    try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(f"{what} is what JSON can say: {error}") from None
-    if len(text) > LONGEST_PAYLOAD:
-        raise BadInput(f"{what} is at most {LONGEST_PAYLOAD // 1024} KB of JSON, and this is {len(text):,} bytes")
-    return text
 
 
 def drain_cell(holder: str | None = None, label: str | None = None) -> str:

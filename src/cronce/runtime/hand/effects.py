@@ -16,7 +16,8 @@ from cronce.runtime.carrier import ROUNDS
 from cronce.runtime.effects.makers import whereabouts
 from cronce.runtime.effects.seen import EffectSeen, Named, effect, effect_named, load
 from cronce.runtime.flow import Flow
-from cronce.runtime.hand.acts import Hand, Verdict, json_text, sure
+from cronce.runtime.hand.acts import Hand, Verdict, sure
+from cronce.runtime.kept_json import json_text
 from cronce.schedule import format_duration
 from cronce.value import Value
 

@@ -29,6 +29,7 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.guard import call_with_run
 from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import Lease, Over
+from cronce.runtime.kept_json import LONGEST
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import log
 from cronce.runtime.processes.loading import Place, find, plain
@@ -37,9 +38,6 @@ from cronce.stores import open_store
 
 TELL_EVERY: Final = 0.1
 """Seconds between two words about progress."""
-
-LONGEST_RESULT: Final = 64 * 1024
-"""In bytes of JSON, as of a payload. It is for a caller that asked; most are schedulers, and nobody sees it."""
 
 
 class Line:
@@ -195,7 +193,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def _sayable(value: Any) -> dict[str, Any]:
     try:
-        size = len(json.dumps(value))
+        size = len(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return {"returned": None}
-    return {"returned": value} if size <= LONGEST_RESULT else {"returned": None, "too_long": size}
+    return {"returned": value} if size <= LONGEST else {"returned": None, "too_long": size}

@@ -19,10 +19,10 @@ from cronce.model import Traits, to_us
 from cronce.protocol.record import Outcome, encode
 from cronce.runtime.attempt import Ending
 from cronce.runtime.keeper import NOT_RENEWED, Over
+from cronce.runtime.kept_json import LONGEST
 from cronce.runtime.ledger import Grant
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.processes.command import Command, environment, in_words
-from cronce.runtime.processes.inside import LONGEST_RESULT
 from cronce.runtime.processes.loading import Place
 from cronce.runtime.processes.start import python
 from cronce.runtime.run import Run
@@ -203,7 +203,7 @@ class Isolated(Command):
         if size := self._told.get("too_long"):
             raise BadInput(
                 f"{self._run.key} succeeded, but its result is {size:,} bytes of JSON, and of a body in another process"
-                f" at most {LONGEST_RESULT:,} come back; let it put the result somewhere, and return where"
+                f" at most {LONGEST:,} come back; let it put the result somewhere, and return where"
             )
         return self._told["returned"]
 

@@ -37,8 +37,9 @@ from cronce.protocol.record import (
 from cronce.runtime.carrier import NEWS, Carrier
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
-from cronce.runtime.hand.acts import Hand, payload_text
+from cronce.runtime.hand.acts import Hand
 from cronce.runtime.holders import holders
+from cronce.runtime.kept_json import json_text
 from cronce.runtime.look import JobLine, JobSeen, jobs, read_all, read_spec, refuse_unknown, seen_job
 from cronce.runtime.processes.command import checked_words
 from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
@@ -81,7 +82,7 @@ def define(name: str, words: Words) -> Definition:
         raise BadInput(f"{name}: a database is declared in code (@cron.job(transaction=…)): a URL may hold a password")
     if bool(function) == bool(command):
         raise BadInput(f"{name}: what shall run? Give one of function='package.module:name' and command=['./sync.sh']")
-    job = declare(name, **policies)._replace(payload=payload_text(payload))
+    job = declare(name, **policies)._replace(payload=json_text("a payload", payload))
     if job.schedule is None:
         raise BadInput(f"{name}: when shall it run? Give a schedule, every=… or at=…")
     if isolate not in (True, False) or (isolate and command):
