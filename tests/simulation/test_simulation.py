@@ -92,9 +92,9 @@ def test_the_command_prints_the_documented_json(capsys: pytest.CaptureFixture[st
 
 
 def test_a_failing_seed_is_replayed_with_its_history(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "--seed", "0", "--mutant", "no version check"]) == 1
+    assert main(["simulate", "--seed", "2", "--mutant", "no version check"]) == 1
     *history, verdict = capsys.readouterr().out.splitlines()
-    assert verdict.startswith("broken: ")
+    assert verdict.startswith("broken: one run trusts a slot at a time")
     assert any("FAULT" in line or "starts run/" in line for line in history)
 
 
