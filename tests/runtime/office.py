@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, TypeVar
 
+from cronce.errors import StoreUnavailable
 from cronce.events import Event
 from cronce.model import Slot
 from cronce.protocol.record import Record, decode
@@ -72,6 +73,22 @@ class Office:
     def record(self, slot: Slot) -> Record:
         (cell,) = self.store.load([slot.cell]).cells
         return decode(cell.value, cell.key)
+
+
+def watch(office: Office, seconds: int) -> None:
+    """The process goes on looking at the store, so that it knows how its clock ran."""
+    for _ in range(seconds):
+        office.hand.turn(1)
+        office.desk.do(office.desk.ledger.overdue("another"))
+
+
+def dies(office: Office) -> None:
+    """Nothing of what this process says from now on reaches the store."""
+
+    def do(_flow: Any) -> Any:
+        raise StoreUnavailable("this process is dead")
+
+    office.desk.do = do  # type: ignore[method-assign, assignment]
 
 
 def job(name: str = "billing", schedule: str = "*/15 * * * *", **policies: Any) -> Declaration:

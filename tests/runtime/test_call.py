@@ -15,7 +15,7 @@ from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, When, declare
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Body, Do
-from tests.runtime.office import Office, job
+from tests.runtime.office import Office, dies, job, watch
 from tests.runtime.shelf import START, HandClock, Wire
 
 NOON = Slot("billing", START)
@@ -449,13 +449,6 @@ def abandon(office: Office, declaration: Any, bodies: Bodies) -> None:
         office.keeper.drop(lease)
 
 
-def watch(office: Office, seconds: float) -> None:
-    """The process goes on looking at the store, so that it knows how its clock ran."""
-    for _ in range(int(seconds)):
-        office.hand.turn(1)
-        office.desk.do(office.desk.ledger.overdue("another"))
-
-
 def test_the_next_call_takes_over_an_older_slot_before_its_own(store: Wire, bodies: Bodies) -> None:
     dead, alive = Office(store), Office(store)
     abandon(dead, job(on_lost="rerun"), bodies)
@@ -652,11 +645,8 @@ def _dies(store: Wire, declared: Declaration) -> None:
     """A process that is killed while it runs the slot of noon."""
     dead = Office(store)
 
-    def do(_flow: Any) -> Any:
-        raise StoreUnavailable("this process is dead")
-
     def body(_run: Run) -> None:
-        dead.desk.do = do  # type: ignore[method-assign, assignment]
+        dies(dead)
         dead.hand.turn(60)
 
     with pytest.raises(StoreUnavailable):

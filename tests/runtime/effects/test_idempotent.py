@@ -18,7 +18,7 @@ from cronce.runtime.effects import once
 from cronce.runtime.effects.idempotent import SWEPT, Keyed
 from cronce.runtime.effects.once import How
 from cronce.runtime.jobs import SWEPT_AFTER
-from tests.runtime.office import Office
+from tests.runtime.office import Office, dies, watch
 from tests.runtime.shelf import FORGETFUL, HandClock, Wire
 
 DAY = timedelta(days=1)
@@ -47,13 +47,6 @@ def keyed(office: Office, fn: Callable[..., Any], name: str = "mail", **how: Any
 @pytest.fixture
 def consumer() -> Consumer:
     return Consumer()
-
-
-def watch(office: Office, seconds: int = 31) -> None:
-    """Long enough to be believed that a lease has lapsed."""
-    for _ in range(seconds):
-        office.hand.turn(1)
-        office.desk.do(office.desk.ledger.overdue())
 
 
 def test_each_message_is_handled_once_and_a_repeat_gets_the_same_answer(office: Office, consumer: Consumer) -> None:
@@ -137,7 +130,7 @@ def test_what_is_known_for_long_enough_is_swept_and_what_is_in_doubt_never(offic
     with pytest.raises(InDoubt):
         mail(2)
     office.hand.turn((DAY + SWEPT_AFTER).total_seconds())
-    watch(office)
+    watch(office, 31)
     assert office.desk.do(office.desk.ledger.jobs.sweep()) == 1
     known, doubt = office.store.load(["once/mail/1", "once/mail/2"]).cells
     assert (known.version, doubt.mark) == (0, Mark.ATTENTION)
@@ -190,7 +183,7 @@ def test_a_key_that_was_never_done_is_swept_like_one_that_was(office: Office, co
     with pytest.raises(ConnectionRefusedError):
         keyed(office, consumer, not_done=(ConnectionRefusedError,))(1)
     office.hand.turn((SWEPT_AFTER + timedelta(seconds=1)).total_seconds())
-    watch(office)
+    watch(office, 31)
     assert office.desk.do(office.desk.ledger.jobs.sweep()) == 1
 
 
@@ -207,28 +200,31 @@ def test_what_surely_did_nothing_may_be_redelivered(office: Office, consumer: Co
     assert (mail(1), consumer.done) == ("sent", {1: 2})
 
 
+def _killed_in(dead: Office, consumer: Consumer, handle: Callable[[int], Any]) -> None:
+    """A process that is killed while it handles message 1."""
+
+    def killed(_message: int) -> None:
+        dies(dead)
+        dead.hand.turn(60)
+
+    consumer.act = killed
+    with pytest.raises(StoreUnavailable):
+        handle(1)
+    dead.hand.turn(-60)
+    consumer.act = lambda _message: "sent"
+
+
 @pytest.mark.parametrize(("unsure", "times"), [("raise", 1), ("skip", 1), ("retry", 2)])
 def test_a_key_whose_process_died_is_in_progress_until_its_lease_is_over_and_then_in_doubt(
     store: Wire, consumer: Consumer, unsure: Literal["raise", "retry", "skip"], times: int
 ) -> None:
     dead, alive = Office(store), Office(store)
 
-    def do(_flow: Any) -> Any:
-        raise StoreUnavailable("this process is dead")
-
-    def dies(_message: int) -> None:
-        dead.desk.do = do  # type: ignore[method-assign, assignment]
-        dead.hand.turn(60)
-
-    consumer.act = dies
-    with pytest.raises(StoreUnavailable):
-        keyed(dead, consumer)(1)
-    dead.hand.turn(-60)
-    consumer.act = lambda _message: "sent"
+    _killed_in(dead, consumer, keyed(dead, consumer))
     mail = keyed(alive, consumer, unsure=unsure)
     with pytest.raises(InProgress):
         mail(1)
-    watch(alive)
+    watch(alive, 31)
     if unsure == "raise":
         with pytest.raises(InDoubt, match=r"its holder .* was gone"):
             mail(1)
@@ -244,18 +240,7 @@ def test_a_shorter_lease_is_over_sooner(store: Wire, consumer: Consumer) -> None
     def of(office: Office) -> Any:
         return Keyed("mail", lambda message: message, ttl, how, lambda: office.keeper, lease=short).guard(consumer)
 
-    def do(_flow: Any) -> Any:
-        raise StoreUnavailable("this process is dead")
-
-    def dies(_message: int) -> None:
-        dead.desk.do = do  # type: ignore[method-assign, assignment]
-        dead.hand.turn(60)
-
-    consumer.act = dies
-    with pytest.raises(StoreUnavailable):
-        of(dead)(1)
-    dead.hand.turn(-60)
-    consumer.act = lambda _message: "sent"
+    _killed_in(dead, consumer, of(dead))
     alive.desk.do(alive.desk.ledger.overdue())
     watch(alive, 3)
     assert (of(alive)(1), consumer.done) == ("sent", {1: 2})

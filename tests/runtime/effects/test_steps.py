@@ -22,7 +22,7 @@ from cronce.runtime.ledger import Terms
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
 from cronce.stores.base import Swapped
-from tests.runtime.office import Office, job
+from tests.runtime.office import Office, dies, job, watch
 from tests.runtime.shelf import START, HandClock, Wire
 
 NOON = Slot("billing", START)
@@ -52,15 +52,6 @@ class Receiver:
 @pytest.fixture
 def receiver() -> Receiver:
     return Receiver()
-
-
-def dies(office: Office) -> None:
-    """Nothing of what this process says from now on reaches the store."""
-
-    def do(_flow: Any) -> Any:
-        raise StoreUnavailable("this process is dead")
-
-    office.desk.do = do  # type: ignore[method-assign, assignment]
 
 
 def step(office: Office, key: str) -> Any:
@@ -309,9 +300,7 @@ def test_a_step_whose_run_died_is_in_doubt_and_unsure_says_what_to_do(
     dead, alive = Office(store), Office(store)
     alive.call(job("other"), lambda _run: None)  # it watches the store's clock
     _dies_in(dead, receiver, {"unsure": unsure})
-    for _ in range(12):
-        alive.hand.turn(1)
-        alive.desk.do(alive.desk.ledger.overdue())
+    watch(alive, 12)
 
     def body(run: Run) -> Any:
         return run.once("pay", receiver, "pay", unsure=unsure)
@@ -328,9 +317,7 @@ def test_a_stricter_reader_is_not_overruled_by_how_it_was_begun(store: Wire, rec
     dead, alive = Office(store), Office(store)
     alive.call(job("other"), lambda _run: None)
     _dies_in(dead, receiver, {"unsure": "retry"})
-    for _ in range(12):
-        alive.hand.turn(1)
-        alive.desk.do(alive.desk.ledger.overdue())
+    watch(alive, 12)
     with pytest.raises(InDoubt):
         alive.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
     assert receiver.done == {"pay": 1}
@@ -339,18 +326,12 @@ def test_a_stricter_reader_is_not_overruled_by_how_it_was_begun(store: Wire, rec
 # --- a run that was taken over ----------------------------------------------------------------------------------------
 
 
-def _watch(office: Office, seconds: int) -> None:
-    for _ in range(seconds):
-        office.hand.turn(1)
-        office.desk.do(office.desk.ledger.overdue())
-
-
 def test_a_run_whose_lease_has_lapsed_begins_no_step(store: Wire, receiver: Receiver) -> None:
     paused, other = Office(store), Office(store)
     other.call(job("other"), lambda _run: None)
 
     def body(run: Run) -> None:
-        _watch(other, 12)
+        watch(other, 12)
         run.once("pay", receiver, "pay")
 
     with pytest.raises(LeaseLost, match="no longer ours"):
@@ -367,7 +348,7 @@ def test_a_run_that_was_paused_between_its_check_and_the_store_begins_no_step(st
         def late(name: str) -> str:
             if name == "swap":
                 store.lose = lambda _name: ""
-                _watch(other, 12)
+                watch(other, 12)
             return ""
 
         store.lose = late
@@ -384,7 +365,7 @@ def test_a_run_that_was_taken_over_in_a_step_cannot_say_that_it_is_done(store: W
 
     def slow(_what: str) -> None:
         receiver.act = lambda what: f"did {what}"
-        _watch(other, 12)
+        watch(other, 12)
         with pytest.raises(InDoubt):
             other.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
 
@@ -483,7 +464,7 @@ def test_a_step_of_another_run_by_the_same_key_that_is_over_is_in_doubt(store: W
     receiver.act = lambda _what: dies(one)
     with pytest.raises(StoreUnavailable):
         one.call(declared, lambda run: run.once("pay", receiver, "pay"), when=first)
-    _watch(other, 12)
+    watch(other, 12)
     other.desk.do(other.desk.ledger.settle([Cell(first.cell)]))
     with pytest.raises(InDoubt):
         other.call(declared, lambda run: run.once("pay", receiver, "pay"), when=second)

@@ -20,7 +20,6 @@ from cronce.errors import (
     DatabaseUnavailable,
     InDoubt,
     LeaseLost,
-    StoreUnavailable,
     TimedOut,
 )
 from cronce.model import Slot
@@ -36,7 +35,7 @@ from cronce.runtime.run import Run, Skipped
 from cronce.runtime.task import Busy
 from cronce.runtime.tidy import _tidied
 from tests.house.wait import wait_until
-from tests.runtime.office import Office, job
+from tests.runtime.office import Office, dies, job, watch
 from tests.runtime.shelf import START, Wire
 
 NOON = Slot("billing", START)
@@ -83,19 +82,6 @@ def billing(books: Books) -> Iterator[Callable[..., Declaration]]:
         one.database.close()
 
 
-def watch(office: Office, seconds: int = 12) -> None:
-    for _ in range(seconds):
-        office.hand.turn(1)
-        office.desk.do(office.desk.ledger.overdue())
-
-
-def dies(office: Office) -> None:
-    def do(_flow: Any) -> Any:
-        raise StoreUnavailable("this process is dead")
-
-    office.desk.do = do  # type: ignore[method-assign, assignment]
-
-
 def settle(office: Office, declared: Declaration) -> None:
     assert declared.database is not None
     office.desk.do(settle_gone(office.desk.ledger, declared.database, [NOON.cell]))
@@ -128,7 +114,7 @@ def test_a_commit_without_a_finish_is_settled_as_succeeded_and_not_as_lost(
 ) -> None:
     declared = billing(on_lost="skip")
     _commits_and_dies(store, books, declared)
-    watch(other)
+    watch(other, 12)
     settle(other, declared)
     record = other.record(NOON)
     assert (record.outcome, record.reason, books.charges) == (Outcome.SUCCEEDED, COMMITTED, [1])
@@ -139,7 +125,7 @@ def test_the_next_call_of_the_job_settles_it(
 ) -> None:
     declared = billing(on_lost="skip")
     _commits_and_dies(store, books, declared)
-    watch(other)
+    watch(other, 12)
     told = other.call(declared, lambda run: books.charge(run, 2), when=NOON)
     assert isinstance(told, Skipped)
     assert (told.outcome, books.charges) == ("succeeded", [1])
@@ -153,7 +139,7 @@ def test_a_scheduler_settles_it_beside_its_other_work(
 ) -> None:
     declared = billing(on_lost="skip")
     _commits_and_dies(store, books, declared)
-    watch(other)
+    watch(other, 12)
     assert declared.database is not None
     Settling(other.desk).soon(declared.database, NOON.cell)
     wait_until(lambda: other.record(NOON).outcome is Outcome.SUCCEEDED)
@@ -164,7 +150,7 @@ def test_under_rerun_the_next_run_finds_it_done_and_runs_nothing(
 ) -> None:
     declared = billing(on_lost="rerun")
     _commits_and_dies(store, books, declared)
-    watch(other)
+    watch(other, 12)
     ran: list[str] = []
     other.call(declared, lambda run: ran.append(run.key), when=NOON)
     record = other.record(NOON)
@@ -297,7 +283,7 @@ def test_if_nobody_can_say_whether_it_was_committed_the_run_stays_open_for_whoev
         with pytest.raises(Broken):
             office.call(declared, body, when=NOON)
         assert office.record(NOON).state is State.RUNNING
-    watch(other)
+    watch(other, 12)
     settle(other, declared)
     assert (other.record(NOON).outcome, books.charges) == (Outcome.SUCCEEDED, [1])
 
@@ -360,7 +346,7 @@ def test_a_run_that_was_closed_as_lost_cannot_commit_when_it_wakes_up(
     paused = Office(store)
 
     def body(run: Run) -> None:
-        watch(other)
+        watch(other, 12)
         settle(other, declared)
         run._lease.check = lambda: None  # type: ignore[method-assign]  # it was paused right after it had asked
         books.charge(run)
@@ -378,7 +364,7 @@ def test_a_run_that_was_taken_over_cannot_commit_and_the_later_one_can(
     conn = sqlite3.connect(tmp_path / "books.db")
 
     def body(run: Run) -> None:
-        watch(other)
+        watch(other, 12)
         other.call(declared, lambda later: books.charge(later, 2), when=NOON)
         run._lease.check = lambda: None  # type: ignore[method-assign]  # it was paused right after it had asked
         with run.transaction(conn) as tx:
@@ -409,7 +395,7 @@ def test_a_claim_alone_never_closes_such_a_run_as_lost(
     """Neither of the slot itself, nor of the next one, which waits for its turn."""
     declared = billing(on_lost="skip")
     _commits_and_dies(store, books, declared)
-    watch(other)
+    watch(other, 12)
     later = Slot("billing", START.replace(minute=15))
     other.hand.turn(15 * 60)
     for carried, (slot, answer) in product((declared, job(**LEASE)), ((NOON, Held), (later, Busy))):
@@ -442,7 +428,7 @@ def test_a_database_that_does_not_answer_keeps_a_run_open_whose_holder_is_gone(
 ) -> None:
     declared = billing(on_lost="skip")
     _commits_and_dies(store, books, declared)
-    watch(other)
+    watch(other, 12)
     (tmp_path / "books.db").rename(tmp_path / "moved.db")
     (tmp_path / "books.db").mkdir()
     away = job(transaction=books.url, on_lost="skip", **LEASE)
