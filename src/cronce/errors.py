@@ -152,9 +152,8 @@ class InDoubt(CronceError):
     def __init__(self, name: str, why: str) -> None:
         from shlex import quote  # noqa: PLC0415  a key may be anything, and the line is there to be pasted
 
-        super().__init__(
-            f"{NOBODY_KNOWS}{name} happened: {why}. Find out, then say `cronce resolve {quote(name)} done` or `retry`"
-        )
+        self.brief = f"{NOBODY_KNOWS}{name} happened: {why}"
+        super().__init__(f"{self.brief}. Find out, then say `cronce resolve {quote(name)} done` or `retry`")
         self.name, self.why = name, why
 
     def __reduce__(self) -> tuple[object, ...]:

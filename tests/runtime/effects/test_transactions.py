@@ -490,3 +490,19 @@ def test_a_job_in_the_store_has_no_database(tmp_path: Path) -> None:
 
 def test_the_database_is_no_part_of_what_tells_versions_apart(books: Books) -> None:
     assert job().spec == job(transaction=books.url).spec
+
+
+def test_jobs_that_name_the_same_database_share_it_and_closing_hangs_up(books: Books, tmp_path: Path) -> None:
+    with Cronce(f"sqlite:///{tmp_path}/cronce.db") as cron:
+
+        @cron.job(None, name="a", transaction=books.url)
+        def charge(run: Run) -> None:
+            books.charge(run)
+
+        cron.job(None, name="b", transaction=books.url)(lambda: None)
+        charge(slot="2026-03-29T12:00:00Z")  # type: ignore[call-arg]
+        database = cron.jobs["a"].database
+        assert database is not None
+        assert database is cron.jobs["b"].database
+        assert len(database._kept) == 1
+    assert (database._kept, books.charges) == ([], [1])

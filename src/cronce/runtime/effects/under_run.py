@@ -66,7 +66,7 @@ class UnderRun:
         return grant
 
     def doubt(self, doubt: InDoubt) -> None:
-        self.doubts.append(str(doubt))
+        self.doubts.append(doubt.brief)
 
     def begin(self, key: str) -> Begin:
         return Begin(f"{effect_cells(self._key)}{key}", self.ledger.nonce(), under=self._lease.grant)
