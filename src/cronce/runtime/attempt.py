@@ -74,7 +74,8 @@ class End(NamedTuple):
         if self.over is not None and self.over.cause == "timed out":
             raise TimedOut(f"{name} {self.over.why}") from self.error
         if self.over is not None and self.error is not None:
-            raise LeaseLost(f"{name} was stopped: {self.over.why}") from self.error
+            why = self.over.why
+            raise LeaseLost(f"{name} was stopped: {why}", name=name, why=why) from self.error
         if self.error is not None:
             raise self.error
         return self.result

@@ -27,7 +27,7 @@ from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
 from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
-from cronce.runtime.keeper import Keeper
+from cronce.runtime.keeper import Keeper, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
 from cronce.runtime.notes import leave_clock, recall_clock
 from cronce.runtime.run import Skipped
@@ -223,7 +223,8 @@ class Call:
                 case Finished():
                     return
                 case Stale(by):
-                    raise LeaseLost(too_late(lease, ending, by, self.desk.holder))
+                    words = too_late(lease, ending, by, self.desk.holder)
+                    raise LeaseLost(words, name=lease.name, fence=lease.grant.fence, why=whose(by, self.desk.holder))
                 case Unsure() if once or not lease.trusted or not answer.passing:
                     raise NotRecorded(f"{lease.name} {ending.outcome}, but that could not be recorded: {answer.why}")
             yield Nap(pause, in_hand=True)

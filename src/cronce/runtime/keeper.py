@@ -136,7 +136,8 @@ class Lease(Tie):
         if self.trusted:
             return
         if not self.mine:
-            raise LeaseLost(f"{self.name} was granted to the process that forked this one, which may not act on it")
+            words = f"{self.name} was granted to the process that forked this one, which may not act on it"
+            raise LeaseLost(words, name=self.name, fence=self.grant.fence, why="this is a forked child")
         why = (self.over or NOT_RENEWED).why
         raise LeaseLost(f"{self.name} is no longer ours: {why}", name=self.name, fence=self.grant.fence, why=why)
 

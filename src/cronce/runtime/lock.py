@@ -190,7 +190,9 @@ class Block(ABC):
     def _judge(self, lease: Tie, error: BaseException | None, *, ours: bool) -> None:
         """A lock that ended before its block did is an error, unless the block has one of its own."""
         if lease.over is not None and (error is None or ours):
-            raise LeaseLost(f"{self.noun} {self.name} ended before its block did: {lease.over.why}") from error
+            why = lease.over.why
+            words = f"{self.noun} {self.name} ended before its block did: {why}"
+            raise LeaseLost(words, name=self.name, why=why) from error
 
     # --- one logic, for threads and tasks ---
 

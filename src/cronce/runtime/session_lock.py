@@ -69,11 +69,11 @@ class SessionHolding(Holding):
         """Raise `LeaseLost` unless the lock is still ours. Asks the server, if the last look was long ago."""
         tie = self._tie
         if not tie.mine:
-            raise LeaseLost(f"the lock {tie.name} was granted to the process that forked this one")
+            raise LeaseLost(f"the lock {tie.name} was granted to the process that forked this one", name=tie.name)
         if not self.trusted:
             tie.keeper.prove(tie.session)
         if why := tie.over.why if tie.over else tie.session.lost:
-            raise LeaseLost(f"the lock {tie.name} is no longer ours: {why}")
+            raise LeaseLost(f"the lock {tie.name} is no longer ours: {why}", name=tie.name, why=why)
 
 
 class SessionKeeper:

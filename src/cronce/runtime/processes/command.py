@@ -91,13 +91,16 @@ class Command(Work):
             return result
         assert self._run is not None
         if isinstance(result, NotStarted):
-            raise LeaseLost(f"{self._run.key} was not started: {result.stopped}")
+            raise LeaseLost(
+                f"{self._run.key} was not started: {result.stopped}", name=self._run.key, why=result.stopped
+            )
         over = self.over(self._run, result)
         if over is None:
             return self.value(result)
         if over.cause == "timed out":
             raise TimedOut(f"{self._run.key} {over.why}")
-        raise LeaseLost(f"{self._run.key} was stopped: {result.stopped or over.why}")
+        why = result.stopped or over.why
+        raise LeaseLost(f"{self._run.key} was stopped: {why}", name=self._run.key, why=why)
 
     def value(self, result: Ended) -> Any:
         return result.code
