@@ -288,6 +288,34 @@ def test_if_nobody_can_say_whether_it_was_committed_the_run_stays_open_for_whoev
     assert (other.record(NOON).outcome, books.charges) == (Outcome.SUCCEEDED, [1])
 
 
+def test_a_stop_that_comes_while_the_block_begins_leaves_nothing_behind(
+    office: Office, books: Books, billing: Callable[..., Declaration], tmp_path: Path
+) -> None:
+    runs: list[Run] = []
+
+    class Stopping(sqlite3.Connection):
+        def cursor(self, *args: Any, **named: Any) -> Any:
+            if runs and runs[-1].trusted:
+                office.keeper.end(runs[-1]._lease, Over("drained", "it is drained"))
+            return super().cursor(*args, **named)
+
+    conn = sqlite3.connect(tmp_path / "books.db", factory=Stopping)
+
+    def body(run: Run) -> None:
+        runs.append(run)
+        with run.transaction(conn) as tx:
+            tx.execute("insert into charges values (1)")
+
+    declared = billing(on_lost="rerun")
+    with closing(conn):
+        with pytest.raises(LeaseLost, match="it is drained"):
+            office.call(declared, body, when=NOON)
+        assert (conn.in_transaction, books.charges) == (False, [])
+        runs.clear()
+        office.call(declared, lambda run: books.charge(run, 2), when=NOON)
+    assert books.charges == [2]
+
+
 def test_a_stop_does_not_cut_a_commit_in_two(
     office: Office, books: Books, billing: Callable[..., Declaration], tmp_path: Path
 ) -> None:

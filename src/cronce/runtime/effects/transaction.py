@@ -6,7 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from cronce.errors import BadInput
-from cronce.runtime.interrupt import shielded
+from cronce.runtime.interrupt import Interrupt, shielded
 from cronce.runtime.joined import Database, Transaction
 
 if TYPE_CHECKING:
@@ -21,8 +21,16 @@ class RunTransaction(Transaction[C], Generic[C]):
         self._of, self._whole = run, not step
 
     def __enter__(self) -> C:
-        with shielded(), self._alone():
-            return super().__enter__()
+        entered = False
+        try:
+            with shielded(), self._alone():
+                conn = super().__enter__()
+                entered = True
+            return conn
+        except Interrupt as error:  # it was stopped before its block began, so nobody else leaves it
+            if entered:
+                self.__exit__(Interrupt, error, None)
+            raise
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with shielded(error), self._left():
