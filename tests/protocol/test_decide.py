@@ -294,6 +294,14 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
         Claim("n2", "web-2", 2 * LEASE, "rerun", 5, start_by=NOW), EXPECTED[Row.NOTHING][Claim],
     ),
     (
+        "a step of a slot that is run again by hand", Row.BELOW, SCENES[Row.BELOW],
+        Claim("n2", "web-2", LEASE, "skip", under=Maker("run/a", F1)),
+        Decision(
+            Closed(Outcome.UNKNOWN, "the store forgot whether it was done, or it is new"),
+            closed(DUE, Outcome.UNKNOWN, "the store forgot whether it was done, or it is new", Mark.ATTENTION),
+        ),
+    ),
+    (
         "waiting already", Row.QUEUED, Scene(OVER._replace(fence=None), Record(State.WAITING)), SAYS[Queue],
         Decision(WAITING),
     ),

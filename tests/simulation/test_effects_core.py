@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cronce.model import Slot, effect_cells
-from cronce.protocol.commands import Finish, Finished, Stale
+from cronce.model import Mark, Slot, effect_cells
+from cronce.protocol.commands import Closed, Finish, Finished
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.flow import Load, Request, Timed, drive, perform
 from cronce.runtime.ledger import Begin, Grant, Ledger, Terms, Wanted
@@ -56,7 +56,7 @@ def begun(here: Here, grant: Grant, key: str) -> Any:
     return one.answer
 
 
-def test_a_run_that_was_granted_before_the_store_forgot_begins_no_step() -> None:
+def test_a_step_of_a_slot_from_before_the_store_forgot_is_in_doubt() -> None:
     world = world_at(61, forgets=True)
     here = Here(world, "m")
     grant = here.claim(FIRST, Terms(LEASE, outside=True))
@@ -65,8 +65,11 @@ def test_a_run_that_was_granted_before_the_store_forgot_begins_no_step() -> None
         Finished(Outcome.SUCCEEDED)
     ]
     world.store.empty()
-    assert begun(here, grant, "mail") == Stale("")
-    assert world.store.cells("effect/") == []
+    answer = begun(here, grant, "mail")
+    assert isinstance(answer, Closed)
+    assert answer.outcome is Outcome.UNKNOWN
+    (cell,) = world.store.cells("effect/")
+    assert cell.mark is Mark.ATTENTION
 
 
 @pytest.mark.parametrize("joined", [True, False])

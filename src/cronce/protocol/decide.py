@@ -341,6 +341,13 @@ def too_old(_cell: Cell, _record: None, _command: Command, facts: Facts) -> Deci
     return Decision(Closed(Outcome.TOO_OLD, f"up to {floor} slots without a record are closed"))
 
 
+def below(cell: Cell, record: None, command: Claim, facts: Facts) -> Decision:
+    """A step of a slot from before the store forgot, which somebody runs again by hand: it may be done."""
+    if command.under is None:
+        return too_old(cell, record, command, facts)
+    return _close(cell, _NEW, Outcome.UNKNOWN, "the store forgot whether it was done, or it is new", facts)
+
+
 def stale(_cell: Cell, record: Record | None, _command: Command, _facts: Facts) -> Decision:
     return Decision(Stale(record.holder if record else ""))
 
@@ -371,7 +378,7 @@ TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
         Settle: nothing, Ask: nothing, Resolve: nothing,
     },
     Row.BELOW: {
-        Claim: too_old, Renew: stale, Finish: stale, Release: stale, Queue: too_old, Skip: too_old,
+        Claim: below, Renew: stale, Finish: stale, Release: stale, Queue: too_old, Skip: too_old,
         Settle: nothing, Ask: nothing, Resolve: nothing,
     },
     Row.QUEUED: {

@@ -18,7 +18,6 @@ from cronce.protocol.commands import (
     Queue,
     Settle,
     Skip,
-    Stale,
 )
 from cronce.protocol.decide import (
     Facts,
@@ -98,8 +97,6 @@ class Planner:
 
     def _barred(self, task: Task, job: Job | None) -> Reply | None:
         """What keeps a claim, or what a scheduler puts on record as due, from being decided at all."""
-        if self._is_of_an_earlier_life(task):
-            return Stale("")
         queued = isinstance(task.command, Queue) and bool(task.digest)  # by a scheduler; a person may ask at any time
         if job is None or task.slot is None or not (isinstance(task.command, Claim) or queued):
             return None
@@ -111,16 +108,13 @@ class Planner:
             return Closed(Outcome.TOO_OLD, "nobody asks for it any more")
         return None
 
-    def _is_of_an_earlier_life(self, task: Task) -> bool:
-        """A run that was granted before the store forgot begins no step: that may be done, and forgotten."""
-        return task.under is not None and task.under.fence.birth != self.epoch.birth
-
     def _facts(self, task: Task, job: Job | None) -> Facts:
         even = partial(self._know.even, task.sample)
-        if (
-            task.slot is None
-        ):  # a lock, a leader, an effect: no floor, and no earlier life that matters after LOCK_LEASE
-            return Facts(task.now, even=even, over=partial(is_over, task.under, task.over))
+        if task.under is not None:  # of a slot that may have run before the store forgot, if it is run again by hand
+            over = partial(is_over, task.under, task.over)
+            return Facts(task.now, forgotten_floor(self.epoch, self._traits), self.epoch.base, even, over)
+        if task.slot is None:  # a lock, a leader, a key: no floor, and no earlier life that matters after LOCK_LEASE
+            return Facts(task.now, even=even, over=partial(is_over, None, task.over))
         floor = job.floor if job else forgotten_floor(self.epoch, self._traits)
         return Facts(task.now, None if task.slot.request else floor, self.epoch.base, even)
 

@@ -8,12 +8,12 @@ from unittest.mock import patch
 from cronce.model import Cell, Fence, Instant, Mark, Write
 from cronce.protocol import decide
 from cronce.protocol.commands import Claim, Command
+from cronce.protocol.decide import TABLE, Row
 from cronce.protocol.record import Outcome, Record, encode_position
 from cronce.runtime.effects import cursor, once, under_run
 from cronce.runtime.joined import block, flows
 from cronce.runtime.joined.dialects import POSTGRESQL
 from cronce.runtime.ledger import Begin, Ledger
-from cronce.runtime.plans import Planner
 from cronce.runtime.steps import Body
 from cronce.runtime.task import Task
 from cronce.testing import actors, database
@@ -69,8 +69,10 @@ def begun_after_its_lease() -> Any:
     return patch.object(Ledger, "_begin_task", begin_task)
 
 
-def begun_by_a_run_of_an_earlier_life() -> Any:
-    return patch.object(Planner, "_is_of_an_earlier_life", lambda *_: False)
+def forgotten_is_not_done() -> Any:
+    """After the store forgot, a step of a slot from before is taken not to have been done."""
+    wrong = {**TABLE, Row.BELOW: {**TABLE[Row.BELOW], Claim: decide.grant}}
+    return patch.object(decide, "TABLE", wrong)
 
 
 def every_failure_is_none() -> Any:
@@ -205,7 +207,7 @@ EFFECT_MUTANTS = {
     "a step begun by a run that is over is done again": begun_is_done_again,
     "done before it is begun": done_before_it_is_begun,
     "a step begun after its run's lease": begun_after_its_lease,
-    "a step begun by a run that the store forgot": begun_by_a_run_of_an_earlier_life,
+    "a step that the store forgot is done again": forgotten_is_not_done,
     "an exception means that nothing happened": every_failure_is_none,
     "a key for each run": a_key_for_each_run,
     "what another still does is done again": retry_what_another_does,

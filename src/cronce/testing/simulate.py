@@ -46,6 +46,7 @@ KEPT: Final = (
     17566,
     18171,
     18268,
+    19119,
     19915,
 )
 """Seeds that once failed, while the world was as it then was. They are played first, for ever."""
