@@ -1,4 +1,4 @@
-"""A crond in a few lines: starts a command at every second of its own wall clock, as wrong as that may be.
+"""A crond in a few lines: starts a command every two seconds of its own wall clock, as wrong as that may be.
 
 python crond.py FIRST COUNT COMMAND...
 """
@@ -12,11 +12,11 @@ from cronce.clock import SystemClock
 
 
 def main() -> int:
-    first, seconds, command = datetime.fromisoformat(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    first, slots, command = datetime.fromisoformat(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     clock = SystemClock()
     started = []
-    for number in range(seconds):
-        due = first + timedelta(seconds=number)
+    for number in range(slots):
+        due = first + timedelta(seconds=2 * number)
         while (left := (due - clock.wall()).total_seconds()) > 0:
             Event().wait(min(left, 0.2))
         started.append(subprocess.Popen(command))

@@ -12,6 +12,7 @@ import pytest
 from cronce import Cronce, InDoubt, InProgress, Run, Skipped
 from cronce.stores.redis import init
 from tests.house.wait import wait_until
+from tests.stores.places import name_of
 
 STORES = ("sqlite", "postgres", "valkey", "mariadb", "etcd")
 SLOT = "2026-03-29T12:00:00Z"
@@ -24,6 +25,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/cronce.db"
     address: str = request.getfixturevalue(request.param).url
     if request.param == "valkey":
+        address = f"{address}?namespace={name_of(tmp_path)}"  # others empty theirs
         init(address)  # else it may have forgotten something, and nothing begins for a while
     return address
 
