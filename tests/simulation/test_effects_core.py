@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from cronce.errors import StoreUnavailable
 from cronce.model import Mark, Slot, effect_cells
-from cronce.protocol.commands import Closed, Finish, Finished
+from cronce.protocol.commands import Closed, Finish, Finished, Queue
 from cronce.protocol.record import Outcome, State, decode
-from cronce.runtime.flow import Load, Request, Timed, drive, perform
+from cronce.runtime.flow import Flow, Load, Request, Swap, Timed, drive, perform
 from cronce.runtime.ledger import Begin, Grant, Ledger, Terms, Wanted
+from cronce.runtime.task import Unsure
 from cronce.testing.chaos import DURABLE, FORGETFUL
 from cronce.testing.world import START, Process, World
 
@@ -91,3 +93,29 @@ def test_a_run_that_may_be_committed_is_not_closed_by_whoever_asks_it_to_stop(jo
             request = asking.send(Timed(perform(world.store, request), began, other.process.boot()))
     (run,) = [decode(cell.value) for cell in world.store.cells(FIRST.cell)]
     assert (run.state, run.outcome) == ((State.RUNNING, None) if joined else (State.CLOSED, Outcome.LOST))
+
+
+def test_what_was_asked_for_and_not_answered_before_the_store_forgot_is_not_asked_for_again() -> None:
+    """It may have been put on record, and run: whoever asked is told, and asks again if that is wanted."""
+    world = world_at(61, forgets=True)
+    here = Here(world, "m")
+    here.do(here.ledger.jobs.learn("a"))
+    asked = here.ledger.put({FIRST._replace(request="again"): Queue(by="ann")}, Terms(LEASE, overlap="allow"))
+    request = next(asked)
+    while not isinstance(request, Swap):
+        request = asked.send(Timed(perform(world.store, request), 0.0, 0.0))
+    perform(world.store, request)
+    world.store.empty()
+    (answer,) = here.do(_without_an_answer(asked))
+    assert isinstance(answer, Unsure)
+    assert world.store.cells("run/") == []
+
+
+def _without_an_answer(flow: Flow[Any]) -> Flow[Any]:
+    """The rest of a flow whose last request got none."""
+    request = flow.throw(StoreUnavailable("the reply was lost"))
+    try:
+        while True:
+            request = flow.send((yield request))
+    except StopIteration as end:
+        return end.value

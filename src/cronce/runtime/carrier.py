@@ -207,6 +207,7 @@ class Carrier:
         except StoreUnavailable as error:
             for plan in plans:
                 plan.task.unread = True
+                plan.task.unheard_in = plan.task.unheard_in or planner.epoch.birth
             return error
         self._learn_jobs(jobs, swapped)
         place = len(jobs)

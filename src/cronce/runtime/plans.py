@@ -39,7 +39,7 @@ from cronce.protocol.record import (
 )
 from cronce.protocol.specs import after_forgetting
 from cronce.runtime.knowledge import Knowledge, KnownJob
-from cronce.runtime.task import Busy, Paused, Reply, Superseded, Task
+from cronce.runtime.task import Busy, Paused, Reply, Superseded, Task, Unsure
 from cronce.value import NamedTuple
 
 
@@ -97,6 +97,8 @@ class Planner:
 
     def _barred(self, task: Task, job: Job | None) -> Reply | None:
         """What keeps a claim, or what a scheduler puts on record as due, from being decided at all."""
+        if task.slot and task.slot.request and task.unheard_in not in (0, self.epoch.birth):
+            return Unsure("the store forgot while it was asked: it may have been asked for, and run; ask again")
         queued = isinstance(task.command, Queue) and bool(task.digest)  # by a scheduler; a person may ask at any time
         if job is None or task.slot is None or not (isinstance(task.command, Claim) or queued):
             return None

@@ -95,6 +95,7 @@ class Task:
         self.unread = unread
         self.guessed = guessed  # the run was not read yet, but taken to be absent
         self.decoded = decoded  # the run's record, by its text: versions of two lives may coincide
+        self.unheard_in = 0  # the life of the store in which it was written first, and no answer came
         self.answer: Reply | None = None
 
     @property
