@@ -27,7 +27,7 @@ ZERO: Final = {
     Way.KEY: ("repeats", "lost"),
     Way.STEP: ("repeats", "lost"),
     Way.MESSAGE: ("repeats",),
-    Way.JOINED: ("repeats", "lost", "out_of_order", "in_doubt"),
+    Way.JOINED: ("repeats", "lost", "in_doubt"),
     Way.FENCE: ("out_of_order",),
     Way.NOTHING: (),
 }
