@@ -7,6 +7,7 @@ up in the generator either way, at the same place.
 
 import inspect
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import closing, suppress
 from typing import Any, TypeVar
@@ -43,7 +44,7 @@ async def drive_async(talk: Talk[T]) -> T:
         return result
 
 
-class Driver:
+class Driver(ABC):
     """A connection, for one transaction at a time. What is here holds for most kinds."""
 
     asynchronous = False
@@ -53,9 +54,9 @@ class Driver:
         self.conn = conn
         self.dialect = dialect
 
+    @abstractmethod
     def obstacle(self) -> str:
         """Why a commit of ours would not be the real one; "" if it will be."""
-        raise NotImplementedError
 
     def begin(self) -> Talk[None]:
         """Open a transaction, or go on with the one that was opened by itself."""
@@ -83,7 +84,7 @@ class Driver:
 
     def _cursor(self) -> Any:
         """One that gives rows as tuples, whatever its user likes."""
-        raise NotImplementedError
+        return self.conn.cursor()
 
     def _bound(self, values: dict[str, str]) -> dict[str, Any]:
         return {name: self.dialect.spelled(value) for name, value in values.items()}
