@@ -27,20 +27,23 @@ lint: $(STAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-servers: ## MariaDB and PgBouncer for the tests, where this is Debian and root; CRONCE_NO_APT=1 forbids it
+servers: ## MariaDB, PgBouncer, cron and Chromium for the tests, where this is Debian and root; CRONCE_NO_APT=1 forbids it
 	@if [ "$$(id -u)" = 0 ] && [ -z "$(CRONCE_NO_APT)" ] && command -v apt-get >/dev/null \
-		&& ! { [ -x /usr/sbin/mariadbd ] && [ -x /usr/sbin/pgbouncer ]; }; then \
-		echo "installing MariaDB and PgBouncer for the tests (CRONCE_NO_APT=1 forbids it)"; \
+		&& ! { [ -x /usr/sbin/mariadbd ] && [ -x /usr/sbin/pgbouncer ] && [ -x /usr/sbin/cron ] && [ -x /usr/bin/chromium ]; }; then \
+		echo "installing MariaDB, PgBouncer, cron and Chromium for the tests (CRONCE_NO_APT=1 forbids it)"; \
 		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-			mariadb-server-core mariadb-client-core pgbouncer; } >/dev/null || echo "that failed: what needs them will be skipped, loudly"; fi
+			mariadb-server-core mariadb-client-core pgbouncer cron chromium; } >/dev/null || echo "that failed: what needs them will be skipped, loudly"; fi
 
-test: lint servers ## lint and all tests
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+test: $(STAMP) servers ## lint and all tests, side by side: mypy takes minutes of one processor, where tests often wait
+	@nice $(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & lint=$$!; \
+	$(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
+	wait $$lint; linted=$$?; cat $(VENV)/lint.log; exit $$((tests + linted))
 
-proof: $(STAMP) servers ## the full-size figures: torture on every store (four hours; TORTURE_RUNS=1 is less), 500 invoices and 50 kills, 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts
-	CRONCE_SKEWED_SLOTS=100 $(BIN)/python -m pytest tests/faults/test_skewed_hosts.py
-	CRONCE_TORTURE_RUNS=$(or $(TORTURE_RUNS),10) $(BIN)/python -m pytest tests/faults/torture_proof.py tests/faults/test_outage.py tests/faults/test_election.py
+proof: $(STAMP) servers ## the full-size figures: torture on every store (four hours; TORTURE_RUNS=1 is less), 500 invoices and 50 kills, 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts, other schedulers before and after
+	CRONCE_SKEWED_SLOTS=100 CRONCE_KILLED_SLOTS=500 $(BIN)/python -m pytest tests/faults/test_skewed_hosts.py tests/faults/test_sqlite_kill.py
+	CRONCE_TORTURE_RUNS=$(or $(TORTURE_RUNS),10) $(BIN)/python -m pytest tests/faults/torture_proof.py tests/faults/test_field_story.py tests/faults/test_outage.py tests/faults/test_election.py
 	CRONCE_BILLING=1 $(BIN)/python -m pytest tests/faults/test_billing.py
+	$(BIN)/python -m tests.faults.neighbours
 	$(BIN)/cronce simulate --seeds 20000
 	$(BIN)/python -m cronce.testing.explorer --check-docs
 
@@ -51,6 +54,8 @@ $(PEERS): $(STAMP)
 bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the same run
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.scheduler
+	$(BIN)/python -m bench.audit
+	$(BIN)/python -m bench.ui
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -32,7 +32,7 @@ MANY: Final = 1000
 @contextmanager
 def running(cron: Cronce) -> Iterator[Run]:
     """A run that is kept while it is measured, as a body has it."""
-    keeper = cron._at_work()
+    keeper = cron.at_work()
     desk = keeper.desk
     wanted = Wanted(Slot("billing", START), Terms(timedelta(minutes=5), outside=True))
     (grant,) = desk.do(desk.ledger.claim([wanted]))

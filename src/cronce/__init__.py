@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cronce.model import Fence as Fence
     from cronce.model import slot as slot
     from cronce.runtime.app import Cronce as Cronce
+    from cronce.runtime.current import current_run as current_run
     from cronce.runtime.run import Run as Run
     from cronce.runtime.run import Skipped as Skipped
     from cronce.schedule import At as At
@@ -37,6 +38,7 @@ _HOMES: Final = {
     "Run": "cronce.runtime.run",
     "Skipped": "cronce.runtime.run",
     "TimedOut": "cronce.errors",
+    "current_run": "cronce.runtime.current",
     "slot": "cronce.model",
 }
 
@@ -56,6 +58,7 @@ __all__ = [
     "Skipped",
     "TimedOut",
     "__version__",
+    "current_run",
     "slot",
 ]
 

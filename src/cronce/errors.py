@@ -18,6 +18,7 @@
     │   │   └── StorePrivate                  the default file, where each pod would have its own
     │   └── StoreForgot                       the store lost what it had promised to keep
     ├── BadRecord                             a value in the store that this version cannot read
+    ├── NotOnRecord                           a job, a slot or an effect that the store knows nothing of
     ├── LockHeld                              another has the lock: who, and until when
     │   └── NotElected                        another leads
     ├── InProgress                            another is at this effect just now
@@ -28,6 +29,7 @@
     ├── TimedOut (also a TimeoutError)        a run that took longer than its job allows
     ├── CannotStart                           a command that cannot be started: missing, or not executable
     ├── BodyFailed                            an isolated body that raised, or whose process died
+    ├── SlotFailed                            in a Kubernetes Job's pod: the slot is closed as failed, lost or unknown
     ├── ClockOff                              this machine's clock is minutes off the store's
     └── ClockUnsupported                      no clock here that counts time in suspend
 
@@ -107,6 +109,10 @@ class StoreForgot(StoreError):
 
 class BadRecord(CronceError):
     """A value in the store that this version cannot read."""
+
+
+class NotOnRecord(CronceError):
+    """A job, a slot or an effect was named that the store knows nothing of."""
 
 
 class LockHeld(CronceError):
@@ -191,6 +197,11 @@ class CannotStart(CronceError):
 
 class BodyFailed(CronceError):
     """An isolated body failed: the exception it raised, in words, or how its process ended."""
+
+
+class SlotFailed(CronceError):
+    """Inside a pod of a Kubernetes Job: the slot is closed as failed, lost or unknown, by another pod or before. Who
+    went on as if nothing were wrong would have the Job counted as complete."""
 
 
 class ClockOff(CronceError):

@@ -10,6 +10,8 @@ class What(StrEnum):
     GRANTED = "granted"
     TAKEN_OVER = "taken over"
     REFUSED = "refused"
+    STARTED = "started"
+    ENDED = "ended"
     RELEASED = "released"
     QUEUED = "queued"
     ASKED = "asked to stop"
@@ -23,15 +25,19 @@ class What(StrEnum):
     LATE = "late"
     OVERRUN = "overrun"
     MISSED = "missed"
+    DOUBLED = "doubled"
     DRAINED = "claims no more"
     RESUMED = "claims again"
     FORGOT = "the store forgot"
+    DOUBTED = "the store may have forgotten"
     SILENT = "does not answer"
     ANSWERS = "answers again"
 
 
 class Event(NamedTuple):
-    """`key` is the cell it happened to, `holder` who did it, `at` the store's now, `detail` the outcome or reason."""
+    """`key` is the cell it happened to, `holder` who did it, `at` the store's now, `detail` the outcome or reason.
+
+    `seconds`: a body started so long after its slot, or ended after so long."""
 
     what: What
     key: str
@@ -39,3 +45,4 @@ class Event(NamedTuple):
     at: Instant
     fence: Fence | None = None
     detail: str = ""
+    seconds: float | None = None

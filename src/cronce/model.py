@@ -214,12 +214,32 @@ def stored_cell(job: str) -> str:
     return f"stored/{job}"
 
 
-def machine_cell(host: str) -> str:
-    return f"machine/{host}"
+def machine_cell(boot: str) -> str:
+    """Which boot of a machine, not which host: all containers of one share its clock, and have names of their own."""
+    return f"machine/{boot}"
 
 
 def refusals_cell(job: str, host: str) -> str:
     return f"refusals/{job}/{host}"
+
+
+LOOKED_ON: Final = "looked-on"
+"""While it lasts somebody looks on, and schedulers beat every second."""
+
+MONITOR: Final = "cronce-monitor"
+"""The group whose leader watches, and raises alerts."""
+
+
+def alert_cell(kind: str, subject: str) -> str:
+    return f"alert/{kind}/{subject}"
+
+
+def beat_cell(name: str) -> str:
+    return f"beat/{name}"
+
+
+def observed_cell(name: str) -> str:
+    return f"observed/{name}"
 
 
 # --- what a store keeps -----------------------------------------------------------------------------------------
@@ -354,5 +374,8 @@ class Traits(NamedTuple):
     notifies: bool = False  # can wake a waiting process
     shared: bool = True  # a second connection to the same URL sees the same cells
     in_memory: bool = False  # every cell costs memory, so fewer are kept by default
+    history: bool = True  # keeps all slots of a job, and effects; else the last slots alone, and no effects
+    tally: bool = True  # one counter numbers the writes of all cells, and shows whether some were lost
+    one_clock: bool = True  # dates all leases by one clock; else who finds one lapsed has to watch that very cell
     skew: timedelta = timedelta(0)  # two reads of its clock may disagree by this much
     step: timedelta = timedelta(0)  # its clock is only this exact, or may step by this much at any time

@@ -21,6 +21,9 @@ Overlap = Literal["skip", "wait", "replace", "allow"]
 """A slot that falls due while the job still runs. How many may run at once is `turns`."""
 
 
+Mode = Literal["guard", "observe"]
+"""Whether the guard decides, or only notes what it would have refused: then the body runs as before."""
+
 WhenUnsure = Literal["raise", "retry", "skip"]
 """An effect that was begun, and nobody knows whether it happened: a person looks, or it is done again (the other side
 knows its key), or it is passed over."""

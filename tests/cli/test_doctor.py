@@ -28,7 +28,7 @@ Said = pytest.CaptureFixture[str]
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose clock is kept right, and whose disk is a disk: this one's is not what these tests are about."""
     monkeypatch.setattr("cronce.runtime.ntp.kept", lambda: ntp.Kept(True, 0.001))
-    monkeypatch.setattr("cronce.stores.mounts.current_table", lambda: "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    monkeypatch.setattr("cronce.mounts.current_table", lambda: "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
 
 
 @pytest.fixture

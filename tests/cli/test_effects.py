@@ -26,7 +26,6 @@ from cronce.model import ABSENT, Mark, Slot, Write, effect_cells, machine_cell
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Machine, Outcome, Record, State, decode, encode, encode_machine
 from cronce.runtime.desk import Desk as RealDesk
-from cronce.runtime.desk import host_name
 from cronce.runtime.hand.acts import Hand
 from cronce.runtime.ledger import Begin
 from cronce.runtime.look import slot_named
@@ -447,7 +446,7 @@ def half_a_minute_passes(url: str) -> None:
         ago = (timedelta(seconds=seconds) for seconds in range(60, 0, -10))
         samples = (Sample(boot - span.total_seconds(), boot - span.total_seconds(), now - span) for span in ago)
         value = encode_machine(Machine(boot_id(), tuple(samples)))
-        (cell,) = store.load([machine_cell(host_name())]).cells
+        (cell,) = store.load([machine_cell(boot_id())]).cells
         store.swap([Write(cell.key, cell.version, value, Mark.FREE)], store.load([]).epoch.seen)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from cronce.cli import main
-from cronce.cli.words import iso
 from cronce.clock import SystemClock
 from cronce.model import Mark, Slot, Write, slot_of_cell, spell
 from cronce.protocol.record import Holder, Job, Outcome, Record, Spec, decode, encode
@@ -24,6 +23,7 @@ from cronce.runtime.look import slot_named
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores import open_store
 from cronce.stores.base import Scan
+from cronce.telling.words import iso
 from tests.house.wait import wait_until
 
 CLOCK = SystemClock()
@@ -71,7 +71,7 @@ def record(url: str, key: str) -> Record:
 
 def beat(desk: Desk, role: str = "both", **labels: str) -> None:
     me = Holder(desk.holder, digest_of(SPECS), role, 4, labels, NOW, "1.0")
-    desk.do(Roster(desk.ledger.carrier, desk.ledger.jobs).beat(me, SPECS, 0.0))
+    desk.do(Roster(desk.ledger.carrier, desk.ledger.jobs).beat(me, SPECS, 0.0, timedelta(hours=1)))
 
 
 @contextmanager
@@ -401,7 +401,7 @@ def test_an_interrupt_leaves_the_rest_to_be_run(url: str) -> None:
             wait_until(lambda: len(desk.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
-        assert process.returncode == 130
+        assert process.returncode == 130, (out, err)
         assert out.startswith("billing: 4 slots")
         assert "what was asked for stays due; the same command goes on, and with --cancel calls it off" in err
         assert len(desk.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4

@@ -109,6 +109,12 @@ sys.exit(main(["simulate", "--seeds", "100000", "--no-mutants"]))
 """
 
 
+def test_an_interrupt_that_was_seen_to_is_not_how_a_command_ends() -> None:
+    """Python remembers one that came while a text was executed, though it was caught, and would end by that signal."""
+    command = [sys.executable, "-m", "tests.cli.interrupted", "--version"]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
+
+
 def test_an_interrupt_ends_at_once_and_in_one_line() -> None:
     command = [sys.executable, "-c", INTERRUPTIBLE]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:

@@ -8,7 +8,7 @@ import pytest
 
 from cronce.cli import main
 from cronce.clock import SystemClock
-from cronce.model import Mark, Slot, Write
+from cronce.model import Mark, Slot, Write, job_cell, once_cell
 from cronce.protocol.record import Job, Outcome, Record, State, encode
 from cronce.runtime import jobs
 from cronce.runtime.flow import drive
@@ -59,8 +59,36 @@ def test_a_dry_run_changes_nothing(url: str, capsys: pytest.CaptureFixture[str])
 
 def test_the_document_for_programs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["purge", "billing", "--keep", "3h30m", "--json", "--store", url]) == 0
-    assert json.loads(capsys.readouterr().out) == {"jobs": [{"job": "billing", "found": 6, "purged": 6}]}
+    assert json.loads(capsys.readouterr().out) == {
+        "jobs": [{"job": "billing", "found": 6, "purged": 6}],
+        "swept": 0,
+    }
     assert left(url) == [2, 3]
+
+
+def test_keys_that_are_long_past_their_time_go_when_the_clock_was_watched(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RQ's work horses live too short to do it, and there may be no job at all beside them."""
+    monkeypatch.setattr(jobs, "LOCK_LEASE", timedelta(seconds=1))
+    store, done = open_store(url), encode(Record(State.CLOSED, outcome=Outcome.SUCCEEDED))
+    keys = {hours: once_cell("report", f"{hours}") for hours in (1, 23, 25, 99)}
+    writes = [Write(key, 0, done, Mark.CLOSED, ttl=-hours * HOUR) for hours, key in keys.items()]
+    store.swap(writes, store.load([]).epoch.seen)
+
+    assert main(["purge", "billing", "--store", url]) == 0
+    assert main(["purge", "--dry-run", "--store", url]) == 0
+    assert capsys.readouterr().out == "nothing to purge\n" * 2
+    assert all(cell.version for cell in store.load(list(keys.values())).cells)
+    store.purge(store.load([job_cell("billing")]).cells)
+    assert main(["purge", "--store", url]) == 0
+    assert capsys.readouterr().out == "2 old keys, locks and processes swept\n"
+    assert [bool(cell.version) for cell in store.load(list(keys.values())).cells] == [True, True, False, False]
+
+    store.swap([Write("holder/gone", 0, "", Mark.OPEN, ttl=-99 * HOUR)], store.load([]).epoch.seen)
+    store.close()
+    assert main(["purge", "--json", "--store", url]) == 0
+    assert json.loads(capsys.readouterr().out) == {"jobs": [], "swept": 1}
 
 
 def test_what_another_purged_meanwhile_is_not_waited_for(

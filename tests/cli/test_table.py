@@ -7,8 +7,8 @@ from io import StringIO
 
 import pytest
 
-from cronce.cli.table import Screen, Text, Toned, paint, safe, screen, table
-from cronce.cli.words import away, iso, moment, short
+from cronce.cli.table import Screen, Text, Toned, paint, screen, table
+from cronce.telling.words import ago, away, iso, moment, safe, short
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 ROWS: list[list[Text]] = [
@@ -100,5 +100,6 @@ def test_instants_are_said_as_they_are_needed() -> None:
     later = NOW + timedelta(hours=2, microseconds=5)
     assert (iso(NOW), iso(later), iso(None)) == ("2026-03-29T12:00:00Z", "2026-03-29T14:00:00.000005Z", None)
     assert (away(later, NOW), away(NOW, later), away(NOW, NOW)) == ("in 2h", "2h ago", "now")
+    assert (ago(later, NOW), ago(NOW, later), ago(NOW, NOW)) == ("just now", "2h ago", "just now")
     assert moment(later, NOW) == "14:00:00Z"
     assert moment(later, NOW - timedelta(days=1)) == "2026-03-29T14:00:00Z"

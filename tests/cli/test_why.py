@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 
-from cronce.cli.story import about, tell
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, refusals_cell, to_us
 from cronce.protocol.commands import Queue, Resolve, Skip
 from cronce.protocol.record import Job, Outcome, Refusals, Refused, Spec, encode_refusals
@@ -15,6 +14,7 @@ from cronce.runtime.ledger import Grant
 from cronce.runtime.why import Why, why
 from cronce.schedule import parse_schedule, spec_of
 from cronce.stores.base import next_life
+from cronce.telling.story import about, tell
 from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, beat, claim, granted, terms
 
 SECOND = timedelta(seconds=1)
@@ -482,7 +482,7 @@ def test_what_a_newer_cronce_wrote_is_said_to_be_unreadable(desk: Desk, store: W
     store._cells[SLOT.cell] = store._cells[SLOT.cell]._replace(value=newer)
     assert told(store) == (
         "billing@2026-03-29T12:00:00Z cannot be read: the cell 'run/billing/2026-03-29T12:00:00Z' has format 99, this"
-        " cronce reads up to 4: upgrade cronce."
+        " cronce reads up to 5: upgrade cronce."
     )
     store._cells["job/billing"] = store._cells["job/billing"]._replace(value=newer)
     assert about(asked(store, None)).startswith("billing cannot be read: the cell 'job/billing' has format 99")

@@ -1,9 +1,11 @@
-/* Preloaded into a process, this makes its wall clock wrong by $SKEW_SECONDS, and no other clock: not the monotonic ones
-   that sleeping rests on, and not gettimeofday, which is how SQLite reads the store's time. */
+/* Preloaded into a process, this makes its wall clock wrong by $SKEW_SECONDS (such as 5, or -0.4), and no other clock:
+   not the monotonic ones that sleeping rests on, and not gettimeofday, which is how SQLite reads the store's time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <time.h>
+
+#define SECOND 1000000000L
 
 int clock_gettime(clockid_t id, struct timespec *now)
 {
@@ -12,7 +14,19 @@ int clock_gettime(clockid_t id, struct timespec *now)
         real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     int result = real(id, now);
     const char *skew = getenv("SKEW_SECONDS");
-    if (result == 0 && id == CLOCK_REALTIME && skew)
-        now->tv_sec += atol(skew);
+    if (result == 0 && id == CLOCK_REALTIME && skew) {
+        long wrong = now->tv_nsec + (long)(atof(skew) * SECOND);
+        now->tv_sec += wrong / SECOND - (wrong % SECOND < 0);
+        now->tv_nsec = wrong % SECOND + (wrong % SECOND < 0 ? SECOND : 0);
+    }
     return result;
+}
+
+time_t time(time_t *kept) /* how cron asks */
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (kept)
+        *kept = now.tv_sec;
+    return now.tv_sec;
 }

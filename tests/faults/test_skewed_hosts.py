@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cronce.model import spell
-from tests.house.needs import tool
+from tests.integrations.machines import preload
 
 HERE = Path(__file__).parent
-SLOTS = int(os.environ.get("CRONCE_SKEWED_SLOTS", "8"))  # `make proof` takes 100
+SLOTS = int(os.environ.get("CRONCE_SKEWED_SLOTS", "5"))  # `make proof` takes 100
 GAP = timedelta(seconds=2)
 """A command that a busy machine starts later than three quarters of this would be for the next slot."""
 SKEWS = (-5, 0, 5)
@@ -21,10 +21,7 @@ SKEWS = (-5, 0, 5)
 
 @pytest.fixture(scope="module")
 def skew(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = tmp_path_factory.mktemp("skew") / "skew.so"
-    compiler = tool("gcc", "apt-get install gcc")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, HERE / "skew.c", "-ldl"], check=True)
-    return library
+    return preload(tmp_path_factory.mktemp("skew"))
 
 
 def host(seconds: int, library: Path) -> dict[str, str]:

@@ -4,7 +4,7 @@ import cronce
 
 PUBLIC = [
     "AlreadyDone", "At", "Cron", "Cronce", "CronceError", "Every", "Fence", "InDoubt", "InProgress", "LeaseLost",
-    "LockHeld", "Run", "Skipped", "TimedOut", "__version__", "slot",
+    "LockHeld", "Run", "Skipped", "TimedOut", "__version__", "current_run", "slot",
 ]  # fmt: skip
 
 

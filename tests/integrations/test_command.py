@@ -1,16 +1,21 @@
 """What stands between the keeper and the process of a command, where real time is too coarse to hit it."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import cronce.runtime.call
 from cronce.clock import SystemClock
 from cronce.integrations.command import Exec
 from cronce.integrations.process import Supervisor
 from cronce.model import slot
 from cronce.protocol.record import State, decode
 from cronce.runtime.declare import declare
+from cronce.runtime.flow import drive
 from cronce.runtime.keeper import NOT_RENEWED, Lease
+from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores.sqlite import SqliteStore
+from tests.house.wait import wait_until
 
 SLOT = slot("sync", SystemClock().wall().replace(microsecond=0))
 
@@ -47,4 +52,29 @@ def test_a_lease_that_ends_before_there_is_a_child_starts_none_and_gives_the_slo
     assert not ran.exists()
     (cell,) = store.load([SLOT.cell]).cells
     assert decode(cell.value).state is State.DUE
+    store.close()
+
+
+def test_in_a_pod_who_cannot_tell_whether_another_still_runs_asks_to_be_asked_again(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """With 0 its Job would be complete; with the code of a slot that failed it would be started no more."""
+    monkeypatch.setattr(cronce.runtime.call, "PATIENCE", timedelta(0))
+    store, clock, said = SqliteStore(tmp_path / "cronce.db"), SystemClock(), list[str]()
+    job = declare("sync", overlap="wait", lease="1s")
+    dead, begun = Ledger(store.traits, clock, "gone:1"), clock.boot()
+    (grant,) = drive(dead.claim([Wanted(SLOT, job.terms(SLOT, inferred=False))]), store, clock)
+    assert isinstance(grant, Grant)
+    wait_until(lambda: clock.boot() > begun + 1.1)
+
+    def say(text: str, *, quiet: bool = False) -> None:
+        said.append(f"{text} {quiet}")
+
+    with Supervisor(clock) as supervisor:
+        command = Exec(job, ["touch", str(tmp_path / "ran")], supervisor, job_name="by-hand", say=say)
+        assert command.run(store, clock) == 75
+    assert not (tmp_path / "ran").exists()
+    assert [line.partition(" may still run")[2] for line in said] == [
+        ", though its lease is over: nobody here could watch for long enough to tell False"
+    ]
     store.close()

@@ -14,6 +14,7 @@ import pytest
 
 from cronce.cli import main
 from cronce.errors import StorePrivate
+from cronce.integrations.command import NOT_DONE
 from cronce.protocol.record import Outcome
 from cronce.stores.default import choose
 from tests.house.needs import needs, tool
@@ -104,11 +105,11 @@ def test_an_empty_store_that_may_have_forgotten_is_not_passed_over_in_silence(de
     """Most empty stores are new, and whoever has one wonders why nothing runs."""
     desk.url = f"{valkey.url}?namespace=new"
     code, _out, said = ended(desk.exec("--schedule", "@daily"))
-    assert (code, desk.lines()) == (0, [])
+    assert (code, desk.lines()) == (NOT_DONE, [])
     assert " was not run: the store was found empty at " in said
     assert said.endswith("If the store is new, begin it with `cronce store init`\n")
     desk.url = f"{valkey.url}?namespace=begun"
-    assert main(["store", "init", desk.url]) == 0
+    assert main(["store", "init", "--store", desk.url]) == 0
     desk.let_go()
     assert ended(desk.exec("--schedule", "@daily"))[0] == 0
     assert [line.what for line in desk.lines()] == ["start", "done"]
@@ -250,7 +251,7 @@ def test_the_name_is_never_taken_from_the_command(desk: Desk) -> None:
 
 def test_what_looks_meant_in_local_time_is_doubted_aloud(desk: Desk) -> None:
     """cron fires by the machine's zone; a schedule without one is UTC's, and would name yesterday's slot."""
-    berlin = {"TZ": "UTC-5"}  # five hours ahead of UTC
+    berlin = {"TZ": ":UTC-5"}  # five hours ahead of UTC
     now = datetime.now(UTC) + timedelta(hours=5)
     options = ("--schedule", f"{now:%M} {now:%H} * * *")
     code, _, err = ended(desk.exec(*options, command=("true",), env=berlin))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from cronce.model import Fence, from_us
 from cronce.policy import OnLost
 from cronce.protocol.lease import Sample
+from cronce.protocol.notices import Alert, Beaten, Beats, Delivery, Doubled, Observed
 from cronce.protocol.record import (
     Act,
     Bundle,
@@ -83,10 +84,34 @@ jobs = st.builds(
     st.none() | st.builds(Purging, instants, instants),
 )
 labels = st.dictionaries(texts, texts, max_size=3)
-holders = st.builds(Holder, texts, texts, texts, counts, labels, instants, texts, st.booleans(), st.booleans())
+holders = st.builds(
+    Holder,
+    texts,
+    texts,
+    texts,
+    counts,
+    labels,
+    instants,
+    texts,
+    st.booleans(),
+    st.booleans(),
+    spans,
+    spans.map(lambda span: -span),
+    counts,
+)
 bundles = st.builds(Bundle, labels)
 stored = st.builds(Stored, counts, st.none() | any_text, any_text, instants)
 positions = st.builds(Position, fences, any_text)
 boots = st.floats(0, 1e9)
 machines = st.builds(Machine, texts, st.lists(st.builds(Sample, boots, boots, instants), max_size=3).map(tuple))
 refusals = st.builds(Refusals, counts, st.lists(st.builds(Refused, texts, instants, any_text), max_size=3).map(tuple))
+
+deliveries = st.builds(Delivery, any_text, st.none() | instants, instants, counts)
+alerts = st.builds(
+    Alert, any_text, any_text, any_text, any_text, instants, st.none() | instants, counts,
+    st.dictionaries(any_text, deliveries, max_size=3), any_text,
+)  # fmt: skip
+beaten = st.lists(st.builds(Beaten, instants, any_text), max_size=3).map(tuple)
+beats = st.builds(Beats, spans, beaten, counts)
+doubled = st.lists(st.builds(Doubled, any_text, instants, any_text, any_text), max_size=3).map(tuple)
+observed = st.builds(Observed, st.none() | spans, beaten, counts, counts, doubled)

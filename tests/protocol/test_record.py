@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from cronce.errors import BadRecord
 from cronce.model import Fence
-from cronce.protocol import record
+from cronce.protocol import codec, notices, record
 from cronce.protocol.lease import Sample
+from cronce.protocol.notices import Alert, Beaten, Beats, Delivery, Doubled, Observed
 from cronce.protocol.record import (
     Act,
     Bundle,
@@ -80,7 +81,7 @@ RUN = Kind(
         keep=timedelta(days=1),
         joined=True,
     ),
-    r'{"v":4,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
+    r'{"v":5,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
     r'"attempts":3,"failures":1,"turn":"turn/billing/0","ask":"replaced","started":1774746000000000,'
     r'"finished":1774749600000250,"outcome":"failed","reason":"gr\u00f6\u00dfer\n\u0000\udcff",'
     r'"past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lapsed",1774749600000250],[null,"",null,"",null]],'
@@ -93,7 +94,7 @@ TURN = Kind(
     record.decode_turn,
     strategies.turns,
     Turn("run/billing/2026-03-29T01:00:00Z"),
-    '{"v":4,"run":"run/billing/2026-03-29T01:00:00Z"}',
+    '{"v":5,"run":"run/billing/2026-03-29T01:00:00Z"}',
 )
 JOB = Kind(
     record.encode_job,
@@ -107,7 +108,7 @@ JOB = Kind(
         spans=(Span(ONE, TWO, 3, "paused"), Span(ONE, TWO, None, "edited")),
         purging=Purging(ONE, TWO),
     ),
-    '{"v":4,"floor":1774746000000000,"paused":["ada",1774749600000250,"deploy"],'
+    '{"v":5,"floor":1774746000000000,"paused":["ada",1774749600000250,"deploy"],'
     '"specs":[["a1",1774746000000000,"0 * * * *"],'
     '["b2",1774749600000250,""]],"firing":"b2","spans":[[1774746000000000,1774749600000250,3,"paused"],'
     '[1774746000000000,1774749600000250,null,"edited"]],"purging":[1774746000000000,1774749600000250]}',
@@ -116,53 +117,92 @@ HOLDER = Kind(
     record.encode_holder,
     record.decode_holder,
     strategies.holders,
-    Holder("web-1:70:9", "c3d4", "both", 10, {"colour": "blue"}, ONE, "1.0", draining=True, gone=True),
-    '{"v":4,"holder":"web-1:70:9","bundle":"c3d4","role":"both","workers":10,"labels":{"colour":"blue"},'
-    '"since":1774746000000000,"cronce":"1.0","draining":true,"gone":true}',
+    Holder(
+        "web-1:70:9",
+        "c3d4",
+        "both",
+        10,
+        {"colour": "blue"},
+        ONE,
+        "1.0",
+        True,
+        True,
+        timedelta(seconds=1),
+        timedelta(milliseconds=-400),
+        3,
+    ),
+    '{"v":5,"holder":"web-1:70:9","bundle":"c3d4","role":"both","workers":10,"labels":{"colour":"blue"},'
+    '"since":1774746000000000,"cronce":"1.0","draining":true,"gone":true,"every":1000000,"skew":-400000,"running":3}',
 )
 BUNDLE = Kind(
     record.encode_bundle,
     record.decode_bundle,
     strategies.bundles,
     Bundle({"billing": "a1"}),
-    '{"v":4,"specs":{"billing":"a1"}}',
+    '{"v":5,"specs":{"billing":"a1"}}',
 )
 ACT = Kind(
     record.encode_act,
     record.decode_act,
     strategies.acts,
     Act("ada", ONE, "deploy"),
-    '{"v":4,"act":["ada",1774746000000000,"deploy"]}',
+    '{"v":5,"act":["ada",1774746000000000,"deploy"]}',
 )
 STORED = Kind(
     record.encode_stored,
     record.decode_stored,
     strategies.stored,
     Stored(3, '{"every":"15m"}', "ada", ONE),
-    '{"v":4,"revision":3,"definition":"{\\"every\\":\\"15m\\"}","by":"ada","at":1774746000000000}',
+    '{"v":5,"revision":3,"definition":"{\\"every\\":\\"15m\\"}","by":"ada","at":1774746000000000}',
 )
 MACHINE = Kind(
     record.encode_machine,
     record.decode_machine,
     strategies.machines,
     Machine("0f3a", (Sample(1.5, 1.75, ONE), Sample(31.0, 31.25, TWO))),
-    '{"v":4,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
+    '{"v":5,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
 )
 REFUSALS = Kind(
     record.encode_refusals,
     record.decode_refusals,
     strategies.refusals,
     Refusals(7, (Refused("billing@2026-03-29T01:00:00Z", ONE, "held by web-1:70:9"),)),
-    '{"v":4,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
+    '{"v":5,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
 )
 POSITION = Kind(
     record.encode_position,
     record.decode_position,
     strategies.positions,
     Position(Fence(7, 8), '"2026-03"'),
-    r'{"v":4,"fence":"00000000000007-000000000008","value":"\"2026-03\""}',
+    r'{"v":5,"fence":"00000000000007-000000000008","value":"\"2026-03\""}',
+)
+ALERT = Kind(
+    notices.encode_alert,
+    notices.decode_alert,
+    strategies.alerts,
+    Alert("lost", "billing", "critical", "1 slot", ONE, TWO, 3, {"a1": Delivery("cleared", None, TWO, 2)}, "look"),
+    '{"v":5,"kind":"lost","subject":"billing","severity":"critical","text":"1 slot","since":1774746000000000,'
+    '"cleared":1774749600000250,"times":3,"deliveries":{"a1":["cleared",null,1774749600000250,2]},"remedy":"look"}',
+)
+BEATS = Kind(
+    notices.encode_beats,
+    notices.decode_beats,
+    strategies.beats,
+    Beats(timedelta(minutes=1), (Beaten(ONE, "web-1:70"),), 7),
+    '{"v":5,"every":60000000,"recent":[[1774746000000000,"web-1:70"]],"times":7}',
+)
+OBSERVED = Kind(
+    notices.encode_observed,
+    notices.decode_observed,
+    strategies.observed,
+    Observed(None, (Beaten(ONE, "web-1"),), 7, 2, (Doubled("billing@2026-03-29T01:00:00Z", TWO, "web-2", "held"),)),
+    '{"v":5,"window":null,"calls":[[1774746000000000,"web-1"]],"times":7,"doubled":2,'
+    '"recent":[["billing@2026-03-29T01:00:00Z",1774749600000250,"web-2","held"]]}',
 )
 KINDS = {
+    "alert": ALERT,
+    "beats": BEATS,
+    "observed": OBSERVED,
     "run": RUN,
     "turn": TURN,
     "job": JOB,
@@ -182,18 +222,18 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @every_kind
-def test_version_4_is_spelled_like_this_for_ever(kind: Kind) -> None:
+def test_version_5_is_spelled_like_this_for_ever(kind: Kind) -> None:
     assert kind.encode(kind.value) == kind.golden
 
 
 @every_kind
-def test_version_4_is_readable_for_ever(kind: Kind) -> None:
+def test_version_5_is_readable_for_ever(kind: Kind) -> None:
     assert kind.decode(kind.golden, "k") == kind.value
 
 
 def test_what_is_at_its_default_is_not_written() -> None:
-    assert record.encode(Record(State.DUE)) == '{"v":4,"state":"due"}'
-    assert record.decode('{"v":4,"state":"due"}') == Record(State.DUE)
+    assert record.encode(Record(State.DUE)) == '{"v":5,"state":"due"}'
+    assert record.decode('{"v":5,"state":"due"}') == Record(State.DUE)
 
 
 @given(st.data())
@@ -210,15 +250,15 @@ def test_what_is_written_is_read_back_whole(kind: Kind, data: st.DataObject) -> 
 
 @every_kind
 def test_a_newer_version_is_refused_never_guessed(kind: Kind) -> None:
-    newer = kind.golden.replace('"v":4', '"v":5')
-    with pytest.raises(BadRecord, match=r"the cell 'k' has format 5, this cronce reads up to 4: upgrade cronce"):
+    newer = kind.golden.replace('"v":5', '"v":6')
+    with pytest.raises(BadRecord, match=r"the cell 'k' has format 6, this cronce reads up to 5: upgrade cronce"):
         kind.decode(newer, "k")
 
 
 @every_kind
 @pytest.mark.parametrize("version", ["0", "-1", "true", "1.0", '"1"', "null", "[1]", "1e999"])
 def test_a_version_that_never_was_is_refused(kind: Kind, version: str) -> None:
-    _refused(kind, kind.golden.replace('"v":4', f'"v":{version}'))
+    _refused(kind, kind.golden.replace('"v":5', f'"v":{version}'))
 
 
 def test_an_older_version_is_upgraded_step_by_step_while_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,8 +268,9 @@ def test_an_older_version_is_upgraded_step_by_step_while_reading(monkeypatch: py
     def run_grew_a_prefix(fields: dict[str, Any]) -> dict[str, Any]:
         return {"run": f"run/{fields['run']}"}
 
+    monkeypatch.setattr(codec, "VERSION", 3)
     monkeypatch.setattr(record, "VERSION", 3)
-    monkeypatch.setattr(record, "_UPGRADES", {1: owner_became_run, 2: run_grew_a_prefix})
+    monkeypatch.setattr(codec, "UPGRADES", {1: owner_became_run, 2: run_grew_a_prefix})
     assert record.decode_turn('{"v":1,"owner":"a"}') == Turn("run/a")
     assert record.decode_turn('{"v":2,"run":"a"}') == Turn("run/a")
     assert record.decode_turn('{"v":3,"run":"a"}') == Turn("a")
@@ -266,8 +307,18 @@ def test_version_3_is_readable_for_ever() -> None:
     assert record.decode_turn('{"v":3,"run":"run/a"}') == Turn("run/a")
 
 
+def test_version_4_is_readable_for_ever() -> None:
+    """A holder did not say how often it beats, how its clock stands, nor how much runs there."""
+    held = record.decode_holder(
+        '{"v":4,"holder":"web-1:70:9","bundle":"c3","role":"both","workers":10,"labels":{},"since":1774746000000000,'
+        '"cronce":"1.0","draining":false,"gone":false}'
+    )
+    assert held == Holder("web-1:70:9", "c3", "both", 10, {}, ONE, "1.0")
+    assert record.decode('{"v":4,"state":"due"}') == Record(State.DUE)
+
+
 def test_there_is_a_way_from_every_version_ever_written() -> None:
-    assert sorted(record._UPGRADES) == list(range(1, record.VERSION))
+    assert sorted(codec.UPGRADES) == list(range(1, codec.VERSION))
 
 
 # --- anything else is refused ---
@@ -281,8 +332,8 @@ def _refused(kind: Kind, text: str) -> None:
 @every_kind
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":4}', '["v"]', "\x80\x04N.", '{"v":4,"v":4,"state":"due"}{',
-     "[" * 100_000, '{"v":' * 100_000, '{"v":4,"run":' + "[" * 100_000, "9" * 5000],
+    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":5}', '["v"]', "\x80\x04N.", '{"v":5,"v":5,"state":"due"}{',
+     "[" * 100_000, '{"v":' * 100_000, '{"v":5,"run":' + "[" * 100_000, "9" * 5000],
     ids=lambda text: repr(text[:30]),
 )  # fmt: skip
 def test_garbage_is_refused_and_the_cell_named(kind: Kind, text: str) -> None:
@@ -354,6 +405,21 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (HOLDER, NOT_AN_INSTANT, ["since"]),
     (HOLDER, [0, 1, None, "true", []], ["draining", "gone"]),
     (HOLDER, [7, None, [], "x", {"colour": 7}, {"colour": None}], ["labels"]),
+    (HOLDER, [*NOT_AN_INSTANT, -1], ["every"]),
+    (HOLDER, NOT_AN_INSTANT, ["skew"]),
+    (HOLDER, NOT_A_COUNT, ["running"]),
+    (ALERT, NOT_TEXT, ["kind", "subject", "severity", "text", "remedy"]),
+    (ALERT, NOT_AN_INSTANT, ["since"]),
+    (ALERT, [one for one in NOT_AN_INSTANT if one is not None], ["cleared"]),
+    (ALERT, NOT_A_COUNT, ["times"]),
+    (ALERT, [7, None, [], "x", {"a": 7}, {"a": []}, {"a": ["sent", 7, None, 1]}, {"a": [7, 7, 7, 7]}], ["deliveries"]),
+    (BEATS, [*NOT_AN_INSTANT, -1], ["every"]),
+    (BEATS, [*NOT_ROWS, [[10**30, ""]], [[0, 7]]], ["recent"]),
+    (BEATS, NOT_A_COUNT, ["times"]),
+    (OBSERVED, [-1, 1.5, True, "7", [], 10**30], ["window"]),
+    (OBSERVED, [*NOT_ROWS, [[10**30, ""]], [[0, 7]]], ["calls"]),
+    (OBSERVED, NOT_A_COUNT, ["times", "doubled"]),
+    (OBSERVED, [*NOT_ROWS, [["", 10**30, "", ""]], [["", 0, "", 7]]], ["recent"]),
     (STORED, NOT_A_COUNT, ["revision"]),
     (STORED, [7, True, [], {}], ["definition"]),
     (STORED, NOT_TEXT, ["by"]),

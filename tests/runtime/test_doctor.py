@@ -284,7 +284,7 @@ def test_an_sqlite_file_on_a_full_disk(file: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_store_that_is_well(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronce.stores.mounts.current_table", lambda: table("ext4"))
+    monkeypatch.setattr("cronce.mounts.current_table", lambda: table("ext4"))
     found = list(examine(f"sqlite:///{file}", CLOCK))
     names = [check.name for check in found if check.name not in ("file", "disk", "room", "readers", "version")]
     assert names == [

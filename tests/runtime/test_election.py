@@ -433,12 +433,13 @@ def test_starting_and_stopping_again_changes_nothing(cron: Cronce) -> None:
 
 
 def test_closing_resigns_and_leaves_no_thread(cron: Cronce, other: Cronce) -> None:
+    before = {*threading.enumerate()}
     leader = led(cron)
     cron.close()
     assert not leader.is_leader
     with other.leader("indexer").elected():
         pass
-    wait_until(lambda: not [one for one in threading.enumerate() if one.name.startswith("cronce-")])
+    wait_until(lambda: not [one for one in {*threading.enumerate()} - before if one.name.startswith("cronce-")])
 
 
 def test_a_leader_that_was_started_and_forgotten_leads_on_until_it_is_closed(url: str, other: Cronce) -> None:
@@ -676,7 +677,7 @@ def silence(cron: Cronce) -> None:
         def close(self) -> None:
             pass
 
-    cron._at_work()._store = Silent()  # type: ignore[assignment]
+    cron.at_work()._store = Silent()  # type: ignore[assignment]
 
 
 def test_a_task_that_is_cancelled_while_it_waits_stands_no_more(cron: Cronce, other: Cronce) -> None:
@@ -702,7 +703,7 @@ def test_a_task_that_is_cancelled_while_it_waits_stands_no_more(cron: Cronce, ot
 
 def test_a_store_that_does_not_answer_gives_no_leader(cron: Cronce) -> None:
     leader = cron.leader("indexer")
-    keeper = cron._at_work()
+    keeper = cron.at_work()
     keeper.desk.store.close()
     keeper.desk.store = Wire(HandClock())
     keeper.desk.store.lose = lambda _call: "before"

@@ -150,8 +150,8 @@ def cron() -> Cronce:
 
 
 def end_all(cron: Cronce) -> None:
-    for lease in cron._at_work()._kept():
-        cron._at_work()._end(lease, NOT_RENEWED)
+    for lease in cron.at_work()._kept():
+        cron.at_work()._end(lease, NOT_RENEWED)
 
 
 def test_a_job_that_catches_the_end_of_its_lock_is_stopped_all_the_same(cron: Cronce) -> None:
@@ -230,7 +230,7 @@ def test_close_while_a_body_runs_lets_it_end(cron: Cronce) -> None:
 
 
 def test_a_lock_whose_trust_is_over_before_its_block_begins_is_an_error_and_is_given_back(cron: Cronce) -> None:
-    keeper = cron._at_work()
+    keeper = cron.at_work()
     keep = keeper.keep
 
     def keep_and_end(lease: Lease) -> None:
@@ -297,4 +297,4 @@ def test_a_body_that_was_stopped_before_it_began_does_not_get_far(cron: Cronce) 
         yield body
 
     with pytest.raises(Interrupt):
-        take(steps(), cron._at_work().desk)
+        take(steps(), cron.at_work().desk)

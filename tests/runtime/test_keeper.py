@@ -309,3 +309,21 @@ def test_a_lease_is_kept_for_longer_than_its_length() -> None:
     assert lease.trusted
     assert not told.is_set()
     keeper.drop(lease)
+
+
+def test_where_no_thread_could_be_had_the_next_to_wake_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = threading.Event()
+
+    def look() -> None:
+        looked.set()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    beat = Beat("test", look, SystemClock())
+    with monkeypatch.context() as poor:
+        poor.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            beat.wake()
+    beat.wake()
+    assert looked.wait(10)

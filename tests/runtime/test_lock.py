@@ -24,7 +24,7 @@ def cron(tmp_path: Path) -> Cronce:
 
 
 def record(cron: Cronce, name: str) -> Record:
-    (cell,) = cron._at_work().desk.store.load([lock_cell(name)]).cells
+    (cell,) = cron.at_work().desk.store.load([lock_cell(name)]).cells
     return decode(cell.value, cell.key)
 
 

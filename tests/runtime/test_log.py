@@ -2,8 +2,10 @@
 
 import pytest
 
+from cronce import Cronce
 from cronce.events import Event, What
 from cronce.runtime.log import log
+from cronce.stores.memory import MemoryStore
 from tests.runtime.shelf import START
 
 
@@ -44,3 +46,16 @@ def test_who_lost_a_claim_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "cronce")
     log(Event(What.REFUSED, "run/tick/2026-03-29T12:00:00Z", "web-1:1:a", START, detail="held by web-2"))
     assert caplog.messages == []
+
+
+def test_who_meets_an_empty_store_that_can_forget_is_told_why_nothing_runs(caplog: pytest.LogCaptureFixture) -> None:
+    said = {}
+    for on_purpose in (True, False):
+        caplog.clear()
+        with Cronce(store=MemoryStore(on_purpose=on_purpose)) as cron:
+            cron.job("@yearly", name="tick")(lambda: None)()
+        said[on_purpose] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert said[True] == []
+    (told,) = said[False]
+    assert told.startswith("the store may have forgotten: it was found empty at ")
+    assert told.endswith("if it is a new store, `cronce store init` says so")

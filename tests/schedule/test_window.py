@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronce.cli.jobs import as_written
 from cronce.errors import BadSchedule
 from cronce.schedule import (
     At,
@@ -27,6 +26,7 @@ from cronce.schedule import (
 )
 from cronce.schedule.describe import describe
 from cronce.schedule.window import Rule
+from cronce.telling.schedules import as_written
 from tests.schedule.oracle import utc
 
 NOON = utc("2026-03-29T12:00Z")

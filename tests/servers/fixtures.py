@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.etcd import Etcd
+from tests.servers.kubernetes import Kubernetes
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import Admin, PgBouncer, Postgres
 from tests.servers.valkey import Valkey
@@ -47,6 +48,12 @@ def redis_6() -> Iterator[Valkey]:
 @pytest.fixture(scope="session")
 def etcd() -> Iterator[Etcd]:
     with Etcd() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[Kubernetes]:
+    with Kubernetes() as server:
         yield server
 
 

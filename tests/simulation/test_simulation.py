@@ -12,20 +12,22 @@ from cronce.testing.receivers import Way
 from cronce.testing.simulate import KEPT, play_seeds, seeds_to_catch, simulate
 
 FIRST_LOOK = {
+    "purge at once": 100,
+    "a finish raises the floor": 29,
     "no fence check": 58,
     "release by name": 156,
     "on_lost of the reader": 21,
-    "no margin": 86,
-    "trust from the reply": 30,
+    "no margin": 95,
+    "trust from the reply": 67,
     "read-back restarts the lease": 191,
     "a clock that stops in suspend": 16,
-    "birth unnoticed by the store": 135,
+    "birth unnoticed by the store": 163,
     "birth unnoticed by the holders": 39,
-    "open cells of an earlier life believed": 71,
-    "locks right after forgetting": 95,
-    "turns right after forgetting": 295,
+    "open cells of an earlier life believed": 75,
+    "locks right after forgetting": 171,
+    "turns right after forgetting": 567,
     "facts outlive the store's life": 387,
-    "no floor": 55,
+    "no floor": 75,
     "facts never age": 95,
     "done before it is begun": 12,
     "a step begun after its run's lease": 73,
@@ -38,7 +40,6 @@ FIRST_LOOK = {
     "no fence at the receiver": 74,
     "no seal": 9,
     "a failed run is not asked for its commit": 698,
-    "purge at once": 165,
     "superseded versions fire on": 23,
     "a cursor for everybody": 14,
 }
@@ -55,7 +56,7 @@ def test_120_histories_break_no_promise_and_every_kind_of_fault_happens() -> Non
     assert effects[Way.NOTHING]["repeats"] > 0  # what the others prevent
 
 
-@pytest.mark.parametrize("first", range(120, 360, 30))
+@pytest.mark.parametrize("first", range(120, 240, 30))
 def test_30_more_histories_break_no_promise(first: int) -> None:
     assert play_seeds(range(first, first + 30)).violations == {}
 

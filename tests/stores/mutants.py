@@ -118,6 +118,7 @@ class BlamesTheInnocent(Retelling):
 
 
 @caught_by("test_each_grant_draws_a_higher_fence")
+@caught_by("test_each_grant_of_a_cell_draws_a_higher_fence")
 class CountsFencesPerCell(Retelling):
     def retell(self, verdict: Verdict) -> Verdict:
         fence = verdict.cell.fence and Fence(verdict.cell.fence.birth, 1)
@@ -138,6 +139,7 @@ class JudgesAllGroupsByWhatWasThereBefore(MemoryStore):
 
 
 @caught_by("test_versions_come_from_one_tally_and_never_return")
+@caught_by("test_a_cell_that_was_deleted_and_made_again_does_not_look_unchanged")
 class CountsWhatIsThere(MemoryStore):
     def purge(self, cells: Sequence[Cell]) -> int:
         gone = super().purge(cells)

@@ -123,6 +123,7 @@ def test_a_config_that_others_may_read_is_refused_with_the_line_that_mends_it(
         ("", r'names no store; write url = "postgresql://…" into it'),
         ("url = 3", r"names no store"),
         ('url = ""', r"names no store"),
+        ('url = "sqlite:///cronce.db"', r"names a file without its directory.*; write sqlite:////PATH/cronce.db"),
         ('url = "memory:"\nurls = ["secret"]\nbeat = 3', r"has 'beat', 'urls', and cronce knows only url"),
         ('[store]\nurl = "secret"', r"has 'store', and cronce knows only url"),
     ],

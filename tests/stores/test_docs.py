@@ -5,7 +5,7 @@ from typing import Any
 
 from cronce.errors import StoreError
 from cronce.model import Traits
-from cronce.stores import etcd, memory, mysql, postgres, redis, sqlite
+from cronce.stores import etcd, kubernetes, memory, mysql, postgres, redis, sqlite
 from cronce.stores.base import Store
 from cronce.stores.promises import PROMISES, promise_table
 from cronce.testing import StoreContract
@@ -23,7 +23,8 @@ exec(next(block.text for block in markdown.blocks(HOW_TO) if block.language == "
 def test_the_table_of_promises_is_that_of_the_code() -> None:
     """If it is not, put this table between the two marks."""
     durable = redis.TRAITS._replace(name="redis, appendfsync always", durable=True)
-    stores = [sqlite.TRAITS, postgres.TRAITS, mysql.TRAITS, durable, redis.TRAITS, etcd.TRAITS, memory.TRAITS]
+    servers = [postgres.TRAITS, mysql.TRAITS, durable, redis.TRAITS, etcd.TRAITS, kubernetes.TRAITS]
+    stores = [sqlite.TRAITS, *servers, memory.TRAITS]
     assert REFERENCE.partition(BEGIN)[2].partition(END)[0] == promise_table(stores)
 
 

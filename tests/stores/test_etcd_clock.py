@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from cronce.stores.dates import DRIFT, MEMBERS, WIDEST, Bounds, Reading, bounds
 from cronce.stores.etcd import TRAITS
-from cronce.stores.etcd.clock import DRIFT, MEMBERS, WIDEST, Bounds, Reading, bounds
 
 START = 1_800_000_000.0
 """What the member's clock shows when our boot clock shows 0."""

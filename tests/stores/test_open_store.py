@@ -1,19 +1,22 @@
 """A store by its URL, and URLs fit to be shown."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 from ssl import SSLContext
+from tempfile import NamedTemporaryFile
 from typing import Any, Final
 
 import pytest
 
 from cronce.errors import BadInput, StoreUnavailable
-from cronce.stores import GROUP, OURS, etcd, mask, module_of, mysql, open_store, postgres, redis, sqlite
+from cronce.stores import GROUP, OURS, etcd, kubernetes, mask, module_of, mysql, open_store, postgres, redis, sqlite
 from cronce.stores.base import Loaded, life_of
 from cronce.stores.etcd.api import read_url as read_etcd
+from cronce.stores.kubernetes.access import read_url
 from cronce.stores.memory import MemoryStore
 from cronce.stores.mysql.server import locate as read_mysql
 from cronce.stores.postgres.line import locate as read_postgres
@@ -27,12 +30,22 @@ def test_a_scheme_names_a_store(tmp_path: Path) -> None:
     assert isinstance(open_store(f"sqlite:///{tmp_path}/store.db"), SqliteStore)
 
 
+def read_kubernetes(url: str) -> list[Any]:
+    """Less where the API server is, which no URL says."""
+    with NamedTemporaryFile("w", suffix=".json") as config:
+        json.dump({"current-context": "here", "contexts": [{"name": "here", "context": {"cluster": "ours"}}],
+                   "clusters": [{"name": "ours", "cluster": {"server": "http://localhost"}}]}, config)  # fmt: skip
+        config.flush()
+        return list(read_url(url, {"KUBECONFIG": config.name})[2:])
+
+
 READERS: Final[dict[str, tuple[Callable[[str], Sequence[Any]], str]]] = {
     sqlite.__name__: (read_sqlite, "///store.db"),
     postgres.__name__: (read_postgres, "//ada:secret@host/jobs"),
     mysql.__name__: (read_mysql, "//ada:secret@host/jobs"),
     redis.__name__: (read_redis, "//ada:secret@host/0"),
     etcd.__name__: (read_etcd, "//ada:secret@host"),
+    kubernetes.__name__: (read_kubernetes, "//jobs"),
 }
 """Of each store: who reads its URL, and what may stand behind the scheme."""
 

@@ -69,6 +69,7 @@ class Wire:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
+        self._door.shutdown(socket.SHUT_RDWR)  # else the thread that accepts goes on for ever
         self._door.close()
 
     def _serve(self) -> None:

@@ -12,7 +12,7 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final, NoReturn
 
@@ -26,6 +26,7 @@ GROUPS: Final = {
     "run": {
         "run": "run the jobs of an application, in as many processes as you like",
         "exec": "run a command for its slot, once: the wrapper for crontabs",
+        "beat": "leave a sign of life of a scheduler that is not ours",
     },
     "look": {
         "jobs": "the jobs: their schedules, next slots and last runs",
@@ -36,6 +37,9 @@ GROUPS: Final = {
         "locks": "who holds which lock, and who held it before",
         "leaders": "who leads which group, in which term, and who led it before",
         "holders": "the schedulers that are alive",
+        "observed": "what ran twice where it was only observed, and what that cost",
+        "watch": "watch the store, and tell of what is wrong",
+        "ui": "show it all on a page: overview, timeline, jobs, runs, alerts; and act there",
         "why": "why a slot ran, runs or did not run: every attempt, takeover and refusal",
     },
     "act": {
@@ -54,15 +58,22 @@ GROUPS: Final = {
         "store": "begin a store on purpose, adopt a copy, or print its SQL",
     },
     "check": {
+        "audit": "find where a scheduled job can run twice, be lost or overlap: in a repository",
         "doctor": "check the store and this machine, and prove that a slot is claimed once",
         "torture": "kill, stop and cut off processes on your own store, and count broken promises",
+        "logs": "find jobs in logs that started twice, overlapped or never ended",
+        "dupes": "find rows of a table that stand there twice",
         "simulate": "play the protocol under crashes, pauses, lost replies and bad clocks, and count broken promises",
     },
     "deploy": {
+        "k8s": "print Kubernetes manifests: a CronJob, a Deployment of schedulers, least RBAC",
+        "choose": "which store, which trigger and which guard suit you, and why",
+        "crontab": "install, list, dedupe and guard the lines of a crontab",
+        "systemd": "print a service and a timer that are safe on many hosts",
         "completion": "print what makes bash, zsh or fish complete these commands",
     },
 }
-COMMANDS: Final = ("exec", "add", "edit")
+COMMANDS: Final = ("exec", "add", "edit", "systemd", "k8s")
 """Behind two dashes they are given a command."""
 VERBS: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 
@@ -75,7 +86,10 @@ def console() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no … is no reason to say nothing
     if sys.argv[1:2] != ["exec"]:
-        sys.exit(main())
+        try:
+            sys.exit(main())
+        finally:  # an interrupt within a text (a namedtuple is made of one) is how Python ends, though it was caught
+            eval("0")  # noqa: S307  until there is another text (`exec` is a verb of ours)
     gc.disable()
     code = main()
     for stream in filter(None, (sys.stdout, sys.stderr)):  # a caller may have closed them
@@ -113,11 +127,21 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
     return parser
 
 
+def add_actions(parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> dict[str, argparse.ArgumentParser]:
+    """What a verb can do, each with a parser of its own: `cronce store init`."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    return {
+        name: actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False)
+        for name, text in texts.items()
+    }
+
+
 class Parser(argparse.ArgumentParser):
     """What it cannot make sense of may be a URL with a password."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(_fit(message))
+        hint = self.get_default("hint") if message.startswith("unrecognized") else None
+        super().error(_fit(f"{message}; {hint}" if hint else message))
 
 
 def _fit(message: str) -> str:

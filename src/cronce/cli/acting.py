@@ -10,11 +10,8 @@ from contextlib import closing, contextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from cronce.cli.documents import run_document
 from cronce.cli.looking import add_store, looking
 from cronce.cli.progress import bar
-from cronce.cli.table import safe
-from cronce.cli.words import by_whom
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Slot
@@ -26,6 +23,8 @@ from cronce.runtime.holders import carried
 from cronce.runtime.look import RunSeen
 from cronce.stores import mask
 from cronce.stores.default import choose, open_chosen
+from cronce.telling.documents import run_document
+from cronce.telling.words import by_whom, safe
 
 if TYPE_CHECKING:
     from cronce.stores.base import Store

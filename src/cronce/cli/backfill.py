@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cronce.cli.acting import Actor, Waited, acting, add_act, succeeded, wait_for
-from cronce.cli.documents import run_document
 from cronce.cli.progress import bar
-from cronce.cli.table import safe
 from cronce.errors import BadInput
 from cronce.model import Slot
 from cronce.runtime.hand.backfill import MOST, Stretch, ask, parts, survey
+from cronce.telling.documents import run_document
+from cronce.telling.words import safe
 
 SHOWN = 5
 LEFT = "what was asked for stays due; the same command goes on, and with --cancel calls it off"

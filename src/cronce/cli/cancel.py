@@ -4,9 +4,10 @@ import argparse
 import json
 
 from cronce.cli.acting import acting, add_act
-from cronce.cli.table import safe
 from cronce.protocol.commands import Asked, Closed
 from cronce.runtime.look import slot_named
+from cronce.telling.documents import cancelled_document
+from cronce.telling.words import safe
 
 EXAMPLES = """
 A run is asked to stop: its holder learns so within seconds, stops it as far as it can be stopped, and does not try it
@@ -28,16 +29,10 @@ def run(options: argparse.Namespace) -> int:
     with acting(options) as actor:
         done = {slot.key: actor.desk.do(actor.hand.cancel(slot, options.reason)) for slot in slots}
     if options.json:
-        print(json.dumps({"slots": [{"slot": key, **_document(reply)} for key, reply in done.items()]}))
+        print(json.dumps({"slots": [{"slot": key, **cancelled_document(reply)} for key, reply in done.items()]}))
     else:
         print("\n".join(safe(f"{key} {_told(reply)}") for key, reply in done.items()))
     return 0
-
-
-def _document(reply: Asked | Closed) -> dict[str, object]:
-    if isinstance(reply, Asked):
-        return {"asked": True, "outcome": None, "reason": None}
-    return {"asked": False, "outcome": reply.outcome, "reason": reply.reason or None}
 
 
 def _told(reply: Asked | Closed) -> str:

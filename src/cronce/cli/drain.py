@@ -4,13 +4,12 @@ import argparse
 import json
 
 from cronce.cli.acting import acting, add_act
-from cronce.cli.documents import act_document
-from cronce.cli.table import safe
-from cronce.cli.words import by_whom
 from cronce.errors import CronceError
 from cronce.protocol.record import Act
 from cronce.runtime.hand.acts import Stands, drain_cell
 from cronce.runtime.holders import HolderSeen, holders
+from cronce.telling.documents import act_document
+from cronce.telling.words import by_whom, safe
 
 EXAMPLES = """
 What they run goes on to its end; they stay alive, and serve whatever else they serve. A label holds for processes that

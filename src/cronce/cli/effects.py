@@ -3,21 +3,17 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping
-from shlex import quote
 from typing import Final
 
-from cronce.cli.documents import effect_document
 from cronce.cli.looking import add_store, looking, nothing
-from cronce.cli.table import Text, Tone, Toned, safe, screen, table
+from cronce.cli.table import Text, Tone, Toned, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError
 from cronce.model import spell
 from cronce.runtime.effects.seen import (
-    STATES,
     EffectSeen,
     EffectState,
     Listed,
-    Survey,
     any_effect,
     effect,
     effect_named,
@@ -27,6 +23,7 @@ from cronce.runtime.effects.seen import (
 )
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.look import job_names
+from cronce.telling.documents import effect_document
 
 MOST: Final = 10_000
 EXAMPLES = """
@@ -110,31 +107,3 @@ def _row(one: EffectSeen) -> list[Text]:
 
 
 # --- as others tell of them -----------------------------------------------------------------------------------------
-
-
-def counted(survey: Survey) -> str:
-    """3 done, 1,000 or more in doubt."""
-    return ", ".join(
-        f"{survey.counts[state]:,}{' or more' if state in survey.capped else ''} {state}"
-        for state in STATES
-        if survey.counts.get(state)
-    )
-
-
-def tell_doubts(survey: Survey) -> Iterator[str]:
-    """What is in doubt, why, and what to say of it. A key may hold anything that can be printed, so it is quoted."""
-    for one in survey.doubtful:
-        began = f", begun by {one.record.holder}" if one.record else ""
-        since = f" at {spell(one.record.started)}" if one.record and one.record.started else ""
-        yield safe(f"{one.name}{began}{since}: {one.why}")
-        yield from verdicts(one.name)
-    left = survey.counts.get("in doubt", 0) - len(survey.doubtful)
-    if left > 0:
-        yield f"and {left:,}{' or more' if 'in doubt' in survey.capped else ''}: `cronce effects` lists them"
-
-
-def verdicts(name: str) -> Iterator[str]:
-    """The commands for one that is in doubt."""
-    quoted = quote(safe(name))
-    yield f"  it happened:  cronce resolve {quoted} done"
-    yield f"  it did not:   cronce resolve {quoted} retry"

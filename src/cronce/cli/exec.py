@@ -4,16 +4,19 @@ import argparse
 import gc
 import os
 import sys
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Final, get_args
 
 from cronce.clock import SystemClock
-from cronce.errors import BadInput, CannotStart
+from cronce.errors import BadInput, CannotStart, StoreError
+from cronce.events import Event
 from cronce.integrations.command import Exec
 from cronce.integrations.process import Supervisor
 from cronce.model import Instant, spell
 from cronce.policy import Fold, Gap, OnLost, Overlap
 from cronce.runtime.declare import Declaration, declare
+from cronce.runtime.pod import JOB_NAME
 from cronce.runtime.processes.start import find_command
 from cronce.schedule import Cron, Schedule, parse_duration
 from cronce.schedule.instant import SECOND
@@ -32,13 +35,38 @@ exit codes: the command's own; 0 it succeeded, or another runs it; 75 the store 
 76 the slot is closed as failed, lost or unknown, or this run lost it; 78 the store needs a person; 124 --timeout;
 126 and 127 the command cannot be started; 2 the call makes no sense."""
 
+CRON: Final = "as in the crontab: '*/15 * * * *'"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "cronce exec NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
     parser.description = TEXT
     parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_policies(parser, f"{CRON}; also 'every 15m', 'at 2026-…'")
+    parser.add_argument(
+        "--slot", metavar="INSTANT", help="the slot outright, instead of the latest one of the schedule"
+    )
+    add_manners(parser)
+
+
+def add_manners(parser: argparse.ArgumentParser) -> None:
+    """What can be said of the call."""
     add = parser.add_argument
-    add("--schedule", metavar="SCHEDULE", help="as in the crontab: '*/15 * * * *'; also 'every 15m', 'at 2026-…'")
+    add("--observe", action="store_true", help="run it as before, also where it would be refused, and only note that")
+    add("--wait", action="store_true", help="while another runs it, wait for its outcome (default under rerun)")
+    add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, a config file, one local file)")
+    add("--ping", metavar="URL", help="ping it when the command succeeded, or URL/fail (default: $CRONCE_PING)")
+    add("-v", "--verbose", action="store_true", help="say why the command was not run")
+
+
+def add_policies(parser: argparse.ArgumentParser, schedules: str = CRON) -> None:
+    """What can be said of the job itself."""
+    add = parser.add_argument
+    add("--schedule", metavar="SCHEDULE", help=schedules)
     add("--tz", default="UTC", metavar="ZONE", help="the zone the schedule is meant in (default: UTC)")
     add(
         "--gap",
@@ -52,7 +80,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="first",
         help="a time that comes twice: first (the default), second or both",
     )
-    add("--slot", metavar="INSTANT", help="the slot outright, instead of the latest one of the schedule")
     add(
         "--on-lost",
         choices=get_args(OnLost),
@@ -72,9 +99,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--grace", default="10s", metavar="SPAN", help="from TERM to KILL (default: 10s)")
     add("--lease", metavar="SPAN", help="how long a dead run blocks its slot (default: 30s under rerun, else 5m)")
     add("--keep", metavar="KEPT", help="runs to keep of each outcome: 100, or 30d (default: 30d, at most 1,000 in all)")
-    add("--wait", action="store_true", help="while another runs it, wait for its outcome (default under rerun)")
-    add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, a config file, one local file)")
-    add("-v", "--verbose", action="store_true", help="say why the command was not run")
+
+
+def said(options: argparse.Namespace, add: Callable[[argparse.ArgumentParser], None] = add_policies) -> list[str]:
+    """Those of the options that were given, as another line of `cronce exec` is to hear them."""
+    usual = argparse.ArgumentParser()
+    add(usual)
+    words: list[str] = []
+    for name, default in vars(usual.parse_args([])).items():
+        value = getattr(options, name)
+        if value != default:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words
+
+
+def declared(options: argparse.Namespace) -> Declaration:
+    """The job that they say, checked."""
+    return declare(
+        options.name, options.schedule, tz=options.tz, gap=options.gap, fold=options.fold, on_lost=options.on_lost,
+        overlap=options.overlap, start_within=options.start_within, jitter=options.jitter, retries=options.retries,
+        backoff=options.backoff, timeout=options.timeout, lease=options.lease, keep=options.keep,
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -82,23 +127,44 @@ def run(options: argparse.Namespace) -> int:
         raise BadInput("what shall be run? Put it behind two dashes: cronce exec NAME --schedule … -- COMMAND")
     if options.schedule is None and options.slot is None:
         raise BadInput("which slot? Give --schedule '*/15 * * * *' as in the crontab, or --slot 2026-03-29T01:00:00Z")
+    ping, heard = options.ping or os.environ.get("CRONCE_PING"), list[Event]()
+    if ping:
+        from cronce.monitor.pings import check_ping  # noqa: PLC0415  most have none
+
+        check_ping(ping)
     try:
-        return _run(options)
+        code = _run(options, heard.append)
     except CannotStart as error:
         print(f"cronce exec: {error}", file=sys.stderr)
+        _ping(ping, options.name, heard, str(error))
         return error.code
+    except StoreError as error:
+        _ping(ping, options.name, heard, str(error))
+        raise
+    only_seen = options.observe  # then nothing is claimed, and there is no run that could be told of
+    _ping(ping, options.name, heard, f"exit code {code}" if only_seen and code else "", only_seen=only_seen)
+    return code
 
 
-def _run(options: argparse.Namespace) -> int:
-    job = declare(
-        options.name, options.schedule, tz=options.tz, gap=options.gap, fold=options.fold, on_lost=options.on_lost,
-        overlap=options.overlap, start_within=options.start_within, jitter=options.jitter, retries=options.retries,
-        backoff=options.backoff, timeout=options.timeout, lease=options.lease, keep=options.keep,
-    )  # fmt: skip
+def _ping(url: str | None, job: str, heard: list[Event], trouble: str = "", *, only_seen: bool = False) -> None:
+    """When all is over, so that the command waits for nobody."""
+    if not url:
+        return
+    from cronce.monitor.pings import ping_after  # noqa: PLC0415
+
+    if went_wrong := ping_after(url, job, heard, trouble, only_seen=only_seen):
+        print(f"cronce exec: {went_wrong}", file=sys.stderr)
+
+
+def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
+    job = declared(options)
     find_command(options.command[0], os.environ)  # before a slot is claimed for it
+    if options.observe:
+        return _observed(options, job)
     chosen, clock = choose(options.store), SystemClock()
     _refuse_off_schedule(job, options.slot)
-    if options.tz == "UTC" and options.slot is None:
+    job_name = os.environ.get(JOB_NAME, "")
+    if options.tz == "UTC" and options.slot is None and not job_name:
         _doubt_zone(job.schedule, clock.wall())
 
     def say(text: str, *, quiet: bool = False) -> None:
@@ -106,9 +172,12 @@ def _run(options: argparse.Namespace) -> int:
             print(f"cronce exec: {text}", file=sys.stderr)
 
     is_new = chosen.is_default and not os.path.exists(chosen.file)  # noqa: PTH110  pathlib is slow to import
-    with Supervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
-        stand_by = options.wait or "KUBERNETES_SERVICE_HOST" in os.environ
-        command = Exec(job, options.command, supervisor, stand_by=stand_by, say=say)
+    in_cluster = bool(job_name) or "KUBERNETES_SERVICE_HOST" in os.environ
+    with Supervisor(clock, parse_duration(options.grace).total_seconds(), hastens=in_cluster) as supervisor:
+        stand_by = options.wait or in_cluster
+        command = Exec(
+            job, options.command, supervisor, env=_passed_on(), stand_by=stand_by, job_name=job_name, say=say, hear=hear
+        )
         gc.freeze()  # from here on it may live for days: what was loaded is for ever, the rest is collected
         gc.enable()
         store = open_chosen(chosen)
@@ -122,6 +191,25 @@ def _run(options: argparse.Namespace) -> int:
             store.close()
             if is_new and command.ran:
                 say(f"slots are kept in {chosen.file}; set CRONCE_URL to choose another store")
+
+
+def _observed(options: argparse.Namespace, job: Declaration) -> int:
+    """Without a store that can be used the command runs all the same."""
+    from cronce.integrations.observed import ObservedExec  # noqa: PLC0415  only who observes pays for it
+
+    def say(text: str, *, quiet: bool = False) -> None:
+        if options.verbose or not quiet:
+            print(f"cronce exec: {text}", file=sys.stderr)
+
+    clock = SystemClock()
+    with Supervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
+        only = ObservedExec(job, supervisor, clock, lambda: open_chosen(choose(options.store)), say)
+        return only.run(options.command, os.environ, options.slot)
+
+
+def _passed_on() -> dict[str, str]:
+    """The command's environment. What it guards itself is not what the pod is for, and would wait for us."""
+    return {name: value for name, value in os.environ.items() if name != JOB_NAME}
 
 
 def _refuse_off_schedule(job: Declaration, when: str | None) -> None:
@@ -142,9 +230,11 @@ def _doubt_zone(schedule: Schedule | None, now: Instant) -> None:
     if not isinstance(schedule, Cron) or not offset:
         return
     if _due(schedule, now + offset) and not _due(schedule, now):
+        from cronce.cli.machine import shell_zone, system_zone  # noqa: PLC0415  rarely needed, and slow to import
+
         print(
             f"cronce exec: it is {local:%H:%M} here, when {schedule.text!r} is due, but {now:%H:%M} in UTC, in which it"
-            f" is meant; did you mean --tz {_zone_name(local)}?",
+            f" is meant; did you mean --tz {shell_zone() or system_zone() or f'{local:%Z}'}?",
             file=sys.stderr,
         )
 
@@ -152,9 +242,3 @@ def _doubt_zone(schedule: Schedule | None, now: Instant) -> None:
 def _due(schedule: Schedule, now: Instant) -> bool:
     latest = schedule.previous(now + SECOND)
     return latest is not None and now - latest < timedelta(minutes=1)
-
-
-def _zone_name(local: datetime) -> str:
-    """The machine's zone as cron knows it: $TZ, or where /etc/localtime leads."""
-    path = os.environ.get("TZ") or os.path.realpath("/etc/localtime")
-    return path.rpartition("zoneinfo/")[2] if "zoneinfo/" in path else path if "/etc" not in path else f"{local:%Z}"

@@ -7,10 +7,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from cronce.cli.next import add_schedule, fires, read_schedule, upcoming
-from cronce.cli.words import iso
 from cronce.schedule import Cron, spec_of
 from cronce.schedule.changes import Change, changes
 from cronce.schedule.describe import describe, describe_change
+from cronce.telling.words import iso
 
 if TYPE_CHECKING:
     from cronce.schedule import Schedule

@@ -16,16 +16,23 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from cronce.cli.health import Page
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Boot
-from cronce.runtime.scheduling.scheduler import LAST, LEAST, Orders
+from cronce.runtime.app import Cronce
+from cronce.runtime.scheduling.scheduler import LAST, LEAST, Orders, Scheduler, Signals
 from cronce.value import NamedTuple
+
+if TYPE_CHECKING:
+    from cronce.cli.doorkeeper import Doorkeeper
+    from cronce.cli.usher import Usher
 
 HEARD: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 DRAIN, STOP_NOW = b"d", b"s"
@@ -45,38 +52,75 @@ GROWN: Final = 60.0
 
 MOST: Final = 1_000
 
+Watch = Callable[[Cronce], Callable[[Scheduler], None]]
+"""Told of an application before it starts, so that all is counted, and of its scheduler as soon as there is one."""
+
+
+def unwatched(_cron: Cronce) -> Callable[[Scheduler], None]:
+    """Nobody asks how it is."""
+    return lambda _scheduler: None
+
 
 class Member(NamedTuple):
-    """One of those that run: the pipe to it, since when it runs, and how many before it died young."""
+    """One of those that run: its place, the pipe to it, since when it runs, and how many before it died young."""
 
+    place: int
     rope: int
     since: Boot
     young: int
 
 
-class Foreman:
-    """`work` is what each process does: it returns an exit code."""
+class Start(NamedTuple):
+    """One that is to run: from when on, and how many in its place died young."""
 
-    def __init__(self, number: int, grace: float, work: Callable[[Orders], int]) -> None:
+    place: int
+    due: Boot = 0.0
+    young: int = 0
+
+
+class Foreman:
+    """`work` is what each process does: it returns an exit code, and says which scheduler to watch. `health` is where
+    to tell how they all are, `usher` whoever shows the page."""
+
+    def __init__(
+        self,
+        number: int,
+        grace: float,
+        work: Callable[[Orders, Watch], int],
+        health: str | None = None,
+        usher: "Usher | None" = None,
+    ) -> None:
         if not 1 <= number <= MOST:
             raise BadInput(f"-n is 1 to {MOST:,}, and this is {number}")
         self._grace, self._work = grace, work
+        self._page = Page(number)
+        self._usher = usher
+        self._door = None if health is None else _doorkeeper(health, self._page)
         self._boot = SystemClock().boot
         self._heard: SimpleQueue[int] = SimpleQueue()
         self._crew: dict[int, Member] = {}
-        self._starts: list[tuple[Boot, int]] = [(0.0, 0)] * number
-        self._told = 0
+        self._starts = [Start(place) for place in range(number)]
+        self._signals, self._told = Signals(), 0
         self._kill_at = inf
         self._code = 0
 
     def run(self) -> int:
         """Until all have ended because they were told to. A member never comes back from here: it exits."""
+        door, usher = self._door, self._usher
         with self._listening():
+            if usher is not None:
+                usher.open([door] if door else [])
+                _say(f"{usher.url} is the page")
+            if door is not None:
+                door.open()
+                _say(f"{door.url}/healthz and /readyz tell how they are, /metrics what they count")
             while self._crew or self._starts:
                 self._start_due()
                 self._hear()
                 if self._boot() >= self._kill_at:
                     self._kill()
+        for attendant in filter(None, (door, usher)):
+            attendant.close()
         return self._code
 
     @contextmanager
@@ -92,28 +136,29 @@ class Foreman:
         self._heard.put(number)
 
     def _hear(self) -> None:
-        until = min([self._kill_at, *(when for when, _ in self._starts)])
+        until = min([self._kill_at, *(start.due for start in self._starts)])
         with suppress(Empty):
             number = self._heard.get(timeout=None if until == inf else max(until - self._boot(), 0.0))
             if number == signal.SIGCHLD:
                 self._reap()
             else:
-                self._tell()
+                self._tell(number)
 
     # --- those that run ---
 
     def _start_due(self) -> None:
         now = self._boot()
-        due = [start for start in self._starts if start[0] <= now]
+        due = [start for start in self._starts if start.due <= now]
         for start in due:
             self._starts.remove(start)
-            self._start(start[1])
+            self._start(start.place, start.young)
 
-    def _start(self, young: int) -> None:
+    def _start(self, place: int, young: int) -> None:
         """What a child still has of its parent, it loses before a signal can reach it."""
         inlet, rope = os.pipe()
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()  # else the child would print it, too
+        self._page.begin(place, self._boot())
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
         pid = os.fork()
         if not pid:
@@ -122,15 +167,15 @@ class Foreman:
             for fd in (rope, *(member.rope for member in self._crew.values())):
                 os.close(fd)
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-            sys.exit(self._as_member(inlet))
+            sys.exit(self._as_member(inlet, place))
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.close(inlet)
-        self._crew[pid] = Member(rope, self._boot(), young)
+        self._crew[pid] = Member(place, rope, self._boot(), young)
 
-    def _as_member(self, inlet: int) -> int:
+    def _as_member(self, inlet: int, place: int) -> int:
         orders = Orders()
         threading.Thread(target=_listen, args=(inlet, orders), name="cronce-foreman", daemon=True).start()
-        return self._work(orders)
+        return self._work(orders, partial(self._door.counts.watch, place) if self._door else unwatched)
 
     def _reap(self) -> None:
         """Also of those that we never started."""
@@ -141,24 +186,29 @@ class Foreman:
                 if member is not None:
                     os.close(member.rope)
                     self._ended(pid, member, os.waitstatus_to_exitcode(status))
+                for attendant in filter(None, (self._door, self._usher)):
+                    if attendant.is_process(pid):
+                        why = _in_words(os.waitstatus_to_exitcode(status))
+                        _say(f"process {pid} ended ({why}), and nobody answers at {attendant.url} until the next start")
 
     def _ended(self, pid: int, member: Member, code: int) -> None:
+        self._page.clear(member.place)
         if self._told:
             self._code = self._code or (0 if code in UNHURT else 1)
         elif code in FINAL:
             self._code = code
-            self._tell()
+            self._tell(signal.SIGCHLD)
         else:
             young = member.young + 1 if self._boot() - member.since < GROWN else 1
             pause = min(PAUSE * 2 ** (young - 1), LONGEST)
-            self._starts.append((self._boot() + pause, young))
+            self._starts.append(Start(member.place, self._boot() + pause, young))
             _say(f"process {pid} ended ({_in_words(code)}); another starts in {pause:g} s")
 
     # --- what they are told ---
 
-    def _tell(self) -> None:
-        """First to drain, from then on to stop now. Whoever does not end in time is killed."""
-        self._told += 1
+    def _tell(self, why: int) -> None:
+        """At the first signal to drain, from then on to stop now. Whoever does not end in time is killed."""
+        self._told = self._signals.another(why)
         self._starts.clear()
         left = self._grace + LEAST if self._told == 1 else LAST
         self._kill_at = min(self._kill_at, self._boot() + left + LEAST)
@@ -171,6 +221,12 @@ class Foreman:
         for pid in self._crew:
             _say(f"process {pid} does not end; it is killed")
             os.kill(pid, signal.SIGKILL)
+
+
+def _doorkeeper(address: str, page: Page) -> "Doorkeeper":
+    from cronce.cli.doorkeeper import Doorkeeper  # noqa: PLC0415  a web server, which most have no use for
+
+    return Doorkeeper(address, page)
 
 
 def _listen(inlet: int, orders: Orders) -> None:

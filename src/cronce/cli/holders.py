@@ -4,15 +4,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from cronce.cli.documents import act_document
 from cronce.cli.looking import add_store, looking, nothing, tone
 from cronce.cli.table import Text, Toned, screen, table
-from cronce.cli.words import away, by_whom, iso
 from cronce.clock import SystemClock
 from cronce.model import spell
 from cronce.runtime.flow import drive
 from cronce.runtime.holders import HolderSeen, holders
 from cronce.runtime.scheduling.roster import HOLDER_TTL
+from cronce.telling.documents import holder_document
+from cronce.telling.words import ago, by_whom
 
 if TYPE_CHECKING:
     from cronce.model import Instant
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     with looking(options) as store:
         now, live = drive(holders(), store, SystemClock())
     if options.json:
-        print(json.dumps({"holders": [_document(one) for one in live]}))
+        print(json.dumps({"holders": [holder_document(one) for one in live]}))
     else:
         headers = ["holder", "role", "workers", "labels", "since", "version", "last beat", "state"]
         rows = [_row(one, now) for one in live]
@@ -34,25 +34,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _document(one: HolderSeen) -> dict[str, object]:
-    holder = one.holder
-    return {
-        "holder": holder.holder,
-        "role": holder.role,
-        "workers": holder.workers,
-        "labels": dict(holder.labels),
-        "since": iso(holder.since),
-        "version": holder.cronce,
-        "beat": iso(one.until - HOLDER_TTL),
-        "draining": not one.claims,
-        "drained": act_document(one.drained),
-    }
-
-
 def _row(one: HolderSeen, now: "Instant") -> list[Text]:
     holder = one.holder
     labels = " ".join(f"{name}={value}" for name, value in sorted(holder.labels.items()))
-    since, beat = spell(holder.since), away(one.until - HOLDER_TTL, now)
+    since, beat = spell(holder.since), ago(one.until - HOLDER_TTL, now)
     return [holder.holder, holder.role, str(holder.workers), labels, since, holder.cronce, beat, _state(one)]
 
 

@@ -4,17 +4,17 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from cronce.cli.documents import act_document, run_document
 from cronce.cli.looking import add_store, looking, nothing, tone
 from cronce.cli.table import Text, Toned, paint, screen, table
-from cronce.cli.words import away, by_whom, iso
 from cronce.clock import SystemClock
 from cronce.model import spell
 from cronce.runtime.flow import drive
 from cronce.runtime.holders import carried
-from cronce.runtime.look import JobLine, halted, read_spec
+from cronce.runtime.look import JobLine, halted
 from cronce.runtime.stored.definitions import listed
-from cronce.schedule import Cron, Window, spec_of
+from cronce.telling.documents import act_document, job_document
+from cronce.telling.schedules import as_written
+from cronce.telling.words import away, by_whom
 
 if TYPE_CHECKING:
     from cronce.model import Instant
@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
         everything = drive(halted(), store, SystemClock())
         served = drive(carried(), store, SystemClock())
     if options.json:
-        print(json.dumps({"jobs": [_document(line, served) for line in lines], "halted": act_document(everything)}))
+        print(json.dumps({"jobs": [job_document(line, served) for line in lines], "halted": act_document(everything)}))
     else:
         if everything:
             print(paint(Toned(f"everything is paused {by_whom(everything)}", tone("paused")), screen()))
@@ -43,27 +43,6 @@ def run(options: argparse.Namespace) -> int:
             rows = [[*row, _stored(line.stored)] for row, line in zip(rows, lines, strict=True)]
         print(table(headers, rows, screen()) if lines else nothing("no job is known yet", options))
     return 0
-
-
-def _document(line: JobLine, carried: set[str]) -> dict[str, object]:
-    seen = line.seen
-    return {
-        "job": seen.name,
-        "schedules": [spec_of(rule) for rule in seen.schedules],
-        "policies": dict(seen.policies),
-        "next": iso(line.next),
-        "carried": line.seen.name in carried,
-        "paused": seen.job.paused is not None if seen.job else None,
-        "pause": act_document(seen.job.paused) if seen.job else None,
-        "floor": iso(seen.job.floor) if seen.job else None,
-        "last": run_document(line.last) if line.last else None,
-        "stored": _stored_document(line.stored) if line.stored else None,
-    }
-
-
-def _stored_document(stored: "Stored") -> dict[str, object]:
-    definition = None if stored.definition is None else read_spec(stored.definition)
-    return {"revision": stored.revision, "by": stored.by, "at": iso(stored.at), "definition": definition}
 
 
 def _row(line: JobLine, now: "Instant", carried: set[str]) -> list[Text]:
@@ -90,9 +69,3 @@ def _schedules(rules: tuple["Schedule", ...]) -> str:
     """A job's schedule as it was written; of several the newest, and that there are others."""
     others = f" ({len(rules)} seen)" if len(rules) > 1 else ""
     return f"{as_written(rules[0])}{others}" if rules else ""
-
-
-def as_written(rule: "Schedule") -> str:
-    if isinstance(rule, Window):
-        return f"{as_written(rule.rule)} {rule.bounds}"
-    return f"{rule.text} {rule.tz}" if isinstance(rule, Cron) and rule.tz != "UTC" else rule.text

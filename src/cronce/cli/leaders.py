@@ -3,8 +3,8 @@
 import argparse
 
 from cronce.cli import leases
-from cronce.protocol.record import RELEASED
 from cronce.runtime.look import leaders
+from cronce.telling.documents import leader_says
 
 WORDS = leases.Words(
     "leaders",
@@ -14,7 +14,7 @@ WORDS = leases.Words(
     "led before by",
     leaders,
     fence="term",
-    says={"held": "led", "free": "vacant", RELEASED: "resigned"},
+    of=leader_says,
 )
 
 

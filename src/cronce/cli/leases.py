@@ -2,25 +2,23 @@
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
-from cronce.cli.documents import past_document
 from cronce.cli.looking import add_store, looking, nothing, tone
 from cronce.cli.table import Text, Toned, screen, table
-from cronce.cli.words import iso
 from cronce.clock import SystemClock
 from cronce.errors import CronceError
 from cronce.model import Fence, Instant, spell
 from cronce.protocol.record import Past
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.look import HeldSeen
+from cronce.telling.documents import held_document
 from cronce.value import NamedTuple
 
 
 class Words(NamedTuple):
-    """How a kind of lease is spoken of. `says` is what states and ends are called that have another name here, `fence`
-    the column of fences, if there is one."""
+    """How a kind of lease is spoken of. `of` is what states and ends are called here, `fence` the column of fences, if
+    there is one."""
 
     verb: str
     noun: str
@@ -29,10 +27,7 @@ class Words(NamedTuple):
     before: str
     look: Callable[[], Flow[list[HeldSeen]]]
     fence: str = ""
-    says: Mapping[str, str] = MappingProxyType({})
-
-    def of(self, word: str) -> str:
-        return self.says.get(word, word)
+    of: Callable[[str], str] = str
 
 
 def add_arguments(parser: argparse.ArgumentParser, words: Words, example: str) -> None:
@@ -49,27 +44,11 @@ def run(options: argparse.Namespace, words: Words) -> int:
         if not found:
             raise CronceError(f"{words.never} {options.name[:60]!r}; `cronce {words.verb}` lists those that there were")
     if options.json:
-        print(json.dumps({words.verb: [_document(one, words) for one in found]}))
+        print(json.dumps({words.verb: [held_document(one, words.of) for one in found]}))
     else:
         page = _page(found, words, with_history=options.name is not None)
         print(page if found else nothing(words.never, options))
     return 0
-
-
-def _document(one: HeldSeen, words: Words) -> dict[str, object]:
-    record = one.record
-    held = record is not None and one.state in ("held", "lapsed")
-    return {
-        "name": one.name,
-        "state": words.of(one.state),
-        "holder": record.holder if record and held else None,
-        "since": iso(record.started) if record and held else None,
-        "until": iso(one.cell.until) if one.state != "free" else None,
-        "fence": str(one.cell.fence) if held else None,
-        "history": [
-            {**past_document(past), "end": words.of(past.end)} for past in reversed(record.past)
-        ] if record else [],
-    }  # fmt: skip
 
 
 def _page(found: list[HeldSeen], words: Words, *, with_history: bool) -> str:

@@ -26,7 +26,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 def looking(options: argparse.Namespace) -> Iterator["Store"]:
     """The store that is meant, if there is one."""
     chosen = choose(options.store)
-    _refuse_nothing(chosen)
+    refuse_nothing(chosen)
     store = open_store(chosen.url)
     try:
         yield store
@@ -39,7 +39,7 @@ def nothing(text: str, options: argparse.Namespace) -> str:
     return f"{text} in {mask(choose(options.store).url)}; {ELSEWHERE}"
 
 
-def _refuse_nothing(chosen: Chosen) -> None:
+def refuse_nothing(chosen: Chosen) -> None:
     """To open an SQLite file is to make it, so it has to be there before."""
     if scheme_of(chosen.url) != "sqlite":
         return

@@ -7,13 +7,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
 from cronce.cli.table import screen, table
-from cronce.cli.words import away, iso, wall
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import spell
 from cronce.policy import Fold, Gap
 from cronce.schedule import Cron, parse_instant, parse_schedule
 from cronce.schedule.zone import find_zone
+from cronce.telling.words import away, iso, wall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,12 +4,11 @@ import argparse
 import json
 
 from cronce.cli.acting import Actor, acting, add_act
-from cronce.cli.documents import act_document
-from cronce.cli.table import safe
-from cronce.cli.words import by_whom
 from cronce.errors import BadInput
 from cronce.runtime.hand.acts import Stands
 from cronce.runtime.look import runs
+from cronce.telling.documents import paused_document
+from cronce.telling.words import by_whom, safe
 
 SHOWN = 5
 EXAMPLES = """
@@ -48,16 +47,12 @@ def run(options: argparse.Namespace) -> int:
         done = {name: actor.desk.do(actor.hand.pause(name, options.reason)) for name in names}
         everything = actor.desk.do(actor.hand.pause_all(options.reason)) if options.all else None
         if options.json:
-            told = [{"job": name, **_document(one)} for name, one in done.items()]
-            print(json.dumps({"jobs": told, "all": _document(everything) if everything else None}))
+            told = [{"job": name, **paused_document(one)} for name, one in done.items()]
+            print(json.dumps({"jobs": told, "all": paused_document(everything) if everything else None}))
         else:
             acts = {None: everything} if everything else done
             print("\n".join(safe(line) for name, one in acts.items() for line in _told(name, one, actor)))
     return 0
-
-
-def _document(stands: Stands) -> dict[str, object]:
-    return {"paused": act_document(stands.act), "changed": stands.new}
 
 
 def _told(name: str | None, stands: Stands, actor: Actor) -> list[str]:

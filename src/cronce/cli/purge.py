@@ -24,6 +24,9 @@ A slot whose run was deleted never runs again: the job's floor rises first, and 
 claim can rest on what was known before. Processes at work do this by themselves about once an hour; this command is for
 whoever does not want to wait, or wants to keep less. It may be interrupted, and then goes on the next time.
 
+Without JOB it also deletes what processes, locks and keys (@cron.idempotent, workers of queues) have left, a day after
+it was last of use. The store's clock is watched for half a minute before that.
+
 examples:
   cronce purge --dry-run                                what would go
   cronce purge                                          by the default: 30 days, and at most 1,000 of each job
@@ -49,10 +52,12 @@ def run(options: argparse.Namespace) -> int:
         names = purger.jobs(options.job)
         found = {name: count for name in names if (count := purger.count(name))}
         gone = dict.fromkeys(found, 0) if options.dry_run else purger.purge(found)
+        swept = 0 if options.dry_run or options.job else purger.sweep()
     if options.json:
-        print(json.dumps({"jobs": [{"job": name, "found": found[name], "purged": gone[name]} for name in found]}))
+        jobs = [{"job": name, "found": found[name], "purged": gone[name]} for name in found]
+        print(json.dumps({"jobs": jobs, "swept": swept}))
     else:
-        print(_told(found, gone, dry_run=options.dry_run))
+        print(_told(found, gone, swept, dry_run=options.dry_run))
     return 0
 
 
@@ -100,10 +105,21 @@ class Purger:
             time.sleep(LOOK if left else 0)
         return gone
 
+    def sweep(self) -> int:
+        """How many cells went that nobody needs any more, by this process."""
+        gone = 0
+        while self._desk.do(self._jobs.left_behind()):
+            swept = self._desk.do(self._jobs.sweep())
+            gone += swept
+            time.sleep(0 if swept else LOOK)
+        return gone
 
-def _told(found: Mapping[str, int], gone: Mapping[str, int], *, dry_run: bool) -> str:
-    if not found:
-        return "nothing to purge"
+
+def _told(found: Mapping[str, int], gone: Mapping[str, int], swept: int, *, dry_run: bool) -> str:
     if dry_run:
-        return "\n".join(f"{name}: {count:,} would go" for name, count in found.items())
-    return "\n".join(f"{name}: {count:,} purged" for name, count in gone.items())
+        lines = [f"{name}: {count:,} would go" for name, count in found.items()]
+    else:
+        lines = [f"{name}: {count:,} purged" for name, count in gone.items()]
+    if swept:
+        lines.append(f"{swept:,} old keys, locks and processes swept")
+    return "\n".join(lines) or "nothing to purge"

@@ -7,9 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from cronce.cli.acting import Actor, acting, add_act, read_json
-from cronce.cli.documents import effect_document
-from cronce.cli.effects import tell_doubts
-from cronce.cli.table import safe
 from cronce.errors import BadInput, CronceError
 from cronce.model import Slot, effect_cells
 from cronce.protocol.commands import Queued
@@ -18,6 +15,9 @@ from cronce.runtime.effects.seen import EffectSeen, doubts, effect_named, names_
 from cronce.runtime.hand.effects import Unwatched, resolve_effect
 from cronce.runtime.look import slot_named
 from cronce.runtime.notes import recall_clock
+from cronce.telling.documents import effect_document
+from cronce.telling.doubts import tell_doubts
+from cronce.telling.words import safe
 
 if TYPE_CHECKING:
     from cronce.runtime.hand.acts import Verdict

@@ -4,11 +4,10 @@ import argparse
 import json
 
 from cronce.cli.acting import acting, add_act
-from cronce.cli.documents import act_document
 from cronce.cli.pause import add_jobs, jobs_meant
-from cronce.cli.table import safe
-from cronce.cli.words import by_whom
 from cronce.protocol.record import Act
+from cronce.telling.documents import resumed_document
+from cronce.telling.words import by_whom, safe
 
 EXAMPLES = """
 What fell due while it was paused does not run now; `cronce backfill` runs it after all. Under --all, jobs that were
@@ -34,16 +33,12 @@ def run(options: argparse.Namespace) -> int:
         done = {name: actor.desk.do(actor.hand.resume(name)) for name in names}
         everything = actor.desk.do(actor.hand.resume_all()) if options.all else None
     if options.json:
-        told = [{"job": name, **_document(act)} for name, act in done.items()]
-        print(json.dumps({"jobs": told, "all": _document(everything) if options.all else None}))
+        told = [{"job": name, **resumed_document(act)} for name, act in done.items()]
+        print(json.dumps({"jobs": told, "all": resumed_document(everything) if options.all else None}))
     else:
         acts = {"everything": everything} if options.all else done
         print("\n".join(safe(_told(name, act)) for name, act in acts.items()))
     return 0
-
-
-def _document(act: Act | None) -> dict[str, object]:
-    return {"was": act_document(act), "changed": act is not None}
 
 
 def _told(name: str, act: Act | None) -> str:

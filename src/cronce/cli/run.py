@@ -5,16 +5,22 @@ import logging
 import os
 import sys
 from functools import partial
-from typing import Final, NoReturn, get_args
+from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
-from cronce.cli.foreman import Foreman
+from cronce.cli.alerting import add_alerts, monitored, told
+from cronce.cli.foreman import Foreman, Watch, unwatched
 from cronce.errors import BadInput
+from cronce.monitor.logs import install
+from cronce.monitor.tracing import trace_if_configured
 from cronce.runtime.app import Cronce
 from cronce.runtime.application import load
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.post import Role
 from cronce.runtime.scheduling.scheduler import Orders, Scheduler, see_through
 from cronce.schedule import parse_duration
+
+if TYPE_CHECKING:
+    from cronce.cli.usher import Usher
 
 TEXT: Final = """\
 Run the jobs of an application: cronce run app:cron, for `cron = Cronce(…)` in app.py. Start it wherever and as often as
@@ -46,25 +52,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--grace", default="30s", metavar="SPAN", help="from TERM to the end, at most (default: 30s)")
     add("--label", action="append", default=[], metavar="NAME=VALUE", help="for `cronce drain --label`; repeatable")
     add("--allow", action="append", default=[], metavar="PATTERN", help="what jobs in the store may run; repeatable")
+    add("--health", metavar="ADDR", help="answer /healthz, /readyz and /metrics: 8080 (loopback only), 0.0.0.0:8080")
+    add("--ui", metavar="ADDR", help="show the page there: 8080 (loopback only); elsewhere it needs a token")
+    add(
+        "--ui-token-file",
+        metavar="FILE",
+        help="a file with the token that lets one act on the page (or $CRONCE_UI_TOKEN)",
+    )
+    add("--ui-name", action="append", default=[], metavar="HOST", help="a name that the page goes by; repeatable")
     add("--store", metavar="URL", help="another store than the application names")
+    add("--log-json", action="store_true", help="log one JSON object a line")
     add("-v", "--verbose", action="store_true", help="log every claim")
+    add_alerts(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     labels(options.label)  # before anything is started
+    told(options)
     grace = parse_duration(options.grace).total_seconds()
-    work = partial(_work, options)
-    if options.number == 1 and os.getpid() != 1:
-        return work(Orders())
-    return Foreman(options.number, grace, work).run()
+    if options.number == 1 and os.getpid() != 1 and options.health is None and options.ui is None:
+        return _work(options, Orders(), unwatched)
+    return Foreman(options.number, grace, partial(_work, options), options.health, _usher(options)).run()
 
 
-def _work(options: argparse.Namespace, orders: Orders) -> int:
+def _usher(options: argparse.Namespace) -> "Usher | None":
+    if options.ui is None:
+        return None
+    from cronce.cli.usher import Usher  # noqa: PLC0415  most do not show it
+
+    return Usher(options)
+
+
+def _work(options: argparse.Namespace, orders: Orders, watch: Watch) -> int:
     cron = load(options.app)
     if options.store is not None:
         cron.use(options.store)
-    _log(verbose=options.verbose)
-    with orders, cron:
+    _log(verbose=options.verbose, as_json=options.log_json)
+    trace_if_configured(cron)
+    begin = watch(cron)
+    with orders, cron, monitored(cron, told(options)):
         scheduler = cron.start(
             role=options.role,
             workers=options.workers,
@@ -72,15 +98,22 @@ def _work(options: argparse.Namespace, orders: Orders) -> int:
             labels=labels(options.label),
             allow=options.allow,
         )
-        _refuse_private(cron, scheduler, options.number)
+        _refuse_private(cron, scheduler, options)
+        begin(scheduler)
         _say(f"cronce run: {_described(cron, scheduler, options)}\n")
         recorded = see_through(scheduler, orders)
     return 0 if recorded else _leave()
 
 
-def _refuse_private(cron: Cronce, scheduler: Scheduler, number: int) -> None:
-    if number > 1 and not scheduler.traits.shared:
-        raise BadInput(f"{cron.place} ends with its process, so each of {number} would run everything; name another")
+def _refuse_private(cron: Cronce, scheduler: Scheduler, options: argparse.Namespace) -> None:
+    if scheduler.traits.shared:
+        return
+    if options.number > 1:
+        raise BadInput(
+            f"{cron.place} ends with its process, so each of {options.number} would run everything; name another"
+        )
+    if options.ui is not None:
+        raise BadInput(f"{cron.place} ends with its process, so the page of --ui would not see it; name another")
 
 
 def _described(cron: Cronce, scheduler: Scheduler, options: argparse.Namespace) -> str:
@@ -97,9 +130,11 @@ def _say(line: str) -> None:
         sys.stdout.flush()
 
 
-def _log(*, verbose: bool) -> None:
+def _log(*, verbose: bool, as_json: bool) -> None:
     """To stderr, unless the application has said otherwise."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    if as_json:
+        install(json=True)
     LOGGER.setLevel(logging.DEBUG if verbose else logging.INFO)
 
 

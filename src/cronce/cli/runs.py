@@ -3,15 +3,15 @@
 import argparse
 import json
 
-from cronce.cli.documents import run_document
 from cronce.cli.looking import add_store, looking, nothing, tone
 from cronce.cli.table import Text, Toned, screen, table
-from cronce.cli.words import moment, short
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.protocol.record import Record
 from cronce.runtime.flow import drive
 from cronce.runtime.look import WANTED, RunSeen, job_names, refuse_unknown, runs
+from cronce.telling.documents import run_document
+from cronce.telling.words import moment, short
 
 MOST = 10_000
 EXAMPLES = """

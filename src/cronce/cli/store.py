@@ -3,6 +3,7 @@
 import argparse
 from typing import Final
 
+from cronce.cli import add_actions
 from cronce.errors import BadInput
 from cronce.model import Epoch, Origin
 from cronce.stores import mask, module_of
@@ -16,14 +17,13 @@ ACTIONS: Final = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for action, text in ACTIONS.items():
-        one = actions.add_parser(action, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    for one in add_actions(parser, ACTIONS).values():
         one.add_argument("url", nargs="?", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
+        one.add_argument("--store", metavar="URL", help="the same, as everywhere else")
 
 
 def run(options: argparse.Namespace) -> int:
-    url = choose(options.url).url
+    url = choose(options.url or options.store).url
     function = getattr(module_of(url), {"sql": "ddl"}.get(options.action, options.action), None)
     if function is None:
         raise BadInput(f"{mask(url)}: {_why_not(options.action)}")

@@ -4,15 +4,15 @@ What a store holds was written by jobs and hosts, so no text of theirs reaches a
 """
 
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TextIO
 
+from cronce.telling.words import safe
+
 Tone = Literal["good", "bad", "odd", "busy", "dim"]
 
 _CODES: Final[dict[Tone, str]] = {"good": "32", "bad": "31", "odd": "33", "busy": "36", "dim": "2"}
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _LEAST: Final = 8
 """No column is cut to fewer characters than this, however narrow the terminal."""
 
@@ -57,11 +57,6 @@ def paint(text: Text, on: Screen) -> str:
     """A text as it is shown: without control characters, and coloured where colours are welcome."""
     plain = _toned(text)
     return _coloured(plain.text, plain.tone, on)
-
-
-def safe(text: str) -> str:
-    """Text without what could move a cursor, change a title or break a line: each such character as its escape."""
-    return _CONTROL.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
 
 
 def _toned(text: Text) -> Toned:

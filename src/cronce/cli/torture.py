@@ -16,10 +16,11 @@ from typing import IO, Final, get_args
 from cronce.cli.audience import filled
 from cronce.cli.play import ended_like_ctrl_c, folder
 from cronce.cli.progress import bar
-from cronce.cli.table import Screen, Toned, paint, safe, screen
+from cronce.cli.table import Screen, Toned, paint, screen
 from cronce.errors import BadInput
 from cronce.policy import OnLost
 from cronce.stores.default import choose, pinned
+from cronce.telling.words import safe
 from cronce.torture.harness import Result, Settings, Torture
 from cronce.torture.means import Hook
 from cronce.torture.picture import counted, html, svg

@@ -4,15 +4,14 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Final
 
-from cronce.cli.documents import act_document, past_document, run_document, survey_document
 from cronce.cli.looking import add_store, looking
-from cronce.cli.story import about, headline, tell
-from cronce.cli.words import iso
 from cronce.clock import SystemClock
 from cronce.model import Slot, check_name
 from cronce.runtime.flow import drive
 from cronce.runtime.look import job_names, refuse_unknown, slot_named
-from cronce.runtime.why import Case, Story, Why, why
+from cronce.runtime.why import Case, Why, why
+from cronce.telling.story import about, tell
+from cronce.telling.whys import why_document
 
 if TYPE_CHECKING:
     from cronce.stores.base import Store
@@ -36,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     with looking(options) as store:
         found = _found(job, wanted, store)
     if options.json:
-        print(json.dumps(_document(found)))
+        print(json.dumps(why_document(found)))
     else:
         print("\n\n".join([*([] if wanted else [about(found)]), *(tell(story, found) for story in found.stories)]))
     return 1 if any(story.case in _NOTHING for story in found.stories) else 0
@@ -60,32 +59,3 @@ def _found(job: str, wanted: Slot | None, store: "Store") -> Why:
         refuse_unknown(job, drive(job_names(), store, clock))
     assert found is not None
     return found
-
-
-def _document(found: Why) -> dict[str, object]:
-    job = found.job
-    return {
-        "job": job.name,
-        "next": iso(job.next(found.now)),
-        "carried": found.carried,
-        "paused": job.job.paused is not None if job.job else None,
-        "pause": act_document(job.job.paused) if job.job else None,
-        "floor": iso(job.job.floor) if job.job else None,
-        "refusals": dict(found.refusals),
-        "effects": survey_document(found.effects) if found.effects else None,
-        "slots": [_story_document(story, found) for story in found.stories],
-    }
-
-
-def _story_document(story: Story, found: Why) -> dict[str, object]:
-    record = story.run.record if story.run else None
-    return {
-        "slot": story.slot.key,
-        "case": story.case,
-        "sentence": headline(story, found),
-        "run": run_document(story.run) if story.run else None,
-        "past": [past_document(past) for past in record.past] if record else [],
-        "refused": [{"host": host, "at": iso(one.at), "why": one.why} for host, one in story.refused],
-        "effects": survey_document(story.effects),
-        "output": record.output if record else "",
-    }

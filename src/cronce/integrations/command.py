@@ -21,6 +21,7 @@ from cronce.runtime.declare import Declaration, When
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import NOT_RENEWED, Keeper
 from cronce.runtime.notes import Notebook, leave_clock, recall_clock
+from cronce.runtime.pod import BAD, fired_at, slot_meant
 from cronce.runtime.processes.child import Ended, NotStarted
 from cronce.runtime.processes.command import Command
 from cronce.runtime.run import Run, Skipped
@@ -28,6 +29,7 @@ from cronce.runtime.steps import Nap, sleep, take
 from cronce.stores.base import Store
 
 TIMED_OUT: Final = 124  # as timeout(1) says it
+LATER: Final = 75  # EX_TEMPFAIL: ask again
 NOT_DONE: Final = 76  # EX_PROTOCOL's number: the slot is closed as failed, lost or unknown
 
 
@@ -67,11 +69,14 @@ class Exec:
         *,
         env: Mapping[str, str] = os.environ,
         stand_by: bool = False,
+        job_name: str = "",
         say: Say,
+        hear: Callable[[Event], object] = lambda _event: None,
     ) -> None:
+        """`job_name`: of the Kubernetes Job that this is a pod of, if it is. `hear` is told what happens."""
         self._job, self._words, self._supervisor, self._env = job, words, supervisor, env
         self._stand_by = stand_by or job.on_lost == "rerun"
-        self._say = say
+        self._job_name, self._say, self._hear = job_name, say, hear
         self.ran = False
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
@@ -79,7 +84,10 @@ class Exec:
         keeper = Keeper(desk)
         clock_cell = desk.do(recall_clock(desk.ledger))
         try:
-            return self._code(keeper, when)
+            if when is None and self._job_name:
+                slot, named = self._in_pod(desk)
+                return self._code(keeper, slot, named=named)
+            return self._code(keeper, when, named=when is not None)
         except (LeaseLost, NotRecorded) as error:
             self._say(str(error))
             return NOT_DONE
@@ -90,7 +98,14 @@ class Exec:
             with suppress(StoreError):
                 desk.do(leave_clock(desk.ledger, clock_cell))
 
-    def _code(self, keeper: Keeper, when: When | None) -> int:
+    def _in_pod(self, desk: Desk) -> tuple[Slot, bool]:
+        """The slot, and whether somebody named it: then it is to run, and not only if the schedule lets it."""
+        slot, at = desk.do(slot_meant(self._job_name, self._job, desk.ledger)), fired_at(self._job_name)
+        if at is not None and at != slot.at:
+            self._say(f"{self._job_name} is of {spell(at)}, which is no slot of the schedule; {slot.key} is meant")
+        return slot, at is None
+
+    def _code(self, keeper: Keeper, when: When | None, *, named: bool) -> int:
         """Try until nothing is left to try. The exit code is the command's, or the slot's where another ran it."""
         command = _Command(self._words, self._supervisor, keeper.desk.store.traits, self._env)
         refused: Callable[[Slot, str, Keeper], None] = Notebook().refused
@@ -99,12 +114,12 @@ class Exec:
             call = Call(keeper, self._job, command, take_over=True, stand_by=self._stand_by, refused=refused)
             result = take(call.steps(when), keeper.desk, self._sleep)
             if isinstance(result, Skipped):
-                return command.code if tried else self._skipped(result, keeper.desk, named=when is not None)
+                return command.code if tried else self._skipped(result, keeper.desk, named=named)
             self.ran = True
             if isinstance(result, Ended) and result.stopped:
                 self._say(f"{call.slot.key} was stopped: {result.stopped}")
-            if not command.code or not self._job.retries or self._supervisor.interrupted:
-                return command.code
+            if not command.code or not self._job.retries or self._supervisor.interrupted or self._job_name:
+                return command.code  # in a pod the next attempt is the next pod's
             when, tried, refused = call.slot, True, _ignore
 
     def _sleep(self, nap: Nap) -> None:
@@ -115,21 +130,25 @@ class Exec:
 
     def _skipped(self, skipped: Skipped, desk: Desk, *, named: bool) -> int:
         """Whoever names a slot wants it run, and is told when it is not and will not be. So is whoever has a store that
-        is empty, and seems to have forgotten: most are new."""
+        is empty, and seems to have forgotten: most are new. A pod has a log for it, which nobody gets by mail; and it
+        must not end well while the outcome is open, or its Job would count as complete."""
         epoch = desk.ledger.know.epoch
         if skipped.kind == "too old" and epoch.origin is Origin.FOUND:
             self._say(
                 f"{skipped.slot} was not run: the store was found empty at {spell(epoch.born)}, and may have forgotten"
                 " that this slot ran; later slots run. If the store is new, begin it with `cronce store init`"
             )
-            return NOT_DONE if named else 0
+            return NOT_DONE
         going_on = skipped.kind == "held" or skipped.outcome == Outcome.SUCCEEDED
-        self._say(f"{skipped.slot} was not run here: {skipped.reason}", quiet=going_on or not named)
-        bad = skipped.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN)
-        return NOT_DONE if bad or (named and not going_on) else 0
+        quiet = (going_on or not named) and not self._job_name
+        self._say(f"{skipped.slot} was not run here: {skipped.reason}", quiet=quiet)
+        if skipped.kind == "held" and self._job_name:
+            return LATER
+        return NOT_DONE if skipped.outcome in BAD or (named and not going_on) else 0
 
     def _heard(self, event: Event) -> None:
         """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""
+        self._hear(event)
         if event.what is What.CLOSED and event.detail.startswith((Outcome.LOST, Outcome.UNKNOWN)):
             self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
 

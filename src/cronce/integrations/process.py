@@ -127,6 +127,7 @@ class Child(child.Child):
     ) -> None:
         super().__init__(supervisor, command, env, line)
         self._bell: Signals = supervisor.bell
+        self._hastens = supervisor.hastens
         self._terminal = _Terminal()
 
     def run(self) -> Ended | NotStarted:
@@ -180,6 +181,8 @@ class Child(child.Child):
         if number in STOPPING:
             send(self._group, signal.SIGCONT)
             self._signalled = number
+        if number == signal.SIGTERM and self._hastens:
+            self._kill_at = min(self._kill_at, self._clock.boot() + self._grace)
 
     def _flush(self) -> None:
         self._bell.came.clear()
@@ -193,12 +196,13 @@ class Supervisor(child.Supervisor):
     """Signals and the watchdog, for any number of commands one after the other.
 
     Enter it in the main thread, before there are other threads or open stores: it forks. Threads that call a `Child`
-    must have ended when it is left.
+    must have ended when it is left. `hastens`: whoever sends us TERM kills us a while later, as Kubernetes does; so a
+    command that is still there after the grace is killed, while how it ended can be put on record.
     """
 
-    def __init__(self, clock: Clock, grace: float = GRACE) -> None:
+    def __init__(self, clock: Clock, grace: float = GRACE, *, hastens: bool = False) -> None:
         super().__init__(clock, grace)
-        self.bell = Signals()
+        self.bell, self.hastens = Signals(), hastens
 
     def __enter__(self) -> Self:
         hold_standard_streams()

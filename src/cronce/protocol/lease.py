@@ -24,6 +24,10 @@ A store clock that jumps ahead would make every lease look lapsed at once. So la
 whose own samples (boot clock beside store clock) ran evenly for at least L: then at least 0.9 L of real time passed
 since the last renewal that could have set `until`, and the holder's trust (0.8 L) is over. After a step back others
 only wait longer.
+
+Where a store has several clocks (`Traits.one_clock`), the one that dated a lease need not be the one that was watched.
+There lapsed is believed only by a process that saw the very cell unchanged for at least L by its own clock: then the
+last renewal is at least as long ago, whatever any of those clocks says.
 """
 
 from collections.abc import Iterable

@@ -1,25 +1,36 @@
-"""What stands in a cell, and how it is spelled: versioned JSON, never pickle.
+"""What stands in a cell: the records of runs, jobs and whoever runs them. How they are spelled is `codec`'s."""
 
-Every version ever written stays readable: a codec that changes a field's meaning, or adds one, raises VERSION and
-upgrades old values while reading (`_UPGRADES`). A value of a newer version is refused, never guessed. So is anything
-else that this codec would not have written, as BadRecord, whatever it is: cells are written whole, and a field that a
-reader did not know and dropped would be lost.
-"""
-
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
-from math import isfinite
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, get_args
 
 from cronce.errors import BadRecord
-from cronce.model import Cell, Fence, Instant, Slot, from_us, read_fence, to_us
+from cronce.model import Cell, Fence, Instant, Slot, read_fence, to_us
 from cronce.policy import OnLost
+from cronce.protocol.codec import (
+    MICROSECOND,
+    VERSION,
+    Reader,
+    count,
+    dumps,
+    each,
+    flag,
+    instant,
+    maybe,
+    of,
+    offset,
+    quoted,
+    read,
+    seconds,
+    span,
+    text,
+    texts,
+    us,
+)
 from cronce.protocol.lease import Sample
 from cronce.value import NamedTuple
 
-VERSION: Final = 4
 PAST_KEPT: Final = 20
 """How many earlier grants a run, and how many spans a job remembers. Older grants are dropped (the grant number still
 counts them), older spans are joined."""
@@ -178,6 +189,9 @@ class Holder(NamedTuple):
     cronce: str
     draining: bool = False
     gone: bool = False  # it left on purpose
+    every: timedelta = timedelta(seconds=10)  # the next beat comes so long after this one
+    skew: timedelta = timedelta(0)  # its machine's clock is ahead of the store's by this much
+    running: int = 0  # bodies at work there
 
 
 class Bundle(NamedTuple):
@@ -228,45 +242,17 @@ class Refusals(NamedTuple):
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 _DEFAULT: Final = Record(State.DUE)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
-    "lease": lambda span: span // _MICROSECOND,
-    "keep": lambda span: span // _MICROSECOND,
+    "lease": lambda span: span // MICROSECOND,
+    "keep": lambda span: span // MICROSECOND,
     "under": str,
     "started": to_us,
     "finished": to_us,
     "progress": list,
     "past": lambda past: [
-        [str(p.fence) if p.fence else None, p.holder, _us(p.started), p.end, _us(p.ended)] for p in past
+        [str(p.fence) if p.fence else None, p.holder, us(p.started), p.end, us(p.ended)] for p in past
     ],
 }
-
-
-def _us(instant: Instant | None) -> int | None:
-    return None if instant is None else to_us(instant)
-
-
-_quoted = json.encoder.encode_basestring_ascii  # in ASCII: no store need agree on how text is encoded
-
-
-def _dumps(fields: dict[str, Any]) -> str:
-    """What `json.dumps` would say. That makes its encoder anew for each value, which takes longer than to encode one:
-    and a run writes four."""
-    return "".join(_chunks(fields, 0))
-
-
-def _encoder() -> Callable[[Any, int], Iterable[str]]:
-    plain = json.JSONEncoder(separators=(",", ":"))
-    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
-    if make is None:  # a Python without C
-        return lambda value, _level: (plain.encode(value),)
-    encoder: Callable[[Any, int], Iterable[str]] = make(
-        None, plain.default, _quoted, None, ":", ",", plain.sort_keys, plain.skipkeys, plain.allow_nan
-    )
-    return encoder
-
-
-_chunks: Final = _encoder()
 
 
 _FIELDS: Final = tuple(
@@ -280,15 +266,15 @@ def encode(record: Record) -> str:
     for (name, default, spell), value in zip(_FIELDS, record[1:], strict=True):
         if value is not default and value != default:
             fields[name] = spell(value) if spell else value
-    return _dumps(fields)
+    return dumps(fields)
 
 
 def encode_turn(turn: Turn) -> str:
-    return f'{{"v":{VERSION},"run":{_quoted(turn.run)}}}'
+    return f'{{"v":{VERSION},"run":{quoted(turn.run)}}}'
 
 
 def encode_job(job: Job) -> str:
-    return _dumps(
+    return dumps(
         {
             "v": VERSION,
             "floor": to_us(job.floor),
@@ -302,113 +288,61 @@ def encode_job(job: Job) -> str:
 
 
 def _spelled_act(act: Act | None) -> list[Any] | None:
-    return [act.by, _us(act.at), act.reason] if act else None
+    return [act.by, us(act.at), act.reason] if act else None
 
 
 def encode_act(act: Act | None) -> str:
     """An order that stands, or none."""
-    return _dumps({"v": VERSION, "act": _spelled_act(act)})
+    return dumps({"v": VERSION, "act": _spelled_act(act)})
 
 
 def encode_holder(holder: Holder) -> str:
-    return _dumps({"v": VERSION, **holder._asdict(), "labels": dict(holder.labels), "since": to_us(holder.since)})
+    spelled = {
+        "labels": dict(holder.labels),
+        "since": to_us(holder.since),
+        "every": holder.every // MICROSECOND,
+        "skew": holder.skew // MICROSECOND,
+    }
+    return dumps({"v": VERSION, **holder._asdict(), **spelled})
 
 
 def encode_bundle(bundle: Bundle) -> str:
-    return _dumps({"v": VERSION, "specs": dict(bundle.specs)})
+    return dumps({"v": VERSION, "specs": dict(bundle.specs)})
 
 
 def encode_stored(stored: Stored) -> str:
-    return _dumps({"v": VERSION, **stored._asdict(), "at": to_us(stored.at)})
+    return dumps({"v": VERSION, **stored._asdict(), "at": to_us(stored.at)})
 
 
 def encode_position(position: Position) -> str:
-    return _dumps({"v": VERSION, "fence": str(position.fence), "value": position.value})
+    return dumps({"v": VERSION, "fence": str(position.fence), "value": position.value})
 
 
 def encode_machine(machine: Machine) -> str:
     samples = [[s.began, s.ended, to_us(s.now)] for s in machine.samples]
-    return _dumps({"v": VERSION, "boot_id": machine.boot_id, "samples": samples})
+    return dumps({"v": VERSION, "boot_id": machine.boot_id, "samples": samples})
 
 
 def encode_refusals(refusals: Refusals) -> str:
     recent = [[r.slot, to_us(r.at), r.why] for r in refusals.recent]
-    return _dumps({"v": VERSION, "times": refusals.times, "recent": recent})
+    return dumps({"v": VERSION, "times": refusals.times, "recent": recent})
 
 
-# --- reading: each field has a reader, which takes what was written and nothing else ----------------------------------
-
-T = TypeVar("T")
-Reader = Callable[[Any], Any]
-
-
-def _text(value: Any) -> str:
-    return _of(str, value)
-
-
-def _whole(value: Any) -> int:
-    return _of(int, value)
-
-
-def _of(kind: type[T], value: Any) -> T:
-    if type(value) is not kind:  # True is an int to isinstance, and never a number of ours
-        raise TypeError
-    return value
-
-
-def _flag(value: Any) -> bool:
-    return _of(bool, value)
-
-
-def _count(value: Any) -> int:
-    if _whole(value) < 0:
-        raise ValueError
-    return int(value)
-
-
-def _span(value: Any) -> timedelta:
-    return timedelta(microseconds=_count(value))
-
-
-def _seconds(value: Any) -> float:
-    if not isfinite(_of(float, value)):
-        raise ValueError
-    return float(value)
-
-
-def _instant(value: Any) -> Instant:
-    return from_us(_whole(value))
-
-
-def _maybe(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
-    return lambda value: None if value is None else read(value)
-
-
-def _each(make: Callable[..., T], *readers: Reader) -> Callable[[Any], tuple[T, ...]]:
-    """A list of rows, each with these columns."""
-
-    def row(values: Any) -> T:
-        return make(*(read(value) for read, value in zip(readers, _of(list, values), strict=True)))
-
-    return lambda rows: tuple(row(values) for values in _of(list, rows))
-
-
-def _texts(value: Any) -> dict[str, str]:
-    return {_text(name): _text(text) for name, text in _of(dict, value).items()}
+# --- reading ------------------------------------------------------------------------------------------------------
 
 
 def _act(value: Any) -> Act:
-    by, at, reason = _of(list, value)
-    return Act(_text(by), _maybe(_instant)(at), _text(reason))
+    by, at, reason = of(list, value)
+    return Act(text(by), maybe(instant)(at), text(reason))
 
 
 def _progress(value: Any) -> tuple[int, int]:
-    done, total = _of(list, value)
-    return _count(done), _count(total)
+    done, total = of(list, value)
+    return count(done), count(total)
 
 
 def _maker(value: Any) -> Maker:
-    run, _, fence = _text(value).rpartition(" ")
+    run, _, fence = text(value).rpartition(" ")
     return Maker(run, read_fence(fence))
 
 
@@ -421,83 +355,86 @@ def _on_lost(value: Any) -> OnLost:
 
 _RUN: Final[dict[str, Reader]] = {
     "state": State,
-    "grant": _count,
-    "nonce": _text,
-    "holder": _text,
-    "lease": _span,
+    "grant": count,
+    "nonce": text,
+    "holder": text,
+    "lease": span,
     "on_lost": _on_lost,
-    "attempts": _count,
-    "failures": _count,
-    "turn": _text,
-    "ask": _text,
-    "started": _instant,
-    "finished": _instant,
+    "attempts": count,
+    "failures": count,
+    "turn": text,
+    "ask": text,
+    "started": instant,
+    "finished": instant,
     "outcome": Outcome,
-    "reason": _text,
-    "past": _each(Past, _maybe(read_fence), _text, _maybe(_instant), _text, _maybe(_instant)),
-    "output": _text,
-    "by": _text,
-    "payload": _text,
-    "key": _text,
+    "reason": text,
+    "past": each(Past, maybe(read_fence), text, maybe(instant), text, maybe(instant)),
+    "output": text,
+    "by": text,
+    "payload": text,
+    "key": text,
     "progress": _progress,
     "under": _maker,
-    "result": _text,
-    "keep": _span,
-    "joined": _flag,
+    "result": text,
+    "keep": span,
+    "joined": flag,
 }
-_TURN: Final[dict[str, Reader]] = {"run": _text}
+_TURN: Final[dict[str, Reader]] = {"run": text}
 _JOB: Final[dict[str, Reader]] = {
-    "floor": _instant,
-    "paused": _maybe(_act),
-    "specs": _each(Spec, _text, _instant, _text),
-    "firing": _text,
-    "spans": _each(Span, _instant, _instant, _maybe(_count), _text),
-    "purging": _maybe(lambda pair: Purging(*map(_instant, pair))),
+    "floor": instant,
+    "paused": maybe(_act),
+    "specs": each(Spec, text, instant, text),
+    "firing": text,
+    "spans": each(Span, instant, instant, maybe(count), text),
+    "purging": maybe(lambda pair: Purging(*map(instant, pair))),
 }
 _HOLDER: Final[dict[str, Reader]] = {
-    "holder": _text,
-    "bundle": _text,
-    "role": _text,
-    "workers": _count,
-    "labels": _texts,
-    "since": _instant,
-    "cronce": _text,
-    "draining": _flag,
-    "gone": _flag,
+    "holder": text,
+    "bundle": text,
+    "role": text,
+    "workers": count,
+    "labels": texts,
+    "since": instant,
+    "cronce": text,
+    "draining": flag,
+    "gone": flag,
+    "every": span,
+    "skew": offset,
+    "running": count,
 }
-_BUNDLE: Final[dict[str, Reader]] = {"specs": _texts}
-_ACT: Final[dict[str, Reader]] = {"act": _maybe(_act)}
-_STORED: Final[dict[str, Reader]] = {"revision": _count, "definition": _maybe(_text), "by": _text, "at": _instant}
-_POSITION: Final[dict[str, Reader]] = {"fence": read_fence, "value": _text}
+_BUNDLE: Final[dict[str, Reader]] = {"specs": texts}
+_ACT: Final[dict[str, Reader]] = {"act": maybe(_act)}
+_STORED: Final[dict[str, Reader]] = {"revision": count, "definition": maybe(text), "by": text, "at": instant}
+_POSITION: Final[dict[str, Reader]] = {"fence": read_fence, "value": text}
 _MACHINE: Final[dict[str, Reader]] = {
-    "boot_id": _text,
-    "samples": _each(Sample, _seconds, _seconds, _instant),
+    "boot_id": text,
+    "samples": each(Sample, seconds, seconds, instant),
 }
-_REFUSALS: Final[dict[str, Reader]] = {"times": _count, "recent": _each(Refused, _text, _instant, _text)}
+_REFUSALS: Final[dict[str, Reader]] = {"times": count, "recent": each(Refused, text, instant, text)}
 
 
 def decode(text: str, key: str = "") -> Record:
-    return _read(text, key, Record, _RUN, optional=True)
+    return read(text, key, Record, _RUN, optional=True)
 
 
 def decode_turn(text: str, key: str = "") -> Turn:
-    return _read(text, key, Turn, _TURN)
+    return read(text, key, Turn, _TURN)
 
 
 def decode_job(text: str, key: str = "") -> Job:
-    return _read(text, key, Job, _JOB)
+    return read(text, key, Job, _JOB)
 
 
 def decode_holder(text: str, key: str = "") -> Holder:
-    return _read(text, key, Holder, _HOLDER)
+    return read(text, key, Holder, _HOLDER)
 
 
 def decode_bundle(text: str, key: str = "") -> Bundle:
-    return _read(text, key, Bundle, _BUNDLE)
+    return read(text, key, Bundle, _BUNDLE)
 
 
 def decode_act(text: str, key: str = "") -> Act | None:
-    act: Act | None = _read(text, key, lambda act: act, _ACT)
+    act: Act | None = read(text, key, lambda act: act, _ACT)
     return act
 
 
@@ -510,81 +447,16 @@ def standing_act(cell: Cell) -> Act | None:
 
 
 def decode_stored(text: str, key: str = "") -> Stored:
-    return _read(text, key, Stored, _STORED)
+    return read(text, key, Stored, _STORED)
 
 
 def decode_position(text: str, key: str = "") -> Position:
-    return _read(text, key, Position, _POSITION)
+    return read(text, key, Position, _POSITION)
 
 
 def decode_machine(text: str, key: str = "") -> Machine:
-    return _read(text, key, Machine, _MACHINE)
+    return read(text, key, Machine, _MACHINE)
 
 
 def decode_refusals(text: str, key: str = "") -> Refusals:
-    return _read(text, key, Refusals, _REFUSALS)
-
-
-_BROKEN: Final = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
-"""What reading something strange can raise: of the wrong type, out of range, incomplete, nested without end."""
-
-
-def _with_ended(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 says when each earlier grant ended."""
-    if "past" in fields:
-        fields["past"] = [[*row, None] for row in fields["past"]]
-    return fields
-
-
-def _with_acts(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 3 says who paused a job; and a holder names its bundle, where it listed its jobs before."""
-    if "paused" in fields:
-        fields["paused"] = ["", None, ""] if _of(bool, fields["paused"]) else None
-    if "holder" in fields and "specs" in fields:
-        bundled = {
-            "bundle": "",
-            "role": "both",
-            "workers": 0,
-            "labels": {},
-            "since": 0,
-            "cronce": "",
-            "draining": False,
-            "gone": False,
-        }
-        fields = {"holder": fields["holder"], **bundled}
-    return fields
-
-
-def _with_effects(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 4 knows effects: fields that earlier ones never wrote."""
-    return fields
-
-
-_UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    1: _with_ended,
-    2: _with_acts,
-    3: _with_effects,
-}
-"""From a version to the next: how old values become readable. Entries are added, never removed."""
-
-
-def _read(text: str, key: str, make: Callable[..., T], readers: dict[str, Reader], *, optional: bool = False) -> T:
-    try:
-        fields = _fields(text, key)
-        if not optional and fields.keys() != readers.keys():
-            raise KeyError
-        return make(**{name: readers[name](value) for name, value in fields.items()})
-    except _BROKEN as error:
-        raise BadRecord(f"the cell {key!r} holds something cronce did not write: {text[:80]!r}") from error
-
-
-def _fields(text: str, key: str) -> dict[str, Any]:
-    fields: dict[str, Any] = json.loads(text)
-    version = _whole(fields.pop("v"))
-    if version > VERSION:
-        raise BadRecord(f"the cell {key!r} has format {version}, this cronce reads up to {VERSION}: upgrade cronce")
-    if version < 1:
-        raise ValueError
-    for old in range(version, VERSION):
-        fields = _UPGRADES[old](fields)
-    return fields
+    return read(text, key, Refusals, _REFUSALS)

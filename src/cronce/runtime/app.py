@@ -5,28 +5,33 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
 
 from cronce.clock import Clock, SystemClock
-from cronce.errors import BadInput
+from cronce.errors import BadInput, BadPolicy
+from cronce.events import Event
 from cronce.model import Fence, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
+from cronce.runtime.current import Around, around_nothing
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
 from cronce.runtime.desk import Desk
 from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, guarded, name_of, single
 from cronce.runtime.hand.api import ByHand
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.lock import Block, Lock, limits
-from cronce.runtime.log import LOGGER, log
+from cronce.runtime.log import LOGGER, Log
 from cronce.runtime.notes import Notebook
+from cronce.runtime.pod import JOB_NAME, PodCall
 from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.processes.loading import defined, place_of
+from cronce.runtime.run import Run
+from cronce.runtime.wraps import within
 from cronce.schedule import Schedule, parse_duration
 from cronce.stores import mask
 from cronce.stores.base import Store
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
     from cronce.runtime.effects.idempotent import Idempotent
     from cronce.runtime.election import Leader, Term
     from cronce.runtime.joined import Database
+    from cronce.runtime.jotter import Jotter
+    from cronce.runtime.observe import Observing
     from cronce.runtime.scheduling.carrying import Carry
     from cronce.runtime.scheduling.post import Role
     from cronce.runtime.scheduling.scheduler import Scheduler
@@ -58,9 +65,14 @@ class Cronce(ByHand):
         self._scheduler: Scheduler | None = None
         self._session: SessionKeeper | None = None
         self._notebook = Notebook()
+        self._jotter: Jotter | None = None
+        self._starting = threading.Lock()
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
-        self._bodies = Bodies(self._at_work, self._clock, lambda: None if self._given else self._named().url)
+        self._bodies = Bodies(self.at_work, self._clock, lambda: None if self._given else self._named().url)
         self._remarks: dict[str, str] = {}
+        self._ears: list[Callable[[Event], None]] = [Log().hear]
+        self._timers: list[Callable[[str, float], None]] = []
+        self._wraps: list[Around] = []
         self._databases: dict[str | int, Database] = {}
         self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
@@ -99,7 +111,8 @@ class Cronce(ByHand):
         latest instant of the schedule. `isolate` runs the body in a process of its own, which can be killed.
 
         The policies: every, at, tz, gap, fold, start, end, on_lost, overlap, turns, missed, start_within, jitter,
-        retries, backoff, timeout, lease, keep, transaction.
+        retries, backoff, timeout, lease, keep, transaction, mode. With mode="observe" the body runs as before, also
+        where the guard would refuse it, and that is noted.
         """
         if callable(schedule):
             raise BadInput("write @cron.job('*/15 * * * *'), with the schedule in brackets")
@@ -109,6 +122,10 @@ class Cronce(ByHand):
 
         def guard(fn: Callable[..., Any]) -> Any:
             job = declare(name or name_of(fn), schedule, **policies)
+            if job.mode == "observe":
+                made = self._only_observed(job, fn, slot, isolate=isolate)
+                self._declare(job, None, policies)
+                return made
             isolated = partial(self._bodies.isolated, place_of(fn)) if isolate else None
             made = guarded(job.name, fn, slot, partial(self._call, job), isolated)
             made.database = job.database
@@ -132,14 +149,30 @@ class Cronce(ByHand):
         """A job whose body is a command, in words: `cron.command("order-sync", ["./sync.sh", "--all"], "@hourly")`."""
         from cronce.runtime.processes.command import checked_words  # noqa: PLC0415  most have none
 
-        work = partial(self._bodies.command, checked_words(words))
         job = declare(name, schedule, **policies)
+        if job.mode == "observe":
+            from cronce.runtime.shadow import by_code, called  # noqa: PLC0415
+
+            self._declare(job, None, policies)
+            return cast(CommandGuard, self._only_observed(job, called(checked_words(words)), ended=by_code))
+        work = partial(self._bodies.command, checked_words(words))
         self._declare(job, work, policies)
         return CommandGuard(job.name, work, partial(self._call, job))
 
+    def _only_observed(
+        self, job: Declaration, fn: Callable[..., Any], *slot: Any, isolate: bool = False, **how: Any
+    ) -> Any:
+        from cronce.runtime.shadow import Shadows  # noqa: PLC0415  most have none
+
+        if isolate:
+            raise BadPolicy("mode='observe' leaves a body as it is: leave out isolate, which gives it another process")
+        return Shadows(job, self._jotting, self.at_work, self._clock, **how).guard(fn, *slot)
+
     def _call(self, job: Declaration, work: Work, take_over: bool) -> Call:
-        defined()
-        return Call(self._at_work(), job, work, take_over=take_over, refused=self._notebook.refused)
+        defined(f"calls {job.name}")
+        if job_name := os.environ.get(JOB_NAME):
+            return PodCall(job_name, self.at_work(), job, work, take_over=take_over, refused=self._notebook.refused)
+        return Call(self.at_work(), job, work, take_over=take_over, refused=self._notebook.refused)
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:
         if self.jobs.setdefault(job.name, job) != job:
@@ -170,7 +203,7 @@ class Cronce(ByHand):
         refuse_foreign(foreign, ("at_most", "at_least", "wait", "session"))
         checked = limits(at_most, at_least, wait)
         if session is False:
-            return Lock(name, checked, self._at_work)
+            return Lock(name, checked, self.at_work)
         from cronce.runtime.session_lock import SessionLock  # noqa: PLC0415  it needs psycopg
 
         return SessionLock(name, session, checked, self._in_session)
@@ -216,15 +249,55 @@ class Cronce(ByHand):
         if not isinstance(name, str):
             raise BadInput("write @cron.idempotent('order-email', key=…), with a name for what is done")
         how = checked_how(unsure, not_done)
-        return cast("Idempotent", Keyed(name, key, read_ttl(ttl), how, self._at_work, lease=read_lease(lease)).guard)
+        return cast("Idempotent", Keyed(name, key, read_ttl(ttl), how, self.at_work, lease=read_lease(lease)).guard)
 
     def admits(self, scope: str, fence: Fence | str) -> bool:
         """For a receiver of effects: whether no higher fence was seen in the scope. From then on no lower one is."""
         from cronce.runtime.effects.cursor import admitted  # noqa: PLC0415
 
         given = read_fence(fence) if isinstance(fence, str) else fence
-        desk = self._at_work().desk
+        desk = self.at_work().desk
         return desk.do(admitted(desk.ledger.carrier, check_key(scope), given))
+
+    # --- observing ---
+
+    def observe(
+        self,
+        name: str,
+        *,
+        window: Duration = "10s",
+        key: Callable[..., object] | None = None,
+        **foreign: Never,
+    ) -> "Observing":
+        """Detect only: the function runs as before, and a call within `window` of another is warned of and counted.
+
+        With `key`, a function of the call's arguments, only calls for the same key are compared. `cronce observed`
+        tells what came of it.
+        """
+        from cronce.runtime.observe import Observer  # noqa: PLC0415  most have none
+
+        refuse_foreign(foreign, ("window", "key"))
+        return cast("Observing", Observer(name, window, key, self._jotting, self._clock.boot).guard)
+
+    def heartbeat(self, name: str, every: Duration = "1m") -> None:
+        """A sign of life of a scheduler that is not ours: call it from a job of its own, at each interval. Who watches
+        sees that it fell silent, or that there are two of it.
+
+        It raises only what makes no sense: a store that does not answer is no reason to take a scheduler down.
+        """
+        from cronce.runtime.beats import SignOfLife  # noqa: PLC0415
+
+        beat, jotter = SignOfLife(name, every, self._clock.boot()), self._jotting()
+        jotter.add(beat)
+        jotter.wait(beat)
+
+    def _jotting(self) -> "Jotter":
+        if self._jotter is None:
+            from cronce.runtime.jotter import Jotter  # noqa: PLC0415
+
+            with self._starting:
+                self._jotter = self._jotter or Jotter(self.at_work, self._clock)
+        return self._jotter
 
     # --- leaders ---
 
@@ -246,7 +319,7 @@ class Cronce(ByHand):
 
         refuse_foreign(foreign, ("lease", "renew", "on_elected", "on_deposed"))
         stands = candidacy(group, lease, renew)._replace(on_elected=on_elected, on_deposed=on_deposed)
-        leader = Leader(stands, self._at_work, self._clock)
+        leader = Leader(stands, self.at_work, self._clock)
         self._leaders.add(leader)
         return leader
 
@@ -266,16 +339,30 @@ class Cronce(ByHand):
         `role` is "both", or "schedule" or "work" for processes that only find what is due, or only run it. `allow` are
         patterns of what jobs that live in the store may run here. `grace` is how long bodies have to end when it stops.
         """
-        defined()
+        defined("starts its scheduler")
         from cronce.runtime.scheduling.post import check_post  # noqa: PLC0415  whoever only guards needs none
         from cronce.runtime.scheduling.scheduler import Scheduler  # noqa: PLC0415
 
         post, length = check_post(role, workers, labels), parse_duration(grace).total_seconds()
         if self._scheduler is not None:
             raise BadInput("the scheduler runs already in this process; stop it first")
-        keeper = self._at_work()
-        self._scheduler = Scheduler(keeper, self._carry(allow, keeper), post, grace=length, ended=self._ended)
+        self._refuse_observed()
+        keeper = self.at_work()
+        for name in self.works:
+            self.jobs[name].check_on(keeper.desk.store.traits)
+        self._scheduler = Scheduler(
+            keeper, self._carry(allow, keeper), post, grace=length, ended=self._ended, refused=self._notebook.refused
+        )
         return self._scheduler.start()
+
+    def _refuse_observed(self) -> None:
+        """Whoever is only observed has a scheduler already, and this one would be a second."""
+        if observed := [name for name, job in self.jobs.items() if job.mode == "observe"]:
+            raise BadInput(
+                f"{', '.join(observed[:5])}: mode='observe' is for what another scheduler calls, and this one would run"
+                " it a second time. Leave the word out to have it run here, once for each slot; or give what is only"
+                " observed a Cronce of its own"
+            )
 
     def run(
         self,
@@ -302,6 +389,18 @@ class Cronce(ByHand):
         scheduler = self._scheduler
         return True if scheduler is None else scheduler.stop()
 
+    @asynccontextmanager
+    async def lifespan(self, _app: object = None, **how: Any) -> AsyncIterator[None]:
+        """For ASGI frameworks: with `FastAPI(lifespan=cron.lifespan)` the scheduler runs in every worker, from before
+        its first request until after its last. `how` is as for `start`. The loop goes on while it starts and stops."""
+        from asyncio import to_thread  # noqa: PLC0415  45 ms, and whoever has an event loop has paid them
+
+        await to_thread(self.start, **how)
+        try:
+            yield
+        finally:
+            await to_thread(self.close)
+
     def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
         """What this process carries: its own jobs, and those in the store that it allows, as they are just now."""
         from cronce.runtime.stored.allowed import Allowed, Carried  # noqa: PLC0415
@@ -321,11 +420,58 @@ class Cronce(ByHand):
 
     # --- this process at the store ---
 
-    def _at_work(self) -> Keeper:
+    def at_work(self) -> Keeper:
+        """What this process holds at the store, which is opened by the first who asks: for integrations."""
         with self._lock:
             if self._keeper is None:
-                self._keeper = Keeper(Desk(self._connect(first=True), self._clock, self._connect, log))
+                store = self._connect(first=True)
+                desk = Desk(store, self._clock, self._connect, self._report, around=self._around)
+                desk.ledger.carrier.timed = self._timed
+                self._keeper = Keeper(desk)
             return self._keeper
+
+    @property
+    def keeper(self) -> Keeper | None:
+        """The same, if anything was asked of the store yet."""
+        return self._keeper
+
+    @property
+    def scheduler(self) -> "Scheduler | None":
+        """The one that runs in this process, if any."""
+        return self._scheduler
+
+    def on_event(self, hear: Callable[[Event], None]) -> None:
+        """Have each fact told: who was granted what, what started and ended, what was refused, and whether the store
+        answers. Called by whatever thread it happens on, so it should be quick."""
+        self._ears.append(hear)
+
+    def on_call(self, hear: Callable[[str, float], None]) -> None:
+        """Have each answer of the store told: to which request (Load, Swap, Scan, Purge), and after how many seconds.
+        Called by whatever thread asked, so it should be quick."""
+        self._timers.append(hear)
+
+    def around(self, wrap: Around) -> None:
+        """Have each body run within what `wrap(run)` gives, a context manager: for those who trace. Where that fails
+        it is logged, and the body runs without."""
+        self._wraps.append(wrap)
+
+    def _timed(self, request: str, seconds: float) -> None:
+        for hear in self._timers:
+            try:
+                hear(request, seconds)
+            except Exception:
+                LOGGER.exception("%s cannot take in that the store answered", hear)
+
+    def _around(self, run: Run) -> AbstractContextManager[object]:
+        return within(self._wraps, run) if self._wraps else around_nothing(run)
+
+    def _report(self, event: Event) -> None:
+        """Whoever hears it badly must not keep a slot from running."""
+        for hear in self._ears:
+            try:
+                hear(event)
+            except Exception:
+                LOGGER.exception("%s cannot take in that %s %s", hear, event.key, event.what)
 
     @contextmanager
     def _standing_in(self, store: Store, clock: Clock, keeper: Keeper) -> Iterator[None]:
@@ -368,6 +514,7 @@ class Cronce(ByHand):
             self._session.forked()
         self._session = None
         self._notebook = Notebook()
+        self._jotter, self._starting = None, threading.Lock()
         self._bodies.forked()
         for leader in list(self._leaders):
             leader.forked()
@@ -378,6 +525,8 @@ class Cronce(ByHand):
         self.stop()
         for leader in list(self._leaders):
             leader.stop()
+        if self._jotter is not None:
+            self._jotter.close()
         with self._lock:
             keeper, session = self._keeper, self._session
             if session is not None:

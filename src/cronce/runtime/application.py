@@ -15,12 +15,7 @@ from cronce.runtime.processes.loading import Enough, loading
 
 def load(app: str) -> Cronce:
     """It is looked for in the current directory, and wherever Python looks."""
-    name, colon, place = app.partition(":")
-    if place and (name.endswith(".py") or "/" in name):
-        module = name.removesuffix(".py").strip("./").replace("/", ".")
-        raise BadInput(f"{name[:80]} is a file, and its module is meant: write {module[:80]}:{place[:80]}")
-    if not colon or not all(name.split(".")) or not place:
-        raise BadInput(f"write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not {app[:80]!r}")
+    name, place = module_and_object(app)
     imported = _imported(name)
     found: Any = imported
     for part in place.split("."):
@@ -31,6 +26,17 @@ def load(app: str) -> Cronce:
     return found
 
 
+def module_and_object(app: str) -> tuple[str, str]:
+    """What it names, if it can be meant."""
+    name, colon, place = app.partition(":")
+    if place and (name.endswith(".py") or "/" in name):
+        module = name.removesuffix(".py").strip("./").replace("/", ".")
+        raise BadInput(f"{name[:80]} is a file, and its module is meant: write {module[:80]}:{place[:80]}")
+    if not colon or not all(name.split(".")) or not place:
+        raise BadInput(f"write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not {app[:80]!r}")
+    return name, place
+
+
 def _imported(name: str) -> ModuleType:
     here = str(Path.cwd())
     if here not in sys.path:
@@ -38,10 +44,8 @@ def _imported(name: str) -> ModuleType:
     try:
         with loading():
             return import_module(name)
-    except Enough:
-        raise BadInput(
-            f"{name} starts its scheduler when it is imported; put that under `if __name__ == '__main__':`"
-        ) from None
+    except Enough as work:
+        raise BadInput(f"{name} {work} when it is imported; put that under `if __name__ == '__main__':`") from None
     except CronceError as error:
         place = _frames(error)[-1]
         raise BadInput(f"{place.filename}:{place.lineno}: {error}") from None

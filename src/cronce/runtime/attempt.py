@@ -6,9 +6,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, DatabaseUnavailable, LeaseLost, TimedOut
+from cronce.events import Event, What
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import COMMITTED, Outcome
 from cronce.runtime.commits import committed_before, sealed
+from cronce.runtime.current import Around, Current
 from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Grant
@@ -69,6 +71,11 @@ class End(NamedTuple):
     open: bool = False
     """Nothing is said of it, and its lease lapses."""
 
+    @property
+    def word(self) -> str:
+        """For people."""
+        return self.ending.outcome if self.ending else "not known yet" if self.open else "given back"
+
     def outcome(self, name: str) -> Any:
         """What the caller gets: the body's result, or what it is to see of how it ended."""
         if self.over is not None and self.over.cause == "timed out":
@@ -84,7 +91,8 @@ class End(NamedTuple):
 class Attempt:
     def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
         self.job, self._keeper, self._work = job, keeper, work
-        self._body = body = Body(lambda: _told_apart(work.run, run))
+        call = _awaited if work.is_async else _told_apart
+        self._body = body = Body(lambda: call(work.run, run, keeper.desk.around))
         self.lease = Lease(
             grant,
             keeper.desk.clock,
@@ -101,12 +109,16 @@ class Attempt:
 
     def steps(self) -> Steps[End]:
         """Never raises what the body raised: that is part of the end."""
+        boot = self._keeper.desk.clock.boot
+        began = boot()
         try:
             self._keeper.keep(self.lease)
             self.lease.check()  # it may have waited for a thread
             if self.job.database is not None and (yield Do(committed_before(self.job.database, self.lease.grant))):
                 end = End(Ending(Outcome.SUCCEEDED, COMMITTED))
             else:
+                began = boot()
+                self._tell_start()
                 result = yield self._body
                 end = self._returned(result)
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
@@ -116,10 +128,22 @@ class Attempt:
             end = self._raised(error)
         if not self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
             return end
+        seconds = boot() - began
         try:
-            return (yield from self._in_view_of_commits(end))
+            end = yield from self._in_view_of_commits(end)
         finally:
             self._keeper.drop(self.lease)
+        if self._body.started:
+            self._tell(What.ENDED, end.word, seconds)
+        return end
+
+    def _tell_start(self) -> None:
+        now = self._keeper.desk.ledger.know.now()
+        self._tell(What.STARTED, f"attempt {self.run.attempt}", (now - self.run.slot.at).total_seconds())
+
+    def _tell(self, what: What, detail: str, seconds: float) -> None:
+        carrier, grant = self._keeper.desk.ledger.carrier, self.lease.grant
+        carrier.report(Event(what, grant.key, carrier.holder, carrier.know.now(), grant.fence, detail, seconds))
 
     def _in_view_of_commits(self, end: End) -> Steps[End]:
         """Before a run is put on record as failed, its database is asked: its commit may have been carried out though
@@ -191,12 +215,18 @@ class Attempt:
         return Ending(Outcome.FAILED, f"stopped: {over.why}", cut_short=cut_short, final=over.cause == "asked")
 
 
-def _told_apart(body: Callable[[Run], Any], run: Run) -> Any:
+def _told_apart(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
     """What closes a generator would close ours, the steps, if a body raised it."""
     try:
-        return body(run)
+        with Current(run), around(run):
+            return body(run)
     except GeneratorExit as error:
         raise RuntimeError(EXIT) from error
+
+
+async def _awaited(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
+    with Current(run), around(run):
+        return await body(run)
 
 
 def doubted(doubts: Sequence[str]) -> str:

@@ -71,8 +71,7 @@ class Call:
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
-        fired = self.desk.clock.wall()
-        self.slot = slot = self.job.slot_at(fired) if when is None else self.job.slot_named(when)
+        self.slot = slot = self.job.slot_at(self._fired()) if when is None else self.job.slot_named(when)
         yield Do(self.desk.ledger.jobs.learn(self.job.name))
         self._check_clock() if when is None else self._check_due(slot)
         yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at))
@@ -83,6 +82,9 @@ class Call:
         skipped = why_not(slot, answer)
         self._refused(slot, skipped.reason, self.keeper)
         return skipped
+
+    def _fired(self) -> Instant:
+        return self.desk.clock.wall()
 
     def _check_clock(self) -> None:
         """The slot was inferred from this host's clock; one that is minutes off means another slot."""

@@ -20,13 +20,16 @@ from cronce.model import (
     FREE,
     SWITCH,
     Cell,
+    Epoch,
     Instant,
     Mark,
+    Origin,
     Refusal,
     Traits,
     Verdict,
     Write,
     job_cell,
+    spell,
 )
 from cronce.protocol.commands import (
     Answer,
@@ -42,12 +45,12 @@ from cronce.protocol.commands import (
     Settled,
     Stale,
 )
-from cronce.protocol.lease import Sample
+from cronce.protocol.lease import LONGEST_LEASE, Sample
 from cronce.protocol.record import Outcome
 from cronce.runtime.flow import Flow, Load, Purge, Request, Swap, Timed
 from cronce.runtime.knowledge import Knowledge
 from cronce.runtime.plans import Plan, Planner
-from cronce.runtime.task import Reply, Task, Unsure
+from cronce.runtime.task import Paused, Reply, Superseded, Task, Unsure
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 
 ROUNDS: Final = 12
@@ -60,10 +63,14 @@ NEWS: Final = Write(BOARD_JOBS, FREE, "", Mark.FREE)
 
 T = TypeVar("T")
 
-UNKNOWN: Final = Finished(Outcome.UNKNOWN)
+TOLD_WHY: Final = (Finished(Outcome.UNKNOWN), Finished(Outcome.FAILED))
 
 UNANSWERED: Final = 3
 """Writes without an answer in a row, each of which may have taken as long as the store is patient."""
+
+
+def untimed(_request: str, _seconds: float) -> None:
+    """Nobody wants to know how long the store took."""
 
 
 class Carrier:
@@ -74,15 +81,30 @@ class Carrier:
         self.traits = traits
         self.holder = holder
         self.report = report
+        self.timed: Callable[[str, float], None] = untimed
 
     # --- talking to the store ---
 
     def ask(self, request: Request) -> Flow[Timed]:
         timed = yield request
+        self.timed(type(request).__name__, timed.ended - timed.began)
+        is_new = not self.know.epoch.birth
         reborn = self.know.learn(timed)
+        if is_new and self.know.epoch.forgot:
+            self._tell_why_nothing_runs(self.know.epoch)
         if reborn is not None:
             self.report(Event(What.FORGOT, "meta", self.holder, reborn.born, detail=reborn.origin))
         return timed
+
+    def _tell_why_nothing_runs(self, epoch: Epoch) -> None:
+        """At first, where that is so."""
+        if self.know.now() - epoch.born < LONGEST_LEASE:
+            found = "empty" if epoch.origin is Origin.FOUND else "set back"
+            why = (
+                f"it was found {found} at {spell(epoch.born)}, so a job does not start until a run that nobody"
+                " remembers would be over, one lease later; if it is a new store, `cronce store init` says so"
+            )
+            self.report(Event(What.DOUBTED, "meta", self.holder, self.know.now(), detail=why))
 
     def load(self, keys: Sequence[str]) -> Flow[tuple[Loaded, Timed]]:
         """Cells as they stand. A store that knows less than we do forgot: told so, it begins a new life, and is read
@@ -266,7 +288,7 @@ class Carrier:
         event = (_told(answer) if wrote else None) or _answered(answer)
         if event is not None and not task.quiet:
             what, detail = event
-            if answer == UNKNOWN and task.record is not None:  # for a person: of what, and why
+            if answer in TOLD_WHY and task.record is not None and task.record.reason:  # for a person: of what, and why
                 detail = f"{detail}: {task.record.reason}"
             self.report(Event(what, task.run.key, self.holder, task.now, task.run.fence, detail))
 
@@ -298,10 +320,20 @@ def _answered(answer: Reply) -> tuple[What, str] | None:
             return What.RELEASED, ""
         case Stale(by):
             return What.STALE, by
+        case _:
+            return _refused(answer)
+
+
+def _refused(answer: Reply) -> tuple[What, str] | None:
+    match answer:
         case Held(by):
             return What.REFUSED, f"held by {by}"
         case Closed(outcome, reason):
             return What.REFUSED, f"{outcome}: {reason}"
+        case Paused():
+            return What.REFUSED, "paused"
+        case Superseded(firing):
+            return What.REFUSED, f"superseded by version {firing}"
         case _:
             return None
 

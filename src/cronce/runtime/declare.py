@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from zlib import adler32, crc32
 
 from cronce.errors import BadInput, BadPolicy
-from cronce.model import Instant, Slot, check_name, slot
-from cronce.policy import Fold, Gap, Missed, OnLost, Overlap, check_choice, refuse_foreign
+from cronce.model import Instant, Slot, Traits, check_name, slot
+from cronce.policy import Fold, Gap, Missed, Mode, OnLost, Overlap, check_choice, refuse_foreign
 from cronce.protocol.lease import lease_for
 from cronce.protocol.retention import LEAST, Keep, Kept, read_keep
-from cronce.runtime.ledger import Terms, checked
+from cronce.runtime.ledger import Terms, check_terms, checked
 from cronce.schedule import (
     At,
     Cron,
@@ -65,6 +65,7 @@ class Policies(TypedDict, total=False):
     lease: Duration | None
     keep: Kept | Mapping[str, Kept] | None
     transaction: Any
+    mode: Mode
 
 
 SHORTEST: Final = timedelta(seconds=1)
@@ -114,6 +115,8 @@ class Declaration(NamedTuple):
     """What its runs are given, as JSON, unless they were asked for with something else."""
     database: "Database | None" = None
     """Where its runs may commit together with what they write."""
+    mode: Mode = "guard"
+    """How this process calls it. No part of its version: who observes it and who guards it mean the same job."""
 
     @property
     def spec(self) -> tuple[str, str]:
@@ -139,6 +142,10 @@ class Declaration(NamedTuple):
     def exclusive(self) -> bool:
         """No two of its runs go on at the same time."""
         return self.overlap != "allow" and self.turns == 1
+
+    def check_on(self, traits: Traits) -> None:
+        """Refuse what a store cannot keep, before anything is claimed there."""
+        check_terms(Terms(self.lease or lease_for(self.on_lost), overlap=self.overlap, turns=self.turns), traits)
 
     def slot_at(self, fired: Instant) -> Slot:
         """The slot that a trigger means which fired at that moment of its host's clock."""
@@ -244,11 +251,13 @@ def declare(
     lease: Duration | None = None,
     keep: Kept | Mapping[str, Kept] | None = None,
     transaction: Any = None,
+    mode: Mode = "guard",
     **foreign: object,
 ) -> Declaration:
     """A job, checked: whatever cannot be meant is refused here, with its remedy."""
     refuse_foreign(foreign, (*(declare.__kwdefaults__ or ()), "name", "slot", "isolate"))
     check_choice("missed", missed, Missed)
+    check_choice("mode", mode, Mode)
     _check_numbers(overlap, turns, retries, backoff)
     find_zone(tz)
     rule = _within(_scheduled(schedule, every, at, (tz, gap, fold)), start, end)
@@ -268,6 +277,7 @@ def declare(
         _length("lease", lease, SHORTEST),
         None if keep is None else read_keep(keep),
         database=None if transaction is None else _database(transaction),
+        mode=mode,
     )
     checked(declared.terms(Slot(name, SOME_DAY), inferred=False))
     _check_jitter(declared)

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from cronce.clock import Clock
 from cronce.events import Event
+from cronce.runtime.current import Around, around_nothing
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Ledger
 from cronce.stores.base import Store
@@ -34,11 +35,14 @@ class Desk:
         connect: Callable[[], Store],
         report: Callable[[Event], None],
         holder: str = "",
+        *,
+        around: Around = around_nothing,
     ) -> None:
         self.store = store
         self.clock = clock
         self.connect = connect if store.traits.shared else lambda: store
         self.holder = holder or holder_name(clock)
+        self.around = around
         self.ledger = Ledger(store.traits, clock, self.holder, report=report)
 
     def do(self, flow: Flow[T]) -> T:

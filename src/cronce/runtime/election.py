@@ -125,6 +125,11 @@ class Leader:
         """The term in which this process leads; None when it does not. Its `fence` is higher in every later term."""
         return self._campaign.term
 
+    @property
+    def refused(self) -> CronceError:
+        """Why this process did not lead when it last asked, and was told that it does not."""
+        return self._campaign.refused
+
     def elected(self, *, wait: Duration = "0s") -> Block:
         """A block that runs only while this process leads: `with leader.elected(wait="1m") as term:`.
 

@@ -85,7 +85,7 @@ def guarded(
     name: str, fn: Function, slot: Callable[..., When] | None, make_call: MakeCall, isolate: Isolate | None = None
 ) -> Any:
     """A real function, so that it can be a method, be pickled by name, and be seen to be a coroutine function."""
-    _refuse_generators(fn)
+    refuse_generators(fn)
     with_run, plain = _giving_run(fn)
     takes_slot = "slot" in plain.parameters
     awaited = is_async(fn)
@@ -112,14 +112,14 @@ def guarded(
             work, call, when = called(args, named)
             return work.answer(await take_async(call.steps(when), call.desk))
 
-        return _dressed(guard_async, name, fn, plain, scheduled)
+        return dressed(guard_async, name, fn, plain, scheduled)
 
     @wraps(fn)
     def guard(*args: Any, **named: Any) -> Any:
         work, call, when = called(args, named)
         return work.answer(take(call.steps(when), call.desk))
 
-    return _dressed(guard, name, fn, plain, scheduled)
+    return dressed(guard, name, fn, plain, scheduled)
 
 
 def call_with_run(fn: Function, run: Run, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -150,7 +150,7 @@ class CommandGuard:
         return partial(self, slot=slot)
 
 
-def _refuse_generators(fn: Function) -> None:
+def refuse_generators(fn: Function) -> None:
     if isgeneratorfunction(fn) or isasyncgenfunction(fn):
         raise BadInput(f"{fn.__name__} is a generator: calling it runs nothing of it. Guard what uses it up")
 
@@ -163,7 +163,7 @@ def _needs_nothing(plain: Signature) -> bool:
     return True
 
 
-def _dressed(guard: Any, name: str, fn: Function, plain: Signature, work: Callable[[], Work] | None) -> Any:
+def dressed(guard: Any, name: str, fn: Function, plain: Signature, work: Callable[[], Work] | None) -> Any:
     guard.__signature__ = plain
     guard.fn, guard.name, guard.work = fn, name, work
     guard.at = lambda when: partial(guard, slot=when)

@@ -10,7 +10,7 @@ from cronce.value import NamedTuple
 
 
 class HolderSeen(NamedTuple):
-    """A live scheduler: until when its last beat counts, and what keeps it from claiming, if anything does."""
+    """A scheduler: until when its last beat counts, and what keeps it from claiming, if anything does."""
 
     holder: Holder
     until: Instant
@@ -26,16 +26,23 @@ class HolderSeen(NamedTuple):
 
 
 def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
-    """The live schedulers, by name. One that a newer cronce wrote says nothing that we understand."""
+    """The live schedulers, by name."""
+    now, seen = yield from everybody()
+    return now, [one for one in seen if one.until > now]
+
+
+def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
+    """Those that are dead, too, as long as they are remembered. One that a newer cronce wrote says nothing that we
+    understand."""
     _, orders = yield from read_all(Scan("drain/"))
     acts = {cell.key: act for cell in orders if (act := standing_act(cell)) is not None}
     now, cells = yield from read_all(Scan("holder/"))
-    seen = (_seen(cell, acts, now) for cell in cells)
+    seen = (_seen(cell, acts) for cell in cells)
     return now, [one for one in seen if one is not None]
 
 
-def _seen(cell: Cell, acts: dict[str, Act], now: Instant) -> HolderSeen | None:
-    if cell.until is None or cell.until <= now:
+def _seen(cell: Cell, acts: dict[str, Act]) -> HolderSeen | None:
+    if cell.until is None:
         return None
     try:
         holder = decode_holder(cell.value, cell.key)

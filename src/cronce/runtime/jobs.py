@@ -38,6 +38,8 @@ LEFT_BEHIND: Final = (
     ("bundle/", Mark.FREE),
     ("machine/", Mark.FREE),
     ("refusals/", Mark.FREE),
+    ("observed/", Mark.FREE),
+    ("alert/", Mark.FREE),
 )
 """What processes, machines, locks, requests and effects leave, which nobody needs when not heard of for so long."""
 
@@ -213,11 +215,23 @@ class Jobs:
         if know.even(know.guess(), tolerance(LOCK_LEASE)) < LOCK_LEASE:
             return 0
         for prefix, mark in LEFT_BEHIND:
-            upto = know.now() - least
-            page = yield from self._carrier.scan(Scan(prefix, "until", mark, upto, limit=PURGED_AT_ONCE))
-            if page.cells:
-                gone += yield from self._carrier.purge(Purge(page.cells))
+            cells = yield from self._left_behind(prefix, mark, least)
+            if cells:
+                gone += yield from self._carrier.purge(Purge(cells))
         return gone
+
+    def left_behind(self, least: timedelta = SWEPT_AFTER) -> Flow[int]:
+        """How many a sweep would delete. Whoever asks again and again has watched the clock for it by and by."""
+        found = 0
+        yield from self._carrier.load([SWITCH])  # what is old is so by the store's clock
+        for prefix, mark in LEFT_BEHIND:
+            found += len((yield from self._left_behind(prefix, mark, least)))
+        return found
+
+    def _left_behind(self, prefix: str, mark: Mark, least: timedelta) -> Flow[Sequence[Cell]]:
+        upto = self._carrier.know.now() - least
+        page = yield from self._carrier.scan(Scan(prefix, "until", mark, upto, limit=PURGED_AT_ONCE))
+        return page.cells
 
 
 def paused_and_resumed(paused: Act, by: str) -> str:

@@ -180,8 +180,8 @@ class Beat:
         with self._turn:
             self._asked = min(self._asked, by)
             if not self._running:
-                self._running = True
                 threading.Thread(target=self._beat, name=self._name, daemon=True).start()
+                self._running = True  # only now: where no thread could be had, the next to wake this tries again
             elif by < self._until:
                 self._turn.notify()
 
@@ -269,6 +269,11 @@ class Keeper:
         """Whether somebody holds something."""
         with self._lock:
             return bool(self._leases or self._ended)
+
+    @property
+    def held(self) -> list[Grant]:
+        """What is held here, as it was last renewed."""
+        return [lease.grant for lease in self._kept()]
 
     def later(self, name: str, chore: Callable[[Store], None], *, soon: bool = False) -> None:
         """Something for the store that can wait for a few seconds, unless it is wanted soon; one of each name."""

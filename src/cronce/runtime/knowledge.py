@@ -16,12 +16,15 @@ from cronce.model import EPOCH, Boot, Cell, Epoch, Instant, Origin
 from cronce.protocol.lease import FACTS_AGE, Sample, even_span
 from cronce.protocol.record import Act, Job, decode_job, standing_act
 from cronce.runtime.flow import Timed
-from cronce.stores.base import Loaded, Swapped
+from cronce.stores.base import Loaded, Page, Swapped
 from cronce.value import NamedTuple
 
 _SPACING: Final = 0.5
 _KEPT: Final = 1024
 """Half a second apart, this many reach back further than the longest lease."""
+
+_SIGHTED: Final = 4096
+"""Cells whose last change is remembered; when there are more it begins anew, and others only wait longer."""
 
 
 class KnownJob(NamedTuple):
@@ -35,8 +38,10 @@ class KnownJob(NamedTuple):
 
 
 class Knowledge:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, one_clock: bool = True) -> None:
         self._clock = clock
+        self._one_clock = one_clock
+        self._sightings: dict[str, tuple[int, Boot]] = {}
         self._lock = threading.Lock()
         self._samples: deque[Sample] = deque(maxlen=_KEPT)
         self._latest: Sample | None = None
@@ -52,7 +57,17 @@ class Knowledge:
             return None
         with self._lock:
             self._sample(Sample(timed.began, timed.ended, reply.now))
+            if not self._one_clock:
+                self._sight(reply, timed.ended)
             return self._believe(reply.epoch)
+
+    def _sight(self, reply: Loaded | Swapped | Page, ended: Boot) -> None:
+        cells = [verdict.cell for verdict in reply.verdicts] if isinstance(reply, Swapped) else reply.cells
+        if len(self._sightings) > _SIGHTED:
+            self._sightings = {}
+        for cell in cells:
+            if self._sightings.get(cell.key, (0, 0.0))[0] != cell.version:
+                self._sightings[cell.key] = (cell.version, ended)
 
     def _sample(self, sample: Sample) -> None:
         if not self._samples or sample.began - self._samples[-1].ended >= _SPACING:
@@ -102,6 +117,16 @@ class Knowledge:
         with self._lock:
             samples = [sample for sample in reversed(self._samples) if sample.ended <= newest.began]
         return even_span(chain((newest,), samples), tolerance)
+
+    def watched(self, cell: Cell, newest: Sample, tolerance: timedelta) -> timedelta:
+        """For how long, up to that very reading, nobody can have renewed a lease that seems to have lapsed. Where one
+        clock dates all leases, it is enough that it ran evenly; where there are several, the cell itself must have been
+        seen unchanged, by our own clock."""
+        if self._one_clock:
+            return self.even(newest, tolerance)
+        with self._lock:
+            version, since = self._sightings.get(cell.key, (0, newest.began))
+        return timedelta(seconds=max(newest.began - since, 0.0) if version == cell.version else 0.0)
 
     def learn_job(self, name: str, cell: Cell, reply: Loaded | Swapped) -> bool:
         """Whether the job could be read; one that a newer cronce wrote cannot."""

@@ -140,7 +140,7 @@ class Ledger:
         nonce: Callable[[], str] = lambda: urandom(8).hex(),
         report: Callable[[Event], None] = lambda _event: None,
     ) -> None:
-        self.know = Knowledge(clock)
+        self.know = Knowledge(clock, one_clock=traits.one_clock)
         self.carrier = Carrier(self.know, traits, holder, report)
         self.jobs = Jobs(self.carrier)
         self._clock = clock
@@ -242,8 +242,9 @@ class Ledger:
     def gone(self, keys: Sequence[str]) -> Flow[list[Cell]]:
         """Those of the runs whose holder is gone, as they stand now."""
         loaded, timed = yield from self.carrier.load(keys)
-        facts = Facts(loaded.now, even=partial(self.know.even, Sample(timed.began, timed.ended, loaded.now)))
-        return [cell for cell in loaded.cells if cell.version and _is_gone(cell, facts)]
+        sample = Sample(timed.began, timed.ended, loaded.now)
+        facts = {cell: Facts(loaded.now, even=partial(self.know.watched, cell, sample)) for cell in loaded.cells}
+        return [cell for cell in loaded.cells if cell.version and _is_gone(cell, facts[cell])]
 
     def ask(self, slot: Slot, reason: str) -> Flow[Reply]:
         """Ask whoever runs the slot to stop."""
@@ -302,7 +303,7 @@ class Ledger:
 
     def _claim_task(self, want: Wanted, lowest: Instant, sample: Sample | None = None) -> Task:
         terms = _by_hand(checked(want.terms)) if want.slot.request else checked(want.terms)
-        check_lease(terms.lease, self.carrier.traits)
+        check_terms(terms, self.carrier.traits)
         start_by = want.slot.at + terms.start_within if terms.start_within is not None else None
         nonce, holder = want.nonce or self.nonce(), self.carrier.holder
         command = Claim(
@@ -430,6 +431,16 @@ def check_lease(lease: timedelta, traits: Traits) -> None:
         raise BadPolicy(
             f"a lease of {format_duration(lease)} is over before it can be trusted on {traits.name}, whose clock is"
             f" only known to {format_duration(traits.skew + traits.step)}; give it {format_duration(least)} or more"
+        )
+
+
+def check_terms(terms: Terms, traits: Traits) -> None:
+    """Refuse what this store cannot keep."""
+    check_lease(terms.lease, traits)
+    if not traits.history and terms.limit != 1:
+        raise BadPolicy(
+            f"{traits.name} keeps the last slots of a job alone, so its runs follow each other: overlap='allow' and"
+            " more turns than one are not to be had there; leave them out, or name a database, such as postgresql://"
         )
 
 

@@ -1,22 +1,29 @@
 """Events as log lines, in one place. Losers are quiet: a refused claim is normal life."""
 
 import logging
+from collections import Counter
+from datetime import timedelta
 from typing import Final
 
 from cronce.events import Event, What
+from cronce.model import Instant
 
 LOGGER: Final = logging.getLogger("cronce")
 
 LEVELS: Final = {
+    What.STARTED: logging.INFO,
+    What.ENDED: logging.INFO,
     What.TAKEN_OVER: logging.WARNING,
     What.STALE: logging.WARNING,
     What.DEPOSED: logging.WARNING,
     What.LATE: logging.INFO,
     What.OVERRUN: logging.WARNING,
     What.MISSED: logging.WARNING,
+    What.DOUBLED: logging.WARNING,
     What.DRAINED: logging.INFO,
     What.RESUMED: logging.INFO,
     What.FORGOT: logging.ERROR,
+    What.DOUBTED: logging.WARNING,
     What.SILENT: logging.WARNING,
     What.ANSWERS: logging.INFO,
     What.REGISTERED: logging.INFO,
@@ -27,6 +34,30 @@ LEVELS: Final = {
 }
 """The rest is for debugging, except a slot that closed as lost or unknown: a person should know."""
 
+SELDOM: Final = timedelta(minutes=1)
+"""Between two lines about calls of one name that came too often."""
+
+OF_A_LEASE: Final = (What.GRANTED, What.TAKEN_OVER, What.STARTED, What.ENDED, What.RELEASED, What.CLOSED, What.STALE)
+
+
+class Log:
+    """The events of one `Cronce`. What may come with every call is told once a minute for each name."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, Instant] = {}
+        self._since: Counter[str] = Counter()
+
+    def hear(self, event: Event) -> None:
+        if event.what is not What.DOUBLED:
+            log(event)
+            return
+        self._since[event.key] += 1
+        told = self._told.get(event.key)
+        if told is None or event.at - told >= SELDOM:
+            self._told[event.key], count = event.at, self._since.pop(event.key)
+            more = "" if told is None else f" ({count} since the last warning)"
+            log(event._replace(detail=f"{event.detail}{more}"))
+
 
 def log(event: Event) -> None:
     """The event itself goes with the line, as its attribute `event`, for handlers that want more than words."""
@@ -35,7 +66,7 @@ def log(event: Event) -> None:
         level = logging.WARNING
     if LOGGER.isEnabledFor(level):
         detail = _detail(event)
-        words = f"{_named(event.key)} {event.what}{f': {detail}' if detail else ''}"
+        words = f"{_named(event.key)} {event.what}{f': {detail}' if detail else ''}{_whose(event)}"
         LOGGER.log(level, "%s", words.lstrip(), extra={"event": event})
 
 
@@ -45,7 +76,7 @@ def _named(cell: str) -> str:
     match kind:
         case "run":
             return name.replace("/", "@", 1)
-        case "job" | "holder":
+        case "job" | "holder" | "observed":
             return name
         case "meta":
             return ""
@@ -53,8 +84,17 @@ def _named(cell: str) -> str:
             return cell.replace("/", " ", 1)
 
 
+def _whose(event: Event) -> str:
+    """Under which fence, and by whom: what ties a line to the record, and to what the job itself logs."""
+    return f" fence={event.fence} holder={event.holder}" if event.what in OF_A_LEASE and event.fence else ""
+
+
 def _detail(event: Event) -> str:
     match event.what:
+        case What.STARTED if event.seconds is not None:
+            return f"{event.detail}, {event.seconds:.3f}s after its instant"
+        case What.ENDED if event.seconds is not None:
+            return f"{event.detail} after {event.seconds:.3f}s"
         case What.REGISTERED | What.EDITED:  # by which version, which has no name for people
             return ""
         case What.MISSED:  # and why, in the words of the schedule

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from cronce.errors import BadInput, BadRecord, CronceError
+from cronce.errors import BadInput, BadRecord, NotOnRecord
 from cronce.model import SWITCH, Cell, Instant, Mark, Slot, slot, slot_of_cell
 from cronce.protocol.record import (
     Act,
@@ -110,7 +110,7 @@ def refuse_unknown(job: str, names: Iterable[str]) -> None:
 
     close = get_close_matches(job, known, n=1)
     listed = "`cronce jobs` lists them" if known else "there are none yet, and `cronce jobs` says in which store"
-    raise CronceError(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
+    raise NotOnRecord(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
 
 
 def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
@@ -168,12 +168,12 @@ def _distinct(rules: Iterable[Schedule | None]) -> tuple[Schedule, ...]:
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
-_MARKS: Final[dict[str, Mark]] = {
+MARKS: Final[dict[str, Mark]] = {
     **dict.fromkeys(("due", "waiting", "running", "retrying", "lapsed"), Mark.OPEN),
     **dict.fromkeys(("succeeded", "failed", "skipped"), Mark.CLOSED),
     **dict.fromkeys(("lost", "unknown"), Mark.ATTENTION),
 }
-WANTED: Final = (*_MARKS, "closed")
+WANTED: Final = (*MARKS, "closed")
 """A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
 
 
@@ -227,18 +227,18 @@ def runs(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSeen]]
 
 
 def _runs_of(job: str, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
-    scan = Scan(f"run/{job}/", mark=_MARKS.get(wanted or ""), newest_first=True, limit=min(limit, 1000))
+    scan = Scan(f"run/{job}/", mark=MARKS.get(wanted or ""), newest_first=True, limit=min(limit, 1000))
     found: list[RunSeen] = []
     while True:
         page = yield from read_page(scan)
         read = (seen_run(cell, page.now) for cell in page.cells)
-        found += [run for run in read if wanted is None or _matches(run, wanted)]
+        found += [run for run in read if wanted is None or matches(run, wanted)]
         if page.next is None or len(found) >= limit:
             return found[:limit]
         scan = scan._replace(after=page.next)
 
 
-def _matches(run: RunSeen, wanted: str) -> bool:
+def matches(run: RunSeen, wanted: str) -> bool:
     return run.record is not None and wanted in (run.record.state, run.record.outcome, run.shown)
 
 
@@ -279,10 +279,10 @@ def leaders() -> Flow[list[HeldSeen]]:
 
 def _held(prefix: str) -> Flow[list[HeldSeen]]:
     now, cells = yield from read_all(Scan(prefix))
-    return [_seen_held(cell, cell.key.removeprefix(prefix), now) for cell in cells]
+    return [seen_held(cell, cell.key.removeprefix(prefix), now) for cell in cells]
 
 
-def _seen_held(cell: Cell, name: str, now: Instant) -> HeldSeen:
+def seen_held(cell: Cell, name: str, now: Instant) -> HeldSeen:
     try:
         record = decode(cell.value, cell.key)
     except BadRecord:

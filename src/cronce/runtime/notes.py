@@ -29,6 +29,9 @@ from cronce.stores.base import Store
 RECENT: Final = 20
 """How many refusals of a job a machine remembers."""
 
+JOBS_AT_ONCE: Final = 100
+"""Of more jobs than that at once, the refusals of some stay unwritten: writing them must not be a load of its own."""
+
 REMEMBERED: Final = timedelta(days=30)
 """For how long what a machine left behind is of use to anybody."""
 
@@ -47,6 +50,8 @@ class Notebook:
     def refused(self, slot: Slot, why: str, keeper: Keeper) -> None:
         now = keeper.desk.ledger.know.now()
         with self._lock:
+            if slot.job not in self._refused and len(self._refused) >= JOBS_AT_ONCE:
+                return
             self._refused.setdefault(slot.job, []).append(Refused(slot.key, now, f"{keeper.desk.holder}: {why}"))
         keeper.later("refusals", lambda store: self.write(store, keeper))
 
@@ -75,7 +80,7 @@ def _noted(cell: Cell, new: Iterable[Refused]) -> Write:
 
 def recall_clock(ledger: Ledger) -> Flow[Cell]:
     """Go on from what other processes of this machine have seen of the store's clock, since it was booted."""
-    loaded, _ = yield from ledger.carrier.load([machine_cell(host_name())])
+    loaded, _ = yield from ledger.carrier.load([machine_cell(boot_id() or host_name())])
     (cell,) = loaded.cells
     if cell.version:
         with suppress(BadRecord):

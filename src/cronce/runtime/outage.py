@@ -21,13 +21,14 @@ class Outage:
         self._desk = desk
         self._lock = threading.Lock()
         self._since: Boot | None = None
-        self._heard: Boot = float("-inf")
+        self.heard: Boot = float("-inf")
+        """When it last answered."""
 
     def unanswered(self, began: Boot, why: str) -> None:
         """A call that began then got no answer. One that began before the last answer came tells nothing new: it is of
         an outage that is over, and if there is another the next call will tell."""
         with self._lock:
-            news = self._since is None and began > self._heard
+            news = self._since is None and began > self.heard
             if news:
                 self._since = began
         if news:
@@ -37,7 +38,7 @@ class Outage:
         boot = self._desk.clock.boot()
         with self._lock:
             since, self._since = self._since, None
-            self._heard = boot
+            self.heard = boot
         if since is not None:
             self._tell(What.ANSWERS, f"after {format_duration(timedelta(seconds=round(boot - since, 1)))}")
 

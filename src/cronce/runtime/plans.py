@@ -111,7 +111,7 @@ class Planner:
         return None
 
     def _facts(self, task: Task, job: Job | None) -> Facts:
-        even = partial(self._know.even, task.sample)
+        even = partial(self._know.watched, task.run, task.sample)
         if task.under is not None:  # of a slot that may have run before the store forgot, if it is run again by hand
             over = partial(is_over, task.under, task.over)
             return Facts(task.now, forgotten_floor(self.epoch, self._traits), self.epoch.base, even, over)

@@ -193,7 +193,7 @@ class Proof:
         """An instant that has come by the store's clock, and that even a store that forgot all before can grant; its
         turns it cannot grant for a while."""
         read, traits = self._store.load([]), self._store.traits
-        if not traits.groups or (read.epoch.forgot and read.now < read.epoch.born + LOCK_LEASE):
+        if (traits.history and not traits.groups) or (read.epoch.forgot and read.now < read.epoch.born + LOCK_LEASE):
             self._overlap = "allow"
         at = read.now.replace(microsecond=0)
         floor = forgotten_floor(read.epoch, traits)

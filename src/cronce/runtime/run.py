@@ -48,6 +48,8 @@ class Run:
         """Its completion is, together with what it wrote."""
         self.doubts: list[str] = []
         """Why it is not known of steps whether they happened, where a person has to look, whatever the body does."""
+        self.environment: dict[str, str] = {}
+        """What a process that is its body is told besides: of what it is a part, for those who trace."""
         self.unawaited: list[str] = []
         """Steps of coroutine functions that nobody has awaited yet."""
         self._closed = False

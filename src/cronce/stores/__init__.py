@@ -22,6 +22,7 @@ OURS: Final = {
     **dict.fromkeys(("redis", "rediss", "valkey", "valkeys"), "cronce.stores.redis"),
     **dict.fromkeys(("mysql", "mariadb"), "cronce.stores.mysql"),
     **dict.fromkeys(("etcd", "etcds"), "cronce.stores.etcd"),
+    "kubernetes": "cronce.stores.kubernetes",
 }
 
 _USER: Final = r"(?s)(?<=://)([^:@/]*):.*@"

@@ -12,6 +12,9 @@ What a backend has to get right, and `cronce.testing.StoreContract` checks:
 * Groups of a batch are judged in the order given, each seeing what the ones before it did; rows are locked in one
   sorted order, so that batches never deadlock.
 
+Where a store cannot (a trait says so), the rest holds all the same: without a `tally`, each cell counts for itself, its
+versions never return and its fences rise.
+
 A store may also wake whoever waits (`Traits.notifies`): a write that wins on a cell whose key begins with `board/` is
 news to every listener of the store. Nothing is sent for it: the news is part of the swap. It only makes others look
 sooner, so they look now and then without it, too.
@@ -127,6 +130,20 @@ def listen(store: Store) -> Listener | None:
     return store.listen() if store.traits.notifies and isinstance(store, Notifies) else None
 
 
+@runtime_checkable
+class Sized(Store, Protocol):
+    """A store that can say how many cells it holds without going through them."""
+
+    def size(self) -> int:
+        """About how many: exact as long as there are few, else within a tenth or so."""
+        ...
+
+
+def size(store: Store) -> int | None:
+    """About how many cells there are, where the store can say."""
+    return store.size() if isinstance(store, Sized) else None
+
+
 def is_news(keys: Iterable[str]) -> bool:
     """Whether a cell of the board is among those that were written."""
     return any(key.startswith(BOARD) for key in keys)
@@ -138,6 +155,22 @@ def position(cell: Cell, by: By) -> Position | None:
         return Position(0, cell.key)
     instant = cell.at if by == "at" else cell.until
     return None if instant is None else Position(to_us(instant), cell.key)
+
+
+def page_of(cells: Iterable[Cell], scan: Scan, now: Instant, epoch: Epoch) -> Page:
+    """A scan over all cells there are, for stores that have them in memory."""
+    found = {
+        place: cell
+        for cell in cells
+        if cell.key.startswith(scan.prefix) and scan.mark in (None, cell.mark) and (place := position(cell, scan.by))
+    }
+    places = sorted(found, reverse=scan.newest_first)
+    if scan.upto is not None and scan.by != "key":
+        places = [place for place in places if place.us <= to_us(scan.upto)]
+    if scan.after is not None:
+        places = [place for place in places if (place < scan.after) == scan.newest_first and place != scan.after]
+    page = places[: scan.limit]
+    return Page(now, epoch, [found[place] for place in page], page[-1] if len(places) > scan.limit else None)
 
 
 def life_of(store: Store) -> Epoch:

@@ -13,11 +13,12 @@ something once left a `/.dockerenv` on it: what counts is the mount that the fil
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from cronce import mounts
 from cronce.errors import StorePrivate, StoreReadOnly, StoreUnusable
-from cronce.stores import mounts, open_store, scheme_of
+from cronce.stores import open_store, scheme_of
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 VARIABLE: Final = "CRONCE_URL"
 GIVEN: Final = "given"
 DEFAULT: Final = "default"
+ALERTS: Final = "alerts"
 LINE: Final = f"{VARIABLE}=postgresql://USER:PASSWORD@HOST/DATABASE"
 
 _REMEDY: Final = f"name another store: {VARIABLE}=sqlite:////PATH/cronce.db"
@@ -60,13 +62,26 @@ def choose(
     if VARIABLE in environ:
         return Chosen(_set(environ[VARIABLE]), f"${VARIABLE}")
     home = _home(environ)
-    for path in _configs(environ, home, os.fspath(root)):
-        named = _read(path)
+    for path, config in _configured(environ, home, os.fspath(root)):
+        named = _url_in(path, config)
         if named is not None:
             return Chosen(named, path)
     path = _default(environ, home)
     _refuse_private(path, environ, os.fspath(root), mount_table)
     return Chosen(_url_of(path), DEFAULT, path)
+
+
+def alerts_table(
+    environ: Mapping[str, str] = os.environ, *, root: str | os.PathLike[str] = "/"
+) -> tuple[str, dict[str, object]]:
+    """What the first config file that has them says of alerts, and its path; nothing, if none does."""
+    for path, config in _configured(environ, _home(environ), os.fspath(root)):
+        if ALERTS in config:
+            table = config[ALERTS]
+            if not isinstance(table, dict):
+                raise StoreUnusable(f"{path}: alerts is a table; write [alerts], and what belongs to it below")
+            return path, table
+    return "", {}
 
 
 def pinned(chosen: Chosen) -> Chosen:
@@ -168,13 +183,21 @@ _PLAIN: Final = {ord(letter): "x" for letter in "/._-"}
 # --- config files ---------------------------------------------------------------------------------------------------
 
 
-def _read(path: str) -> str | None:
-    """The URL that a config file names; None if there is no such file. One that cannot be used is never passed over:
-    whoever wrote it meant another store than the next in line."""
+def _configured(environ: Mapping[str, str], home: str | None, root: str) -> Iterator[tuple[str, dict[str, object]]]:
+    """The config files that are there, in their order, and what stands in each."""
+    for path in _configs(environ, home, root):
+        config = _read(path)
+        if config is not None:
+            yield path, config
+
+
+def _read(path: str) -> dict[str, object] | None:
+    """What a config file says; None if there is no such file. One that cannot be used is never passed over: whoever
+    wrote it meant another store than the next in line."""
     try:
         with open(path, "rb") as file:
             _refuse_public(path, os.fstat(file.fileno()).st_mode)
-            return _url_in(path, _parse(path, file))
+            return _parse(path, file)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -200,13 +223,22 @@ def _parse(path: str, file: BinaryIO) -> dict[str, object]:
         raise StoreUnusable(f'{path} is not TOML: {error}; write it like url = "postgresql://…"') from None
 
 
-def _url_in(path: str, config: dict[str, object]) -> str:
-    unknown = sorted(config.keys() - {"url"})
+def _url_in(path: str, config: dict[str, object]) -> str | None:
+    """The store that it names; None, if it is there for alerts alone."""
+    unknown = sorted(config.keys() - {"url", ALERTS})
     if unknown:
-        raise StoreUnusable(f"{path} has {', '.join(map(repr, unknown))}, and cronce knows only url; take it out")
+        raise StoreUnusable(
+            f"{path} has {', '.join(map(repr, unknown))}, and cronce knows only url and [alerts]; take it out"
+        )
+    if config.keys() == {ALERTS}:
+        return None
     url = config.get("url")
     if not isinstance(url, str) or not url:
         raise StoreUnusable(f'{path} names no store; write url = "postgresql://…" into it, or remove it')
+    if scheme_of(url) == "sqlite" and not url.partition(":")[2].startswith("////"):
+        raise StoreUnusable(
+            f"{path} names a file without its directory, which would be another in each; write sqlite:////PATH/cronce.db"
+        )
     return url
 
 

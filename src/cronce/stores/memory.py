@@ -7,7 +7,7 @@ from typing import Final
 from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Cell, Instant, Traits, Write, to_us
-from cronce.stores.base import Loaded, Page, Scan, Swapped, first_life, is_news, judge, position
+from cronce.stores.base import Loaded, Page, Scan, Swapped, first_life, is_news, judge, page_of
 
 TRAITS: Final = Traits("memory", durable=False, survives_failover=False, notifies=True, shared=False, in_memory=True)
 
@@ -46,20 +46,7 @@ class MemoryStore:
     def scan(self, scan: Scan) -> Page:
         with self._lock:
             cells, now, epoch = list(self._cells.values()), self._clock(), self._epoch
-        found = {
-            place: cell
-            for cell in cells
-            if cell.key.startswith(scan.prefix)
-            and scan.mark in (None, cell.mark)
-            and (place := position(cell, scan.by))
-        }
-        places = sorted(found, reverse=scan.newest_first)
-        if scan.upto is not None and scan.by != "key":
-            places = [place for place in places if place.us <= to_us(scan.upto)]
-        if scan.after is not None:
-            places = [place for place in places if (place < scan.after) == scan.newest_first and place != scan.after]
-        page = places[: scan.limit]
-        return Page(now, epoch, [found[place] for place in page], page[-1] if len(places) > scan.limit else None)
+        return page_of(cells, scan, now, epoch)
 
     def purge(self, cells: Sequence[Cell]) -> int:
         with self._lock:
@@ -70,6 +57,9 @@ class MemoryStore:
 
     def _same(self, cell: Cell) -> bool:
         return self._cells[cell.key].version == cell.version
+
+    def size(self) -> int:
+        return len(self._cells)
 
     @property
     def news(self) -> int:

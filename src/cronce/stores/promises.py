@@ -14,6 +14,9 @@ PROMISES: Final = (
     ("notifies", "can wake a waiting process"),
     ("shared", "a second connection to the same URL sees the same cells"),
     ("in_memory", "every cell costs memory, so fewer are kept by default"),
+    ("history", "keeps every slot and effect, not only a job's last slots"),
+    ("tally", "finds out by itself that it was put back to an earlier state"),
+    ("one_clock", "one clock dates all leases"),
     ("skew", "two reads of its clock disagree by at most"),
     ("step", "its clock is exact to"),
 )

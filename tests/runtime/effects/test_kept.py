@@ -10,6 +10,7 @@ from cronce.model import Slot
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.effects.kept import KEPT, needless_before, purge_effects
 from cronce.runtime.run import Run
+from cronce.stores.base import Page, Scan
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START
 
@@ -64,3 +65,17 @@ def test_what_is_in_doubt_never_goes(office: Office) -> None:
     purge_runs(office)
     assert tidy(office) == 0
     assert effects(office) == ["effect/billing/2026-03-29T12:00:00Z/step:0"]
+
+
+def test_to_find_nothing_needless_one_effect_is_read(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        day(office, number)
+    scan, scans = office.store.scan, list[Scan]()
+
+    def noted(asked: Scan) -> Page:
+        scans.append(asked)
+        return scan(asked)
+
+    monkeypatch.setattr(office.store, "scan", noted)
+    assert tidy(office) == 0
+    assert [asked for asked in scans if asked.prefix.startswith("effect/")] == [Scan("effect/billing/", limit=1)]

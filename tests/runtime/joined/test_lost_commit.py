@@ -1,6 +1,8 @@
 """A commit whose answer is lost: the table is asked whether it was carried out."""
 
+import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -17,9 +19,19 @@ from tests.runtime.joined.site import Run, Site, next_fence, put
 
 
 def deafen(fileno: int) -> None:
-    """From now on nothing that the server says is heard; what is said to it, it hears."""
-    with socket.socket(fileno=socket.dup(fileno)) as line:
-        line.shutdown(socket.SHUT_RD)
+    """What is said next, the server hears; its answer is not heard, and the line is dead. To shut the line down for
+    reading is not enough: an answer that comes before anybody looks is read all the same."""
+    server = socket.socket(fileno=socket.dup(fileno))
+    near, far = socket.socketpair()
+    os.dup2(near.fileno(), fileno)
+    near.close()
+
+    def pass_on() -> None:
+        with server, far:
+            server.setblocking(True)
+            server.sendall(far.recv(65536))
+
+    threading.Thread(target=pass_on).start()
 
 
 class Deaf(psycopg.Connection[Any]):

@@ -48,7 +48,7 @@ def sh(cron: Cronce, script: str, name: str = "sync", **policies: Any) -> Any:
 
 def queue(cron: Cronce, command: Queue) -> None:
     """As if somebody had asked for it."""
-    desk = cron._at_work().desk
+    desk = cron.at_work().desk
     desk.do(desk.ledger.put({Slot("sync", WHEN): command}, Terms(timedelta(minutes=5), outside=True)))
 
 
@@ -82,8 +82,8 @@ def test_a_command_that_is_not_there_says_so(cron: Cronce, url: str) -> None:
 
 def end(cron: Cronce, over: Over) -> None:
     """End the one run that there is, from outside."""
-    (lease,) = cron._at_work()._kept()
-    cron._at_work().end(lease, over)
+    (lease,) = cron.at_work()._kept()
+    cron.at_work().end(lease, over)
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(cron: Cronce, url: str, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ class Place:
 
     def end(self, over: Over) -> None:
         """What the keeper does when it learns that."""
-        keeper = self.cron._at_work()
+        keeper = self.cron.at_work()
         (lease,) = keeper._kept()
         keeper._end(lease, over)
 
@@ -115,7 +115,7 @@ def test_a_body_in_a_child_knows_its_run_and_what_a_command_would_know(place: Pl
 
 def test_a_body_in_a_child_has_its_payload(place: Place) -> None:
     body = place.job(tasks.tells)
-    desk = place.cron._at_work().desk
+    desk = place.cron.at_work().desk
     asked = Queue(by="ann", payload='{"customer":7}', key="job@special")
     desk.do(desk.ledger.put({Slot("job", WHEN): asked}, Terms(timedelta(minutes=5), outside=True)))
     told = body()
@@ -284,7 +284,7 @@ def test_a_body_that_is_stopped_takes_the_isolated_one_along_that_it_waits_for(p
     outer = place.job(lambda: inner(str(place.book)), name="outer", isolate=False)
     call = place.threads.submit(outer)
     place.begun()
-    keeper = place.cron._at_work()
+    keeper = place.cron.at_work()
     (lease,) = [lease for lease in keeper._kept() if lease.name.startswith("outer")]
     keeper._end(lease, Over("timed out", "timed out after 1h"))
     with pytest.raises(TimedOut):

@@ -141,7 +141,7 @@ def test_a_drained_process_rests_and_does_not_spin(cron: Cronce) -> None:
 def test_thousands_of_open_runs_that_others_left_hide_nothing(cron: Cronce) -> None:
     left = Slot("other", datetime(2026, 1, 1, tzinfo=UTC))
     with manual(cron, "2026-03-01T00:00:30Z") as time:
-        desk = time.cron._at_work().desk
+        desk = time.cron.at_work().desk
         desk.do(desk.ledger.jobs.edit("other", lambda _job, now: Job(now)))
         for some in range(13):
             asked = {left._replace(request=f"r-{some}-{number}"): Queue(by="ada") for number in range(500)}
@@ -170,7 +170,7 @@ def test_who_is_superseded_says_so_once(caplog: pytest.LogCaptureFixture) -> Non
     old.job(every="1m", name="tick")(lambda: None)
     new.job(every="1m", name="tick", retries=1, on_lost="skip")(lambda: None)
     with manual(old, "2026-03-01T00:00:30Z") as time:
-        desk = time.cron._at_work().desk
+        desk = time.cron.at_work().desk
         specs = {"tick": new.jobs["tick"].spec}
         me = Holder("newer", digest_of(specs), "both", 1, {}, time.now, "")
         desk.do(Roster(desk.ledger.carrier, desk.ledger.jobs).beat(me._replace(holder=desk.holder), specs, 0.0))

@@ -477,7 +477,7 @@ def test_two_thousand_jobs_of_the_same_second_run_once_each(
                 cron.job(every="2s", start_within="1m", name=f"job{number}")(lambda run: ran.append(run.slot))
         schedulers = [one.start(workers=50), two.start(workers=50)]
         assert all(scheduler.wait_ready(60) for scheduler in schedulers)
-        desk = one._at_work().desk
+        desk = one.at_work().desk
         at = Every("2s").next(desk.store.load([]).now)
         assert at is not None
         wait_until(lambda: sum(slot.at == at for slot in list(ran)) >= 2000)

@@ -29,7 +29,7 @@ REASONS = {
 
 
 def record_of(cron: Cronce, key: str) -> Record:
-    desk = cron._at_work().desk
+    desk = cron.at_work().desk
     (seen,) = desk.do(Hand(desk.ledger, "ann").look([slot_named(key)]))
     assert seen is not None
     assert seen.record is not None

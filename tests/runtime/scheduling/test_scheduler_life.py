@@ -26,7 +26,7 @@ from cronce.cli import main
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Write
 from cronce.protocol.record import Outcome, State, decode_holder
-from cronce.runtime.scheduling.scheduler import Orders, see_through
+from cronce.runtime.scheduling.scheduler import SAME, Orders, see_through
 from cronce.stores.base import Loaded, Scan, Swapped
 from cronce.stores.memory import MemoryStore
 from cronce.stores.redis import init
@@ -161,6 +161,7 @@ def test_ctrl_c_in_a_terminal_drains_and_a_second_one_stops_now(found: Found, nu
         os.write(terminal, b"\x03")
         wait_until(lambda: b"claims no more" in os.read(terminal, 10_000))
         assert town.lines("cut") == []
+        time.sleep(2 * SAME)
         os.write(terminal, b"\x03")
         assert process.wait(30) == 0
         assert [line.what for line in town.lines()] == ["start", "cut"]
@@ -205,6 +206,10 @@ def test_what_cannot_be_run_is_refused_with_a_reason(
             ["faulty_app.py:3: cannot read this schedule"],
         ),
         ("from cronce import Cronce\ncron = Cronce()\ncron.run()", ["starts its scheduler when it is imported"]),
+        (
+            "from cronce import Cronce\ncron = Cronce()\ncron.job('@daily', name='tick')(print)()",
+            ["faulty_app calls tick when it is imported"],
+        ),
         ("from cronce import Cronce\nother = Cronce()", ["has no 'cron'; there is faulty_app:other"]),
     ],
 )
@@ -307,6 +312,7 @@ def test_a_second_signal_stops_now(found: Found) -> None:
     process.terminate()
     wait_until(lambda: [one.holder.draining for one in town.holders().values()] == [True])
     assert town.lines("cut") == []
+    time.sleep(2 * SAME)
     process.terminate()
     code, out = ended(process, 20)
     assert code == 0, out
@@ -592,6 +598,22 @@ def test_what_is_ordered_twice_counts_once_and_two_signals_count_as_two() -> Non
         assert orders.next() == "gone"
     assert heard == ["drain", "stop now"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", ["1", "2"])
+def test_the_same_signal_twice_in_a_moment_is_one_as_timeout_sends_it(found: Found, number: str) -> None:
+    """To the process that it started, and then to the group of both: what runs comes to its end."""
+    town = found(body="long")
+    process = town.run("-n", number, "--grace", "1h", before=("timeout", "1h"))
+    town.wait_for("start")
+    process.terminate()  # which it passes on as it would its own
+    wait_until(lambda: all(one.holder.draining for one in town.holders().values()))
+    time.sleep(2 * SAME)
+    assert town.lines("cut") == []
+    (child,) = children(process.pid)
+    os.kill(child, signal.SIGTERM)
+    ended(process, 20)
+    assert len(town.lines("cut")) == 1
 
 
 @pytest.mark.timeout(20)

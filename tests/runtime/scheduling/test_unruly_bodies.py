@@ -42,7 +42,7 @@ def cron() -> Iterator[Cronce]:
 
 def closed(cron: Cronce, key: str) -> Record:
     """The record of a run, once it is closed."""
-    desk, found = cron._at_work().desk, list[Record]()
+    desk, found = cron.at_work().desk, list[Record]()
 
     def is_closed() -> bool:
         (seen,) = desk.do(Hand(desk.ledger, "ann").look([slot_named(key)]))
@@ -153,7 +153,7 @@ def test_a_guard_whose_body_raises_what_closes_a_generator_is_on_record_as_faile
 
     with pytest.raises(RuntimeError, match="the body raised GeneratorExit"):
         bad()
-    store = cron._at_work().desk.store
+    store = cron.at_work().desk.store
     (cell,) = store.scan(Scan("run/bad/")).cells
     record = decode(cell.value, cell.key)
     assert (record.outcome, record.reason) == (Outcome.FAILED, "RuntimeError: the body raised GeneratorExit")

@@ -82,7 +82,7 @@ def cron(tmp_path: Path) -> Iterator[Cronce]:
 
 @pytest.fixture
 def bodies(cron: Cronce) -> Iterator[Bodies]:
-    bodies = Bodies(cron._at_work, SystemClock(), lambda: None)
+    bodies = Bodies(cron.at_work, SystemClock(), lambda: None)
     yield bodies
     bodies.close()
 
@@ -93,7 +93,7 @@ def job(name: str = "mail", revision: int = 1, **words: Any) -> StoredJob:
 
 def run(cron: Cronce, carried: Carried) -> Any:
     """One slot of the job, as a process at work would run it."""
-    work, keeper = carried.work(), cron._at_work()
+    work, keeper = carried.work(), cron.at_work()
     steps = Call(keeper, carried.job, work).steps()
     return work.answer(asyncio.run(take_async(steps, keeper.desk)) if work.is_async else take(steps, keeper.desk))
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import BadRecord
-from cronce.model import Cell, Instant, Mark, slot_of_cell
+from cronce.model import Cell, Instant, Mark, slot_of_cell, spell
 from cronce.protocol.record import State, decode
 from cronce.runtime.flow import Flow, Purge
 from cronce.runtime.jobs import PURGED_AT_ONCE
@@ -26,10 +26,14 @@ def needless_before(ledger: Ledger, job: str) -> Flow[Instant]:
 
 
 def purge_effects(ledger: Ledger, job: str, before: Instant) -> Flow[int]:
-    """Delete what is not needed; what is in doubt stays. How many went."""
-    upto = before - timedelta(microseconds=1)
-    page = yield from ledger.carrier.scan(Scan(f"effect/{job}/", "at", upto=upto, limit=PURGED_AT_ONCE))
-    needless = [cell for cell in page.cells if _is_sure(cell)]
+    """Delete what is not needed; what is in doubt stays. How many went. The order of the keys is that of the slots, so
+    that most times the first of them is needed, and so are all."""
+    prefix, old = f"effect/{job}/", f"effect/{job}/{spell(before)}"
+    first = yield from ledger.carrier.scan(Scan(prefix, limit=1))
+    if not any(cell.key < old for cell in first.cells):
+        return 0
+    page = yield from ledger.carrier.scan(Scan(prefix, limit=PURGED_AT_ONCE))
+    needless = [cell for cell in page.cells if cell.key < old and _is_sure(cell)]
     return (yield from ledger.carrier.purge(Purge(needless))) if needless else 0
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import Any, Final, Literal, get_args
 
-from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
+from cronce.errors import BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable
 from cronce.model import (
     SWITCH,
     Cell,
@@ -152,11 +152,16 @@ class Hand:
             raise CronceError(f"{first.key} was asked for by {stands.act.by}, and its run is gone: give another id")
         return AskedFor(first, new=False)
 
-    def rerun(self, slot: Slot, *, fresh: bool = False) -> Flow[AskedFor]:
+    def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "") -> Flow[AskedFor]:
         """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
-        a rerun of it is open, that is the answer."""
+        a rerun of it is open, that is the answer. With an id, asking twice is asking once, also when it is over."""
         base = rerun_of(slot) or slot
         base = yield from self._on_record(base)
+        if request:
+            _check_id(request)
+            before = yield from self._rerun_asked_for(base, request)
+            if before is not None:
+                return before
         record = yield from self._record(base)
         if record.state is not State.CLOSED:
             raise CronceError(f"{base.key} is {record.state}{_on(record)}: only what is closed can be run again")
@@ -166,13 +171,38 @@ class Hand:
         going_on = next((one for one in reruns if one.cell.mark is Mark.OPEN), None)
         if going_on is not None and fresh and going_on.record and going_on.record.key == effects_key(record, base):
             raise CronceError(f"{going_on.slot.key} is open, and goes by the slot's effects: afresh when it is over")
-        if going_on is not None:
-            return AskedFor(going_on.slot, new=False)
         number = 1 + max((int(one.slot.request.removeprefix(prefix)) for one in reruns), default=0)
-        asked = base._replace(request=f"{prefix}{number}")
+        asked = going_on.slot if going_on is not None else base._replace(request=f"{prefix}{number}")
+        new = going_on is None
+        if request:  # of two who ask at once by one id, the first names the run
+            stands = yield from self._order(_rerun_cell(base, request), asked.request, ttl=REMEMBERED)
+            asked, new = base._replace(request=stands.act.reason), new and stands.new
+        if going_on is not None:
+            return AskedFor(asked, new=False)
         # numbers come back once their runs are purged, but effects are remembered for longer
         key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else effects_key(record, base)
-        return (yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key)))
+        queued = yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key))
+        return queued._replace(new=queued.new and new)
+
+    def _rerun_asked_for(self, base: Slot, request: str) -> Flow[AskedFor | None]:
+        """The rerun that this id means already. One that is gone was purged, and is not run again. (Within a purge's
+        delay of asking, whoever asked may not be done.)"""
+        stands = yield from self._stands(_rerun_cell(base, request))
+        if stands is None:
+            return None
+        if stands.at is None:
+            raise BadRecord(stands.reason)
+        asked = base._replace(request=stands.reason)
+        (seen,) = yield from self.look([asked])
+        if seen is not None:
+            return AskedFor(asked, new=False)
+        if self.ledger.know.now() - stands.at > PURGE_DELAY:
+            raise CronceError(f"{asked.key} was asked for by {stands.by}, and its run is gone: give another id")
+        return None
+
+    def once(self, word: str, ttl: timedelta) -> Flow[bool]:
+        """Whether this is the first time that the word is said: then whatever comes with it may be done."""
+        return (yield from self._order(asked_cell("page", f"once:{word}"), ttl=ttl)).new
 
     def _on_record(self, slot: Slot) -> Flow[Slot]:
         """The slot, or its backfill if that is all that is on record of it."""
@@ -239,7 +269,7 @@ class Hand:
         if seen is None:
             yield from self.job(slot.job)
             never = "" if slot.request else "; `cronce backfill` runs slots that never ran"
-            raise CronceError(f"{slot.key} is on record nowhere{never}")
+            raise NotOnRecord(f"{slot.key} is on record nowhere{never}")
         if seen.record is None:
             raise CronceError(seen.trouble)
         return seen.record
@@ -278,6 +308,11 @@ class Hand:
             return (before, after), None if after == before else write
 
         return (yield from self.ledger.carrier.rewrite(key, turned, WAKE))
+
+
+def _rerun_cell(base: Slot, request: str) -> str:
+    """By slot, and unlike the id of any trigger."""
+    return asked_cell(base.job, f"{base.cell.rpartition('/')[2]}:{request}")
 
 
 def _on(record: Record) -> str:

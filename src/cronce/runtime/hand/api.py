@@ -24,7 +24,7 @@ class ByHand:
 
     if TYPE_CHECKING:  # `Cronce` has it
 
-        def _at_work(self) -> Keeper: ...
+        def at_work(self) -> Keeper: ...
 
     def pause(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
         """Grant none of the job's slots until it is resumed; what runs goes on. False: it was paused before."""
@@ -118,7 +118,7 @@ class ByHand:
     def _by_hand(self, by: str | None, act: "Callable[[Hand], Flow[T]]") -> T:
         from cronce.runtime.hand.acts import Hand, who  # noqa: PLC0415  who only guards functions need not load it
 
-        desk = self._at_work().desk
+        desk = self.at_work().desk
         return desk.do(act(Hand(desk.ledger, who() if by is None else by, self.jobs)))
 
 

@@ -8,7 +8,7 @@ watched for as long as the lease: until then the answer is `Unwatched`, and aski
 from datetime import timedelta
 from typing import Any
 
-from cronce.errors import BadInput, CronceError, StoreUnavailable
+from cronce.errors import BadInput, CronceError, NotOnRecord, StoreUnavailable
 from cronce.model import Instant, spell
 from cronce.protocol.commands import Closed, Held, Queued, Resolve
 from cronce.protocol.record import RESOLVED, Maker, Outcome, State, decode
@@ -59,7 +59,7 @@ def resolve_effect(
             case answer:
                 seen = yield from effect(named)
                 if seen is None or not (isinstance(answer, Queued) or _is_so(seen, command)):
-                    raise CronceError(_refusal(named, seen))
+                    raise _refusal(named, seen)
                 return seen
     raise StoreUnavailable(f"could not resolve {named.name}: it changed {ROUNDS} times meanwhile")
 
@@ -92,11 +92,11 @@ def _is_so(seen: EffectSeen, command: Resolve) -> bool:
     return seen.state == "done" and said and seen.record.result == command.result
 
 
-def _refusal(named: Named, seen: EffectSeen | None) -> str:
+def _refusal(named: Named, seen: EffectSeen | None) -> CronceError:
     if seen is None or seen.record is None:
-        return f"nothing is known of {named.name}; `cronce effects` lists what is in doubt"
+        return NotOnRecord(f"nothing is known of {named.name}; `cronce effects` lists what is in doubt")
     if seen.state == "not done":
-        return f"{named.name} is not done, and may be begun again: nothing is to be resolved"
+        return CronceError(f"{named.name} is not done, and may be begun again: nothing is to be resolved")
     when = f" at {spell(seen.record.finished)}" if seen.record.finished else ""
     result = f", with the result {seen.record.result[:100]}" if seen.record.result else ""
-    return f"{named.name} was done{when}{result}: nothing is to be resolved"
+    return CronceError(f"{named.name} was done{when}{result}: nothing is to be resolved")

@@ -109,6 +109,7 @@ class Command(Work):
 def environment(run: Run) -> dict[str, str]:
     """What a process is told of its slot: enough to make its effects idempotent, and fenced."""
     told = {
+        **run.environment,
         "CRONCE_JOB": run.job,
         "CRONCE_SLOT": spell(run.at),
         "CRONCE_KEY": run.key,

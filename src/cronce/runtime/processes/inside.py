@@ -25,6 +25,7 @@ from cronce.model import Cell, from_us, read_fence, slot_of_cell
 from cronce.protocol.lease import Trust
 from cronce.protocol.record import decode
 from cronce.runtime.attempt import describe
+from cronce.runtime.current import Current
 from cronce.runtime.desk import Desk
 from cronce.runtime.guard import call_with_run
 from cronce.runtime.interrupt import Interrupt
@@ -148,7 +149,8 @@ def main() -> None:
     run = Run(lease, Means(progress.note, desk, lambda: getattr(found, "database", None), told["exclusive"]))
     try:
         found = find(Place(*told["place"]))
-        value = call_with_run(plain(found), run, tuple(told["args"]), told["named"])
+        with Current(run):
+            value = call_with_run(plain(found), run, tuple(told["args"]), told["named"])
     except Interrupt:
         sys.exit(128 + signal.SIGTERM)
     except BaseException as error:

@@ -30,16 +30,16 @@ class Place(NamedTuple):
 
 
 class Enough(BaseException):
-    """The program begins to work. Not an Exception: a program that catches those must not catch this."""
+    """The program begins to work, in these words. Not an Exception: who catches those must not catch this."""
 
 
 _loading = False
 
 
-def defined() -> None:
-    """Called where a program begins to work."""
+def defined(begins: str) -> None:
+    """Called where a program begins to work: what it does."""
     if _loading:
-        raise Enough
+        raise Enough(begins)
 
 
 @contextmanager

@@ -99,9 +99,11 @@ class AtWork:
                 self._stubborn[key] = boot + STUBBORN
             if over is not None and boot >= self._stubborn.get(key, inf) and self._first(key, "stubborn"):
                 LOGGER.warning(
-                    "%s goes on, though it %s: it is in a call that cannot be interrupted, or catches what stops it. It"
-                    " is fenced; isolate=True runs it where it can be killed", attempt.lease.name, over.why
-                )  # fmt: skip
+                    "%s goes on, though it was told to stop (%s): it is in a call that cannot be interrupted, or"
+                    " catches what stops it. It is fenced; isolate=True runs it where it can be killed",
+                    attempt.lease.name,
+                    over.why,
+                )
         self._stubborn = {key: when for key, when in self._stubborn.items() if key in self._running}
 
     def _first(self, key: str, what: str) -> bool:

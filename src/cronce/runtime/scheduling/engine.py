@@ -36,24 +36,24 @@ from cronce.events import Event, What
 from cronce.model import (
     BOARD_JOBS,
     BOARD_RUNS,
+    LOOKED_ON,
     SWITCH,
     Boot,
     Cell,
     Instant,
     Mark,
-    Origin,
     Slot,
     drain_cells,
     job_cell,
     slot_of_cell,
-    spell,
 )
-from cronce.protocol.commands import Early, Finished, Queued
+from cronce.protocol.commands import Closed, Early, Finished, Held, Queued
 from cronce.protocol.decide import closes_as_lost
-from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.record import Act, Holder, State, decode, standing_act
 from cronce.runtime.attempt import Attempt, End
+from cronce.runtime.call import why_not
 from cronce.runtime.commits import Settling
+from cronce.runtime.current import Current
 from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant, Terms, Wanted
@@ -62,7 +62,7 @@ from cronce.runtime.scheduling.at_work import AtWork
 from cronce.runtime.scheduling.carrying import Carry, Carrying
 from cronce.runtime.scheduling.endings import UNWELL, Endings, Said
 from cronce.runtime.scheduling.missed import Gap, catch_up, newest_run
-from cronce.runtime.scheduling.post import LOOK, Pace, Post
+from cronce.runtime.scheduling.post import LOOK, LOOKED_ON_BEAT, Pace, Post
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
 from cronce.runtime.scheduling.waitlist import AT_ONCE, MOMENT, Candidate, Waitlist, job_of
 from cronce.runtime.stored.allowed import Carried
@@ -75,6 +75,9 @@ from cronce.stores.base import Page, Position, Scan
 T = TypeVar("T")
 Submit = Callable[[Sequence[Attempt]], None]
 """Begin these; each is `done` once, from whatever thread."""
+
+Refused = Callable[[Slot, str, Keeper], None]
+"""Told of a slot that this process tried and another had."""
 
 PAGES: Final = 5
 """Thousands of open runs that a look goes through."""
@@ -89,12 +92,26 @@ AWAY: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
 
 
+def unheard(_slot: Slot, _why: str, _keeper: Keeper) -> None:
+    """Nobody wants to know."""
+
+
 class Engine:
     """Not for two threads at once, but for `done`, which any may call."""
 
-    def __init__(self, keeper: Keeper, carry: Carry, post: Post, submit: Submit, pace: Pace = Pace()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        keeper: Keeper,
+        carry: Carry,
+        post: Post,
+        submit: Submit,
+        pace: Pace = Pace(),  # noqa: B008
+        *,
+        refused: Refused = unheard,
+    ) -> None:
         self._keeper, self._desk, self._post, self._submit, self._carry = keeper, keeper.desk, post, submit, carry
-        self._pace = pace
+        self._pace, self._refused = pace, refused
+        self._looked_on = False  # somebody looks on
         self._ledger, self._know = keeper.desk.ledger, keeper.desk.ledger.know
         self._roster = Roster(self._ledger.carrier, self._ledger.jobs)
         self._me = Holder(self._desk.holder, "", post.role, post.workers, post.labels, self._know.now(), __version__)
@@ -176,6 +193,11 @@ class Engine:
         return self._at_work.all
 
     @property
+    def live(self) -> int:
+        """How many schedulers were alive at the last beat, this one among them."""
+        return len(self._roster.live)
+
+    @property
     def given_up(self) -> int:
         """How many runs ended here whose end is not on record, and never will be."""
         return self._endings.given_up
@@ -194,20 +216,14 @@ class Engine:
         """What this process carries, or whether it claims, has changed."""
         self._beat_at = 0.0
 
+    def carry_anew(self) -> None:
+        """What there is to carry may be other than it was."""
+        self._changed = True
+        self.beat_soon()
+
     def done(self, attempt: Attempt, end: End) -> None:
         """An attempt is over. From any thread."""
         self._endings.add(attempt, end)
-
-    def _tell_if_forgetful(self) -> None:
-        """Why nothing runs at first, where that is so."""
-        epoch = self._know.epoch
-        if epoch.forgot and self._know.now() - epoch.born < LONGEST_LEASE:
-            LOGGER.warning(
-                "the store was found %s at %s, and can forget: a job does not start until a run that nobody remembers"
-                " would be over, one lease later; if it is a new store, `cronce store init` says so",
-                "empty" if epoch.origin is Origin.FOUND else "set back",
-                spell(epoch.born),
-            )
 
     def leave(self) -> None:
         """The others need not wait for this process any more."""
@@ -220,15 +236,21 @@ class Engine:
         if not self.joined:
             self._do(self._ledger.carrier.load([]))
             self._me = self._me._replace(since=self._know.now())
-            self._tell_if_forgetful()
         if self._changed:
             self._take_on(self._carry())
             self._changed = False
-        self._me = self._me._replace(bundle=self._carrying.bundle, draining=not self.claims)
+        every = min(self._pace.beat, LOOKED_ON_BEAT) if self._looked_on else self._pace.beat
+        self._me = self._me._replace(
+            bundle=self._carrying.bundle,
+            draining=not self.claims,
+            every=every,
+            skew=self._desk.clock.wall() - self._know.now(),
+            running=len(self._at_work),
+        )
         self._do(self._roster.beat(self._me, self._carrying.specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
         self._settle_in()
         self.joined = True
-        self._beat_at, self._born = boot + self._pace.beat.total_seconds(), self._know.epoch.birth
+        self._beat_at, self._born = boot + every.total_seconds(), self._know.epoch.birth
 
     def _take_on(self, carried: Mapping[str, Carried]) -> None:
         self._new, gone = self._carrying.take_on(carried)
@@ -277,10 +299,11 @@ class Engine:
         watched = self._line.watched(self._know.now() - 2 * MOMENT)
         asked_for = self._at_work.asked_for()
         needed = {job_cell(name): name for name in self._needed(boot)}
-        fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, *orders]
+        fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, *orders]
         loaded, _ = self._do(self._ledger.carrier.load([*fixed, *asked_for, *watched, *needed]))
         cells = {cell.key: cell for cell in loaded.cells}
         self._know.learn_switch(cells[SWITCH])
+        self._look_on(cells[LOOKED_ON], loaded.now)
         self._read_boards(cells[BOARD_RUNS].version, cells[BOARD_JOBS].version)
         for key, name in needed.items():
             self._know.learn_job(name, cells[key], loaded)
@@ -292,6 +315,12 @@ class Engine:
         self._at_work.tell(self._know.now(), boot)
         if self._post.works and self.claims:
             self._take_up_open(boot)
+
+    def _look_on(self, cell: Cell, now: Instant) -> None:
+        """Whoever looks at a page wants to see at once that a process is gone."""
+        before, self._looked_on = self._looked_on, cell.until is not None and now < cell.until
+        if self._looked_on and not before:
+            self.beat_soon()
 
     def _needed(self, boot: Boot) -> Iterator[str]:
         """Jobs that this process is about to claim a slot of, and whose facts will be too old for that by then."""
@@ -308,8 +337,7 @@ class Engine:
             self._line.freed()
         if before is not None and before[1] != jobs:
             self._know.forget_jobs()
-            self._changed = True
-            self.beat_soon()
+            self.carry_anew()
 
     def _obey(self, cells: Iterable[Cell]) -> None:
         before = self.ordered
@@ -413,7 +441,8 @@ class Engine:
             self._at_work.dismiss(said.attempt)
             if said.end.open:
                 continue
-            said.tell()
+            with Current(said.attempt.run):  # its line says which run it is about
+                said.tell()
             self._endings.keep([said._replace(awaited=awaited)])
             if awaited:
                 self._line.freed()
@@ -452,12 +481,24 @@ class Engine:
                     self._line.put_off(candidate, now + LOOK)
             case Paused() if now - candidate.due < 2 * LOOK:  # by facts up to a look old: it may be resumed
                 self._line.put_off(candidate, now + LOOK)
-            case Superseded() if now - candidate.due < 4 * LOOK:  # by facts that may be old: it may be ours by then
-                self._know.forget_job(candidate.slot.job)
-                self._line.put_off(candidate, now + LOOK)
             case Superseded():
-                self._warn(candidate.slot.job, "is fired by another version of it, which another process carries")
+                self._superseded(candidate, now)
+            case Held() | Closed():
+                self._beaten(candidate, answer)
         return None  # held or closed: whoever has it sees to it; what waits is found by looking
+
+    def _superseded(self, candidate: Candidate, now: Instant) -> None:
+        """By facts that may be old: it may be ours in a moment."""
+        if now - candidate.due < 4 * LOOK:
+            self._know.forget_job(candidate.slot.job)
+            self._line.put_off(candidate, now + LOOK)
+        else:
+            self._warn(candidate.slot.job, "is fired by another version of it, which another process carries")
+
+    def _beaten(self, candidate: Candidate, answer: Held | Closed) -> None:
+        """Of a slot that was left behind it was known that others would try."""
+        if not candidate.known:
+            self._refused(candidate.slot, why_not(candidate.slot, answer).reason, self._keeper)
 
     def _employed(self, candidate: Candidate, grant: Grant) -> Attempt | None:
         """What cannot be begun is given back: one trouble must not take the others with it."""

@@ -21,6 +21,10 @@ BEAT: Final = timedelta(seconds=10)
 """Between two beats. Two may fail before others take this process for dead."""
 
 
+LOOKED_ON_BEAT: Final = timedelta(seconds=1)
+"""Between two beats while somebody looks on."""
+
+
 class Post(NamedTuple):
     role: Role = "both"
     workers: int = 10

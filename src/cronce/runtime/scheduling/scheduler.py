@@ -12,20 +12,23 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final, Literal
 
+from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreError
-from cronce.model import Traits
+from cronce.model import Boot, Traits
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.carrying import Carry
-from cronce.runtime.scheduling.engine import Engine
+from cronce.runtime.scheduling.engine import Engine, Refused, unheard
 from cronce.runtime.scheduling.pool import Pool
 from cronce.runtime.scheduling.post import Post
 from cronce.stores.base import Listener, listen
+from cronce.value import NamedTuple
 
 AWAKE: Final = 1.0
 """Seconds that the main thread sleeps at most: a signal that the kernel gave to another thread does not wake it, and
@@ -41,6 +44,9 @@ LAST: Final = 5.0
 LEAST: Final = 1.0
 """Seconds that they have even if the grace is shorter; so long, too, a store that does not answer is waited for."""
 
+SAME: Final = 0.1
+"""Seconds within which the same signal twice is one: `timeout` sends it to a process, and then to the group."""
+
 SAYING: Final = 0.3
 """Seconds before the end at which a command that does not go is killed, so that how it ended can still be said."""
 
@@ -49,6 +55,18 @@ Order = Literal["drain", "stop now", "gone"]
 
 
 Gone = Callable[["Scheduler"], None]
+
+
+class Vitals(NamedTuple):
+    """How a scheduler is."""
+
+    ticked: Boot
+    """When it last came round."""
+    answered: Boot
+    """When the store last answered this process."""
+    joined: bool
+    """It is registered, with its jobs."""
+    claims: bool
 
 
 class Scheduler:
@@ -62,6 +80,7 @@ class Scheduler:
         *,
         grace: float,
         ended: Gone = lambda _scheduler: None,
+        refused: Refused = unheard,
     ) -> None:
         self._keeper, self._grace, self._when_gone = keeper, grace, [ended]
         self._turn = threading.Condition()
@@ -72,8 +91,9 @@ class Scheduler:
         self._gone = threading.Event()
         self.recorded = True
         """Once it is stopped: whether all that still ran then is on record."""
+        self._ticked = keeper.desk.clock.boot()
         self._pool = Pool(keeper.desk, self._done)
-        self.engine = Engine(keeper, carry, post, self.submit)
+        self.engine = Engine(keeper, carry, post, self.submit, refused=refused)
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="cronce-scheduler", daemon=True)
         self._listener: Listener | None = None
@@ -88,6 +108,11 @@ class Scheduler:
     @property
     def traits(self) -> Traits:
         return self._keeper.desk.store.traits
+
+    @property
+    def vitals(self) -> Vitals:
+        engine = self.engine
+        return Vitals(self._ticked, self._keeper.outage.heard, engine.joined, engine.claims)
 
     @property
     def idle(self) -> bool:
@@ -208,6 +233,7 @@ class Scheduler:
             self._stepping = True  # before it asks whether it may claim: whoever forbids that waits for what it gets
             again = self._stepped()
             self._stepping = False
+            self._ticked = clock.boot()
             if self.engine.joined:
                 self._ready.set()
             with self._turn:
@@ -270,6 +296,22 @@ class Scheduler:
             listener.close()
 
 
+class Signals:
+    """How often a process was told to end."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._times, self._last = 0, (0, -inf)
+
+    def another(self, number: int) -> int:
+        """One has come; how many there were."""
+        last, at = self._last
+        now = self._clock.boot()
+        if number != last or now - at > SAME:
+            self._times, self._last = self._times + 1, (number, now)
+        return self._times
+
+
 class Orders:
     """What a scheduler in the foreground is told. Of the signals TERM and INT the first drains, the second stops now.
 
@@ -279,7 +321,7 @@ class Orders:
     def __init__(self) -> None:
         self._heard: SimpleQueue[Order] = SimpleQueue()
         self._given: set[Order] = set()
-        self._signals = 0
+        self._signals = Signals()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Orders":
@@ -303,9 +345,8 @@ class Orders:
             with suppress(Empty):
                 return self._heard.get(timeout=AWAKE)
 
-    def _came(self, _number: int, _frame: FrameType | None) -> None:
-        self._signals += 1
-        self.give("drain" if self._signals == 1 else "stop now")
+    def _came(self, number: int, _frame: FrameType | None) -> None:
+        self.give("drain" if self._signals.another(number) == 1 else "stop now")
 
 
 def see_through(scheduler: Scheduler, orders: Orders) -> bool:

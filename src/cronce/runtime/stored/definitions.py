@@ -80,6 +80,10 @@ def define(name: str, words: Words) -> Definition:
     payload, isolate = policies.pop("payload", None), policies.pop("isolate", False)
     if "transaction" in policies:
         raise BadInput(f"{name}: a database is declared in code (@cron.job(transaction=…)): a URL may hold a password")
+    if "mode" in policies:
+        raise BadInput(
+            f"{name}: mode is for jobs that another scheduler calls; what lives in the store cronce runs itself"
+        )
     if bool(function) == bool(command):
         raise BadInput(f"{name}: what shall run? Give one of function='package.module:name' and command=['./sync.sh']")
     job = declare(name, **policies)._replace(payload=json_text("a payload", payload))
@@ -298,13 +302,13 @@ def listed() -> Flow[tuple[Instant, list[JobLine]]]:
     known = {line.seen.name: line for line in lines}
     for cell in (yield from read_all(Scan("stored/")))[1]:
         name = cell.key.removeprefix("stored/")
-        line = _listed(name, cell, known.get(name), now)
+        line = line_of(name, cell, known.get(name), now)
         if line is not None:
             known[name] = line
     return now, [known[name] for name in sorted(known)]
 
 
-def _listed(name: str, cell: Cell, line: JobLine | None, now: Instant) -> JobLine | None:
+def line_of(name: str, cell: Cell, line: JobLine | None, now: Instant) -> JobLine | None:
     seen = seen_stored(name, line.seen if line else None, cell)
     if seen is None:
         return None  # removed, and nothing is left of it

@@ -1,7 +1,7 @@
 """Cells in etcd.
 
-`store` is the store, `layout` the keys and records it keeps, `scan` how they are read in order, `clock` what replies
-tell of its clock, `api` its JSON gateway, `checks` what the doctor asks.
+`store` is the store, `layout` the keys and records it keeps, `scan` how they are read in order, `api` its JSON gateway,
+`checks` what the doctor asks. Its clock is read off the replies (`stores.dates`).
 """
 
 from cronce.stores.etcd.store import TRAITS, EtcdStore, adopt, init, open_store

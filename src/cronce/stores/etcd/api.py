@@ -12,7 +12,6 @@ import json
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
@@ -21,7 +20,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot, check_name
 from cronce.stores import mask, scheme_of, seconds
-from cronce.stores.etcd.clock import Reading
+from cronce.stores.dates import Reading, second_of
 from cronce.stores.pool import Pool
 from cronce.value import NamedTuple
 
@@ -118,6 +117,10 @@ class Answer(NamedTuple):
     @property
     def revision(self) -> int:
         return int(self.header.get("revision", 0))
+
+    @property
+    def number(self) -> int:
+        return int(self.body.get("count", 0))
 
     @property
     def succeeded(self) -> bool:
@@ -263,7 +266,11 @@ class Api:
             if line.sock is None:
                 raise _Spent
         self._answered = True
-        return response.status, text, Reading("", _second(response.headers.get("Date")), began, ended)
+        return (
+            response.status,
+            text,
+            Reading("", second_of(response.headers.get("Date"), self.address.shown), began, ended),
+        )
 
     def _headers(self) -> dict[str, str]:
         token = {"Authorization": self._token} if self._token else {}
@@ -293,15 +300,6 @@ def _socket(line: HTTPConnection) -> int:
 
 class _Spent(Exception):
     """The other end answered, and hung up: the pool must not keep this line."""
-
-
-def _second(date: str | None) -> int:
-    try:
-        return int(parsedate_to_datetime(date or "").timestamp())
-    except ValueError:
-        raise StoreUnusable(
-            "etcd's replies carry no Date, so its clock cannot be read; is a proxy before it?"
-        ) from None
 
 
 # --- what it refuses ------------------------------------------------------------------------------------------------
@@ -378,6 +376,11 @@ def span(first: bytes, end: bytes, limit: int, *, backwards: bool = False) -> Js
     """Keys from `first` to before `end`, in order. Forwards etcd stops at the limit; backwards it reads the span."""
     wanted: Json = {"key": text64(first), "range_end": text64(end), "limit": limit}
     return {"request_range": {**wanted, "sort_order": "DESCEND", "sort_target": "KEY"} if backwards else wanted}
+
+
+def count(first: bytes, end: bytes) -> Json:
+    """How many keys there are from `first` to before `end`; etcd keeps them in memory."""
+    return {"key": text64(first), "range_end": text64(end), "count_only": True}
 
 
 def put(key: bytes, value: bytes = b"") -> Json:

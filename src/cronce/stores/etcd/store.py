@@ -8,7 +8,7 @@ most slots), and the transaction compares that nothing has changed since. If som
 there now, and that is judged: refused, or tried once more with compares on that. A guess grants nothing by itself and
 refuses nobody. Each failed try means that somebody else won, so this ends; it is no retry of a write without an answer.
 
-*The clock* is read off the replies; see `clock`. A write is dated before it is sent.
+*The clock* is read off the replies; see `stores.dates`. A write is dated before it is sent.
 
 *A batch of more than WRITES* is several transactions, one after the other: only a group lands as one.
 """
@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer
-from cronce.model import EPOCH, Boot, Cell, Epoch, Instant, Origin, Traits, Verdict, Write, to_us
+from cronce.model import Boot, Cell, Epoch, Instant, Origin, Traits, Verdict, Write, to_us
 from cronce.stores.base import (
     BOARD,
     Loaded,
@@ -36,8 +36,21 @@ from cronce.stores.base import (
     refused_epoch,
 )
 from cronce.stores.checks import Check
-from cronce.stores.etcd.api import Address, Answer, Api, Json, delete, is_at, is_at_least, one, put, read_url, txn
-from cronce.stores.etcd.clock import WIDEST, Bounds, bounds
+from cronce.stores.dates import ServerClock
+from cronce.stores.etcd.api import (
+    Address,
+    Answer,
+    Api,
+    Json,
+    count,
+    delete,
+    is_at,
+    is_at_least,
+    one,
+    put,
+    read_url,
+    txn,
+)
 from cronce.stores.etcd.layout import (
     DRAFT,
     META,
@@ -49,6 +62,7 @@ from cronce.stores.etcd.layout import (
     Kv,
     Life,
     Shelf,
+    after_all,
     cell_key,
     cell_value,
     entries,
@@ -65,7 +79,7 @@ if TYPE_CHECKING:
     from cronce.stores.news import SocketListener
 
 TRAITS: Final = Traits("etcd", notifies=True, step=timedelta(seconds=1), skew=timedelta(milliseconds=750))
-"""Its clock is known to the second; the clocks of its members and the way of a reply add the rest (`clock`)."""
+"""Its clock is known to the second; the clocks of its members and the way of a reply add the rest (`stores.dates`)."""
 
 SAFE: Final = 3
 """Members that it takes to survive the loss of one."""
@@ -87,7 +101,7 @@ class EtcdStore:
         self.api: Final = Api(address)
         self._prefix = address.namespace.encode() + b"/"
         self._adopting = adopt
-        self._clock: Bounds | None = None
+        self._clock = ServerClock(self.api.boot)
         self._cluster = ""
         self._life: Life | None = None
         self._remembered: dict[str, Kept] = {}
@@ -107,7 +121,7 @@ class EtcdStore:
         wanted = list(dict.fromkeys(keys))
         shelves = [self._read(wanted[start : start + READS], deadline) for start in range(0, len(wanted) or 1, READS)]
         found = {key: kept.cell for shelf in shelves for key, kept in shelf.cells.items()}
-        return Loaded(self._now(), shelves[-1].life.epoch, [found.get(key) or Cell(key) for key in keys])
+        return Loaded(self._clock.now(), shelves[-1].life.epoch, [found.get(key) or Cell(key) for key in keys])
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         deadline = self.api.deadline()
@@ -124,12 +138,16 @@ class EtcdStore:
             if len(found) > scan.limit:
                 break
         page = found[: scan.limit]
-        return Page(self._now(), epoch, page, position(page[-1], scan.by) if len(found) > scan.limit else None)
+        return Page(self._clock.now(), epoch, page, position(page[-1], scan.by) if len(found) > scan.limit else None)
 
     def purge(self, cells: Sequence[Cell]) -> int:
         deadline = self.api.deadline()
         chunks = [cells[start : start + WRITES] for start in range(0, len(cells), WRITES)]
         return sum(self._purge({cell.key: cell.version for cell in chunk}, deadline) for chunk in chunks)
+
+    def size(self) -> int:
+        first = self._cell("")
+        return self._ask("/v3/kv/range", count(first, after_all(first)), self.api.deadline()).number
 
     def listen(self) -> "SocketListener":
         from cronce.stores.etcd.news import listen  # noqa: PLC0415  not under cron
@@ -139,7 +157,7 @@ class EtcdStore:
     def checks(self) -> Iterator[Check]:
         from cronce.stores.etcd.checks import checks  # noqa: PLC0415  only the doctor asks
 
-        return checks(self.api, self._doubt())
+        return checks(self.api, self._clock.doubt)
 
     def close(self) -> None:
         self.api.close()
@@ -330,25 +348,18 @@ class EtcdStore:
     def _ask(self, path: str, body: Json, deadline: Boot) -> Answer:
         answer = self.api.ask(path, body, deadline)
         self._cluster = answer.cluster
-        self._clock = bounds(answer.reading) if self._clock is None else self._clock.narrowed(answer.reading)
+        self._clock.heard(answer.reading)
         return answer
 
     def _voters(self, deadline: Boot) -> int:
         members = self._ask("/v3/cluster/member/list", {}, deadline).body.get("members", ())
         return sum(not member.get("isLearner", False) for member in members)
 
-    def _doubt(self) -> float:
-        return WIDEST if self._clock is None else self._clock.doubt(self.api.boot())
-
-    def _now(self) -> Instant:
-        assert self._clock is not None, "opened by asking"
-        return EPOCH + timedelta(seconds=self._clock.now(self.api.boot()))
-
     def _sure_now(self, deadline: Boot) -> Instant:
-        """The time to write by: after a slow reply or a long sleep it is asked for until it is known well enough."""
-        while self._doubt() > WIDEST:
+        """The time to write by."""
+        while not self._clock.is_sure:
             self._transact([], [], [], deadline)
-        return self._now()
+        return self._clock.now()
 
 
 def parts(writes: Sequence[Write]) -> list[Sequence[Write]]:

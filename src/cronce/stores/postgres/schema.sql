@@ -52,7 +52,8 @@ CREATE TABLE IF NOT EXISTS {schema}.cronce_meta (
 CREATE SEQUENCE IF NOT EXISTS {schema}.cronce_tally AS bigint;
 
 -- Keys compare bytewise. Half of a page stays empty for updates: a renewal changes no indexed column, so that its new row
--- stands beside the old one and no index hears of it. That is why `until` is in none: what is open is little.
+-- stands beside the old one and no index hears of it. That is why `until` is in none: what is open is little. In the
+-- order of `at` runs stand alone: the effects of a slot have its instant too, and there may be thousands of them.
 CREATE TABLE IF NOT EXISTS {schema}.cronce_cells (
     version       bigint NOT NULL,
     at            bigint,
@@ -65,7 +66,9 @@ CREATE TABLE IF NOT EXISTS {schema}.cronce_cells (
 ) WITH (fillfactor = 50);
 
 CREATE UNIQUE INDEX IF NOT EXISTS cronce_by_key ON {schema}.cronce_cells (key);
-CREATE INDEX IF NOT EXISTS cronce_by_at ON {schema}.cronce_cells (at, key) WHERE at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS cronce_runs_by_at ON {schema}.cronce_cells (
+    (CASE WHEN left(key, 4) = 'run/' THEN at END), key
+) WHERE (CASE WHEN left(key, 4) = 'run/' THEN at END) IS NOT NULL;
 CREATE INDEX IF NOT EXISTS cronce_open ON {schema}.cronce_cells (key) WHERE mark = 1;
 CREATE INDEX IF NOT EXISTS cronce_attention ON {schema}.cronce_cells (at, key) WHERE mark = 4;
 

@@ -62,6 +62,17 @@ PURGE: Final = """
     DELETE FROM {schema}.cronce_cells AS c USING gone WHERE c.key = gone.key
 """
 
+# Few are counted; of many the server knows how densely they lie, since it last looked.
+SIZE: Final = """
+    SELECT CASE
+        WHEN few.cells < 10000 OR c.relpages = 0 THEN few.cells
+        ELSE greatest(few.cells, (c.reltuples / c.relpages * pages.now)::bigint)
+    END
+    FROM (SELECT count(*) AS cells FROM (SELECT FROM {schema}.cronce_cells LIMIT 10000) AS first) AS few
+    LEFT JOIN pg_class AS c ON c.oid = (SELECT tableoid FROM {schema}.cronce_cells LIMIT 1)
+    LEFT JOIN LATERAL (SELECT pg_relation_size(c.oid) / current_setting('block_size')::bigint AS now) AS pages ON true
+"""
+
 BEGIN: Final = "SELECT {schema}.cronce_begin(%s, %s, %s, %s)"
 
 
@@ -124,6 +135,10 @@ class PostgresStore:
     def purge(self, cells: Sequence[Cell]) -> int:
         given = [[cell.key for cell in cells], [cell.version for cell in cells]]
         return self._work(lambda line: line.execute(self.place.say(PURGE, bound=True), given).rowcount) if cells else 0
+
+    def size(self) -> int:
+        ((cells,),) = self.ask(SIZE, [])
+        return int(cells)
 
     def listen(self) -> "SocketListener":
         from cronce.stores.postgres.news import listen  # noqa: PLC0415  not under cron
@@ -195,9 +210,13 @@ def _texts(line: Line, statement: bytes, given: Sequence[str | bytes | None]) ->
 
 # --- scans ----------------------------------------------------------------------------------------------------------
 
+RUN_AT: Final = "(CASE WHEN left(c.key, 4) = 'run/' THEN c.at END)"
+"""What runs are ordered by, as their index has it."""
+
 
 def spell_scan(scan: Scan) -> tuple[str, dict[str, Any]]:
-    """A page begins past a position. By until has no index: what is open, or below its prefix, is sorted."""
+    """A page begins past a position. By until, or by the at of what is no run, there is no index: what is open, or
+    below its prefix, is sorted."""
     past, way = ("<", "DESC") if scan.newest_first else (">", "ASC")
     conditions, by = _held(scan)
     bounds: dict[str, Any] = {"prefix": scan.prefix, "end": sql.beyond(scan.prefix), "limit": scan.limit + 1}
@@ -224,8 +243,8 @@ def _held(scan: Scan) -> tuple[list[str], str]:
     there = f"c.{scan.by} IS NOT NULL"
     if scan.by == "at" and scan.mark is Mark.ATTENTION:
         return [there, *marked, _hidden(below)], "c.at"
-    if scan.by == "at" and scan.mark is not Mark.OPEN:
-        return [there, _hidden(below + marked)], "c.at"
+    if scan.by == "at" and scan.mark is not Mark.OPEN and scan.prefix.startswith("run/"):
+        return [f"{RUN_AT} IS NOT NULL", _hidden(below + marked)], RUN_AT
     return [there, *below, *marked], f"(c.{scan.by} + 0)"
 
 

@@ -3,8 +3,9 @@
 -- KEYS  1 cells   hash: key -> cell. Its field "\255", which no text can be, holds the meta
 --       2 index   sorted set, every score 0, so that members stand in the order of their bytes. A cell that somebody
 --                 still works with, open or free, has one: "o" key. So a claim adds one, and to renew, to release or to
---                 take again changes none. One that is final has "k" key and, if it has an instant, "a" at key; if it
---                 wants attention also "t" at key, with or without an instant
+--                 take again changes none. One that is final has "k" key and, if it has an instant, "a" the first byte
+--                 of the key, at, key: so runs stand in a row, and not among the effects of their slots; if it wants
+--                 attention also "t" at key, with or without an instant
 --
 -- A swap that wins a cell of the board is published on the channel beside the keys, "news", as an empty message.
 --
@@ -165,11 +166,11 @@ if command == 'swap' then
             dropped[drop_count] = (live and 'k' or 'o') .. key
           end
           if at ~= NONE and not live then
-            added[add_count + 1], added[add_count + 2] = '0', 'a' .. at .. key
+            added[add_count + 1], added[add_count + 2] = '0', 'a' .. sub(key, 1, 1) .. at .. key
             add_count = add_count + 2
           elseif at ~= NONE and was then
             drop_count = drop_count + 1
-            dropped[drop_count] = 'a' .. at .. key
+            dropped[drop_count] = 'a' .. sub(key, 1, 1) .. at .. key
           end
         end
         if mark == ATTENTION and was ~= mark then
@@ -297,7 +298,7 @@ if command == 'purge' then
       local mark, at = byte(cell), sub(cell, 10, 17)
       gone[#gone + 1] = key
       dropped[#dropped + 1] = (mark < CLOSED and 'o' or 'k') .. key
-      if mark >= CLOSED and at ~= NONE then dropped[#dropped + 1] = 'a' .. at .. key end
+      if mark >= CLOSED and at ~= NONE then dropped[#dropped + 1] = 'a' .. sub(key, 1, 1) .. at .. key end
       if mark == ATTENTION then dropped[#dropped + 1] = 't' .. at .. key end
     end
   end

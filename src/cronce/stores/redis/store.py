@@ -69,7 +69,8 @@ class RedisStore:
     def __init__(self, place: Place, *, on_purpose: bool = False) -> None:
         self.place: Final = place
         self.traits = TRAITS
-        keys = (f"{tag(place.namespace)}:cells", f"{tag(place.namespace)}:index")
+        self._cells = f"{tag(place.namespace)}:cells"
+        keys = (self._cells, f"{tag(place.namespace)}:index")
         self._by_name, self._by_text = (*BY_NAME, *keys), (*BY_TEXT, *keys)
         wait: Command = ("WAIT", place.min_replicas, int(place.timeout * 500))  # in ms, and the server is not exact
         self._proof = (wait,) if place.min_replicas else ()
@@ -106,6 +107,13 @@ class RedisStore:
             gone += count
         return gone
 
+    def size(self) -> int:
+        with self._pool.line() as line:
+            (fields,) = line.ask(("HLEN", self._cells))
+        if isinstance(fields, ReplyError):
+            raise explained(fields, self.place)
+        return max(int(fields) - 1, 0)  # one of them is the meta
+
     def listen(self) -> "SocketListener":
         from cronce.stores.redis.news import listen  # noqa: PLC0415  not under cron
 
@@ -127,7 +135,8 @@ class RedisStore:
         """Each range that may hold such cells is read, as far as need be, all at once; then they are put in order."""
         with in_range():
             ranges = [_range(scan, kind, in_order) for kind, in_order in _kinds(scan)]
-            until = ordered(to_us(scan.upto) + BASE) if scan.by == "until" and scan.upto is not None else b""
+            upto = b"" if scan.upto is None or scan.by == "key" else ordered(to_us(scan.upto) + BASE)
+            until = upto if scan.by == "until" else b""
         mark = b"" if scan.mark is None else bytes((scan.mark,))
         found: dict[bytes, bytes] = {}
         while ranges:
@@ -222,7 +231,7 @@ def _kinds(scan: Scan) -> Iterator[tuple[bytes, bool]]:
     if scan.mark is Mark.ATTENTION:
         yield ATTENTION, scan.by == "at"
     elif scan.mark in (None, Mark.CLOSED):
-        yield (AT, True) if scan.by == "at" else (KEY, scan.by == "key")
+        yield (AT, scan.prefix != "") if scan.by == "at" else (KEY, scan.by == "key")
 
 
 Range = tuple[bytes, bytes, int, int]
@@ -230,18 +239,19 @@ Range = tuple[bytes, bytes, int, int]
 
 
 def _range(scan: Scan, kind: bytes, in_order: bool) -> Range:
-    keyed = kind in (LIVE, KEY)
-    head = kind + scan.prefix.encode() if keyed else kind
+    prefix, keyed = scan.prefix.encode(), kind in (LIVE, KEY)
+    kind, skip = (kind + prefix[:1], 10) if kind == AT else (kind, 1 if keyed else 9)
+    head = kind + prefix if keyed else kind
     low, high = b"[" + head, b"(" + _beyond(head)
     if not in_order:
-        return low, high, 1 if keyed else 9, ALL
+        return low, high, skip, ALL
     if scan.by == "at":  # those without an instant stand first
         low = b"[" + kind + ordered(1)
         high = high if scan.upto is None else b"(" + kind + ordered(to_us(scan.upto) + BASE + 1)
     if scan.after is not None:
         past = b"(" + kind + (b"" if keyed else ordered(scan.after.us + BASE)) + scan.after.key.encode()
         low, high = (low, min(high, past)) if scan.newest_first else (max(past, low, key=_bytes), high)
-    return low, high, 1 if keyed else 9, scan.limit + 1
+    return low, high, skip, scan.limit + 1
 
 
 def _past(each: Range, member: bytes, *, newest_first: bool) -> Range:

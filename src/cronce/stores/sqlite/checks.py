@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cronce.stores import mounts
+from cronce import mounts
 from cronce.stores.checks import Check, ok, warn
 
 ROOM: Final = 100_000_000

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterable
 from typing import Final
 
+from cronce import mounts
 from cronce.errors import (
     BadInput,
     StoreCopied,
@@ -23,7 +24,7 @@ from cronce.errors import (
     StoreUnusable,
 )
 from cronce.model import Traits, to_us
-from cronce.stores import mounts, sql
+from cronce.stores import sql
 from cronce.stores.base import first_life, next_life
 from cronce.stores.sqlite.statements import ADOPT_META, DDL, FIRST_META, SELECT_META, SELECT_NOW, UPDATE_META
 

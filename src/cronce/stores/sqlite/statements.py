@@ -122,6 +122,9 @@ UPDATE_CELL: Final = """
 
 SELECT_BOARD: Final = f"SELECT key, version FROM cronce_cells WHERE key >= '{BOARD}' AND key < '{beyond(BOARD)}'"  # noqa: S608
 
+SIZE: Final = "SELECT count(*) FROM cronce_cells"
+"""SQLite counts by the leaves of an index, some hundred cells at a step."""
+
 PURGE: Final = "DELETE FROM cronce_cells WHERE key = ? AND version = ?"
 
 

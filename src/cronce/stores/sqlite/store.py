@@ -44,6 +44,7 @@ from cronce.stores.sqlite.statements import (
     SELECT_BOARD,
     SELECT_CELL,
     SELECT_CELLS,
+    SIZE,
     UPDATE_CELL,
     UPDATE_META,
     inserted_row,
@@ -129,6 +130,9 @@ class SqliteStore:
         from cronce.stores.sqlite.news import SqliteListener  # noqa: PLC0415  not under cron
 
         return SqliteListener(self)
+
+    def size(self) -> int:
+        return self._use(lambda line: int(line.db.execute(SIZE).fetchone()[0]))
 
     def board(self) -> frozenset[tuple[str, int]]:
         """The cells of the board, by their keys and versions."""

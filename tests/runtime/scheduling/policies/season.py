@@ -190,7 +190,7 @@ class Season:
 
     def _make_old(self, cron: Cronce, name: str, floor: datetime) -> None:
         digest, text = cron.jobs[name].spec
-        desk = cron._at_work().desk
+        desk = cron.at_work().desk
         old = Job(floor, specs=(Spec(digest, floor, text),), firing=digest)
         desk.do(desk.ledger.jobs.edit(name, lambda _job, _now: old))
 
@@ -207,7 +207,7 @@ class Season:
 
     @property
     def holders(self) -> set[str]:
-        return {cron._at_work().desk.holder for cron in self._crons}
+        return {cron.at_work().desk.holder for cron in self._crons}
 
     def wait_till(self, number: float) -> None:
         """So many seconds after zero, by the store's clock."""

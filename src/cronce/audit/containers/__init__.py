@@ -1,0 +1,1 @@
+"""Dockerfiles, compose files, Procfiles and package.json: what is process 1, how many there are, and in which zone."""

@@ -1,0 +1,1 @@
+"""Java: Spring's scheduled methods, ShedLock and Quartz on several instances."""

@@ -1,0 +1,98 @@
+"""What keeps a function from running twice: cronce, a lock in a database or in Redis, a file lock.
+
+A function is guarded by what it does itself, and by its decorators: those of cronce, and those of the tree that take a
+lock around what they decorate.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from cronce.audit.common import Guarded, GuardKind
+from cronce.audit.locks.handmade import locks
+from cronce.audit.model import Facts
+from cronce.audit.python.facts import Call, Called, Const, Function, Joined, Value
+from cronce.audit.python.names import Names, names
+
+_CRONCE: Final = frozenset({"job", "single", "lock", "idempotent", "leader", "guard", "once"})
+_FILES: Final = frozenset({
+    "fcntl.flock", "fcntl.lockf", "filelock.FileLock", "filelock.SoftFileLock", "portalocker.Lock", "portalocker.lock",
+    "fasteners.InterProcessLock", "zc.lockfile.LockFile",
+})  # fmt: skip
+_SERVERS: Final = (
+    "redis.", "valkey.", "aioredis.", "redlock.", "redis_lock.", "pottery.", "sherlock.", "kazoo.", "etcd3."
+)  # fmt: skip
+_TAKES: Final = frozenset({"lock", "Lock", "acquire", "Redlock", "RedLock"})
+_WORDS: Final = _CRONCE | _TAKES | {name.rpartition(".")[2] for name in _FILES}
+_QUERIES: Final = ("pg_try_advisory_lock", "pg_advisory_lock", "pg_try_advisory_xact_lock", "pg_advisory_xact_lock")
+
+
+def guards(facts: Facts) -> Mapping[str, Guarded]:
+    """For `facts.conclude(guards)`: by the full names of the functions they guard. Guards on other things than Python
+    functions (units, lines of crontabs) are facts of their own, by their units."""
+    found = {guarded.unit: guarded for guarded in facts.of(Guarded)}
+    found |= {guarded.unit: guarded for guarded in _in_bodies(facts)}
+    found |= {guarded.unit: guarded for guarded in _on_functions(facts, found)}
+    return found
+
+
+def _in_bodies(facts: Facts) -> Iterator[Guarded]:
+    known = facts.conclude(names)
+    for lock in facts.conclude(locks):
+        if lock.is_lock:
+            yield Guarded("redis lock", lock.place, lock.taken.scope.function, across_hosts=True)
+    for call in facts.of(Call):
+        if (kind := _kind(call, known)) and call.scope.function:
+            yield Guarded(kind, call.place, call.scope.function, across_hosts=kind != "file lock")
+
+
+def _kind(call: Call, known: Names) -> GuardKind | None:
+    if _asks(call.called, _QUERIES):
+        return "advisory lock"
+    if _asks(call.called, ("GET_LOCK(", "get_lock(")):
+        return "database lock"
+    if call.method not in _WORDS:  # to follow every name of a tree would take minutes
+        return None
+    target = known.target(call)
+    if target in _FILES:
+        return "file lock"
+    if call.method in _CRONCE and _is_cronce(call.called, call.scope.module, known):
+        return "cronce"
+    return "redis lock" if call.method in _TAKES and target.startswith(_SERVERS) else None
+
+
+def _asks(called: Called, words: tuple[str, ...]) -> bool:
+    return any(word in text for arg in called.args for text in _texts(arg) for word in words)
+
+
+def _texts(value: Value) -> Iterator[str]:
+    match value:
+        case Const(str(text)):
+            yield text
+        case Joined(parts):
+            for part in parts:
+                yield from _texts(part)
+        case Called(_, args):  # text("SELECT …")
+            for arg in args:
+                yield from _texts(arg)
+
+
+def _is_cronce(called: Called, near: str, known: Names) -> bool:
+    return known.full_name(called.function, near).startswith(("cronce.Cronce.", "cronce.runtime."))
+
+
+def _on_functions(facts: Facts, inside: Mapping[str, Guarded]) -> Iterator[Guarded]:
+    known = facts.conclude(names)
+    for function in facts.of(Function):
+        for decorator in function.decorators:
+            if guarded := _by_decorator(function, decorator, known, inside):
+                yield guarded
+
+
+def _by_decorator(function: Function, decorator: Value, known: Names, inside: Mapping[str, Guarded]) -> Guarded | None:
+    near = function.scope.module
+    made = decorator if isinstance(decorator, Called) else None
+    if made and _is_cronce(made, near, known):
+        return Guarded("cronce", function.place, function.name, across_hosts=True)
+    full = known.full_name(made.function if made else decorator, near)
+    by = next((each for name, each in inside.items() if full and (name == full or name.startswith(f"{full}."))), None)
+    return Guarded(by.kind, by.place, function.name, by.across_hosts) if by else None

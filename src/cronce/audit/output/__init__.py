@@ -1,0 +1,1 @@
+"""An audit as programs read it. What people read is with the command."""

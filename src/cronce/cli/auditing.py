@@ -1,0 +1,288 @@
+"""An audit, from the paths to the exit code."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
+
+from cronce.audit import baseline
+from cronce.audit.checklist import answers
+from cronce.audit.checklist.answers import Seen
+from cronce.audit.checklist.mentions import mentions
+from cronce.audit.common import ZoneSet
+from cronce.audit.config import Project, Settings, confidence, find_project, rule_named, rules_named, threshold, zone
+from cronce.audit.engine import Read, Report, is_wanted, read_tree, report_of
+from cronce.audit.live.machine import clock_in_step, look_at
+from cronce.audit.model import Facts, Finding, Place, Rule, Unparsed
+from cronce.audit.outcome import Outcome, weigh
+from cronce.audit.output.document import checklist_document, document, rule_document
+from cronce.audit.output.github import annotations
+from cronce.audit.output.sarif import sarif
+from cronce.audit.page import page
+from cronce.audit.parts import rules
+from cronce.audit.tree import files
+from cronce.cli.findings import explained, listed, number, shown, verdict
+from cronce.cli.machine import system_zone
+from cronce.cli.points import checked
+from cronce.cli.progress import bar
+from cronce.cli.table import Screen, Toned, paint, screen
+from cronce.clock import SystemClock
+from cronce.errors import BadInput
+from cronce.stores import mask_all
+
+ACTIONS: Final = ("rules", "explain")
+NO_FILE: Final = (
+    "no file there is of a kind that is known; vendored folders, tests and what .gitignore leaves out are read only"
+    " if they are named"
+)
+NO_KIND: Final = (
+    "its name does not say what kind of file it is; a crontab is called crontab, *.crontab or *.cron, or is in cron.d"
+)
+NOTHING: Final = 3
+UNREAD: Final = 4
+
+
+def list_rules(options: argparse.Namespace) -> int:
+    if options.format == "json":
+        print(json.dumps({"rules": [rule_document(rule) for rule in rules().values()]}))
+    else:
+        print(listed(rules().values(), screen()))
+    return 0
+
+
+def explain(named: Sequence[str], options: argparse.Namespace) -> int:
+    if not named:
+        raise BadInput("which rule? `cronce audit rules` lists them")
+    meant = list(map(rule_named, named))
+    if options.format == "json":
+        print(json.dumps({"rules": [{**rule_document(rule), "page": page(rule)} for rule in meant]}))
+    else:
+        print("\n\n".join("\n".join(explained(rule, screen())) for rule in meant))
+    return 0
+
+
+class Audited(NamedTuple):
+    outcome: Outcome
+    facts: Facts
+    paths: Sequence[str]
+    seconds: float
+
+
+def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
+    _refuse(paths, options)
+    here = paths or [Path()]
+    project = Project(Path("/"), Settings(), None) if options.live else find_project(here)
+    settings = _settings(project.settings, options)
+    audited = _audited(here, project, settings, options)
+    outcome = audited.outcome
+    if options.checklist and outcome.files:
+        return _check(audited, project, options)
+    if options.write_baseline:
+        return _write_baseline(options.write_baseline, outcome, project.settings.baseline)
+    _tell(audited, project, settings, options)
+    return _code(outcome, settings, options)
+
+
+def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
+    """What cannot be meant together."""
+    if options.live and paths:
+        raise BadInput("--live looks at this machine, and at no path")
+    if options.checklist and options.live:
+        raise BadInput("--checklist is about a repository, with its pipeline and manifests; --live is about a machine")
+    if options.checklist and options.write_baseline:
+        raise BadInput("--checklist answers points, and a baseline knows findings only: write it without --checklist")
+    if options.checklist and options.format not in ("people", "json"):
+        raise BadInput(f"--checklist is for people, or --json: {options.format} knows findings only")
+    if paths and _is_gone(paths[0]):
+        for meant in get_close_matches(str(paths[0]), ACTIONS, n=1):
+            raise BadInput(f"there is no file or folder {paths[0]}; did you mean `cronce audit {meant}`?")
+
+
+def _settings(said: Settings, options: argparse.Namespace) -> Settings:
+    """What the project says, unless the command line says otherwise."""
+    ignored = {rule.id: "--ignore" for rule in rules_named(options.ignore)}
+    return replace(
+        said,
+        exclude=(*said.exclude, *options.exclude),
+        ignore={**said.ignore, **ignored},
+        fail_on=threshold(options.fail_on) if options.fail_on else said.fail_on,
+        min_confidence=confidence(options.min_confidence) if options.min_confidence else said.min_confidence,
+        baseline=options.baseline or said.baseline,
+        zone=zone(options.zone) if options.zone else said.zone,
+        tests=options.tests or said.tests,
+    )
+
+
+def _audited(paths: Sequence[Path], project: Project, settings: Settings, options: argparse.Namespace) -> Audited:
+    clock = SystemClock()
+    begun, year = clock.boot(), clock.wall().year
+    known = [] if options.write_baseline or not settings.baseline else baseline.read(settings.baseline)
+    chosen = _chosen(options.select)
+    unread: list[Unparsed] = []
+    read = [] if options.live else _files(paths, project.root, settings, unread)
+    whole = 0 if options.no_progress else sum(map(is_wanted, read))
+    seen = _looked(settings) if options.live else read_tree(project.root, read, partial(bar, "audit", whole=whole))
+    seen = seen._replace(unparsed=[*unread, *seen.unparsed])
+    report = report_of(seen, project.root, year, chosen=chosen, known=_zones(project, settings, options))
+    asked, there = {rule.id for rule in chosen}, set(read) - {one.place.path for one in seen.unparsed}
+
+    def was_asked(entry: baseline.Entry) -> bool:
+        return entry.rule in asked and (entry.path in there or _is_gone(project.root / entry.path))
+
+    outcome = weigh(_masked(report), settings, known, was_asked)
+    return Audited(outcome, report.facts, read, clock.boot() - begun)
+
+
+def _zones(project: Project, settings: Settings, options: argparse.Namespace) -> Sequence[ZoneSet]:
+    """What is said of the machines where no file says it. A machine that is looked at says it itself."""
+    if options.live or not settings.zone:
+        return []
+    return [ZoneSet(settings.zone, Place("--zone" if options.zone else project.said_in or "", 0), "")]
+
+
+def _looked(settings: Settings) -> Read:
+    return look_at(Path("/"), settings.zone or system_zone(), in_step=clock_in_step())
+
+
+def _chosen(selected: Sequence[str]) -> Sequence[Rule]:
+    return rules_named(selected) or list(rules().values())
+
+
+def _is_gone(path: Path) -> bool:
+    try:
+        return not path.exists()
+    except OSError:  # it is in a folder that may not be looked into
+        return False
+
+
+def _files(paths: Sequence[Path], root: Path, settings: Settings, unread: list[Unparsed]) -> list[str]:
+    """In order, each once, however the paths overlap."""
+    found: set[str] = set()
+    for path in paths:
+        below = PurePosixPath(path.resolve().relative_to(root).as_posix())
+        found.update(files(root, settings.exclude, tests=settings.tests, below=below, unread=unread))
+    return sorted(found)
+
+
+def _masked(report: Report) -> Report:
+    """A line may hold a URL with a password, and what we print may be seen by many."""
+
+    def masked(finding: Finding) -> Finding:
+        return replace(
+            finding,
+            message=mask_all(finding.message),
+            remedy=mask_all(finding.remedy),
+            snippet=mask_all(finding.snippet),
+        )
+
+    return replace(
+        report,
+        findings=list(map(masked, report.findings)),
+        suppressed=[(masked(one), replace(by, reason=mask_all(by.reason))) for one, by in report.suppressed],
+    )
+
+
+def _write_baseline(path: Path, outcome: Outcome, configured: Path | None) -> int:
+    written = baseline.write(path, outcome.entries())
+    how = "" if configured and configured.resolve() == path.resolve() else f", with --baseline {path}"
+    print(f"{path}: {number(written, 'finding')} written; only others fail from now on{how}")
+    return 0
+
+
+def _check(audited: Audited, project: Project, options: argparse.Namespace) -> int:
+    seen = Seen(audited.outcome, audited.facts, mentions(project.root, audited.paths))
+    answered = answers(seen)
+    _deliver(
+        partial(checked, answered), lambda: [json.dumps(checklist_document(answered), ensure_ascii=False)], options
+    )
+    return 1 if any(one.answer.verdict == "not met" for one in answered) else 0
+
+
+def _tell(audited: Audited, project: Project, settings: Settings, options: argparse.Namespace) -> None:
+    _deliver(
+        lambda on: _people(audited, project, on, options),
+        lambda: _programs(audited.outcome, settings, options),
+        options,
+    )
+
+
+def _deliver(
+    people: Callable[[Screen], Iterable[str]], programs: Callable[[], Iterable[str]], options: argparse.Namespace
+) -> None:
+    """To the file, if one is named; then people still read. Else to whom the format is for."""
+    for_people = options.format == "people"
+    if options.output:
+        _write(options.output, people(Screen()) if for_people else programs())
+    _print(people(screen()) if for_people or options.output else programs())
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines)
+    try:
+        path.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _people(audited: Audited, project: Project, on: Screen, options: argparse.Namespace) -> Iterator[str]:
+    """Only a person wants to know how long it took: whatever else reads it wants the same from run to run."""
+    yield from shown(audited.outcome, on, _under(project, options), suppressed=options.suppressed)
+    if audited.outcome.files:
+        words = ("file or process", "files and processes") if options.live else ("file", "files")
+        read = f"{number(audited.outcome.files, *words)} read"
+        yield from verdict(audited.outcome, on, f"{read} in {audited.seconds:.1f} s" if on.width else read)
+        yield from (paint(Toned(line, "dim"), on) for line in _from_where(project, options))
+
+
+def _under(project: Project, options: argparse.Namespace) -> str:
+    """Paths are told as they are seen from here, so that they can be clicked on. Those of several projects are told
+    from the folder that holds them, as what is said of them does."""
+    here = Path.cwd()
+    if project.root == here or len(options.paths) > 1:
+        return ""
+    root = project.root.relative_to(here) if project.root.is_relative_to(here) else project.root
+    return f"{root}".rstrip("/") + "/"
+
+
+def _from_where(project: Project, options: argparse.Namespace) -> Iterator[str]:
+    """What is deployed together is often above the folder somebody works in."""
+    here = Path.cwd()
+    if project.root == here or options.live:
+        return
+    if len(options.paths) > 1:
+        yield f"paths are from {project.root}"
+    elif all(Path(path).resolve() == here for path in options.paths):
+        up = "/".join([".."] * len(here.relative_to(project.root).parts))
+        yield f"only {here.relative_to(project.root)}/ of {project.root} was read; `cronce audit {up}` reads all of it"
+
+
+def _programs(outcome: Outcome, settings: Settings, options: argparse.Namespace) -> Iterator[str]:
+    match options.format:
+        case "github":
+            yield from annotations(outcome)
+        case "sarif":
+            told = sarif(outcome, rules(), settings.pages, suppressed=options.suppressed)
+            yield json.dumps(told, indent=1, ensure_ascii=False)
+        case _:
+            yield json.dumps(document(outcome), ensure_ascii=False)
+
+
+def _code(outcome: Outcome, settings: Settings, options: argparse.Namespace) -> int:
+    if outcome.unparsed and options.strict:
+        return UNREAD
+    if not outcome.files:
+        files_named = [path for path in options.paths if Path(path).is_file()]
+        why = f"{files_named[0]}: {NO_KIND}" if files_named else NO_FILE
+        print(f"cronce audit: nothing to audit: {why}", file=sys.stderr)
+        return NOTHING
+    return 1 if outcome.fails(settings.fail_on) else 0

@@ -1,0 +1,277 @@
+"""cronce crontab: a crontab that deploys can repeat, without doubles, and whose lines are guarded.
+
+The text is the business of `integrations.deploy.crontab` and `guarded`, where crontabs are kept that of `crontabs`.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import Final
+
+from cronce.cli import add_actions
+from cronce.cli.asking import ask
+from cronce.cli.crontabs import Crontab, SystemCrontab, UserCrontab, keep
+from cronce.cli.kept import place as place_of_slots
+from cronce.cli.kept import refusal
+from cronce.cli.machine import follows_cron_tz, home_of, machine_zone, program, refuse_windows, this_user
+from cronce.cli.table import Toned, screen, table
+from cronce.clock import SystemClock
+from cronce.errors import BadInput, CronceError
+from cronce.integrations.deploy import crontab as text
+from cronce.integrations.deploy import guarded
+from cronce.model import check_name
+from cronce.schedule import Cron
+from cronce.schedule.zone import find_zone
+from cronce.stores import mask_all
+from cronce.stores.default import VARIABLE
+from cronce.telling.words import iso, safe
+
+ACTIONS: Final = {
+    "install": "write lines into a marked block of the crontab; doing it again changes nothing",
+    "remove": "take that block away",
+    "list": "what the crontab fires: schedule, zone, next time, guarded or not",
+    "dedupe": "remove lines that fire the same command by the same schedule as another",
+    "wrap": "put the lines under `cronce exec`, so that each slot runs once across machines",
+}
+EXAMPLES = """
+examples:
+  cronce crontab install deploy/crontab --name shop
+  cronce crontab install '*/15 * * * * /opt/shop/sync.sh' --wrap
+  cronce crontab wrap --dry-run
+  cronce crontab list --file /etc/cron.d/shop --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    for action, one in add_actions(parser, ACTIONS).items():
+        _add_options(one, action)
+    parser.epilog = EXAMPLES
+
+
+def _add_options(one: argparse.ArgumentParser, action: str) -> None:
+    if action == "install":
+        one.add_argument("source", metavar="FILE|LINE", help="a file with crontab lines (- is stdin), or one such line")
+        one.add_argument("--wrap", action="store_true", help="put its lines under `cronce exec`")
+    if action in ("install", "remove"):
+        one.add_argument("--name", default="default", metavar="BLOCK", help="which block: one for each application")
+    if action in ("install", "wrap", "list"):
+        one.add_argument("--tz", metavar="ZONE", help="by whose clocks cron fires (default: the machine's, or CRON_TZ)")
+    place = one.add_mutually_exclusive_group()
+    place.add_argument("--user", metavar="USER", help="whose crontab (default: one's own)")
+    place.add_argument("--file", metavar="PATH", help="a file like /etc/cron.d/shop, with a user in each line")
+    if action == "list":
+        one.add_argument("--json", action="store_true", help="print one JSON document")
+        return
+    one.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+    if action in ("dedupe", "wrap"):
+        one.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(options: argparse.Namespace) -> int:
+    refuse_windows("crontab")
+    place = SystemCrontab(options.file) if options.file else UserCrontab(options.user)
+    if options.file and options.action in ("list", "dedupe", "wrap") and not Path(options.file).exists():
+        raise BadInput(f"there is no file {options.file}")
+    match options.action:
+        case "install":
+            _install(options, place)
+        case "remove":
+            _remove(options, place)
+        case "list":
+            _list(options, place)
+        case "dedupe":
+            _apply(options, place, lambda before: text.dedupe(before, system=place.system)[0])
+        case _:
+            _wrap(options, place)
+    return 0
+
+
+# --- changing ---------------------------------------------------------------------------------------------------------
+
+
+def _apply(
+    options: argparse.Namespace, place: Crontab, edit: Callable[[str], str], notices: Sequence[str] = ()
+) -> None:
+    """Show what changes, ask where that is due, and write it. Nothing is locked while a person thinks. The `notices`
+    stand right before the question, where a long difference does not push them out of sight."""
+    before = place.read()
+    after = edit(before)
+    if before != after:
+        print(_diff(before, after, str(place)))
+    for line in notices:
+        print(safe(line))
+    if before == after:
+        print(f"{place}: nothing to change")
+        return
+    if options.dry_run:
+        return
+    asked = "yes" in options and not options.yes
+    if asked and not _agreed(place):
+        raise CronceError("nothing was changed")
+    with place.lock():
+        now = place.read()
+        if asked and now != before:
+            raise CronceError(f"{place} was changed in the meantime; look at it again")
+        after = edit(now)
+        copy = f"; what it was is kept in {keep(now)}" if "yes" in options and after != now else ""
+        if after != now:
+            place.write(after)
+    print(f"{place}: written{copy}")
+
+
+def _diff(before: str, after: str, name: str) -> str:
+    old, new = (side.removesuffix("\n").split("\n") if side else [] for side in (before, after))
+    return "\n".join(safe(mask_all(line)) for line in unified_diff(old, new, name, name, lineterm=""))
+
+
+def _agreed(place: Crontab) -> bool:
+    if not sys.stdin.isatty():
+        raise BadInput("nobody is here to be asked; say --yes to write this, or --dry-run to only see it")
+    return ask(f"write this to {place}? [y/N] ") in ("y", "yes")
+
+
+def _install(options: argparse.Namespace, place: Crontab) -> None:
+    name, body, system = check_name(options.name), _body(options.source), place.system
+    text.check(body, system=system)
+    _refuse_strangers(body, place)
+    if options.file and Path(options.file).parent.name == "cron.d" and "." in Path(options.file).name:
+        print(f"Debian's cron passes over {options.file}: there is a dot in its name")
+    before = place.read()
+    above = text.above(before, name)
+    if above:
+        print(f"what stands above holds for the block, too: {', '.join(f'{word}=…' for word in above)}")
+    if options.wrap:
+        beside = [entry for entry in text.entries(before, system=system) if entry.block != name]
+        body, done, left = guarded.wrap(body, _host(options), system=system, settings=above, beside=beside)
+        _tell(done, left)
+    elif any(not entry.guard and entry.schedule != "@reboot" for entry in text.entries(body, system=system)):
+        print("not all of it is guarded; --wrap puts it under `cronce exec`")
+    lines = text.entries(body, system=system, settings=above)
+    _apply(options, place, lambda before: text.install(before, name, body), _places(lines, options))
+
+
+def _remove(options: argparse.Namespace, place: Crontab) -> None:
+    name, known = check_name(options.name), text.blocks(place.read())
+    if name not in known:
+        print(f"there is no block {name}; there is {', '.join(known) or 'none'}")
+    _apply(options, place, lambda before: text.remove(before, name))
+
+
+def _refuse_strangers(body: str, place: Crontab) -> None:
+    """A user that this machine does not have is, nearly always, the first word of a command without one."""
+    if not place.system:
+        return
+    for entry in text.entries(body, system=True):
+        if home_of(entry.user) is None:
+            raise BadInput(
+                f"line {entry.number}: {mask_all(entry.user)[:60]!r} is no user of this machine; in a --file each line"
+                " names one (for a crontab without users: `cronce crontab install FILE --wrap`)"
+            )
+
+
+def _body(source: str) -> str:
+    """A file's text, stdin's, or the line itself. A crontab line has blanks in it; a misspelt path rarely has."""
+    if source == "-":
+        return sys.stdin.read()
+    path = Path(source)
+    try:
+        if len(source) < 1_000 and path.is_file():
+            return path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise BadInput(f"{source} cannot be read ({error.strerror})") from None
+    if len(source.split()) == 1:
+        raise BadInput(f"there is no file {source}, and it is no crontab line")
+    return source
+
+
+def _wrap(options: argparse.Namespace, place: Crontab) -> None:
+    host = _host(options)
+
+    def wrapped(before: str) -> tuple[str, list[guarded.Wrapped], list[guarded.Left]]:
+        _refuse_strangers(before, place)
+        return guarded.wrap(before, host, system=place.system)
+
+    after, done, left = wrapped(place.read())
+    _tell(done, left)
+    lines = text.entries(after, system=place.system)
+    _apply(options, place, lambda before: wrapped(before)[0], _places(lines, options))
+
+
+def _host(options: argparse.Namespace) -> guarded.Host:
+    zone = machine_zone() if options.tz is None else options.tz
+    find_zone(zone)
+    cronce, user = " ".join(map(guarded.word, program())), _whose(options)
+    return guarded.Host(
+        cronce, zone, user, follows_cron_tz(), told=options.tz is not None,
+        refusal=lambda entry: refusal(entry.user or user, entry.settings),
+    )  # fmt: skip
+
+
+def _whose(options: argparse.Namespace) -> str:
+    return options.user or this_user()
+
+
+def _tell(done: Sequence[guarded.Wrapped], left: Sequence[guarded.Left]) -> None:
+    for one in left:
+        if one.entry.guard != "cronce":
+            print(f"line {one.entry.number} is left: {safe(one.why)}")
+    for name, lines in guarded.twins(done):
+        numbers = ", ".join(str(entry.number) for entry in lines)
+        print(f"lines {numbers} are one job, {name}, with several schedules: an instant that they share runs once")
+
+
+def _places(lines: Sequence[text.Entry], options: argparse.Namespace) -> list[str]:
+    """Where those that are guarded keep their slots, each place once; but for those that say it themselves."""
+    says = re.compile(rf"\s--store[\s=]|\b{VARIABLE}=")
+    guarded_ones = [entry for entry in lines if entry.guard == "cronce" and not says.search(entry.command)]
+    return list(dict.fromkeys(place_of_slots(entry.user or _whose(options), entry.settings) for entry in guarded_ones))
+
+
+# --- looking ----------------------------------------------------------------------------------------------------------
+
+
+def _list(options: argparse.Namespace, place: Crontab) -> None:
+    host = _host(options)
+    lines = text.entries(place.read(), system=place.system)
+    rows = [_row(entry, host) for entry in lines]
+    if options.json:
+        print(json.dumps({"lines": rows}, ensure_ascii=False))
+    elif rows:
+        print(_table(rows))
+        for line in _places(lines, options):
+            print(safe(line))
+    else:
+        print(f"{place} fires nothing")
+
+
+def _row(entry: text.Entry, host: guarded.Host) -> dict[str, object]:
+    zone = guarded.zone_of(entry, host)
+    cron = text.cron_of(entry, zone) if zone else "the zone is not known"
+    upcoming = cron.next(SystemClock().wall()) if isinstance(cron, Cron) else None
+    return {
+        "line": entry.number,
+        "schedule": entry.schedule,
+        "zone": zone,
+        "next": iso(upcoming),
+        "user": entry.user or host.user,
+        "guarded": entry.guard == "cronce",
+        "guard": entry.guard or None,
+        "block": entry.block or None,
+        "command": mask_all(entry.command),
+    }
+
+
+def _table(rows: Sequence[dict[str, object]]) -> str:
+    headers = ["line", "schedule", "zone", "next", "user", "guard", "command"]
+    return table(headers, [[_cell(row, header) for header in headers] for row in rows], screen())
+
+
+def _cell(row: dict[str, object], header: str) -> str | Toned:
+    value = row[header]
+    if header == "guard":
+        return Toned(str(value or "none"), "good" if value == "cronce" else "bad" if value is None else "odd")
+    return "—" if value is None else str(value)

@@ -1,0 +1,96 @@
+"""What somebody should know of a scheduler's settings, though they can be meant."""
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any, Final
+
+from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
+from apscheduler.triggers.date import DateTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from cronce.clock import SystemClock
+from cronce.integrations.apscheduler.jobs import is_errand, is_private, is_unnamed, name_of
+
+GRACE: Final = 10
+"""Many a pause of a process or of a database is longer than fewer seconds than this."""
+
+
+def report(scheduler: Any) -> list[str]:
+    """What in the scheduler's settings may run a slot twice or not at all, a line each; protected or not."""
+    jobs = [(job, alias) for job, alias, _ in scheduler._pending_jobs]
+    if scheduler.running:
+        jobs = [(job, job._jobstore_alias) for job in scheduler.get_jobs()]
+    return [*of_scheduler(scheduler), *(remark for job, alias in jobs for remark in remarks(scheduler, job, alias))]
+
+
+def of_scheduler(scheduler: Any) -> Iterator[str]:
+    """What is to be said of all of its jobs at once."""
+    if remark := _of_grace(scheduler._job_defaults["misfire_grace_time"]):
+        yield f"job_defaults: {remark}"
+    for alias, store in scheduler._jobstores.items():
+        engine = getattr(store, "engine", None)
+        if engine is not None and engine.url.get_backend_name() == "sqlite":
+            yield f"the job store {alias!r} is an SQLite file: it can be shared on one machine only"
+
+
+def of_names(names: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
+    """What is to be said of policies for jobs that there are not."""
+    for name in sorted(names):
+        close = get_close_matches(name, ids, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else "these policies hold for none, until one is added"
+        yield f"jobs= names {name!r:.60}, which is the id of no job here; {remedy}"
+
+
+def remarks(scheduler: Any, job: Any, alias: str) -> Iterator[str]:
+    """What is to be said of one job."""
+    yield from _of_id(job, private=is_private(scheduler, alias) or alias not in scheduler._jobstores)
+    yield from _of_times(job)
+    for other in sorted(_places(scheduler, job.id) - {alias}):
+        yield f"{job.id}: it is in the job stores {alias!r} and {other!r}, and one job in both; give one another id"
+    usual = scheduler._job_defaults["misfire_grace_time"]
+    grace = getattr(job, "misfire_grace_time", usual)
+    if grace != usual and (remark := _of_grace(grace)):
+        yield f"{job.id}: {remark}"
+
+
+def _places(scheduler: Any, job_id: str) -> set[str]:
+    """The job stores that have a job of this id."""
+    if not scheduler.running:
+        return {alias for job, alias, _ in scheduler._pending_jobs if job.id == job_id}
+    stores = scheduler._jobstores.items()
+    return {alias for alias, store in stores if store.lookup_job(job_id)} if len(stores) > 1 else set()
+
+
+def _of_grace(grace: int | None) -> str:
+    if grace is None or grace >= GRACE:
+        return ""
+    return (
+        f"misfire_grace_time={grace} passes over a slot for which every scheduler is more than {grace} s late, as after"
+        " a short pause of a database; 60 is better"
+    )
+
+
+def _of_id(job: Any, *, private: bool) -> Iterator[str]:
+    if not is_unnamed(job):
+        if is_errand(job, private=private):
+            yield f"{job.id}: its date was read off a clock: it runs in each process that adds it, once for each time"
+    elif not private:
+        yield (
+            f"{job.name} has no id: each start of a program adds it to the job store once more; add it with an id and"
+            " replace_existing=True"
+        )
+    elif is_errand(job, private=True):
+        yield f"{job.name} has no id, and a date: it runs in each process that adds it; an id makes it one job"
+    else:
+        name = name_of(job, private=True)
+        yield f"{job.name} has no id, and goes by {name}: by another name of the function it is another job"
+
+
+def _of_times(job: Any) -> Iterator[str]:
+    trigger, first = job.trigger, getattr(job, "next_run_time", None)
+    if getattr(trigger, "jitter", None):
+        yield f"{job.id}: each process draws its own jitter, and has slots of its own by that; protect leaves it out"
+    if isinstance(trigger, CalendarIntervalTrigger) and trigger.start_date == SystemClock().wall().date():
+        yield f"{job.id}: it counts from today, and tomorrow's processes count from tomorrow; give it a start_date"
+    if first is not None and first.microsecond and not isinstance(trigger, DateTrigger | IntervalTrigger):
+        yield f"{job.id}: next_run_time was read off a clock, and each process has a first run of its own"

@@ -1,0 +1,68 @@
+"""LangChain and LangGraph: a tool whose calls are steps of a run, made once per slot."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, TypeVar
+
+from cronce.errors import BadInput
+from cronce.integrations.tools import Calls
+from cronce.policy import WhenUnsure
+from cronce.runtime.run import Run
+
+try:
+    from langchain_core.tools import BaseTool
+    from langchain_core.utils.pydantic import get_fields
+except ImportError as missing:
+    raise BadInput("cronce.integrations.langchain needs langchain-core: pip install 'cronce[langchain]'") from missing
+
+T = TypeVar("T", bound=BaseTool)
+
+PASSED: Final = frozenset({"config", "run_manager", "callbacks"})
+"""How LangChain passes what is its own."""
+
+
+def once(
+    tool: T,
+    run: Run,
+    *,
+    key: Callable[..., object] | None = None,
+    unsure: WhenUnsure = "raise",
+    not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+) -> T:
+    """The same tool, for a model and for an agent; the same call is made once per slot, whoever repeats it.
+
+    `key` is a function of the arguments that the model gives, `unsure` and `not_done` are as in `run.once`.
+    """
+    if not isinstance(tool, BaseTool):
+        raise BadInput(f"{tool!r:.60} is no tool of LangChain; make it one by @tool")
+    calls, added = Calls(run, tool.name, key, unsure, not_done), _added(tool)
+
+    def given(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, {name: value for name, value in named.items() if name not in added}
+
+    def whole(result: Any) -> Any:
+        if tool.response_format != "content_and_artifact":
+            return result
+        return ("", None) if result is None else tuple(result)  # none of a call that is passed over
+
+    @wraps(tool._run)
+    def run_once(*args: Any, **named: Any) -> Any:
+        return whole(calls.once(*given(args, named), lambda: tool._run(*args, **named)))
+
+    @wraps(tool._arun)
+    async def arun_once(*args: Any, **named: Any) -> Any:
+        return whole(await calls.once_async(*given(args, named), lambda: tool._arun(*args, **named)))
+
+    guarded = tool.model_copy()
+    vars(guarded).update(_run=run_once, _arun=arun_once)  # the rest of a tool is what it was, whatever its class
+    return guarded
+
+
+def _added(tool: BaseTool) -> frozenset[str]:
+    """What a tool is given besides what the model says: the state of a graph, callbacks, the id of the call."""
+    from_model = _fields(tool.tool_call_schema)
+    return (_fields(tool.get_input_schema()) | tool._injected_args_keys | PASSED) - from_model
+
+
+def _fields(schema: Any) -> frozenset[str]:
+    return frozenset(schema.get("properties", ()) if isinstance(schema, dict) else get_fields(schema))

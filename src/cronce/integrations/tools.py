@@ -1,0 +1,57 @@
+"""Tools of agents, called once per slot: what the guards of tools share.
+
+An agent that is started again is asked again. The ids of its calls are the model's, and others each time, so a call
+goes by the tool's name and its arguments, or by what `key` makes of them: a model may word the same wish differently.
+A call that was made returns what came of it, and one that is being made, by the same agent at the same time, waits.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+from cronce.errors import BadInput
+from cronce.integrations.patience import stand_by, stand_by_async
+from cronce.model import check_key
+from cronce.policy import WhenUnsure
+from cronce.runtime.effects.once import checked_how
+from cronce.runtime.run import Run
+
+READABLE: Final = 160
+"""Letters of a call that its key shows; a longer one ends in a digest."""
+
+
+class Calls:
+    """The calls of one tool, under a run."""
+
+    def __init__(
+        self, run: Run, tool: str, key: Callable[..., object] | None, unsure: WhenUnsure, not_done: Any
+    ) -> None:
+        if not isinstance(run, Run):
+            raise BadInput(f"a tool is guarded under a run, which a job's body is given, and this is {run!r:.60}")
+        self._run, self._tool, self._key, self._how = run, tool, key, checked_how(unsure, not_done)
+
+    def once(self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Any]) -> Any:
+        """What came of the call, as JSON says it, the first time too."""
+        key, how = self._key_of(args, named), self._how._asdict()
+        return stand_by(lambda body: self._run.once(key, body, **how), call)
+
+    async def once_async(
+        self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        key, how = self._key_of(args, named), self._how._asdict()
+        return await stand_by_async(lambda body: self._run.once(key, body, **how), call)
+
+    def _key_of(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+        if self._key is not None:
+            return f"{self._tool}:{check_key(self._key(*args, **named))}"
+        from pydantic_core import to_jsonable_python  # noqa: PLC0415  whoever has such tools has it
+
+        try:
+            plain = to_jsonable_python([*args, named] if args else named)
+            said = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        except ValueError as error:
+            words = f"the arguments of {self._tool} are no JSON ({error}): give key=, a function of them"
+            raise BadInput(words) from None
+        text = f"{self._tool}:{said}"
+        return text if len(text) <= READABLE else f"{text[:READABLE]}... {sha256(said.encode()).hexdigest()[:16]}"

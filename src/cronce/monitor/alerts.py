@@ -1,0 +1,248 @@
+"""Alerts: what stands in the store of a finding, so that whoever should know is told, and told once.
+
+*An alert is a cell*, `alert/<kind>/<subject>`. It is open from when the finding is raised until everybody who was told
+of it has been told that it is over. However many evaluate, and however often they start anew, it is raised once: each
+write names the version that it rests on, and one that lost is simply not repeated, since the next look sees what won.
+
+*A notice is claimed before it is sent.* Destinations are named by their digests, so the same webhook in ten processes
+is one. Whoever claims a notice has half a minute to send it and say so. If it fails, or nobody hears of it again,
+anybody may try once more: a notice comes at least once, and twice only if its sender died in between.
+
+*Nothing flaps.* What is gone has to be gone at the next look, too, before it is cleared. What comes back within five
+minutes of being cleared is told again only if it is still there when they are over, unless it is critical. And what
+whoever looks cannot know yet, since it leads only now, is not over because it was not found.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Final
+
+from cronce.errors import BadRecord
+from cronce.model import Cell, Epoch, Instant, Mark, Write, alert_cell
+from cronce.monitor.gathered import gathered
+from cronce.monitor.model import Finding, rank, worst_first
+from cronce.protocol.notices import Alert, Delivery, Notice, decode_alert, encode_alert
+from cronce.runtime.carrier import Carrier
+from cronce.runtime.flow import Flow
+from cronce.runtime.scheduling.roster import CHUNK, chunks
+from cronce.stores.base import Scan
+from cronce.value import NamedTuple
+
+IsOver = Callable[[Alert], bool]
+
+REWORDED: Final = timedelta(minutes=1)
+"""How often the text of an alert is written anew at most: many say for how long something lasts."""
+
+QUIET: Final = timedelta(minutes=5)
+GIVEN_UP: Final = timedelta(hours=1)
+"""After so long a recovery is no news, and whoever could have been told of it is gone."""
+
+KEPT: Final = timedelta(days=7)
+FIRST_PAUSE: Final = timedelta(seconds=5)
+LONGEST_PAUSE: Final = timedelta(minutes=5)
+
+LONGEST_SUBJECT: Final = 200
+"""Bytes of a subject that fit into a key; of a longer one there stands its digest. The alert has it in full."""
+
+
+class Posted(NamedTuple):
+    """An alert and the cell that it was read from."""
+
+    cell: Cell
+    alert: Alert
+
+
+class Standing(NamedTuple):
+    """The alerts that stand, and those that are over and of which somebody has yet to be told, worst first."""
+
+    now: Instant
+    epoch: Epoch
+    posted: tuple[Posted, ...]
+
+
+class Claimed(NamedTuple):
+    """The right to send a notice, for a while."""
+
+    key: str
+    alert: Alert
+    delivery: Delivery
+
+
+def key_of(kind: str, subject: str) -> str:
+    if subject.isprintable() and len(subject.encode(errors="replace")) <= LONGEST_SUBJECT:
+        return alert_cell(kind, subject)
+    return alert_cell(kind, f"#{blake2b(subject.encode(errors='replace'), digest_size=16).hexdigest()}")
+
+
+# --- what becomes of an alert, pure -----------------------------------------------------------------------------------
+
+
+def alert_of(finding: Finding) -> Alert:
+    kind, remedy = str(finding.kind), finding.remedy
+    return Alert(kind, finding.subject, finding.severity, finding.text, finding.since, remedy=remedy)
+
+
+def raised(was: Alert | None, finding: Finding, now: Instant, *, reword: bool) -> Alert | None:
+    """The alert of a finding; None: it stands as it is. While it stands it gets worse and never better, so that one
+    which wavers is told twice at most."""
+    new = alert_of(finding)
+    if was is None:
+        return new
+    if was.cleared is not None:
+        since = was.since if now - was.cleared < QUIET else new.since
+        again = new._replace(since=since, times=was.times + 1, deliveries=was.deliveries)
+        return _told_at_once(again, now) if again.severity == "critical" else again
+    if rank(new.severity) < rank(was.severity):
+        return new._replace(since=was.since, times=was.times)
+    words = was._replace(text=finding.text, remedy=finding.remedy)
+    return words if reword and words != was else None
+
+
+def _told_at_once(alert: Alert, now: Instant) -> Alert:
+    told = alert.deliveries.items()
+    return alert._replace(deliveries={to: one._replace(until=now) if one.sent else one for to, one in told})
+
+
+def due(alert: Alert, to: str, now: Instant) -> Notice | None:
+    """What that destination should be told of it now."""
+    wanted: Notice = "raised" if alert.cleared is None else "cleared"
+    told = alert.deliveries.get(to)
+    if told is None:
+        return "raised" if wanted == "raised" else None
+    behind = told.notice != wanted or told.sent is None
+    return wanted if behind and told.until <= now else None
+
+
+def over(alert: Alert, now: Instant) -> bool:
+    """Whether nobody has to be told anything more of it."""
+    if alert.cleared is None:
+        return False
+    all_told = all(one.notice == "cleared" and one.sent for one in alert.deliveries.values())
+    return all_told or now - alert.cleared >= GIVEN_UP
+
+
+def pause(tries: int) -> timedelta:
+    """How long to wait after so many tries."""
+    return min(FIRST_PAUSE * (1 << min(tries - 1, 10)), LONGEST_PAUSE)
+
+
+def _claimed(alert: Alert, to: str, until: Instant, notice: Notice) -> Delivery:
+    told = alert.deliveries.get(to)
+    return Delivery(notice, None, until, told.tries + 1 if told and told.notice == notice else 1)
+
+
+def _concluded(alert: Alert, claim: Delivery, now: Instant, *, sent: bool) -> Delivery:
+    """Of a recovery that was told, `until` is when it may be told that it is back."""
+    if not sent:
+        return claim._replace(until=now + pause(claim.tries))
+    return claim._replace(sent=now, until=(alert.cleared or now) + QUIET if claim.notice == "cleared" else now)
+
+
+# --- at the store -----------------------------------------------------------------------------------------------------
+
+
+class Alerts:
+    """The alerts of a store. What was gone at the last look is remembered here, by whoever leads, and what it found."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self._gone: set[str] = set()
+        self._found: set[str] = set()
+
+    def standing(self) -> Flow[Standing]:
+        page = yield from self._carrier.scan(Scan("alert/", mark=Mark.OPEN))
+        epoch, cells = page.epoch, list(page.cells)
+        while page.next is not None:
+            page = yield from self._carrier.scan(Scan("alert/", mark=Mark.OPEN, after=page.next))
+            cells += page.cells
+        posted = (Posted(cell, alert) for cell in cells if (alert := _read(cell)) is not None)
+        return Standing(page.now, epoch, tuple(sorted(posted, key=lambda one: worst_first(one.alert))))
+
+    def settle(self, findings: Iterable[Finding], is_over: IsOver, *, anew: bool = False) -> Flow[None]:
+        """Raise what was found, reword what has changed, clear what is gone for the second time, and let go of what
+        nobody has to be told of any more. What another changed meanwhile is left for the next look. `is_over`: whether
+        one is that was never found here; `anew`: others looked in between."""
+        if anew:
+            self._gone, self._found = set(), set()
+        seen = yield from self.standing()
+        stand = {one.cell.key: one for one in seen.posted}
+        raised_now = {f"{one.alert.kind}/{one.alert.subject}" for one in seen.posted if one.alert.cleared is None}
+        told = ((key_of(one.kind, one.subject), one) for one in gathered(findings, raised_now))
+        found = {key: one for key, one in told if not _is_less(one, stand.get(key))}
+        writes = [write for one in seen.posted if (write := self._settled(one, found, seen.now)) is not None]
+        missing = (one for one in seen.posted if one.cell.key not in found and one.alert.cleared is None)
+        self._gone = {one.cell.key for one in missing if one.cell.key in self._found or is_over(one.alert)}
+        self._found = (self._found & stand.keys()) | found.keys()
+        for keys in chunks(sorted(found.keys() - stand.keys())):
+            loaded, _ = yield from self._carrier.load(keys)
+            pairs = ((cell, raised(_read(cell), found[cell.key], seen.now, reword=True)) for cell in loaded.cells)
+            writes += [_written(cell, alert) for cell, alert in pairs if alert is not None]
+        for place in range(0, len(writes), CHUNK):
+            yield from self._carrier.swap(writes[place : place + CHUNK], seen.epoch.seen)
+
+    def _settled(self, one: Posted, found: dict[str, Finding], now: Instant) -> Write | None:
+        cell, alert = one
+        finding = found.get(cell.key)
+        if finding is not None:
+            new = raised(alert, finding, now, reword=cell.until is None or cell.until <= now)
+            return None if new is None else _written(cell, new)
+        if alert.cleared is None and cell.key in self._gone:
+            alert = alert._replace(cleared=now)
+            return _freed(cell, alert) if over(alert, now) else _written(cell, alert)
+        return _freed(cell, alert) if over(alert, now) else None
+
+    def claim(self, key: str, to: str, lasting: timedelta) -> Flow[Claimed | None]:
+        """The right to tell that destination what it should be told of the alert; None: nothing, or another does."""
+
+        def make(cell: Cell, now: Instant) -> tuple[Claimed | None, Write | None]:
+            alert = _read(cell) if cell.mark is Mark.OPEN else None
+            notice = due(alert, to, now) if alert else None
+            if alert is None or notice is None:
+                return None, None
+            delivery = _claimed(alert, to, now + lasting, notice)
+            alert = _with(alert, to, delivery)
+            return Claimed(key, alert, delivery), _kept(cell, alert)
+
+        return (yield from self._carrier.rewrite(key, make))
+
+    def conclude(self, claim: Claimed, to: str, *, sent: bool) -> Flow[None]:
+        """Whether it was sent. Nothing is said if the claim has lapsed and another has it, or there is other news."""
+
+        def make(cell: Cell, now: Instant) -> tuple[None, Write | None]:
+            alert = _read(cell)
+            if alert is None or alert.deliveries.get(to) != claim.delivery:
+                return None, None
+            alert = _with(alert, to, _concluded(alert, claim.delivery, now, sent=sent))
+            return None, _freed(cell, alert) if over(alert, now) else _kept(cell, alert)
+
+        yield from self._carrier.rewrite(claim.key, make)
+
+
+def _is_less(finding: Finding, posted: Posted | None) -> bool:
+    """What is only worth knowing does not keep alive what was worse: first everybody hears that that is over."""
+    return finding.severity == "info" and posted is not None and posted.alert.severity != "info"
+
+
+def _read(cell: Cell) -> Alert | None:
+    """What a newer cronce wrote is left to that."""
+    try:
+        return decode_alert(cell.value, cell.key) if cell.version else None
+    except BadRecord:
+        return None
+
+
+def _with(alert: Alert, to: str, delivery: Delivery) -> Alert:
+    return alert._replace(deliveries={**alert.deliveries, to: delivery})
+
+
+def _written(cell: Cell, alert: Alert) -> Write:
+    return Write(cell.key, cell.version, encode_alert(alert), Mark.OPEN, ttl=REWORDED)
+
+
+def _kept(cell: Cell, alert: Alert) -> Write:
+    return Write(cell.key, cell.version, encode_alert(alert), cell.mark)
+
+
+def _freed(cell: Cell, alert: Alert) -> Write:
+    return Write(cell.key, cell.version, encode_alert(alert), Mark.FREE, ttl=KEPT)

@@ -1,0 +1,346 @@
+"""Where notices go: the log, a webhook, a command, a function.
+
+Each has a digest, by which all processes that have it know it as one, and says of itself no more than people may read:
+the URL of a webhook is often all that it takes to write there. Whoever sends does so in a thread of its own, and what
+cannot be sent raises `Undelivered`, with words that hold no secret.
+"""
+
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from hashlib import blake2b
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection
+from typing import IO, Any, Final, Protocol, runtime_checkable
+from urllib.error import HTTPError
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+from cronce import __version__
+from cronce.errors import BadInput, CronceError
+from cronce.monitor.model import SEVERITIES, Severity, rank
+from cronce.protocol.notices import Alert
+from cronce.runtime.log import LOGGER
+from cronce.stores import mask_all
+from cronce.telling.words import iso, safe, short
+
+ANSWER: Final = 5.0
+"""Seconds that a receiver may take for each step of an answer."""
+
+WHOLE: Final = 10.0
+"""And for all of them together."""
+
+COMMAND: Final = 30.0
+"""Seconds after which a command is killed."""
+
+SPARE: Final = 20.0
+"""Seconds that a claim lasts longer than sending may take: so that it is said that it was sent before another tries."""
+
+LEVELS: Final[Mapping[str, int]] = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
+
+SECRET: Final = re.compile(
+    r"""(?i)((?:token|password|secret|api[_-]?key|authorization)["']?\s*[=:]\s*)(?:(?:basic|bearer)\s+)?\S+"""
+)
+"""What programs write before a secret when they say what went wrong."""
+
+Document = dict[str, Any]
+
+
+class Undelivered(CronceError):
+    """A notice that could not be sent, and why: fit for logs."""
+
+
+@runtime_checkable
+class Destination(Protocol):
+    """Whom to tell, from which severity on. `limit` is how many seconds that may take."""
+
+    @property
+    def digest(self) -> str: ...
+    @property
+    def threshold(self) -> Severity: ...
+    @property
+    def limit(self) -> float: ...
+
+    def send(self, document: Document) -> None:
+        """Raises `Undelivered`, or whatever else went wrong."""
+        ...
+
+
+def reaches(severity: str, threshold: Severity) -> bool:
+    """Whether it is as bad as that, or worse; nobody knows how bad one of a newer cronce is, so that does."""
+    return severity not in SEVERITIES or rank(severity) <= rank(threshold)
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def document(alert: Alert, notice: str, store: str, host: str) -> Document:
+    """What a receiver is sent: a text for people, as Slack and its like take it, and the facts for programs."""
+    key = "\n".join((alert.kind, alert.subject, str(iso(alert.since)), store))
+    facts = {
+        "kind": alert.kind,
+        "subject": alert.subject,
+        "severity": alert.severity,
+        "text": discreet(alert.text),
+        "remedy": discreet(alert.remedy),
+        "since": iso(alert.since),
+        "until": iso(alert.cleared),
+        "state": notice,
+        "store": store,
+        "host": host,
+        "id": blake2b(key.encode(errors="replace"), digest_size=8).hexdigest(),
+    }
+    return {"text": _plain(sentence(facts)), "alert": facts}
+
+
+def discreet(text: str) -> str:
+    """Without what looks like a secret: what a run failed of is in a text as its exception said it."""
+    return SECRET.sub(r"\1***", mask_all(text))
+
+
+def sentence(alert: Mapping[str, Any]) -> str:
+    """An alert, or that it is over, in one line."""
+    if alert["state"] == "cleared":
+        return safe(f"over{_lasted(alert)}: {alert['text']}")
+    return safe(f"{alert['severity']}: {alert['text']}{f' {remedy}' if (remedy := alert['remedy']) else ''}")
+
+
+def _lasted(alert: Mapping[str, Any]) -> str:
+    since, until = (alert[name] and datetime.fromisoformat(alert[name]) for name in ("since", "until"))
+    return f", after {short(until - since)}" if until and until > since else ""
+
+
+def _plain(text: str) -> str:
+    """For receivers that read <!channel> and links out of a text: nobody's job is called so that it rings all bells."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+# --- destinations -----------------------------------------------------------------------------------------------------
+
+
+class Log:
+    """The log of whichever process comes first."""
+
+    digest, threshold, limit = "log", SEVERITIES[-1], ANSWER
+
+    def send(self, document: Document) -> None:
+        alert = document["alert"]
+        level = logging.INFO if alert["state"] == "cleared" else LEVELS.get(alert["severity"], logging.WARNING)
+        LOGGER.log(level, "%s", sentence(alert), extra={"alert": alert})
+
+
+class Webhook:
+    """A URL that is sent JSON. It is not followed elsewhere: whoever can redirect it would be told everything."""
+
+    limit = WHOLE
+
+    def __init__(self, url: str, threshold: Severity = "warning") -> None:
+        self._parts = read_url("an alert", url)
+        self.digest, self.threshold = _digest("webhook", url), threshold
+
+    def send(self, document: Document) -> None:
+        post(self._parts, json.dumps(document).encode(), "application/json")
+
+
+class Command:
+    """A program that is given the document on its standard input, and the facts in its environment."""
+
+    limit = COMMAND
+
+    def __init__(self, words: Sequence[str], threshold: Severity = "warning") -> None:
+        if isinstance(words, str) or not words or not all(isinstance(word, str) and word for word in words):
+            raise BadInput("an alert's command is a list of words: the program, and what it is given")
+        self._words = list(words)
+        self.shown = os.path.basename(words[0])  # noqa: PTH119  it need not be a path
+        self.digest, self.threshold = _digest("command", *words), threshold
+
+    def send(self, document: Document) -> None:
+        facts = {f"CRONCE_ALERT_{name.upper()}": safe(str(fact or "")) for name, fact in document["alert"].items()}
+        try:
+            code = self._run(json.dumps(document).encode(), {**os.environ, **facts})
+        except OSError as error:
+            raise Undelivered(f"{self.shown} cannot be started: {error.strerror}") from None
+        if code:
+            raise Undelivered(f"{self.shown} ended with exit code {code}")
+
+    def _run(self, given: bytes, env: Mapping[str, str]) -> int:
+        with subprocess.Popen(  # noqa: S603  words of whoever runs this, and no shell
+            self._words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=env,
+            start_new_session=True,
+        ) as process:
+            try:
+                process.communicate(given, COMMAND)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise Undelivered(f"{self.shown} did not end within {COMMAND:g} s, and was killed") from None
+            return process.returncode
+
+
+class Callback:
+    """A function of the application, called with the document."""
+
+    limit = COMMAND
+
+    def __init__(self, fn: Callable[[Document], object], threshold: Severity = "warning") -> None:
+        self._fn = fn
+        self.shown = getattr(fn, "__qualname__", type(fn).__name__)
+        module = str(getattr(fn, "__module__", None))  # None of what is built in
+        self.digest, self.threshold = _digest("callback", module, self.shown), threshold
+
+    def send(self, document: Document) -> None:
+        self._fn(document)
+
+
+Given = str | Sequence[str] | Callable[[Document], object] | Destination
+
+
+def destination(given: Given) -> Destination:
+    """A URL, the words of a command, a function, or what is a destination already."""
+    if isinstance(given, str):
+        return Webhook(given)
+    if isinstance(given, Sequence):
+        return Command(given)
+    if isinstance(given, Destination):
+        return given
+    if callable(given):
+        return Callback(given)
+    raise BadInput(f"an alert goes to a URL, the words of a command or a function, and not to {given!r:.60}")
+
+
+def _digest(*parts: str) -> str:
+    return blake2b("\n".join(parts).encode(errors="replace"), digest_size=6).hexdigest()
+
+
+# --- HTTP -------------------------------------------------------------------------------------------------------------
+
+
+def read_url(what: str, url: str) -> SplitResult:
+    """A URL to send something to, checked. No part of it that may be secret is in the error."""
+    trouble = "has a blank in it, or what cannot be printed" if not url.isprintable() or " " in url else ""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or "://" not in url:
+            trouble = "does not begin with https://"
+        elif not parts.hostname or parts.port == 0:
+            trouble = "names no host, or no port that there is"
+    except ValueError:
+        trouble = "cannot be read"
+    if trouble:
+        raise BadInput(f"{what} goes to a URL such as https://host/path, and what was given {trouble}")
+    return parts
+
+
+def shown(parts: SplitResult) -> str:
+    """What may be said of it: whoever has the rest can write there."""
+    return f"{parts.scheme}://{parts.hostname}"
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    def redirect_request(
+        self, _req: Request, _fp: IO[bytes], _code: int, _msg: str, _headers: HTTPMessage, _newurl: str
+    ) -> None:
+        return None
+
+
+class _Deadline:
+    """A socket's timeout begins anew with each byte, so that a receiver which trickles them is waited for without end.
+    When this is over its line is cut, wherever the talk is: what is cut is a duplicate, since TLS takes the socket."""
+
+    def __init__(self, seconds: float) -> None:
+        self.passed = False
+        self._line: socket.socket | None = None
+        self._timer = threading.Timer(seconds, self._cut)
+        self._timer.name, self._timer.daemon = "cronce-deadline", True
+
+    def __enter__(self) -> "_Deadline":
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._timer.cancel()
+        self._timer.join()
+        if self._line is not None:
+            self._line.close()
+
+    def connect(self, *where: Any) -> socket.socket:
+        made = socket.create_connection(*where)
+        self._line = made.dup()
+        return made
+
+    def _cut(self) -> None:
+        self.passed = True
+        if self._line is not None:
+            with suppress(OSError):
+                self._line.shutdown(socket.SHUT_RDWR)
+
+    def handlers(self) -> tuple[HTTPHandler, HTTPSHandler]:
+        deadline = self
+
+        class Plain(HTTPHandler):
+            def http_open(self, req: Request) -> HTTPResponse:
+                return self.do_open(deadline.made(HTTPConnection), req)
+
+        class Secure(HTTPSHandler):
+            def https_open(self, req: Request) -> HTTPResponse:
+                return self.do_open(deadline.made(HTTPSConnection), req)
+
+        return Plain(), Secure()
+
+    def made(self, kind: type[HTTPConnection]) -> Any:
+        def make(host: str, timeout: float) -> HTTPConnection:
+            connection: Any = kind(host, timeout=timeout)
+            connection._create_connection = self.connect  # the one place before a handshake
+            return connection  # type: ignore[no-any-return]
+
+        return make
+
+
+def post(parts: SplitResult, body: bytes, kind: str) -> None:
+    """One POST. A user and password in the URL become a header, as a browser would have it."""
+    headers = {"Content-Type": kind, "User-Agent": f"cronce/{__version__}"}
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+    place = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
+    request = Request(place, body, headers, method="POST")  # noqa: S310  the scheme was checked
+    with _Deadline(WHOLE) as deadline:
+        trouble = _answered(request, deadline)
+    if deadline.passed:  # half an answer may look like a whole one
+        trouble = f"did not answer in full within {WHOLE:g} s"
+    if trouble:
+        raise Undelivered(f"{shown(parts)} {trouble}")
+
+
+def _answered(request: Request, deadline: _Deadline) -> str:
+    """What went wrong, if anything did."""
+    try:
+        with build_opener(_NoRedirect(), *deadline.handlers()).open(request, timeout=ANSWER) as answer:
+            answer.read(1)
+    except HTTPError as error:
+        error.close()
+        elsewhere = ", elsewhere, which is not followed" if 300 <= error.code < 400 else ""
+        return f"answered {error.code}{elsewhere}"
+    except TimeoutError:
+        return f"did not answer within {ANSWER:g} s"
+    except (OSError, HTTPException) as error:
+        return f"cannot be reached: {_reason(error)}"
+    return ""
+
+
+def _reason(error: BaseException) -> str:
+    """In words that cannot hold the URL."""
+    cause = getattr(error, "reason", error)
+    return (cause.strerror if isinstance(cause, OSError) else None) or type(cause).__name__

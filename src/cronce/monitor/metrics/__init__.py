@@ -1,0 +1,1 @@
+"""Numbers for Prometheus: a fixed set (`catalogue`), counted (`metrics`), written as text (`exposition`)."""

@@ -1,0 +1,283 @@
+"""The monitor of a process: it watches, when it leads, and sees to it that alerts reach those who should know.
+
+    with Monitor(cron, ["https://hooks.example/…", page_me]):
+        cron.run()
+
+Each `cronce run`, `ui` and `watch` has one. They stand for the leadership of one group; whoever leads surveys the store
+each few seconds, judges what it saw, and raises and clears alerts. Destinations differ from process to process, so each
+one delivers to its own.
+
+*Two threads.* One talks to the store, and may hang in a call for as long as the store lets it. The other looks at the
+clock: when the store has not answered for half a minute, or cannot be used, it tells so from a shelf of its own in
+memory. Then every process tells for itself, since there is no place where they could agree.
+"""
+
+import atexit
+import os
+import threading
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final
+
+from cronce.clock import SystemClock
+from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreForgot, StoreUnusable
+from cronce.model import MONITOR, Boot, leader_cell, spell
+from cronce.monitor.alerts import Alerts, Claimed
+from cronce.monitor.destinations import Document, Given, Log, destination, document
+from cronce.monitor.known import Known
+from cronce.monitor.model import Finding, Kind
+from cronce.monitor.post import Post, told_apart
+from cronce.monitor.settings import Settings, check_settings
+from cronce.monitor.survey import Memory, survey
+from cronce.monitor.watch import is_over, judge
+from cronce.protocol.notices import Alert
+from cronce.runtime.app import Cronce
+from cronce.runtime.desk import Desk, host_name
+from cronce.runtime.effects.seen import load
+from cronce.runtime.election import Leader, candidacy
+from cronce.runtime.flow import Flow, drive
+from cronce.runtime.keeper import Beat
+from cronce.runtime.log import LOGGER
+from cronce.stores import mask_all
+from cronce.stores.base import Store
+from cronce.stores.memory import MemoryStore
+from cronce.telling.words import short
+
+LEASE: Final = "15s"
+"""After so long another watches, if whoever did was killed."""
+
+EVERY: Final = 5.0
+"""Seconds between two surveys."""
+
+TICK: Final = 2.0
+"""Seconds between two looks for what is to be told."""
+
+GLANCE: Final = 1.0
+"""Seconds between two looks at the clock."""
+
+SILENCE: Final = 30.0
+"""Seconds without an answer after which the store is unreachable."""
+
+ASLEEP: Final = 10.0
+"""Seconds between two looks at the clock which show that this process stood still, and asked nobody anything."""
+
+LAST_WORDS: Final = 10.0
+LAST_WORD: Final = 2.0
+STOPPING: Final = 0.5
+"""Seconds that somebody waits for it at most."""
+
+
+class Monitor:
+    """`destinations` are URLs, lists of words, functions; the log is always one. It runs between `start` and `stop`,
+    or in a block."""
+
+    def __init__(
+        self, cron: Cronce, destinations: Iterable[Given] = (), settings: Settings | None = None, *, log: bool = True
+    ) -> None:
+        self._cron = cron
+        self._settings = check_settings(settings or Settings())
+        self._destinations = told_apart([*([Log()] if log else []), *map(destination, destinations)])
+        self._clock = SystemClock()
+        self._host = host_name()
+        self._watching = Beat("cronce-monitor", self._watch, self._clock)
+        self._guarding = Beat("cronce-sentry", self._guard, self._clock)
+        # not one of cron's own: nobody who closes that waits for a store which hangs, until this one has resigned
+        self._leader = Leader(candidacy(MONITOR, LEASE, None), cron.at_work, self._clock)
+        self._process = 0
+        self._stopping = threading.Event()
+        self._stopped = [threading.Event(), threading.Event()]
+        # Of the thread that talks to the store:
+        self._store: Store | None = None
+        self._at_desk: Desk | None = None
+        self._post: Post | None = None
+        self._known = Known()
+        self._memory: Memory | None = None
+        self._survey_at = 0.0
+        # Of both: when the store last answered, and what it last said instead.
+        self._heard = self._clock.boot()
+        self._trouble: StoreError | None = None
+        # Of the one that looks at the clock:
+        self._own = self._post_of(MemoryStore(), self._guarding)
+        self._glanced = self._clock.boot()
+        self._final: StoreUnusable | None = None
+        self._told = threading.Event()
+        self.standing: tuple[Alert, ...] = ()
+        """The alerts of the store as they were last seen, worst first, those that are just over among them."""
+        self.own: tuple[Alert, ...] = ()
+        """And those of this process alone."""
+
+    def start(self) -> "Monitor":
+        self._process = os.getpid()
+        self._heard = self._glanced = self._clock.boot()
+        atexit.register(self.stop)
+        self._watching.wake()
+        self._guarding.wake()
+        return self
+
+    def stop(self) -> None:
+        """Another watches from now on. What is being sent is not waited for; nor, for long, is the store."""
+        atexit.unregister(self.stop)
+        if self._process != os.getpid() or self._stopping.is_set():  # a forked child has no monitor
+            return
+        self._stopping.set()
+        self._watching.wake()
+        self._guarding.wake()
+        until = self._clock.boot() + STOPPING
+        self._stopped[1].wait(LAST_WORD if self._unreachable else STOPPING)
+        self._stopped[0].wait(max(until - self._clock.boot(), 0.0))
+
+    def last_words(self, error: StoreUnusable) -> None:
+        """The process ends because of this: tell so before, but keep nobody waiting for long."""
+        self._final = error
+        self._guarding.wake()
+        self._told.wait(LAST_WORDS)
+
+    def __enter__(self) -> "Monitor":
+        return self.start()
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, StoreUnusable):
+            self.last_words(error)
+        self.stop()
+
+    # --- on the thread that talks to the store ---
+
+    def _watch(self) -> Boot | None:
+        if self._stopping.is_set():
+            self._leave()
+            self._stopped[0].set()
+            return None
+        try:
+            self._look()
+        except StoreForgot as error:  # it answers, and is another: see what it is the next time
+            LOGGER.debug("%s", mask_all(str(error)))
+            self._heard = self._clock.boot()
+        except StoreError as error:
+            self._trouble = error
+        except BadInput as error:  # no such store can be meant: whoever started this is told so, too
+            LOGGER.debug("%s", mask_all(str(error)))
+        except Exception:
+            LOGGER.exception("the monitor could not look, and will try again")
+        return self._clock.boot() + TICK
+
+    def _look(self) -> None:
+        post = self._post or self._arrive()
+        self._leader.start()
+        if self._leader.is_leader:
+            self._survey(post)
+        elif self._memory is not None:
+            self._memory = None
+            post = self._arrive()
+        elif isinstance(self._leader.refused, StoreUnusable):  # it cannot be written, and here nothing was to be
+            raise self._leader.refused
+        if not self._has_shelf:
+            self._do(load([leader_cell(MONITOR)]))  # only to hear whether it answers
+        self.standing = tuple(one.alert for one in post.deliver().posted)
+
+    def _survey(self, post: Post) -> None:
+        boot = self._clock.boot()
+        if boot < self._survey_at:
+            return
+        self._survey_at = boot + EVERY
+        anew, memory = self._memory is None, self._memory or Memory()
+        self._known = Known() if anew else self._known
+        seen = self._do(survey(self._known))
+        findings, remembered = judge(seen, memory, self._settings)
+        self._memory = remembered
+        post.settle(findings, lambda alert: is_over(alert, seen, remembered, self._settings), anew=anew)
+
+    def _arrive(self) -> Post:
+        """A connection of its own, and the shelf that alerts stand on. Where the store keeps no such thing it is one in
+        memory, of whoever leads: another's means nothing any more."""
+        if self._store is None:
+            desk = self._cron.at_work().desk
+            self._store, self._at_desk = desk.connect(), desk
+        if self._post is None or not self._has_shelf:
+            self._post = self._post_of(self._store if self._has_shelf else MemoryStore(), self._watching)
+        return self._post
+
+    @property
+    def _has_shelf(self) -> bool:
+        return self._store is not None and self._store.traits.history
+
+    def _leave(self) -> None:
+        try:
+            self._leader.stop()
+        except CronceError as error:
+            LOGGER.debug("%s", mask_all(str(error)))
+        if self._store is not None and self._at_desk is not None and self._store is not self._at_desk.store:
+            self._store.close()
+
+    def _do(self, flow: Flow[Any]) -> Any:
+        """At the store, which answered."""
+        assert self._store is not None
+        done = drive(flow, self._store, self._clock)
+        self._heard, self._trouble = self._clock.boot(), None
+        return done
+
+    def _post_of(self, shelf: Store, beat: Beat) -> Post:
+        desk = Desk(shelf, self._clock, lambda: shelf, lambda _event: None)
+        do = self._do if shelf is self._store else desk.do
+        alerts, boot = Alerts(desk.ledger.carrier), self._clock.boot
+        return Post(alerts, self._destinations, do=do, describe=self._describe, boot=boot, wake=beat.wake)
+
+    # --- on the thread that looks at the clock ---
+
+    def _guard(self) -> Boot | None:
+        if self._stopping.is_set():
+            self._part()
+            self._stopped[1].set()
+            return None
+        try:
+            self._glance()
+        except Exception:
+            LOGGER.exception("the monitor could not tell of the store, and will try again")
+        return self._clock.boot() + GLANCE
+
+    def _glance(self) -> None:
+        boot, final = self._clock.boot(), self._final
+        if boot - self._glanced > ASLEEP:
+            self._heard = boot
+        self._glanced = boot
+        found = self._own_finding(boot)
+        self._own.settle([found] if found else [], lambda _alert: True)
+        self.own = tuple(one.alert for one in self._own.deliver().posted)
+        if final and self._own.idle:
+            self._told.set()
+
+    def _part(self) -> None:
+        """Whether the store answers again, nobody would hear from here."""
+        for alert in self._unreachable:
+            text = f"no longer watched by {self._host}:{self._process}; it was unreachable since {spell(alert.since)}."
+            said = document(alert._replace(text=text), "cleared", self._place, self._host)
+            self._own.part(alert, said, LAST_WORD)
+
+    @property
+    def _unreachable(self) -> list[Alert]:
+        return [one for one in self.own if one.kind == Kind.UNREACHABLE and one.cleared is None]
+
+    def _own_finding(self, boot: Boot) -> Finding | None:
+        trouble, silent = self._final or self._trouble, boot - self._heard
+        since = self._clock.wall() - timedelta(seconds=silent)
+        words = mask_all(str(trouble)) if trouble else "a call hangs"
+        if isinstance(trouble, StoreUnusable):
+            kind = Kind.COPIED if isinstance(trouble, StoreCopied) else Kind.UNUSABLE
+            text = f"{self._host} cannot use its store, and runs nothing: {words}"
+            return Finding(kind, self._host, "critical", text, since)
+        if silent < SILENCE:
+            return None
+        text = f"{self._place} has not answered {self._host} for {short(timedelta(seconds=round(silent)))}: {words}"
+        remedy = "What runs goes on while its lease can be trusted; nothing new is started here."
+        return Finding(Kind.UNREACHABLE, self._host, "critical", text, since, remedy)
+
+    # --- on either ---
+
+    @property
+    def _place(self) -> str:
+        try:
+            return self._cron.place
+        except CronceError:  # none is named that could be used
+            return "the store"
+
+    def _describe(self, claim: Claimed) -> Document:
+        return document(claim.alert, claim.delivery.notice, self._place, self._host)

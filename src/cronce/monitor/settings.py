@@ -1,0 +1,39 @@
+"""From when on something is wrong: what a watcher may be told, with defaults that fit most."""
+
+from datetime import timedelta
+from typing import Final
+
+from cronce.errors import BadInput
+from cronce.schedule import format_duration
+from cronce.value import NamedTuple
+
+LEAST: Final = timedelta(milliseconds=1)
+
+
+class Settings(NamedTuple):
+    schedulers: int | None = None
+    """How many there should be at most; None: as many as there are."""
+    late: timedelta = timedelta(seconds=60)
+    """A slot that has not started so long after it was due is late; and missed, if it may not start any more."""
+    skew: timedelta = timedelta(seconds=1)
+    """So far a machine's clock may be off the store's."""
+    no_progress: timedelta = timedelta(minutes=15)
+    """A run that says how far it is should come further within so long."""
+    flapping: int = 3
+    """A leadership that ends so often within ten minutes flaps, and a job whose leases lapse so often within an hour
+    does."""
+    superseded: timedelta = timedelta(minutes=10)
+    """For so long an old version of a job may live beside the new one: a deploy takes its time."""
+
+
+def check_settings(settings: Settings) -> Settings:
+    """Settings, if they can be meant."""
+    for name in ("schedulers", "flapping"):
+        number = getattr(settings, name)
+        if number is not None and (type(number) is not int or number < 1):
+            raise BadInput(f"{name} is 1 or more, and this is {number!r:.40}")
+    for name in ("late", "skew", "no_progress", "superseded"):
+        span = getattr(settings, name)
+        if not isinstance(span, timedelta) or span < LEAST:
+            raise BadInput(f"{name} is a timedelta of {format_duration(LEAST)} or more, and this is {span!r:.60}")
+    return settings

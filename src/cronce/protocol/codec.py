@@ -1,0 +1,185 @@
+"""How values are spelled in a cell: versioned JSON, never pickle.
+
+Every version ever written stays readable: a codec that changes a field's meaning, or adds one, raises VERSION and
+upgrades old values while reading (`UPGRADES`). A value of a newer version is refused, never guessed. So is anything
+else that this codec would not have written, as BadRecord, whatever it is: cells are written whole, and a field that a
+reader did not know and dropped would be lost.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from math import isfinite
+from typing import Any, Final, TypeVar
+
+from cronce.errors import BadRecord
+from cronce.model import Instant, from_us, to_us
+
+VERSION: Final = 5
+MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def us(instant: Instant | None) -> int | None:
+    return None if instant is None else to_us(instant)
+
+
+quoted = json.encoder.encode_basestring_ascii  # in ASCII: no store need agree on how text is encoded
+
+
+def dumps(fields: dict[str, Any]) -> str:
+    """What `json.dumps` would say. That makes its encoder anew for each value, which takes longer than to encode one:
+    and a run writes four."""
+    return "".join(_chunks(fields, 0))
+
+
+def _encoder() -> Callable[[Any, int], Iterable[str]]:
+    plain = json.JSONEncoder(separators=(",", ":"))
+    make: Any = json.encoder.c_make_encoder  # type: ignore[attr-defined]
+    if make is None:  # a Python without C
+        return lambda value, _level: (plain.encode(value),)
+    encoder: Callable[[Any, int], Iterable[str]] = make(
+        None, plain.default, quoted, None, ":", ",", plain.sort_keys, plain.skipkeys, plain.allow_nan
+    )
+    return encoder
+
+
+_chunks: Final = _encoder()
+
+
+# --- reading: each field has a reader, which takes what was written and nothing else ----------------------------------
+
+T = TypeVar("T")
+Reader = Callable[[Any], Any]
+
+
+def text(value: Any) -> str:
+    return of(str, value)
+
+
+def whole(value: Any) -> int:
+    return of(int, value)
+
+
+def of(kind: type[T], value: Any) -> T:
+    if type(value) is not kind:  # True is an int to isinstance, and never a number of ours
+        raise TypeError
+    return value
+
+
+def flag(value: Any) -> bool:
+    return of(bool, value)
+
+
+def count(value: Any) -> int:
+    if whole(value) < 0:
+        raise ValueError
+    return int(value)
+
+
+def span(value: Any) -> timedelta:
+    return timedelta(microseconds=count(value))
+
+
+def offset(value: Any) -> timedelta:
+    """A span either way."""
+    return timedelta(microseconds=whole(value))
+
+
+def seconds(value: Any) -> float:
+    if not isfinite(of(float, value)):
+        raise ValueError
+    return float(value)
+
+
+def instant(value: Any) -> Instant:
+    return from_us(whole(value))
+
+
+def maybe(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    return lambda value: None if value is None else read(value)
+
+
+def each(make: Callable[..., T], *readers: Reader) -> Callable[[Any], tuple[T, ...]]:
+    """A list of rows, each with these columns."""
+
+    def row(values: Any) -> T:
+        return make(*(read(value) for read, value in zip(readers, of(list, values), strict=True)))
+
+    return lambda rows: tuple(row(values) for values in of(list, rows))
+
+
+def texts(value: Any) -> dict[str, str]:
+    return {text(name): text(one) for name, one in of(dict, value).items()}
+
+
+_BROKEN: Final = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
+"""What reading something strange can raise: of the wrong type, out of range, incomplete, nested without end."""
+
+
+def _with_ended(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 says when each earlier grant ended."""
+    if "past" in fields:
+        fields["past"] = [[*row, None] for row in fields["past"]]
+    return fields
+
+
+def _with_acts(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 3 says who paused a job; and a holder names its bundle, where it listed its jobs before."""
+    if "paused" in fields:
+        fields["paused"] = ["", None, ""] if of(bool, fields["paused"]) else None
+    if "holder" in fields and "specs" in fields:
+        bundled = {
+            "bundle": "",
+            "role": "both",
+            "workers": 0,
+            "labels": {},
+            "since": 0,
+            "cronce": "",
+            "draining": False,
+            "gone": False,
+        }
+        fields = {"holder": fields["holder"], **bundled}
+    return fields
+
+
+def _with_effects(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 4 knows effects: fields that earlier ones never wrote."""
+    return fields
+
+
+def _with_pulse(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 5 says of a holder how often it beats, how its clock stands, and how much runs there."""
+    if "holder" in fields and "bundle" in fields:
+        fields = {**fields, "every": 10_000_000, "skew": 0, "running": 0}
+    return fields
+
+
+UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    1: _with_ended,
+    2: _with_acts,
+    3: _with_effects,
+    4: _with_pulse,
+}
+"""From a version to the next: how old values become readable. Entries are added, never removed."""
+
+
+def read(text: str, key: str, make: Callable[..., T], readers: dict[str, Reader], *, optional: bool = False) -> T:
+    try:
+        fields = _fields(text, key)
+        if not optional and fields.keys() != readers.keys():
+            raise KeyError
+        return make(**{name: readers[name](value) for name, value in fields.items()})
+    except _BROKEN as error:
+        raise BadRecord(f"the cell {key!r} holds something cronce did not write: {text[:80]!r}") from error
+
+
+def _fields(text: str, key: str) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(text)
+    version = whole(fields.pop("v"))
+    if version > VERSION:
+        raise BadRecord(f"the cell {key!r} has format {version}, this cronce reads up to {VERSION}: upgrade cronce")
+    if version < 1:
+        raise ValueError
+    for old in range(version, VERSION):
+        fields = UPGRADES[old](fields)
+    return fields

@@ -1,0 +1,79 @@
+"""A call inside a pod of a Kubernetes Job: the Job's name, handed in by the downward API, tells what it is for.
+
+*A CronJob's Job* is named after the minute it is for, `report-29345760`: 29,345,760 minutes after 1970. That minute is
+the slot if the schedule yields it, however late a pod of the Job starts. If not (clocks were put back, and the schedule
+passes over the second 01:30; the job calls itself weekly in a CronJob that is daily) it is when the trigger fired, and
+the latest slot up to then is meant, as with any trigger: so no disagreement between the two makes a second run.
+
+*Any other Job* was made by hand (`kubectl create job --from=cronjob/report again`). It is a run of its own beside the
+slots, asked for by the Job's name: once for each name, whichever pods the Job starts.
+
+*The Job's status is true.* Kubernetes counts a pod that exits with 0 as the work done, and deletes the Job's other
+pods. So a call that another pod has beaten waits for the outcome, takes over what its on_lost lets it, and raises where
+the slot is closed as failed. It makes one attempt: Kubernetes starts the next pod after a failure, and that pod's call
+is the retry, while the attempts that the job declares last.
+"""
+
+import re
+from datetime import timedelta
+from typing import Any, Final
+
+from cronce.errors import SlotFailed
+from cronce.model import EPOCH, Instant, Slot
+from cronce.protocol.record import DOUBTFUL, Outcome
+from cronce.runtime.call import Call
+from cronce.runtime.declare import Declaration, When
+from cronce.runtime.flow import Flow
+from cronce.runtime.ledger import Ledger
+from cronce.runtime.run import Skipped
+from cronce.runtime.steps import Do, Steps
+
+JOB_NAME: Final = "CRONCE_JOB_NAME"
+"""The variable that holds it."""
+
+FIRED: Final = re.compile(r".+-([0-9]{8})")
+OLDEST: Final = 26_297_280
+"""Minutes from 1970 to 2020. Eight digits that say less are no minute of a CronJob, but a day: `report-20260729`."""
+
+BAD: Final = (Outcome.FAILED, *DOUBTFUL)
+"""How a slot is closed that did not succeed."""
+
+
+def fired_at(job_name: str) -> Instant | None:
+    """The minute that a CronJob's controller made the Job for; None: somebody else made it."""
+    found = FIRED.fullmatch(job_name)
+    minutes = int(found[1]) if found else 0
+    return EPOCH + timedelta(minutes=minutes) if minutes >= OLDEST else None
+
+
+def slot_meant(job_name: str, job: Declaration, ledger: Ledger) -> Flow[Slot]:
+    """What a call in a pod of this Job is for."""
+    at = fired_at(job_name)
+    if at is None:
+        from cronce.runtime.hand.acts import Hand  # noqa: PLC0415  most Jobs are a CronJob's
+
+        asked = yield from Hand(ledger, f"job/{job_name}", [job.name]).trigger(job.name, request=job_name)
+        return asked.slot
+    return Slot(job.name, at) if job.schedule is None else job.slot_at(at)
+
+
+def _is_owed(skipped: Skipped, *, by_hand: bool) -> bool:
+    """Whoever makes a Job by hand wants it run; of a slot it is enough that it is over, and did not go badly."""
+    return skipped.outcome != Outcome.SUCCEEDED if by_hand else skipped.kind == "held" or skipped.outcome in BAD
+
+
+class PodCall(Call):
+    """A call of a guarded function in a pod of the Job."""
+
+    def __init__(self, job_name: str, *given: Any, **named: Any) -> None:
+        super().__init__(*given, stand_by=True, **named)
+        self._job_name = job_name
+
+    def steps(self, when: When | None = None) -> Steps[Any]:
+        by_hand = when is None and fired_at(self._job_name) is None
+        if when is None:
+            when = yield Do(slot_meant(self._job_name, self.job, self.desk.ledger))
+        result = yield from super().steps(when)
+        if isinstance(result, Skipped) and _is_owed(result, by_hand=by_hand):
+            raise SlotFailed(f"{result.slot} was not run here: {result.reason}")
+        return result

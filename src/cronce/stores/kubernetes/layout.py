@@ -1,0 +1,366 @@
+"""How cells lie in Leases: which Lease a cell is in, what is written into it, and what is read out of it. Pure.
+
+    PREFIX-job-NAME       job/NAME, turn/NAME/… and run/NAME/…: a job, whose group is one write
+    PREFIX-lock-NAME      lock/NAME, PREFIX-leader-NAME leader/NAME: what others may hold, too
+    PREFIX-store          what is about all jobs: switch, board/…, drain/…, and which jobs there are
+    PREFIX-cell-…         any other cell, by itself
+
+*Cells* are JSON in an annotation. A Lease is replaced whole, under the resourceVersion that it was read with, so of all
+who read one state of it one writes the next. A cell's version is drawn from the resourceVersion that its write stood
+on: etcd gives no two objects the same, and a Lease that is made anew has a higher one.
+
+*The spec* of a job's Lease shows people who runs it. That of a lock or leader is the truth: client-go's leader election
+and its like know nothing of annotations. What we wrote counts as long as holder and transitions are those we wrote with
+it; else somebody else took it over, and the cell is made up from the spec.
+
+*A fence* is the creation of the Lease and the transitions in it, so that it is higher in every later term, ours or not.
+
+*Slots rise.* Of a job, the runs that are open are kept, and the last few that are closed. `passed` is the latest of
+those that are not kept any more: up to there, a run without a cell reads as closed, for it may have run.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any, Final
+
+from cronce.errors import BadRecord, StoreCorrupt, StoreNewer
+from cronce.model import Cell, Epoch, Fence, Instant, Mark, Verdict, Write, from_us, spell, to_us, unspell
+from cronce.protocol.record import DOUBTFUL, Outcome, Record, State, decode, encode
+from cronce.stores.base import judge_groups
+from cronce.stores.kubernetes.access import Json
+from cronce.value import NamedTuple
+
+SCHEMA: Final = 1
+"""The version of this layout. A newer one is refused, never guessed."""
+
+SHELF: Final = "cronce.dev/shelf"
+LABEL: Final = "cronce.dev/store"
+MANAGED: Final = {"app.kubernetes.io/managed-by": "cronce"}
+
+SPAN: Final = 1000
+"""Numbers per resourceVersion: more than a write of one Lease has wins."""
+
+KEPT: Final = 2
+"""Closed runs of a job that stay when another begins: the last, and one more whose end may still be asked for."""
+
+BAD_KEPT: Final = 20
+"""So many more stay that did not succeed: a pod that comes late must not be told that all is well."""
+
+DRAWN: Final = -1
+"""The birth of a fence that is drawn, and waits for its number."""
+
+PASSED: Final = 1
+"""The version of a cell that stands for a slot that is not kept any more: below any that was drawn."""
+
+_SECOND: Final = timedelta(seconds=1)
+_OF_JOB: Final = re.compile(r"(?:run/([^/]+)/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|turn/([^/]+)/\d+|job/([^/]+))")
+_PLAIN: Final = r"[a-z0-9]([a-z0-9-]{0,118}[a-z0-9])?"
+
+# --- which Lease ------------------------------------------------------------------------------------------------------
+
+
+class Home(NamedTuple):
+    """The Lease that a cell is in."""
+
+    kind: str
+    name: str = ""
+
+    @property
+    def elects(self) -> bool:
+        """Whether others than cronce may hold it."""
+        return self.kind in ("lock", "leader")
+
+
+STORE: Final = Home("store")
+
+
+def home_of(key: str) -> Home:
+    kind, _, name = key.partition("/")
+    if key == "switch" or kind in ("board", "drain"):
+        return STORE
+    if found := _OF_JOB.fullmatch(key):
+        return Home("job", found[1] or found[2] or found[3])
+    return Home(kind, name) if kind in ("lock", "leader") and name else Home("cell", key)
+
+
+def lease_name(prefix: str, home: Home) -> str:
+    """A name is at most 253 of a–z, 0–9 and - (and dots). One that is not gets a digest, so that no two meet."""
+    if home == STORE:
+        return f"{prefix}-store"
+    if re.fullmatch(_PLAIN, home.name):
+        return f"{prefix}-{home.kind}-{home.name}"
+    plain = re.sub("[^a-z0-9]+", "-", home.name.lower()).strip("-")[:60].strip("-")
+    digest = hashlib.sha256(home.name.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{prefix}-{home.kind}-{plain}-{digest}" if plain else f"{prefix}-{home.kind}-{digest}"
+
+
+# --- what is in it ----------------------------------------------------------------------------------------------------
+
+
+class Shelf(NamedTuple):
+    """A Lease as it was read."""
+
+    home: Home
+    lease: Json
+    cells: Mapping[str, Cell]
+    passed: Instant | None = None
+    jobs: Mapping[str, str] = {}
+    """Of the store's: every job that has a Lease, and the uid of the first."""
+    is_new: bool = False
+    """Nothing of ours was ever written into it."""
+    granted: int = 0
+    """The transitions that we last wrote."""
+
+    @property
+    def there(self) -> bool:
+        return bool(self.lease)
+
+    @property
+    def revision(self) -> int:
+        return int(self.lease["metadata"]["resourceVersion"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.lease["metadata"]["uid"])
+
+    @property
+    def born(self) -> Instant:
+        return _read_time(self.lease["metadata"]["creationTimestamp"])
+
+    @property
+    def transitions(self) -> int:
+        """How often it was granted: the number of the last fence, also if somebody else does not count on."""
+        fences = [cell.fence.number for cell in self.cells.values() if cell.fence]
+        return max([int(spec_in(self.lease).get("leaseTransitions") or 0), self.granted, *fences])
+
+    def cell(self, key: str) -> Cell:
+        """What stands for a key; a slot that may have been there once is closed."""
+        if key in self.cells or self.passed is None or not key.startswith("run/"):
+            return self.cells.get(key) or Cell(key)
+        at = unspell(key.rpartition("/")[2])
+        if at > self.passed:
+            return Cell(key)
+        reason = f"its Lease keeps no slot up to {spell(self.passed)}"
+        record = Record(State.CLOSED, outcome=Outcome.TOO_OLD, reason=reason)
+        return Cell(key, PASSED, encode(record), at, Mark.CLOSED)
+
+
+def spec_in(lease: Json) -> Json:
+    return lease.get("spec") or {}
+
+
+def absent(home: Home) -> Shelf:
+    return Shelf(home, {}, {})
+
+
+def bare(name: str, prefix: str, namespace: str) -> Json:
+    """A Lease that is made before anything is written into it: what is written stands on its resourceVersion."""
+    meta = {"name": name, "namespace": namespace, "labels": {**MANAGED, LABEL: prefix}}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}}
+
+
+def home_in(lease: Json) -> Home | None:
+    """Of a Lease from a list: what it is for, if anything was written into it."""
+    text = (lease["metadata"].get("annotations") or {}).get(SHELF)
+    return _home(lease, _parsed(lease, text)) if text else None
+
+
+def read_shelf(home: Home, lease: Json, sighted: Instant) -> Shelf:
+    """`sighted`: the server's now when it was first seen as it is. A holder that is not ours is given its time from
+    there: its own clock may be anything."""
+    text = (lease["metadata"].get("annotations") or {}).get(SHELF)
+    if text is None:
+        cells = [_theirs(home, lease, sighted)] if home.elects and _was_held(lease) else []
+        return Shelf(home, lease, {cell.key: cell for cell in cells}, is_new=True)
+    row = _parsed(lease, text)
+    if _home(lease, row) != home:
+        raise _damaged(lease, text)
+    try:
+        cells = [_read_cell(key, columns) for key, columns in row["cells"].items()]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise _damaged(lease, text) from None
+    if home.elects and row.get("seal") != _seal(spec_in(lease)):
+        cells = [_theirs(home, lease, sighted)]
+    passed = None if row.get("passed") is None else from_us(row["passed"])
+    shelved, granted = {cell.key: cell for cell in cells}, int(row["seal"][1])
+    return Shelf(home, lease, shelved, passed, row.get("jobs") or {}, granted=granted)
+
+
+def _parsed(lease: Json, text: str) -> Json:
+    try:
+        row: Json = json.loads(text)
+        schema = int(row["schema"])
+    except (ValueError, TypeError, KeyError):
+        raise _damaged(lease, text) from None
+    if schema > SCHEMA:
+        raise StoreNewer(f"the Lease {lease['metadata']['name']} was written by a newer cronce; upgrade this one")
+    return row
+
+
+def _home(lease: Json, row: Json) -> Home:
+    try:
+        kind, name = row["home"]
+        return Home(str(kind), str(name))
+    except (ValueError, TypeError, KeyError):
+        raise _damaged(lease, json.dumps(row)) from None
+
+
+def _damaged(lease: Json, text: str) -> StoreCorrupt:
+    name = lease["metadata"]["name"]
+    return StoreCorrupt(f"the annotation {SHELF} of the Lease {name} is not what cronce wrote there: {text[:60]!r}")
+
+
+def _read_cell(key: str, columns: Sequence[Any]) -> Cell:
+    version, mark, at, until, fence, value = columns
+    return Cell(key, version, value, _instant(at), Mark(mark), Fence(*fence) if fence else None, _instant(until))
+
+
+def _instant(us: int | None) -> Instant | None:
+    return None if us is None else from_us(us)
+
+
+# --- holders that are not ours ----------------------------------------------------------------------------------------
+
+
+def _seal(spec: Json) -> list[object]:
+    """What tells whether a Lease is as we left it: any other holder changes one of these."""
+    return [spec.get("holderIdentity") or "", int(spec.get("leaseTransitions") or 0)]
+
+
+def _was_held(lease: Json) -> bool:
+    spec = spec_in(lease)
+    return bool(spec.get("holderIdentity") or spec.get("leaseTransitions"))
+
+
+def _theirs(home: Home, lease: Json, sighted: Instant) -> Cell:
+    """The cell of a lock or leader that somebody else wrote last: held for as long as they said, or given back."""
+    spec = spec_in(lease)
+    shelf = Shelf(home, lease, {})
+    term = Fence(to_us(shelf.born), shelf.transitions)
+    length = timedelta(seconds=int(spec.get("leaseDurationSeconds") or 1))
+    who = str(spec.get("holderIdentity") or "")
+    state = State.RUNNING if who else State.DUE
+    record = Record(state, shelf.transitions, holder=who, lease=length, on_lost="rerun", started=_acquired(spec))
+    key, until = f"{home.kind}/{home.name}", sighted + length if who else None
+    return Cell(key, shelf.revision * SPAN, encode(record), None, Mark.OPEN, term, until)
+
+
+def _acquired(spec: Json) -> Instant | None:
+    with suppress(ValueError, TypeError):
+        return _read_time(spec["acquireTime"]) if spec.get("acquireTime") else None
+    return None
+
+
+# --- what a batch makes of it -----------------------------------------------------------------------------------------
+
+
+def judged(shelf: Shelf, writes: Sequence[Write], now: Instant) -> tuple[list[Verdict], dict[str, Cell]]:
+    """Which writes win, and the cells to store."""
+    read = [cell for cell in (shelf.cell(write.key) for write in writes) if cell.version]
+    base = shelf.revision * SPAN if shelf.there else 0
+    drafts, changed, _ = judge_groups(writes, read, Epoch(DRAWN, base), now)
+    drawn = sorted({cell.fence for _, cell in drafts if cell.fence and cell.fence.birth == DRAWN})
+    terms = {fence: shelf.transitions + number for number, fence in enumerate(drawn, 1)} if shelf.there else {}
+
+    def settled(cell: Cell) -> Cell:
+        return cell._replace(fence=Fence(to_us(shelf.born), terms[cell.fence])) if cell.fence in terms else cell
+
+    verdicts = [Verdict(refused, settled(cell)) for refused, cell in drafts]
+    return verdicts, {key: settled(cell) for key, cell in changed.items()}
+
+
+def changed_by(shelf: Shelf, changed: Mapping[str, Cell]) -> Shelf:
+    """With these cells in it; a run that begins takes the place of older ones that are closed."""
+    cells = {**shelf.cells, **changed}
+    begins = any(key.startswith("run/") and key not in shelf.cells for key in changed)
+    return without(shelf, cells, _past(cells) if begins and shelf.home.kind == "job" else ())
+
+
+def _past(cells: Mapping[str, Cell]) -> list[str]:
+    closed = sorted(key for key, cell in cells.items() if key.startswith("run/") and cell.mark is not Mark.OPEN)
+    bad = [key for key in closed if _record(cells[key]).outcome in (Outcome.FAILED, *DOUBTFUL)]
+    stay = {*closed[-KEPT:], *bad[-BAD_KEPT:]}
+    return [key for key in closed if key not in stay]
+
+
+def without(shelf: Shelf, cells: Mapping[str, Cell], gone: Iterable[str]) -> Shelf:
+    """Less those that go. A run that is not kept any more is passed for good."""
+    away = set(gone)
+    ran = [unspell(key.rpartition("/")[2]) for key in away if shelf.home.kind == "job" and key.startswith("run/")]
+    passed = max((at for at in (shelf.passed, *ran) if at is not None), default=None)
+    return shelf._replace(cells={key: cell for key, cell in cells.items() if key not in away}, passed=passed)
+
+
+def lease_of(shelf: Shelf, prefix: str, now: Instant) -> Json:
+    """The Lease to put in the place of the one that was read: all of it, but for what cronce knows of."""
+    spec = {**spec_in(shelf.lease), **_spec(shelf, now)}
+    row = {
+        "schema": SCHEMA,
+        "home": list(shelf.home),
+        "cells": {key: _columns(cell) for key, cell in shelf.cells.items()},
+        "passed": None if shelf.passed is None else to_us(shelf.passed),
+        "seal": _seal(spec),
+    }
+    if shelf.home == STORE:
+        row["jobs"] = dict(shelf.jobs)
+    meta = dict(shelf.lease["metadata"])
+    meta["labels"] = {**(meta.get("labels") or {}), **MANAGED, LABEL: prefix}
+    text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    meta["annotations"] = {**(meta.get("annotations") or {}), SHELF: text}
+    return {**shelf.lease, "metadata": meta, "spec": spec}
+
+
+def _columns(cell: Cell) -> list[object]:
+    at, until = (None if instant is None else to_us(instant) for instant in (cell.at, cell.until))
+    return [cell.version, int(cell.mark), at, until, list(cell.fence) if cell.fence else None, cell.value]
+
+
+def _spec(shelf: Shelf, now: Instant) -> Json:
+    """Who has it, in the words of client-go: who gives it back leaves no name, and a second."""
+    transitions = shelf.transitions
+    if shelf.home.kind not in ("job", "lock", "leader"):
+        return {"leaseTransitions": transitions}
+    held = max(_held(shelf.cells.values(), now), key=lambda cell: cell.fence or Fence(0, 0), default=None)
+    if held is None:
+        spelled = spell_micro(now)
+        free = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": spelled, "renewTime": spelled}
+        return {**free, "leaseTransitions": transitions}
+    record, left = _record(held), (held.until or now) - now
+    length = max(left, record.lease if record.state is State.RUNNING else left, _SECOND)
+    return {
+        "holderIdentity": record.holder or "cronce",
+        "leaseDurationSeconds": ceil(length / _SECOND),
+        "acquireTime": spell_micro(record.started or now),
+        "renewTime": spell_micro(now),
+        "leaseTransitions": transitions,
+    }
+
+
+def _held(cells: Iterable[Cell], now: Instant) -> Iterator[Cell]:
+    """What somebody runs, or a lock that rests."""
+    for cell in cells:
+        record = _record(cell)
+        rests = cell.key.startswith("lock/") and cell.until is not None and cell.until > now
+        if cell.mark is Mark.OPEN and cell.fence and (record.state is State.RUNNING or rests):
+            yield cell
+
+
+def _record(cell: Cell) -> Record:
+    """What cannot be read counts as held."""
+    with suppress(BadRecord):
+        return decode(cell.value, cell.key)
+    return Record(State.RUNNING)
+
+
+def spell_micro(instant: Instant) -> str:
+    """Always with six digits: an API server takes no other spelling, and isoformat leaves them out at zero."""
+    return instant.isoformat(timespec="microseconds")[:26] + "Z"
+
+
+def _read_time(text: str) -> Instant:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,332 @@
+"""Why a slot ran, runs or did not run, in sentences: all of them stand here. The facts are `runtime.why`'s."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cronce.errors import NOBODY_KNOWS, BadInput
+from cronce.model import Fence, Instant, slot_of_cell, spell
+from cronce.protocol import record as written
+from cronce.protocol.record import LAPSED, RESOLVED, Record, Span
+from cronce.runtime.look import JobSeen
+from cronce.runtime.why import Case, Story, Why
+from cronce.schedule.describe import describe
+from cronce.telling.doubts import counted, tell_doubts
+from cronce.telling.schedules import as_written
+from cronce.telling.words import away, by_whom, moment, safe, short
+
+_NOBODY = "no live scheduler carries it"
+"""How the reason of a slot begins that was stopped because of a step."""
+
+PAYLOAD_SHOWN = 200
+"""So many characters; all of it is in the JSON."""
+
+# --- a job ----------------------------------------------------------------------------------------------------------
+
+
+def about(found: Why) -> str:
+    """What is to be said of the job itself, before its slots."""
+    return "\n".join(_about(found))
+
+
+def _about(found: Why) -> Iterator[str]:
+    seen, now = found.job, found.now
+    if seen.job is None:
+        yield f"{seen.name} cannot be read: {seen.trouble}."
+        return
+    upcoming = seen.next(now)
+    if seen.schedule is None:
+        yield f"{seen.name} has no schedule on record: whoever calls it names the slot."
+    elif len(seen.schedules) > 1:
+        listed = "; ".join(map(as_written, seen.schedules))
+        yield f"{seen.name} is called with {len(seen.schedules)} schedules: {listed}."
+    else:
+        yield f"{seen.name} runs {describe(seen.schedule)} ({as_written(seen.schedule)})."
+    if seen.job.paused:
+        whom = "Everything" if found.halted else "It"
+        paused = f"{whom} is paused {by_whom(seen.job.paused)}".rstrip()
+        yield safe(f"{paused}: none of its slots is granted until it is resumed.")
+    elif upcoming is not None:
+        yield f"Its next slot is {spell(upcoming)} ({away(upcoming, now)})."
+    if found.abandoned:
+        yield f"{_NOBODY[0].upper()}{_NOBODY[1:]}, so nobody will run it; `cronce holders` says who is alive."
+    if found.refusals:
+        counts = (f"{host} {'once' if times == 1 else f'{times:,} times'}" for host, times in found.refusals.items())
+        yield f"Refused so far: {', '.join(sorted(counts))}."
+    if found.effects and found.effects.counts.get("in doubt"):
+        many = counted(found.effects._replace(counts={"in doubt": found.effects.counts["in doubt"]}))
+        yield f"Of its effects {many}: `cronce effects {seen.name}` says which."
+    if not found.stories:
+        yield "None of its slots is on record."
+
+
+# --- a slot ---------------------------------------------------------------------------------------------------------
+
+
+def tell(story: Story, found: Why) -> str:
+    """The answer, then everything that happened to the slot in its order, then the end of what it printed."""
+    record = story.run.record if story.run else None
+    lines = [headline(story, found)]
+    lines += [f"  {safe(line)}" for line in _request(record)] if record else []
+    lines += [f"  {line}" for line in _timeline(story)]
+    lines += [f"  {line}" for line in _effects(story)]
+    if record and record.output:
+        lines += ["  the end of its output:", *(f"    | {safe(line)}" for line in record.output.splitlines())]
+    return "\n".join(lines)
+
+
+def headline(story: Story, found: Why) -> str:
+    key, run = story.slot.key, story.run
+    if run is None:
+        return f"{key} {_never(story, found)}"
+    if run.record is None:
+        return f"{key} cannot be read: {safe(run.trouble)}."
+    return safe(f"{key} {_recorded(story, run.record, found)}")
+
+
+def _recorded(story: Story, record: Record, found: Why) -> str:
+    """The sentence about a slot that is on record, after its key."""
+    say = _Clock(story.slot.at)
+    finished = say(record.finished)
+    match story.case:
+        case Case.SUCCEEDED if record.reason.startswith(RESOLVED):
+            return f"counts as succeeded since {finished}, {record.reason}."
+        case Case.SUCCEEDED:
+            return f"succeeded: {record.holder} ran it from {say(record.started)} to {finished}{_took(record)}."
+        case Case.FAILED:
+            return (
+                f"failed at {finished} on {record.holder}{_attempt(record)}: {record.reason or 'no reason was given'}."
+            )
+        case Case.LOST:
+            return (
+                f"is lost: {record.holder} was granted it at {say(record.started)} and was gone by {finished}."
+                ' Nobody can tell how much of its work it did; on_lost="skip" does not run it again.'
+            )
+        case Case.UNKNOWN if record.reason.startswith(NOBODY_KNOWS):
+            return f"was stopped at {finished}, and is unknown until somebody has looked: {record.reason}."
+        case Case.UNKNOWN:
+            return f"is unknown since {finished}: {record.reason}. Nobody can tell whether it ran."
+        case Case.TOO_LATE:
+            return f"was skipped at {finished}: by then it was too late to start{_within(found.job)}."
+        case Case.OVERLAP:
+            return f'was skipped at {finished}: {record.reason}, and overlap="skip" lets it pass.'
+        case Case.SKIPPED:
+            return f"was skipped at {finished}: {record.reason}."
+        case _:
+            return _open(story, record, found, say)
+
+
+def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
+    """The sentence about a slot that is not closed."""
+    assert story.run is not None
+    until, now = story.run.cell.until, found.now
+    match story.case:
+        case Case.RUNNING:
+            since = f"{say(record.started)}{_took(record, now)}"
+            asked = f" It was asked to stop: {record.ask}." if record.ask else ""
+            gone = "taken over" if record.on_lost == "rerun" else "closed as lost"
+            return (
+                f"is running: {record.holder} has had it since {since}. It is {gone} if nothing is heard of it until"
+                f" {say(until)}.{asked}"
+            )
+        case Case.LAPSED:
+            then = "takes it over" if record.on_lost == "rerun" else "closes it as lost"
+            return (
+                f"was granted to {record.holder} at {say(record.started)}, whose lease passed at {say(until)};"
+                f" nobody has acted on that yet. Who claims it next {then}."
+            )
+        case Case.RETRYING:
+            return f"is retrying: {_failed_so_far(record)}; {_again(until, found, say)}."
+        case Case.WAITING:
+            return f"is waiting for the job's turn{_blocked(found, say)}."
+        case Case.FORGOTTEN:
+            return (
+                f"was open when the store forgot, at {say(found.epoch.born)}: nobody can tell whether it ran. Who looks"
+                " next closes it as unknown."
+            )
+        case _:
+            had = f", {record.past[-1].holder} had it last ({_end(record.past[-1].end)})" if record.past else ""
+            return f"is due, and nobody has it{had}; {_again(until, found, say)}."
+
+
+def _never(story: Story, found: Why) -> str:
+    """The sentence about a slot that has no record, after its key."""
+    say = _Clock(story.slot.at)
+    job, at = found.job, story.slot.at
+    match story.case:
+        case Case.NO_REQUEST:
+            return "is on record nowhere: nobody asked for this run by hand."
+        case Case.NO_SLOT:
+            rules = "; or ".join(f"{describe(rule)} ({as_written(rule)})" for rule in job.schedules)
+            return f"is no slot: {job.name} runs {rules or 'by no schedule any more'}.{_nearest(job, at)}"
+        case Case.FUTURE:
+            return f"is not due yet: it is {away(at, found.now)}."
+        case Case.PAUSED:
+            return f"has not run: {job.name} is paused, and what falls due until it is resumed does not run."
+        case Case.TOO_OLD:
+            assert job.job is not None
+            return f"has no record and will not run: {_passed_over(story.span, job, say)}."
+        case Case.UNREADABLE:
+            return f"has no record, and the job cannot be read: {safe(job.trouble)}."
+        case _:
+            nobody = f": {_NOBODY}" if found.abandoned else ""
+            return f"fell due {away(at, found.now)}, and nobody has claimed it{nobody}."
+
+
+def _request(record: Record) -> Iterator[str]:
+    """Who asked for it by hand, and with what; how far it has come."""
+    if record.by:
+        yield f"asked for by {record.by}{f', with {record.payload[:PAYLOAD_SHOWN]}' if record.payload else ''}"
+    if record.key:
+        yield f"its effects go by {record.key}"
+    if record.progress:
+        done, total = record.progress
+        yield f"{done:,} of {total:,} done"
+
+
+def _effects(story: Story) -> Iterator[str]:
+    """What became of its effects, and what a person should say of those that are in doubt."""
+    if any(story.effects.counts.values()):
+        stopped = story.case is Case.UNKNOWN and story.run and story.run.record
+        settled = stopped and stopped.reason.startswith(NOBODY_KNOWS) and not story.effects.counts.get("in doubt")
+        yield f"its effects: {counted(story.effects)}{'; none is in doubt any more' if settled else ''}"
+        yield from (f"  {line}" for line in tell_doubts(story.effects))
+
+
+class _Clock(NamedTuple):
+    """Says instants in a text about one slot: without the date on its day."""
+
+    day: Instant
+
+    def __call__(self, instant: Instant | None) -> str:
+        return moment(instant, self.day) if instant else "a time not on record"
+
+
+def _took(record: Record, now: Instant | None = None) -> str:
+    end = now or record.finished
+    return f" ({short(end - record.started)})" if end and record.started else ""
+
+
+def _attempt(record: Record) -> str:
+    return f", attempt {record.failures + 1} of {record.attempts}" if record.attempts > 1 else ""
+
+
+def _failed_so_far(record: Record) -> str:
+    why = record.past[-1].end.removeprefix("failed").removeprefix(": ") if record.past else ""
+    if not record.failures:
+        return f"it was cut short ({why or 'nobody said why'}), which uses up no attempt"
+    return f"attempt {record.failures} of {record.attempts} failed{': ' if why else ''}{why}"
+
+
+def _again(until: Instant | None, found: Why, say: _Clock) -> str:
+    now, job = found.now, found.job.job
+    if job is not None and job.paused:
+        return f"it waits until {'everything' if found.halted else found.job.name} is resumed"
+    if found.abandoned:
+        return _NOBODY
+    if until is not None and now < until:
+        return f"it may be claimed from {say(until)} on ({away(until, now)})"
+    return "it may be claimed now"
+
+
+def _blocked(found: Why, say: _Clock) -> str:
+    if not found.blockers:
+        return ", and no other run has it: the next claim gets it"
+    return ": " + ", ".join(f"{_key(run)} has it until {say(until)} at least" for run, until in found.blockers)
+
+
+def _key(cell: str) -> str:
+    """A run's cell as the key that people know."""
+    try:
+        return slot_of_cell(cell).key
+    except BadInput:
+        return cell
+
+
+def _within(job: JobSeen) -> str:
+    within = job.policies.get("start_within")
+    return f" (start_within is {within})" if within else ""
+
+
+def _nearest(job: JobSeen, at: Instant) -> str:
+    near = [spell(one) for one in (job.latest(at), job.next(at)) if one is not None]
+    return f" The nearest {'are' if len(near) > 1 else 'is'} {' and '.join(near)}." if near else ""
+
+
+def _passed_over(span: Span | None, seen: JobSeen, say: _Clock) -> str:
+    job = seen.name
+    if span is None:
+        first = "registered" if seen.is_scheduled else "called for the first time"
+        return f"it was due before {job} was {first}, and such slots do not run"
+    when = say(span.end)
+    match span.reason:
+        case written.EDITED:
+            return f"the schedule was edited at {when}, and an edit never fires for the past"
+        case written.PAUSED:
+            return f"{job} was paused until {when}, and what fell due meanwhile does not run"
+        case reason if reason.startswith(f"{written.PAUSED} by "):
+            return f"{job} was {safe(reason)} at {when}, and what fell due meanwhile does not run"
+        case written.PURGED:
+            return f"what closed up to {when} was purged, so nobody can tell whether it ran"
+        case written.REGISTERED:
+            return f"{job} was registered at {when}, and slots before that do not run"
+        case written.FORGOTTEN:
+            return f"the store forgot what was before {when}, so nobody can tell whether it ran"
+        case reason:
+            return f"slots from {say(span.start)} to {when} were passed over ({safe(reason)})"
+
+
+# --- what happened, in its order ---
+
+
+def events(story: Story) -> list[tuple[Instant, str]]:
+    """Each grant, how it ended, and each refusal, the earliest first."""
+    record = story.run.record if story.run else None
+    grants = list(_grants(record, story.run.cell.fence)) if record is not None and story.run is not None else []
+    refused = [(_after(record, one.at), f"refused to {_whom(host, one.why)}") for host, one in story.refused]
+    told = sorted([*grants, *refused], key=lambda event: event[0])
+    return [(at, safe(text)) for at, text in told]
+
+
+def _timeline(story: Story) -> list[str]:
+    """One line for each event."""
+    say = _Clock(story.slot.at)
+    told = events(story)
+    width = max((len(say(at)) for at, _ in told), default=0)
+    return [f"{say(at):<{width}}  {text}" for at, text in told]
+
+
+def _after(record: Record | None, at: Instant) -> Instant:
+    """Where a refusal stands: within the second that is shown, after the grant. Two processes do not know the store's
+    clock well enough to say more."""
+    starts = (*(past.started for past in record.past), record.started) if record is not None else ()
+    return max(at, min((start for start in starts if start and spell(start) == spell(at)), default=at))
+
+
+def _whom(host: str, why: str) -> str:
+    """Whom and why: most say themselves which process of the host it was."""
+    return why if why.startswith(f"{host}:") else f"{host}: {why}"
+
+
+def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]]:
+    lapsed = False
+    for past in record.past:
+        if past.started:
+            yield past.started, f"{'taken over by' if lapsed else 'granted to'} {past.holder}"
+        if past.ended:
+            yield past.ended, _end(past.end)
+        lapsed = past.end == LAPSED
+    in_past = any(past.fence == fence for past in record.past)
+    if fence is not None and record.started and not in_past:
+        yield record.started, f"{'taken over by' if lapsed else 'granted to'} {record.holder}"
+    if record.finished:
+        yield record.finished, f"{record.outcome}{': ' if record.reason else ''}{record.reason}"
+
+
+def _end(end: str) -> str:
+    match end:
+        case written.LAPSED:
+            return "lapsed: its lease passed unrenewed"
+        case written.RELEASED:
+            return "given back, never started"
+        case _:
+            return end

@@ -1,0 +1,75 @@
+"""How instants, spans and strange texts are said: to programs in full, to people in two units at most."""
+
+import re
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from cronce.model import Instant, spell
+
+if TYPE_CHECKING:
+    from cronce.protocol.record import Act
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_JUST_NOW: Final = timedelta(seconds=2)
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def iso(instant: Instant | None) -> str | None:
+    """ISO 8601 in UTC, for JSON: to the microsecond where there are any."""
+    return None if instant is None else instant.isoformat().replace("+00:00", "Z")
+
+
+def fine(instant: Instant) -> str:
+    """For people who compare instants: to the millisecond, where there is any."""
+    return instant.isoformat(timespec="milliseconds" if instant.microsecond else "seconds").replace("+00:00", "Z")
+
+
+def short(span: timedelta) -> str:
+    """`span` in its two largest units: 3d 4h, 5m, 1.5s, 4ms."""
+    seconds = abs(span.total_seconds())
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    if seconds < 10:
+        return f"{round(seconds, 1):g}s"
+    left = round(seconds)
+    parts = []
+    for unit, size in _UNITS:
+        count, left = divmod(left, size)
+        parts.append(f"{count}{unit}" if count else "")
+    first = next(place for place, part in enumerate(parts) if part)
+    return " ".join(filter(None, parts[first : first + 2]))
+
+
+def away(instant: Instant, now: Instant) -> str:
+    """How far from now: in 3d 4h, 5m ago, now."""
+    if instant == now:
+        return "now"
+    return f"in {short(instant - now)}" if instant > now else f"{short(now - instant)} ago"
+
+
+def ago(instant: Instant, now: Instant) -> str:
+    """The same of what has happened: just now, even where it was seen a little later than now was."""
+    return "just now" if now - instant < _JUST_NOW else away(instant, now)
+
+
+def moment(instant: Instant, day: Instant) -> str:
+    """An instant in a text about a day: its time alone on that day, else in full."""
+    text = spell(instant)
+    return text[11:] if instant.date() == day.date() else text
+
+
+def wall(local: datetime) -> str:
+    """A time as clocks on the wall show it: Sun 2026-03-29 03:00:00 CEST."""
+    return f"{local:%a %Y-%m-%d %H:%M:%S %Z}"
+
+
+def by_whom(act: "Act") -> str:
+    """Who did it by hand, when and why, as far as that is on record."""
+    who = f" by {act.by}" if act.by else ""
+    when = f" at {spell(act.at)}" if act.at else ""
+    return f"{who}{when}{f' ({act.reason})' if act.reason else ''}".strip()
+
+
+def safe(text: str) -> str:
+    """Text without what could move a cursor, change a title or break a line: each such character as its escape."""
+    return _CONTROL.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)

@@ -1,0 +1,230 @@
+"""What can be done by hand from the page and through the API: one table for both.
+
+To ask is not to act: a GET shows what would happen and how things stand, a POST does it. Each act is on record with who
+did it and by which way. Whatever is refused is refused by the same flows as on the command line.
+"""
+
+from collections.abc import Callable, Mapping
+from shlex import quote
+from typing import Any, Final, Literal
+
+from cronce.errors import BadInput
+from cronce.model import check_name
+from cronce.protocol.commands import Queued
+from cronce.protocol.record import Record, State
+from cronce.runtime.effects.seen import effect, effect_named
+from cronce.runtime.flow import Flow
+from cronce.runtime.hand.acts import LONGEST_ID, LONGEST_TEXT, AskedFor, Hand, Verdict
+from cronce.runtime.hand.effects import Unwatched, resolve_effect
+from cronce.runtime.look import slot_named
+from cronce.runtime.notes import recall_clock
+from cronce.telling.documents import cancelled_document, effect_document, paused_document, resumed_document
+from cronce.value import NamedTuple
+from cronce.web.problems import Problem
+
+Subject = Literal["jobs", "runs", "effects"]
+Given = Mapping[str, Any]
+Document = dict[str, object]
+
+
+class Field(NamedTuple):
+    """Something that one may say with an act: a text, one of some choices, yes, or any JSON."""
+
+    name: str
+    label: str
+    kind: Literal["text", "choice", "yes", "json"] = "text"
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    longest: int = LONGEST_TEXT
+
+
+class Action(NamedTuple):
+    """Something that can be done to a job, a run or an effect."""
+
+    name: str
+    of: Subject
+    title: str
+    meaning: str
+    """What will happen, to whoever is about to do it."""
+    fields: tuple[Field, ...]
+    act: Callable[[Hand, str, Given], Flow[Document]]
+
+    @property
+    def takes_id(self) -> bool:
+        """Whether asking again by the same id brings the same answer."""
+        return _ID in self.fields
+
+    def command(self, subject: str) -> str:
+        """The same on a command line."""
+        return f"cronce {self.name} {quote(subject)}{' done' if self.name == 'resolve' else ''}"
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def _pause(hand: Hand, job: str, given: Given) -> Flow[Document]:
+    stands = yield from hand.pause(job, given.get("reason", ""))
+    return {"job": job, **paused_document(stands)}
+
+
+def _resume(hand: Hand, job: str, _given: Given) -> Flow[Document]:
+    act = yield from hand.resume(job)
+    return {"job": job, **resumed_document(act)}
+
+
+def _trigger(hand: Hand, job: str, given: Given) -> Flow[Document]:
+    asked = yield from hand.trigger(job, given.get("payload"), given.get("id", ""))
+    return _asked(hand, asked)
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def _rerun(hand: Hand, key: str, given: Given) -> Flow[Document]:
+    asked = yield from hand.rerun(slot_named(key), fresh=given.get("fresh", False), request=given.get("id", ""))
+    return _asked(hand, asked)
+
+
+def _cancel(hand: Hand, key: str, given: Given) -> Flow[Document]:
+    before = yield from _record(hand, key)
+    reply = yield from hand.cancel(slot_named(key), given.get("reason", ""))
+    changed = before is None or not (before.state is State.CLOSED or before.ask)
+    return {"slot": key, **cancelled_document(reply), "changed": changed}
+
+
+def _resolve(hand: Hand, key: str, given: Given) -> Flow[Document]:
+    before = yield from _record(hand, key)
+    reply = yield from hand.resolve(slot_named(key), given["verdict"], given.get("reason", ""))
+    outcome = None if isinstance(reply, Queued) else reply.outcome
+    changed = before is None or (before.state is State.CLOSED and before.outcome is not outcome)
+    return {"slot": key, "due": outcome is None, "outcome": outcome, "changed": changed}
+
+
+def _record(hand: Hand, key: str) -> Flow[Record | None]:
+    """As it stands before the act: what it is then tells whether something changed."""
+    (seen,) = yield from hand.look([slot_named(key)])
+    return seen.record if seen else None
+
+
+def _asked(hand: Hand, asked: AskedFor) -> Document:
+    return {"key": asked.slot.key, "new": asked.new, "by": hand.by}
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+def _resolve_effect(hand: Hand, name: str, given: Given) -> Flow[Document]:
+    verdict: Verdict = given["verdict"]
+    yield from recall_clock(hand.ledger)
+    before = yield from effect(effect_named(name))
+    seen = yield from resolve_effect(hand, name, verdict, given.get("reason", ""), given.get("result"))
+    if isinstance(seen, Unwatched):
+        raise Problem(409, f"{seen}: say it again then")
+    changed = before is None or before.cell.version != seen.cell.version
+    return {**effect_document(seen), "changed": changed}
+
+
+# --- what came of it --------------------------------------------------------------------------------------------------
+
+
+def told(action: str, done: Document) -> str:
+    """In a sentence, to whoever did it: above all, whether it did anything."""
+    changed = done["changed"] if "changed" in done else done["new"]
+    match action:
+        case "pause":
+            return "It is paused." if changed else f"It was paused before, {_by_whom(done['paused'])}: nothing changed."
+        case "resume":
+            return "It is resumed." if changed else "It was not paused: nothing changed."
+        case "trigger" | "rerun":
+            return "It is asked for." if changed else "It was asked for before: nothing changed."
+        case "cancel" if done["asked"]:
+            return "It is asked to stop." if changed else "It was asked to stop before: nothing changed."
+        case "cancel":
+            outcome = done["outcome"]
+            return f"It is closed as {outcome}." if changed else f"It was closed before, as {outcome}: nothing changed."
+        case _ if "done" in (done.get("state"), "done" if done.get("outcome") else ""):
+            return "It counts as done." if changed else "It counted as done before: nothing changed."
+        case _:
+            again = "due again" if "due" in done else "free to be begun again"
+            return f"It is {again}." if changed else f"It was {again} before: nothing changed."
+
+
+def _by_whom(act: Any) -> str:
+    return f"by {act['by']} at {act['at']}"
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+_REASON: Final = Field("reason", "Why, for the record")
+_ID: Final = Field("id", "A name for it: one run, however often it is asked for", longest=LONGEST_ID)
+_VERDICT: Final = Field("verdict", "It is done, or shall be tried again", "choice", ("done", "retry"))
+
+ACTIONS: Final = (
+    Action(
+        "pause",
+        "jobs",
+        "Pause",
+        "None of its slots is granted until it is resumed. What runs goes on. What falls due meanwhile is not run"
+        " later.",
+        (_REASON,),
+        _pause,
+    ),
+    Action("resume", "jobs", "Resume", "Its slots are granted again. What fell due meanwhile is not run.", (), _resume),
+    Action(
+        "trigger",
+        "jobs",
+        "Run now:",
+        "A run of its own begins within seconds, with a key of its own: beside the schedule, and whether or not a slot"
+        " of now has run.",
+        (Field("payload", "What the run is given, as JSON", "json"), _ID),
+        _trigger,
+    ),
+    Action(
+        "rerun",
+        "runs",
+        "Run again:",
+        "The slot is run once more. What its effects did before is not done again, unless they shall be done afresh.",
+        (Field("fresh", "Do its effects again, by a key of their own", "yes"), _ID),
+        _rerun,
+    ),
+    Action(
+        "cancel",
+        "runs",
+        "Cancel",
+        "A run is asked to stop, and is not tried again; what waits to be run is closed as skipped. What is closed"
+        " stays as it is.",
+        (_REASON,),
+        _cancel,
+    ),
+    Action(
+        "resolve",
+        "runs",
+        "Resolve",
+        "Done: somebody made sure of its work, and it counts as succeeded. Retry: the slot is due again, with all its"
+        " attempts.",
+        (_VERDICT, _REASON),
+        _resolve,
+    ),
+    Action(
+        "resolve",
+        "effects",
+        "Resolve",
+        "Done: it happened, and whoever repeats it gets the result. Retry: it did not happen, and may be begun again.",
+        (_VERDICT, _REASON, Field("result", "What came of it, as JSON", "json")),
+        _resolve_effect,
+    ),
+)
+
+
+def named(of: Subject, subject: str) -> str:
+    """A job, a run or an effect by its name; what cannot be a name names nothing."""
+    try:
+        match of:
+            case "jobs":
+                return check_name(subject)
+            case "runs":
+                return slot_named(subject).key
+            case "effects":
+                return effect_named(subject).name
+    except BadInput as error:
+        raise Problem(404, str(error)) from None

@@ -1,0 +1,209 @@
+"""One job: when it runs, what came of it, how long it took, and what was kept from running twice."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cronce.errors import BadInput
+from cronce.model import Instant, check_name
+from cronce.monitor.durations import policy_span, timeout
+from cronce.monitor.reading.jobs import JobView, job_view
+from cronce.monitor.survey import attempts
+from cronce.protocol.lease import lease_for
+from cronce.protocol.notices import Observed
+from cronce.protocol.record import Span
+from cronce.runtime.effects.seen import doubts
+from cronce.runtime.flow import Flow
+from cronce.runtime.holders import carried
+from cronce.runtime.look import JobSeen, RunSeen, read_spec
+from cronce.runtime.observe import observations
+from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
+from cronce.schedule.changes import Change, changes
+from cronce.schedule.describe import describe, describe_change
+from cronce.schedule.zone import find_zone
+from cronce.telling.schedules import as_written
+from cronce.telling.words import wall
+from cronce.value import NamedTuple
+from cronce.web.actions import ACTIONS
+from cronce.web.frame import Shown, show
+from cronce.web.pages.missing import Missing, near, not_found
+from cronce.web.pages.picture import picture
+from cronce.web.pages.rows import rows_of
+from cronce.web.plot import duration_svg
+from cronce.web.site import path, root_of, site_of
+
+FIRES: Final = 10
+AT_ONCE: Final = 25
+AHEAD: Final = timedelta(days=400)
+"""So far changes of clocks are told of."""
+
+
+class Fire(NamedTuple):
+    """A slot to come, on the wall of its zone; or, without one, a change of clocks between two."""
+
+    at: Instant
+    wall: str = ""
+    change: str = ""
+
+
+class Version(NamedTuple):
+    digest: str
+    first: Instant
+    schedule: str
+    fires: bool
+
+
+class Tally(NamedTuple):
+    """Over the slots that are shown: how often their work was begun, and how often it was completed."""
+
+    slots: int
+    begun: int
+    completed: int
+
+
+async def page(request: Request) -> Response:
+    name, after = request.path_params["job"], request.query_params.get("after") or None
+    try:
+        return await show(request, "job.html", _page(name, after, request))
+    except Missing as error:
+        return not_found(request, error)
+
+
+def _page(name: str, after: str | None, request: Request) -> Flow[Shown]:
+    try:
+        view = yield from job_view(check_name(name), AT_ONCE, after)
+    except BadInput:
+        if after is not None:
+            raise
+        view = None
+    if view is None:
+        raise Missing("no job is called so", name, (yield from near(name, site_of(request).index)))
+    root = root_of(request)
+    has_scheduler = name in (yield from carried())
+    return {
+        **_told_of(view),
+        **_drawn(view, root),
+        "carried": has_scheduler,
+        "silent": view.seen.is_scheduled and not has_scheduler,
+        "observed": None if has_scheduler or view.refused else (yield from _observed(name)),
+        "actions": [one for one in ACTIONS if one.of == "jobs" and _fits(one.name, view.seen, has_scheduler)],
+        "doubtful": (yield from doubts(f"effect/{name}/")),
+        "picture": None if after else (yield from picture(root, name)),
+        "after": after,
+    }
+
+
+def _told_of(view: JobView) -> Shown:
+    seen, now, runs = view.seen, view.now, view.runs.runs
+    return {
+        "now": now,
+        "view": view,
+        "name": seen.name,
+        "words": [(describe(rule), as_written(rule)) for rule in seen.schedules],
+        "fires": fires(seen.schedule, now) if seen.schedule and view.next else [],
+        "zone": zone_of(seen.schedule) if seen.schedule else "UTC",
+        "rows": rows_of(runs, now),
+        "open": rows_of((*view.attention.runs, *view.open.runs), now),
+        "last": next((run for run in runs if run.record), None),
+        "told": _told(view),
+        "tally": tally(runs),
+        "refused": sum(one.refusals.times for one in view.refused),
+        "versions": list(_versions(seen)),
+        "spans": _spans(seen),
+    }
+
+
+def _drawn(view: JobView, root: str) -> Shown:
+    lease, most = _limits(view.seen)
+    ended = [took.run for took in view.durations]
+    return {"lease": lease, "plot": duration_svg(ended, lease, most, lambda slot: path("runs", slot, root=root))}
+
+
+def _observed(name: str) -> Flow[Observed | None]:
+    """Of a job that only its callers run: what ran though a guard would have refused it. Who was refused is guarded."""
+    _, found = yield from observations(name)
+    return found[0].observed if found else None
+
+
+def _fits(action: str, seen: JobSeen, has_scheduler: bool) -> bool:
+    """A job that is paused can be resumed, and one that is not can be paused. What nobody would run is not asked
+    for."""
+    paused = seen.job is not None and seen.job.paused is not None
+    return {"pause": not paused, "resume": paused, "trigger": has_scheduler}.get(action, True)
+
+
+def tally(runs: Iterable[RunSeen]) -> Tally:
+    counts = [attempts(run.record) for run in runs if run.record]
+    return Tally(len(counts), sum(begun for begun, _ in counts), sum(done for _, done in counts))
+
+
+def _told(view: JobView) -> RunSeen | None:
+    """The latest run that printed something, or said why it failed."""
+    told = (run for run in view.runs.runs if run.record and (run.record.output or run.shown == "failed"))
+    return next(told, None)
+
+
+def _limits(seen: JobSeen) -> tuple[timedelta | None, timedelta | None]:
+    on_lost = seen.policies.get("on_lost", "skip")
+    default = lease_for(on_lost) if on_lost in ("skip", "rerun") else None
+    return policy_span(seen, "lease") or default, timeout(seen)
+
+
+def _versions(seen: JobSeen) -> Iterator[Version]:
+    """The newest first. Of a job that is only called, each call's own counts."""
+    if seen.job is None:
+        return
+    for spec in reversed(seen.job.specs):
+        given = read_spec(spec.text)
+        yield Version(
+            spec.digest[:8], spec.first, _written(given), spec.digest == seen.job.firing or not seen.job.firing
+        )
+
+
+def _written(spec: dict[str, Any]) -> str:
+    try:
+        return as_written(parse_schedule(**spec["schedule"]))
+    except (KeyError, TypeError, BadInput):
+        return ""
+
+
+def _spans(seen: JobSeen) -> Sequence[Span]:
+    return tuple(reversed(seen.job.spans)) if seen.job else ()
+
+
+# --- when it runs next ------------------------------------------------------------------------------------------------
+
+
+def fires(schedule: Schedule, now: Instant) -> list[Fire]:
+    """Its next slots, and the changes of clocks among them."""
+    rule, zone = rule_of(schedule), find_zone(zone_of(schedule))
+    slots = list(islice(_slots(schedule, now), FIRES))
+    found = [Fire(slot, wall(slot.astimezone(zone))) for slot in slots]
+    if isinstance(rule, Cron) and slots:
+        found += [_changed(change) for change in changes(rule, now, min(slots[-1], now + AHEAD))]
+    return sorted(found)
+
+
+def zone_of(schedule: Schedule) -> str:
+    """By whose clocks it goes."""
+    rule = rule_of(schedule)
+    return rule.tz if isinstance(rule, Cron) else "UTC"
+
+
+def _slots(schedule: Schedule, now: Instant) -> Iterator[datetime]:
+    slot = schedule.next(now)
+    while slot is not None:
+        yield slot
+        slot = schedule.next(slot)
+
+
+def _changed(change: Change) -> Fire:
+    shift = change.shift
+    before, after = shift.at + shift.before, shift.at + shift.after
+    return Fire(
+        shift.at, change=f"{before:%a %Y-%m-%d}, {before:%H:%M} becomes {after:%H:%M}: {describe_change(change)}"
+    )

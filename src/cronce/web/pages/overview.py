@@ -1,0 +1,195 @@
+"""The overview: how things stand in one sentence, what needs a person, who is there, what runs, what comes next."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from shlex import quote
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cronce.model import Instant
+from cronce.monitor.folds.schedulers import missed
+from cronce.monitor.model import SEVERITIES, Kind, Severity, rank, worst_first
+from cronce.monitor.reading.index import JobIndex
+from cronce.monitor.reading.jobs import next_up
+from cronce.monitor.reading.overview import Overview, overview
+from cronce.protocol.notices import Alert
+from cronce.runtime.flow import Flow
+from cronce.runtime.holders import HolderSeen
+from cronce.runtime.look import RunSeen
+from cronce.telling.words import ago, by_whom, safe
+from cronce.value import NamedTuple
+from cronce.web.frame import Shown, show
+from cronce.web.pages.holders import LIVE, Beating, beating
+from cronce.web.pages.picture import MOST, picture
+from cronce.web.pages.rows import rows_of
+from cronce.web.site import root_of, site_of
+from cronce.web.tones import Tone, brief
+
+RECENT: Final = 12
+UPCOMING: Final = 6
+RUNNING: Final = 20
+DOUBTS: Final = 5
+"""Of the runs of which nobody knows how they ended, so many stand here; the rest behind a link."""
+
+SEEN_HERE: Final = (Kind.LOST, Kind.UNKNOWN, Kind.IN_DOUBT)
+"""Alerts of what this page shows by itself, slot by slot, whether anybody watches or not."""
+
+_WHERE: Final = {
+    **dict.fromkeys((Kind.GONE, Kind.CROWDED, Kind.SKEW, Kind.SUPERSEDED), "holders"),
+    **dict.fromkeys((Kind.BEAT_SILENT, Kind.BEAT_DOUBLE, Kind.DOUBLED), "others"),
+    Kind.FLAPPING: "leaders",
+    Kind.IN_DOUBT: "effects",
+}
+"""The page to look at, of what is said of no job."""
+
+_STORE: Final = (Kind.AMNESIA, Kind.COPIED, Kind.UNREACHABLE, Kind.UNUSABLE)
+
+
+class Todo(NamedTuple):
+    """Something that needs a person, and where to look."""
+
+    severity: Severity
+    title: str
+    text: str
+    way: tuple[str, ...]
+    since: Instant | None = None
+    remedy: str = ""
+    """What to do, or the command that settles it."""
+
+
+class Jobs(NamedTuple):
+    """How many there are, and whether schedulers run any: what a crontab calls needs none."""
+
+    number: int
+    scheduled: bool
+
+
+class Health(NamedTuple):
+    tone: Tone
+    sentence: str
+
+
+async def page(request: Request) -> Response:
+    return await show(request, "overview.html", _overview(site_of(request).index, root_of(request)))
+
+
+def _overview(index: JobIndex, root: str) -> Flow[Shown]:
+    seen = yield from overview(RECENT, MOST)
+    upcoming = yield from next_up(UPCOMING, index=index)
+    drawn = yield from picture(root, seen=seen)
+    now = seen.now
+    there = [beating(line) for line in seen.holders]
+    silent = silent_ones(there, now)
+    todo = sorted(todos(seen), key=lambda one: rank(one.severity))
+    jobs = Jobs(len(index), any(line.seen.is_scheduled for line in upcoming.lines))
+    running = [run for run in seen.open.runs if run.shown == "running"][:RUNNING]
+    return {
+        "now": now,
+        "health": health(seen, there, todo, jobs),
+        "todo": todo,
+        "holders": [one for one in there if one.state in LIVE or one in silent],
+        "running": rows_of(running, now),
+        "upcoming": upcoming.lines,
+        "recent": rows_of(seen.newest, now),
+        "jobs": jobs.number,
+        "picture": drawn,
+    }
+
+
+# --- what needs a person --------------------------------------------------------------------------------------------
+
+
+def todos(seen: Overview) -> Iterator[Todo]:
+    if seen.halted:
+        text = f"Everything is paused {by_whom(seen.halted)}: nothing at all is granted until it is resumed."
+        yield Todo("critical", "everything is paused", safe(text), ("jobs",), seen.halted.at, "`cronce resume --all`")
+    alerts = sorted(seen.alerts.alerts, key=worst_first)
+    yield from map(_of_alert, (one for one in alerts if one.kind not in SEEN_HERE))
+    yield from map(_of_run, seen.attention.runs[:DOUBTS])
+    left = seen.attention.number - min(len(seen.attention.runs), DOUBTS)
+    if left:
+        more = f"And {left:,}{' or more' if seen.attention.more else ''} runs of which nobody knows how they ended."
+        yield Todo("critical", "lost and unknown runs", more, ("runs",))
+    if seen.in_doubt.number:
+        many = f"{seen.in_doubt.number:,}{' or more' if seen.in_doubt.more else ''}"
+        begun = "effects were begun" if seen.in_doubt.number > 1 else "effect was begun"
+        text = f"{many} {begun}, and may have happened or not."
+        yield Todo("critical", "effects in doubt", text, ("effects",), None, "`cronce effects` lists them.")
+
+
+def _of_alert(alert: Alert) -> Todo:
+    severity: Severity = next((one for one in SEVERITIES if one == alert.severity), "warning")
+    title = f"{alert.kind.replace('-', ' ')}{': ' if alert.subject else ''}{alert.subject}"
+    return Todo(severity, safe(title), safe(alert.text), where(alert), alert.since, alert.remedy)
+
+
+def where(alert: Alert) -> tuple[str, ...]:
+    """The page to look at; what is said of the store has none but that of alerts."""
+    kind = next((one for one in Kind if one == alert.kind), None)
+    if kind is None or kind in _STORE:
+        return ("alerts",)
+    if kind in _WHERE:
+        return (_WHERE[kind],)
+    return ("jobs", alert.subject) if alert.subject else ("holders",)
+
+
+def _of_run(run: RunSeen) -> Todo:
+    words = {
+        "lost": "Whoever had it is gone, and nobody can tell how much of its work was done. Look, then say.",
+        "unknown": "Nobody can tell whether it ran. Look, then say.",
+    }
+    since = run.record.finished if run.record else None
+    command = f"`cronce resolve {quote(run.slot.key)} done`, or `retry`"
+    text = words.get(run.shown, "It cannot be read.")
+    return Todo("critical", f"{run.shown}: {run.slot.key}", text, ("runs", run.slot.key), since, command)
+
+
+# --- how things stand -----------------------------------------------------------------------------------------------
+
+
+def health(seen: Overview, there: Sequence[Beating], todo: Iterable[Todo], jobs: Jobs) -> Health:
+    """All of it in one sentence."""
+    live = sum(one.state in LIVE for one in there)
+    if not jobs.number and not live and not seen.newest:
+        return Health("dim", "Nothing has run here yet.")
+    severities = [one.severity for one in todo]
+    silent = silent_ones(there, seen.now)
+    idle = jobs.scheduled and not live
+    wrong = [*_silent(silent), *(["no scheduler is alive"] if idle else []), *_needed(severities)]
+    if wrong:
+        bad = idle or "critical" in severities or any(one.state == "dead" for one in silent)
+        return Health("bad" if bad else "odd", safe(_sentence(wrong)))
+    last = next((run.record.started for run in seen.newest if run.record and run.record.started), None)
+    ran = f", the last run started {ago(last, seen.now)}" if last else ", and nothing has run yet"
+    return Health("good", f"All is well: {_many(jobs.number, 'job')}, {_many(live, 'scheduler')}{ran}.")
+
+
+def _silent(silent: Sequence[Beating]) -> Iterator[str]:
+    if len(silent) == 1:
+        yield f"scheduler {brief(silent[0].name)} stopped beating"
+    elif silent:
+        yield f"{len(silent)} schedulers stopped beating"
+
+
+def _needed(severities: Sequence[Severity]) -> Iterator[str]:
+    grave, lesser = (severities.count(severity) for severity in SEVERITIES[:2])
+    if grave or lesser:
+        need = "thing needs" if grave + lesser == 1 else "things need"
+        yield f"{grave + lesser:,} {need} a person{f', {grave:,} of them critical' if grave and lesser else ''}"
+
+
+def silent_ones(there: Sequence[Beating], now: Instant) -> list[Beating]:
+    """Those that are late, and those that died not long ago, if no other took their place."""
+    lines = [one.line for one in there]
+    dead = {one.holder.holder for one in missed([HolderSeen(one.holder, one.until, one.drained) for one in lines], now)}
+    return [one for one in there if one.state == "late" or one.line.holder.holder in dead]
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number:,} {word}{'s' if number != 1 else ''}"
+
+
+def _sentence(parts: list[str]) -> str:
+    text = "; ".join(parts)
+    return f"{text[0].upper()}{text[1:]}."

@@ -1,0 +1,190 @@
+"""Who may see the page, and who may act: a token, sessions of browsers, and what is refused unseen.
+
+*One secret.* Whoever knows the token may act. A program sends it with each call; a browser once, at /login, and then
+has a cookie that says who logged in and until when, signed with a key made from the token. So all processes behind one
+address agree, and whoever changes the token ends all sessions. All that is kept here is who logged out.
+
+*Another site must not act through a browser that is logged in.* The cookie is not sent along from there (SameSite),
+each form carries a word that only this session's pages have, and what the browser says about where a request comes from
+has to be right. Of these three each would do by itself, in a browser without a flaw.
+
+*A name that somebody else's DNS resolves to this machine* would make a foreign site ours in the eyes of a browser: on
+loopback only the names that are ours are answered to.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Final
+
+from cronce.errors import BadInput
+from cronce.model import Boot, Instant, to_us
+from cronce.value import NamedTuple
+
+COOKIE: Final = "cronce_session"
+LASTS: Final = timedelta(hours=12)
+"""A session; then one logs in again."""
+
+SHORTEST_TOKEN: Final = 16
+LONGEST_NAME: Final = 60
+
+OURS: Final = ("localhost", "127.0.0.1", "::1")
+"""What this machine calls itself."""
+
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # no-referrer would also keep from us where our own forms come from
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""On every answer."""
+
+
+class Session(NamedTuple):
+    """Somebody who may act: who that is, and the word that their forms carry; a program has none."""
+
+    by: str
+    word: str = ""
+
+
+def check_token(token: str, where: str) -> str:
+    """`where` it was found, for who has to mend it there; it is not said itself."""
+    if len(token) >= SHORTEST_TOKEN and token.isascii() and token.isprintable() and " " not in token:
+        return token
+    wrong = "is empty" if not token else "is too short" if len(token) < SHORTEST_TOKEN else "has other characters"
+    raise BadInput(
+        f"{where} {wrong}: a token is {SHORTEST_TOKEN} or more letters, digits and signs, without spaces; make one with"
+        " `python3 -c 'import secrets; print(secrets.token_urlsafe(32))'`"
+    )
+
+
+class Keys:
+    """What a token opens."""
+
+    def __init__(self, token: str) -> None:
+        self._token = check_token(token, "token=").encode()
+        self._key = hmac.digest(self._token, b"cronce: sessions of the page", "sha256")
+        self._ended: dict[bytes, int] = {}
+        """Sessions that were logged out of, and when they would have ended by themselves."""
+
+    def opens(self, token: str) -> bool:
+        return secrets.compare_digest(token.encode(errors="replace"), self._token)
+
+    def cookie(self, by: str, now: Instant) -> str:
+        """What a browser is given that logged in."""
+        said = json.dumps([by, to_us(now + LASTS), secrets.token_urlsafe(12)]).encode()
+        return self.seal(b"session", said)
+
+    def session(self, cookie: str, now: Instant) -> Session | None:
+        """Who has this cookie; None: nobody who may act."""
+        text = self.unseal(b"session", cookie)
+        if text is None or text in self._ended:
+            return None
+        by, until, _ = json.loads(text)
+        return Session(by, _text(self._sign(b"form", text))) if to_us(now) < until else None
+
+    def end(self, cookie: str, now: Instant) -> None:
+        """This session is over, also for whoever has a copy of its cookie. This process alone knows."""
+        text = self.unseal(b"session", cookie)
+        self._ended = {one: until for one, until in self._ended.items() if until > to_us(now)}
+        if text is not None:
+            self._ended[text] = json.loads(text)[1]
+
+    def seal(self, use: bytes, said: bytes) -> str:
+        """Something for a browser to keep, so that it can be known again as ours."""
+        return f"{_text(said)}.{_text(self._sign(use, said))}"
+
+    def unseal(self, use: bytes, sealed: str) -> bytes | None:
+        said, _, sign = sealed.partition(".")
+        try:
+            text = _bytes(said)
+            return text if secrets.compare_digest(_bytes(sign), self._sign(use, text)) else None
+        except ValueError:
+            return None
+
+    def _sign(self, use: bytes, said: bytes) -> bytes:
+        return hmac.digest(self._key, use + b":" + said, hashlib.sha256)
+
+
+def same_word(session: Session, given: str) -> bool:
+    """Whether a form comes from a page of this session."""
+    return bool(session.word) and secrets.compare_digest(given.encode(errors="replace"), session.word.encode())
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _bytes(text: str) -> bytes:
+    return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+
+
+# --- where a request comes from ---------------------------------------------------------------------------------------
+
+
+def from_elsewhere(headers: Mapping[str, str], names: Collection[str]) -> str:
+    """Why a browser's request that would change something is not from a page of ours; empty: it may be."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None and site != "same-origin":
+        return f"the browser says that it comes from elsewhere ({site[:20]!r})"
+    if origin is None:
+        return ""
+    place = origin.partition("://")[2].lower()
+    ours = place == headers.get("host", "").lower() or host_of(place) in {name.lower() for name in names}
+    return "" if place and ours else f"it comes from {origin[:60]!r}"
+
+
+_AUTHORITY: Final = re.compile(r"(?a)(?:\[(?P<six>[0-9a-f:.]+)\]|(?P<host>[a-z0-9._-]+))(?::\d{1,5})?")
+
+
+def host_of(authority: str) -> str:
+    """The host of `host:port`; "" if it is not written so."""
+    found = _AUTHORITY.fullmatch(authority.lower())
+    return (found["six"] or found["host"]).rstrip(".") if found else ""
+
+
+def strange_host(authority: str, names: Collection[str] | None) -> bool:
+    """Whether it is called by a name that is not its own. `names` None: whoever it is mounted in sees to that."""
+    return names is not None and host_of(authority) not in {*OURS, *(name.lower() for name in names)}
+
+
+def is_local_path(path: str) -> bool:
+    """Whether one may be sent there after logging in: a path of this site, and no way to another."""
+    return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and len(path) < 2000
+
+
+# --- guessing ---------------------------------------------------------------------------------------------------------
+
+TRIES: Final = 10
+PER: Final = 60.0
+"""So many wrong tokens from one address in so many seconds."""
+
+REMEMBERED: Final = 1_000
+
+
+class Guesses:
+    """Wrong tokens of late, by the address that they came from. The right one, from an address that guesses, is refused
+    like a wrong one: else guessing would go on."""
+
+    def __init__(self) -> None:
+        self._wrong: OrderedDict[str, list[Boot]] = OrderedDict()
+
+    def wait(self, address: str, now: Boot) -> float:
+        """Seconds until that address may try again."""
+        recent = [at for at in self._wrong.get(address, []) if now - at < PER]
+        return 0.0 if len(recent) < TRIES else PER - (now - recent[-TRIES])
+
+    def wrong(self, address: str, now: Boot) -> None:
+        self._wrong[address] = [*self._wrong.pop(address, [])[1 - TRIES :], now]
+        while len(self._wrong) > REMEMBERED:
+            self._wrong.popitem(last=False)

@@ -1,0 +1,102 @@
+"""Serving the page by itself: uvicorn on a socket that is listened on already."""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from socket import socket
+from types import FrameType
+from typing import Final
+
+import h11
+from starlette.applications import Starlette
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from cronce.web.live import Live
+
+GRACE: Final = 1
+"""Seconds for requests that are under way when it is told to end."""
+
+MOST: Final = 500
+"""Requests and connections at once."""
+
+SLOW: Final = 10.0
+"""Seconds in which a question has to be asked. Who only begins to ask would take the place of somebody else."""
+
+_ENDS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def serve(app: Starlette, listener: socket, *, until_told: bool = True) -> None:
+    """Until a signal tells it to end; without `until_told` signals are somebody else's business, and it never ends."""
+    PageServer(app, until_told=until_told).run(sockets=[listener])
+
+
+class PageServer(Server):
+    """At its end it closes the streams that would go on: else it would wait for them."""
+
+    def __init__(self, app: Starlette, *, until_told: bool) -> None:
+        config = Config(
+            app,
+            http=Impatient,
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MOST,
+            timeout_graceful_shutdown=GRACE,
+        )
+        super().__init__(config)
+        self._live: Live = app.state.live
+        self._until_told = until_told
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        self._live.close()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Uvicorn raises them once more when it has ended, which would be the end of whoever serves."""
+        if not self._until_told:
+            yield
+            return
+        before = {number: signal.signal(number, _spent) for number in _ENDS}
+        try:
+            with super().capture_signals():
+                yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class Impatient(H11Protocol):
+    """Hangs up on whoever does not say what they want."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(SLOW, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._have_heard()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(SLOW, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._have_heard()
+        super().connection_lost(exc)
+
+    def _have_heard(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def _spent(_number: int, _frame: FrameType | None) -> None:
+    """The signal was heard already."""

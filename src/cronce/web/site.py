@@ -1,0 +1,227 @@
+"""The site: what all its pages and its API share. `app.state.site`, or `site_of(request)`."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+from jinja2 import ChoiceLoader, DictLoader, Environment, PackageLoader, StrictUndefined, Template
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, Response
+
+from cronce import __version__
+from cronce.clock import SystemClock
+from cronce.errors import CronceError, StoreUnavailable
+from cronce.model import Instant, spell
+from cronce.monitor.metrics.metrics import Metrics
+from cronce.monitor.reading import JobIndex
+from cronce.runtime.app import Cronce
+from cronce.runtime.desk import Desk
+from cronce.runtime.flow import Flow
+from cronce.runtime.hand.acts import Hand
+from cronce.stores import mask_all
+from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short
+from cronce.web.flash import forget, told_before
+from cronce.web.security import Guesses, Keys, Session
+
+T = TypeVar("T")
+
+READERS: Final = 8
+"""Threads that read at once: as many as a store has lines."""
+
+PATIENCE: Final = 10.0
+"""Seconds after which a page says that the store does not answer."""
+
+FRAGMENT: Final = "{% block main %}{% endblock %}"
+"""What stands in for base.html where only the main part of a page is asked for."""
+
+
+def site_of(request: HTTPConnection) -> "Site":
+    site = request.app.state.site
+    assert isinstance(site, Site)
+    return site
+
+
+class Site:
+    """One store, seen from the web. `names` are the hosts that it answers to, besides this machine's own; None: any.
+
+    Nothing is opened before something is asked: an application that is mounted in another is told of no beginning."""
+
+    def __init__(
+        self,
+        cron: Cronce,
+        keys: Keys | None = None,
+        *,
+        names: Collection[str] | None = None,
+        private: bool = False,
+        owned: bool = False,
+        findings: Mapping[str, Any] | None = None,
+        words: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.cron = cron
+        self.keys = keys
+        self.names = names
+        self.private = private
+        """Whether one needs the token even to look."""
+        self._owned = owned
+        """Whether nobody else has this Cronce, and closes it."""
+        self.findings = findings
+        """What an audit found, as `cronce audit --json` has it, if a report is given."""
+        self.clock = SystemClock()
+        self.guesses = Guesses()
+        self.index = JobIndex()
+        self.metrics = Metrics(cron)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cronce-page")
+        self._opening = threading.Lock()
+        self._desk: Desk | None = None
+        self._whole, self._part = _templates(tuple((words or {}).items()))
+
+    # --- the store ---
+
+    @property
+    def desk(self) -> Desk:
+        """A line to the store of its own, so that whoever looks keeps nobody from claiming. Opens it: ask for it in a
+        thread. Once it is open, another one finds out which jobs there are: the next who asks need not wait for it."""
+        with self._opening:
+            if self._desk is None:
+                work = self.cron.at_work().desk
+                self._desk = Desk(work.connect(), work.clock, work.connect, lambda _event: None)
+                self._readers.submit(self._desk.do, self.index.learn())
+            return self._desk
+
+    @property
+    def place(self) -> str:
+        """The store, for people: without its password."""
+        return self.cron.place
+
+    @property
+    def now(self) -> Instant:
+        """This machine's idea of it. Where a flow tells the store's, that is better."""
+        return self.clock.wall()
+
+    async def opened(self) -> Desk:
+        """The desk, once there is a line to the store."""
+        return await self.do(lambda: self.desk)
+
+    async def ask(self, flow: Flow[T]) -> T:
+        """What comes of a flow, on a thread."""
+        return await self.do(lambda: self.desk.do(flow))
+
+    async def begin(self) -> None:
+        """Open it before anybody asks. That a store is away is told to whoever does."""
+        with suppress(CronceError):
+            await self.opened()
+
+    async def act(self, by: str, act: Callable[[Hand], Flow[T]]) -> T:
+        """What comes of an act by hand, and on whose record it is."""
+        try:
+            return await self.do(lambda: self.desk.do(act(Hand(self.desk.ledger, by, self.cron.jobs))))
+        except StoreUnavailable as error:
+            raise StoreUnavailable(f"{error}. It may be done all the same: look before you repeat it") from None
+
+    async def do(self, work: Callable[[], T]) -> T:
+        waiting = asyncio.get_running_loop().run_in_executor(self._readers, work)
+        try:
+            return await asyncio.wait_for(waiting, PATIENCE)
+        except TimeoutError:
+            raise StoreUnavailable(f"{self.place} has not answered for {PATIENCE:g} s") from None
+
+    def close(self) -> None:
+        """Hang up; the next who asks opens another line."""
+        with self._opening:
+            desk, self._desk = self._desk, None
+        if desk is not None and desk.store.traits.shared:
+            desk.store.close()
+        if self._owned:
+            self.cron.close()
+
+    # --- who asks ---
+
+    def session(self, request: HTTPConnection) -> Session | None:
+        """Who asks, if they may act: the gate has looked."""
+        found = request.scope.get("cronce.session")
+        return found if isinstance(found, Session) else None
+
+    # --- pages ---
+
+    def render(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
+        """A page; with the header `X-Fragment: 1` only its main part, for whoever has the rest."""
+        found: Template = (self._part if is_part(request) else self._whole).get_template(template)
+        came = "" if is_part(request) else told_before(request, self.keys, self.session(request))
+        text = found.render(**self._shared(request), came=came, **context)
+        page = HTMLResponse(text.encode(errors="replace"), status)
+        if came:
+            forget(page, f"{root_of(request)}/")
+        return page
+
+    def _shared(self, request: Request) -> dict[str, Any]:
+        session = self.session(request)
+        root = root_of(request)
+
+        def link(*parts: object, **query: object) -> str:
+            return path(*parts, root=root, **query)
+
+        return {
+            "link": link,
+            "static": lambda name: link("static", name),
+            "site": self,
+            "here": here(request),
+            "whole": whole(request),
+            "is_known": not self.private or session is not None,
+            "query": request.query_params,
+            "can_act": session is not None,
+            "can_log_in": self.keys is not None,
+            "by": session.by if session else "",
+            "csrf": session.word if session else "",
+        }
+
+
+def root_of(request: HTTPConnection) -> str:
+    """Where this is mounted. The gate notes it: what is mounted in here would change what the scope says."""
+    return str(request.scope["cronce.root"])
+
+
+def here(request: HTTPConnection) -> str:
+    """Which page is asked for, wherever this is mounted."""
+    place = str(request.scope["path"]).removeprefix(root_of(request))
+    return place if place.startswith("/") else "/"
+
+
+def whole(request: HTTPConnection) -> str:
+    """The page that is asked for, with all that is asked of it: where one comes back to after logging in."""
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    return quote(here(request), safe="/@:", errors="replace") + (f"?{query}" if query else "")
+
+
+def is_part(request: HTTPConnection) -> bool:
+    """Whether only the main part of a page is asked for."""
+    return request.headers.get("x-fragment") == "1"
+
+
+def path(*parts: object, root: str = "", **query: object) -> str:
+    """The way to a page: ("jobs", "billing", page=2) is /jobs/billing?page=2, below whatever this is mounted at. What
+    is None is left out of the query."""
+    way = "/".join(quote(str(part), safe="@:", errors="replace") for part in parts)
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{root}/{way}" + (f"?{urlencode(given, errors='replace')}" if given else "")
+
+
+@cache
+def _templates(words: tuple[tuple[str, Any], ...]) -> tuple[Environment, Environment]:
+    """Of whole pages, and of their main parts alone: all sites of a process share what is compiled."""
+    loader = PackageLoader("cronce.web")
+    part = ChoiceLoader([DictLoader({"base.html": FRAGMENT}), loader])
+    return _environment(loader, dict(words)), _environment(part, dict(words))
+
+
+def _environment(loader: PackageLoader | ChoiceLoader, words: Mapping[str, Any]) -> Environment:
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.auto_reload = False  # an upgrade in place would mix two versions
+    made.globals.update(version=__version__, away=away, short=short, spell=spell, iso=iso, fine=fine, moment=moment)
+    made.globals.update(ago=ago, by_whom=by_whom, **words)
+    made.filters.update(safe_text=safe, masked=mask_all)
+    return made

@@ -1,0 +1,253 @@
+"""Where each piece stands: lanes, rows within a lane, and shares of the width. No drawing yet.
+
+A picture is bounded whatever there is to show. More than so many pieces, or more than so many at once in one lane, are
+*folded*: counted by column and look. A column that is folded says all of it in words, and leads to a closer look.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta, tzinfo
+from typing import Final
+
+from cronce.model import Instant
+from cronce.protocol.record import LAPSED
+from cronce.value import NamedTuple
+from cronce.web.timeline.axis import Line, clock_changes, lines
+from cronce.web.timeline.pieces import LOOKS, By, Facts, Piece
+
+MOST_PIECES: Final = 2000
+MOST_LANES: Final = 24
+MOST_ROWS: Final = 6
+GHOST_ROWS: Final = 3
+"""Beyond them ghosts lie on one another."""
+COLUMNS: Final = 120
+"""Of a lane that is folded."""
+
+# Heights in pixels. Widths are shares: a picture of WIDTH pixels is what legibility is judged by.
+WIDTH: Final = 1000.0
+HEAD, NAME, GAP = 34.0, 22.0, 10.0
+ROW, BAR = 22.0, 16.0
+THIN_ROW, THIN_BAR = 16.0, 12.0
+"""Of ghosts, which stand below what there was."""
+FOLDED: Final = 40.0
+LEAST: Final = 14.0
+"""How wide a mark or a ghost is at least, in such a picture, or a bar that has its sign within."""
+
+SIGN: Final = 12.0
+"""The room for a sign beside a bar."""
+
+SIGNS: Final = {"failed": "×", "lost": "!", "unknown": "?"}
+"""What a bar says that is too short to show its pattern."""
+
+OTHERS: Final = "…"
+"""The lane of what is left over. Nobody is called that."""
+
+
+class Scale(NamedTuple):
+    """From instants to shares of the width, in percent."""
+
+    start: Instant
+    end: Instant
+
+    def __call__(self, at: Instant) -> float:
+        share = (at - self.start) / (self.end - self.start)
+        return 100 * min(max(share, 0.0), 1.0)
+
+    def pixels(self, at: Instant) -> float:
+        return self(at) / 100 * WIDTH
+
+
+class Placed(NamedTuple):
+    """A piece in its place: from left to right in percent, and where its bar begins from above, in pixels."""
+
+    piece: Piece
+    left: float
+    right: float
+    top: float
+    due: float | None = None
+    until: float | None = None
+
+
+class Column(NamedTuple):
+    """What a folded lane shows in one column: how many pieces of which look."""
+
+    start: Instant
+    end: Instant
+    left: float
+    right: float
+    counts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def told(self) -> str:
+        return counted(self.counts)
+
+
+class Lane(NamedTuple):
+    name: str
+    top: float
+    height: float
+    members: int = 1
+    """How many holders share it."""
+    placed: tuple[Placed, ...] = ()
+    columns: tuple[Column, ...] = ()
+    """Of a lane that is folded."""
+
+
+class Arrow(NamedTuple):
+    """From the end of one piece to the start of the other."""
+
+    earlier: Placed
+    later: Placed
+
+
+class Picture(NamedTuple):
+    facts: Facts
+    by: By
+    scale: Scale
+    lanes: tuple[Lane, ...]
+    arrows: tuple[Arrow, ...]
+    lines: tuple[Line, ...]
+    changes: tuple[Line, ...]
+    height: float
+
+    @property
+    def folded(self) -> int:
+        """How many pieces are shown by their number alone."""
+        return sum(column.total for lane in self.lanes for column in lane.columns)
+
+    @property
+    def counted(self) -> str:
+        """All that there is, in words."""
+        told = counted(Counter(piece.look for piece in self.facts.pieces))
+        several = len(self.facts.handovers)
+        return told + (f", {several:,} taken over" if several else "")
+
+
+def lay_out(facts: Facts, by: By, zone: tzinfo) -> Picture:
+    scale = Scale(facts.start, facts.end)
+    names = lane_names(facts.pieces, by)
+    lanes: list[Lane] = []
+    places: dict[int, Placed] = {}
+    top = HEAD
+    for name, numbers in _by_lane(facts.pieces, names, by):
+        lane, rows = _lane(name, top, {number: facts.pieces[number] for number in numbers}, facts)
+        lane = lane._replace(members=len({facts.pieces[number].lane(by) for number in numbers}))
+        lanes.append(lane)
+        places |= rows
+        top += lane.height
+    arrows = tuple(
+        Arrow(places[one.earlier], places[one.later])
+        for one in facts.handovers
+        if one.earlier in places and one.later in places
+    )
+    marked = (facts.start, facts.end, zone)
+    return Picture(facts, by, scale, tuple(lanes), arrows, tuple(lines(*marked)), tuple(clock_changes(*marked)), top)
+
+
+# --- lanes ----------------------------------------------------------------------------------------------------------
+
+
+def lane_names(pieces: Sequence[Piece], by: By) -> dict[str, str]:
+    """Which lane a holder or a job has. Of very many holders those of one host share a lane, and what is left over
+    shares the last: calls from a crontab are a holder each."""
+    names = {lane: lane for lane in sorted({piece.lane(by) for piece in pieces})}
+    if by == "holder" and len(names) > MOST_LANES:
+        names = {lane: lane.partition(":")[0] for lane in names}
+    often = Counter(names[piece.lane(by)] for piece in pieces)
+    if len(often) > MOST_LANES:
+        kept = {name for name, _ in often.most_common(MOST_LANES - 1)}
+        names = {lane: name if name in kept else OTHERS for lane, name in names.items()}
+    return names
+
+
+def _by_lane(pieces: Sequence[Piece], names: Mapping[str, str], by: By) -> list[tuple[str, list[int]]]:
+    """In order of names; then who was only refused, what is nobody's, and what is left over."""
+    lanes: defaultdict[str, list[int]] = defaultdict(list)
+    for number, piece in enumerate(pieces):
+        lanes[names[piece.lane(by)]].append(number)
+    ran = {names[piece.lane(by)] for piece in pieces if piece.shape != "ghost"}
+    return sorted(
+        lanes.items(), key=lambda lane: (lane[0] == OTHERS, not lane[0], lane[0] not in ran, _natural(lane[0]))
+    )
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """web-9 comes before web-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)]
+
+
+def _lane(name: str, top: float, pieces: Mapping[int, Piece], facts: Facts) -> tuple[Lane, dict[int, Placed]]:
+    """A lane, and which piece is where in it; one that is folded has no places."""
+    scale = Scale(facts.start, facts.end)
+    solid = _rows({number: one for number, one in pieces.items() if one.shape != "ghost"}, scale)
+    if len(facts.pieces) > MOST_PIECES or _last(solid) >= MOST_ROWS:
+        return Lane(name, top, NAME + FOLDED + GAP, columns=_columns(pieces.values(), facts)), {}
+    ghosts = _rows({number: one for number, one in pieces.items() if one.shape == "ghost"}, scale)
+    ghosts = {number: min(row, GHOST_ROWS - 1) for number, row in ghosts.items()}
+    below = NAME + (_last(solid) + 1) * ROW
+    tops = {number: NAME + row * ROW for number, row in solid.items()}
+    tops |= {number: below + row * THIN_ROW for number, row in ghosts.items()}
+    placed = {number: _placed(piece, top + tops[number], scale) for number, piece in pieces.items()}
+    return Lane(name, top, below + (_last(ghosts) + 1) * THIN_ROW + GAP, placed=tuple(placed.values())), placed
+
+
+def _last(rows: Mapping[int, int]) -> int:
+    return max(rows.values(), default=-1)
+
+
+def _placed(piece: Piece, top: float, scale: Scale) -> Placed:
+    due = None if piece.due is None else scale(piece.due)
+    until = None if piece.until is None else scale(piece.until)
+    return Placed(piece, scale(piece.start), scale(piece.end), top, due, until)
+
+
+def _rows(pieces: Mapping[int, Piece], scale: Scale) -> dict[int, int]:
+    """A row for each, the first in which it lies on no other."""
+    free: list[float] = []
+    rows: dict[int, int] = {}
+    for left, right, number in sorted((*_extent(piece, scale), number) for number, piece in pieces.items()):
+        row = next((row for row, end in enumerate(free) if end <= left), len(free))
+        free[row : row + 1] = [right]
+        rows[number] = row
+    return rows
+
+
+def _extent(piece: Piece, scale: Scale) -> tuple[float, float]:
+    """In pixels, from its slot's tick to the end of its lease. Neighbours in time may touch; but not what was taken
+    over and what followed, so that there is room for the arrow."""
+    left, start = scale.pixels(piece.due or piece.start), scale.pixels(piece.start)
+    right = scale.pixels(max(piece.end, piece.until or piece.end))
+    if piece.shape != "bar":
+        return left, max(right, start + LEAST)
+    beside = SIGN if piece.look in SIGNS and right - start < LEAST else 0
+    return left, right + beside + (piece.look == LAPSED)
+
+
+# --- what is folded -------------------------------------------------------------------------------------------------
+
+
+def _columns(pieces: Iterable[Piece], facts: Facts) -> tuple[Column, ...]:
+    """Each piece is counted once, where it starts."""
+    width = (facts.end - facts.start) / COLUMNS
+    counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for piece in pieces:
+        place = (max(piece.start, facts.start) - facts.start) // width
+        counts[min(place, COLUMNS - 1)][piece.look] += 1
+    return tuple(_column(place, width, counts[place], facts.start) for place in sorted(counts))
+
+
+def _column(place: int, width: timedelta, counts: Mapping[str, int], start: Instant) -> Column:
+    ordered = {look: counts[look] for look in LOOKS if look in counts}
+    left = 100 * place / COLUMNS
+    return Column(start + place * width, start + (place + 1) * width, left, left + 100 / COLUMNS, ordered)
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """1,204 succeeded, 3 failed: what there is most of first."""
+    often = sorted(counts.items(), key=lambda one: (-one[1], LOOKS.index(one[0])))
+    return ", ".join(f"{number:,} {look}" for look, number in often)

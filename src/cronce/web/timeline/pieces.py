@@ -1,0 +1,193 @@
+"""What there is to draw of some runs: each grant, how it ended, who took over, and which claims were refused."""
+
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from itertools import pairwise
+from typing import Final, Literal
+
+from cronce.model import Instant, Slot
+from cronce.protocol.record import LAPSED, NEVER_STARTED, RELEASED, RESOLVED, Past, Record, Refused, State
+from cronce.runtime.look import RunSeen
+from cronce.telling.words import fine, safe, short
+from cronce.value import NamedTuple
+
+By = Literal["holder", "job"]
+Shape = Literal["bar", "mark", "ghost"]
+"""A bar lasted. A mark is a slot that nobody ran, or not yet. A ghost is a claim that was refused: it was no run."""
+
+REFUSED: Final = "refused"
+GIVEN_BACK: Final = "given back"
+LOOKS: Final = (
+    *("failed", "lost", "unknown", "unreadable", "lapsed", "retrying", "running", "succeeded"),
+    *("waiting", "due", "skipped", "too old", GIVEN_BACK, REFUSED),
+)
+"""Every look that a piece can have, what a person should see first in front."""
+
+
+class Piece(NamedTuple):
+    """One thing to draw, and what to say of it."""
+
+    shape: Shape
+    look: str
+    slot: str
+    job: str
+    holder: str
+    """Empty: nobody's."""
+    start: Instant
+    end: Instant
+    told: str
+    due: Instant | None = None
+    """The slot's instant, of the first grant of a scheduled slot: how late it started."""
+    until: Instant | None = None
+    """Of one that runs: its lease."""
+
+    def lane(self, by: By) -> str:
+        return self.holder if by == "holder" else self.job
+
+
+class Handover(NamedTuple):
+    """Which piece followed which, because the earlier one's lease passed: places in the list of pieces."""
+
+    earlier: int
+    later: int
+
+
+class Facts(NamedTuple):
+    """All that a picture shows."""
+
+    start: Instant
+    end: Instant
+    now: Instant
+    pieces: tuple[Piece, ...] = ()
+    handovers: tuple[Handover, ...] = ()
+    gaps: tuple[str, ...] = ()
+    """What is not told of, because there is too much: in sentences."""
+
+
+def gather(
+    runs: Iterable[RunSeen],
+    refused: Iterable[tuple[str, Refused]],
+    start: Instant,
+    end: Instant,
+    now: Instant,
+    *,
+    gaps: tuple[str, ...] = (),
+) -> Facts:
+    """What is seen of them from `start` to `end`. A handover needs both of its ends in sight. Who was refused a slot
+    that nobody ran was not refused a duplicate."""
+    pieces: list[Piece] = []
+    handovers: list[Handover] = []
+    lasted: dict[str, timedelta | None] = {}
+    for run in runs:
+        before = len(pieces)
+        grants = _grants(run, now)
+        seen = [piece for piece in grants if piece.start < end and (piece.until or piece.end) >= start]
+        pieces += seen
+        handovers += (Handover(before + one, before + one + 1) for one in _taken_over(seen))
+        bars = [piece for piece in grants if piece.shape == "bar"]
+        lasted[run.slot.key] = bars[-1].end - bars[-1].start if bars else None
+    for host, one in refused:
+        span = lasted.get(one.slot, timedelta(0))
+        if start <= one.at < end and span is not None:
+            pieces.append(_ghost(host, one, span))
+    return Facts(start, end, now, tuple(pieces), tuple(handovers), gaps)
+
+
+def _taken_over(pieces: list[Piece]) -> Iterator[int]:
+    for place, (earlier, later) in enumerate(pairwise(pieces)):
+        if earlier.look == LAPSED and later.shape == "bar":
+            yield place
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def _grants(run: RunSeen, now: Instant) -> list[Piece]:
+    """Every grant of a slot in its order; a mark where the slot is nobody's at the end of them."""
+    record = run.record
+    if record is None:
+        return [_mark(run, run.slot.at, "", run.trouble)]
+    bars = [_earlier(run.slot, record, past, past.started) for past in record.past if past.started]
+    in_past = any(past.fence == run.cell.fence for past in record.past)
+    if record.started and run.cell.fence and not in_past:
+        bars.append(_latest(run, record, record.started, now))
+    elif record.state is not State.CLOSED or not bars:
+        waits = run.cell.until if record.state is not State.CLOSED else None
+        bars.append(_mark(run, max(filter(None, (run.slot.at, waits))), record.holder, record.reason))
+    if bars[0].shape == "bar" and not run.slot.request:
+        bars[0] = _late(bars[0], run.slot.at)
+    return bars
+
+
+def _late(piece: Piece, due: Instant) -> Piece:
+    late = piece.start - due
+    told = f"{piece.told}; started {short(late)} after its slot" if late >= timedelta(milliseconds=1) else piece.told
+    return piece._replace(due=due, told=told)
+
+
+def _latest(run: RunSeen, record: Record, started: Instant, now: Instant) -> Piece:
+    look, until = run.shown, run.cell.until
+    if look == LAPSED and until is not None:
+        end, said = until, "its lease passed, and nobody has acted on that yet"
+    elif record.state is State.RUNNING:
+        end, said = max(now, started), f"its lease is until {fine(until)}" if until else ""
+    else:
+        end, said = record.finished or started, record.reason
+    piece = _bar(run.slot, look, record.holder, started, end)
+    return _saying(piece, said)._replace(until=until if record.state is State.RUNNING else None)
+
+
+def _earlier(slot: Slot, record: Record, past: Past, started: Instant) -> Piece:
+    look, ended = _ended(past.end), past.ended or started
+    if _resolved(record, past):
+        return _known_until(slot, look, past, started, min(ended, started + record.lease))
+    piece = _bar(slot, look, past.holder, started, ended)
+    return _saying(piece, "" if past.end == look else past.end)
+
+
+def _resolved(record: Record, past: Past) -> bool:
+    """Whether it ended so by hand: then that is when somebody said so, and not how long it ran."""
+    outcome, _, then = past.end.partition(", ")
+    retried = outcome in ("failed", "lost", "unknown") and then.startswith("retried: ")
+    return retried or (record.reason.startswith(RESOLVED) and past == record.past[-1])
+
+
+def _known_until(slot: Slot, look: str, past: Past, started: Instant, end: Instant) -> Piece:
+    """Up to the end of the lease that it was granted with: of later signs of it none is on record any more."""
+    when = f" at {fine(past.ended)}" if past.ended else ""
+    span = f"from {fine(started)}, for how long is not known: resolved by hand{when}"
+    piece = _bar(slot, look, past.holder, started, end)
+    return piece._replace(told=safe(f"{slot.key}: {look} on {past.holder}, {span}"))
+
+
+def _bar(slot: Slot, look: str, holder: str, start: Instant, end: Instant) -> Piece:
+    span = f"from {fine(start)} to {fine(end)} ({short(end - start)})"
+    return Piece("bar", look, slot.key, slot.job, holder, start, end, safe(f"{slot.key}: {look} on {holder}, {span}"))
+
+
+def _saying(piece: Piece, said: str) -> Piece:
+    return piece._replace(told=f"{piece.told}: {safe(said)}") if said else piece
+
+
+def _ended(end: str) -> str:
+    if end in (RELEASED, NEVER_STARTED):
+        return GIVEN_BACK
+    return next((look for look in ("failed", "lost", "unknown", LAPSED) if end.startswith(look)), LAPSED)
+
+
+def _mark(run: RunSeen, at: Instant, holder: str, said: str) -> Piece:
+    told = safe(f"{run.slot.key}: {run.shown}{f' ({said})' if said else ''}")
+    return Piece("mark", run.shown, run.slot.key, run.slot.job, holder, at, at, told)
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+def _ghost(host: str, refused: Refused, lasted: timedelta) -> Piece:
+    """As long as the run that it would have been a double of. Most say themselves which process of the host it was."""
+    holder, colon, why = refused.why.partition(": ")
+    if not colon or not holder.startswith(f"{host}:"):
+        holder, why = host, refused.why
+    told = safe(f"{refused.slot}: refused to {holder} at {fine(refused.at)}: {why}")
+    job = refused.slot.partition("@")[0]
+    return Piece("ghost", REFUSED, refused.slot, job, holder, refused.at, refused.at + lasted, told)

@@ -1,0 +1,615 @@
+"""The rules for APScheduler: what they find, and above all what they leave alone."""
+
+import textwrap
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from apscheduler.jobstores.base import ConflictingIdError
+from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.cron import CronTrigger
+
+from cronce.audit.common import Guarded
+from cronce.audit.model import Facts, Place, Severity
+from cronce.audit.parts import rules
+from cronce.audit.python.apscheduler.clocks import lost_midnight
+from cronce.audit.python.apscheduler.schedulers import schedulers
+from cronce.audit.python.facts import Bound, Call, Function, Module
+from tests.audit.trees import findings_in, report_on
+
+HEAD = """\
+from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.cron import CronTrigger
+def sync(): ...
+"""
+STORE = 'SQLAlchemyJobStore(url="postgresql://db/jobs")'
+KEPT = f"""{HEAD}
+s = BackgroundScheduler(
+    timezone="UTC", jobstores={{"default": {STORE}}}, job_defaults={{"misfire_grace_time": 60}}
+)
+"""
+
+
+def found(tmp_path: Path, text: str, *rules: str, head: str = KEPT) -> list[str]:
+    """Rules and the lines below the head."""
+    places = findings_in(tmp_path, {"app.py": head + textwrap.dedent(text)}, *rules)
+    start = head.count("\n")
+    return [f"{rule} {int(place.rpartition(':')[2]) - start}" for rule, place in (each.split() for each in places)]
+
+
+def loud(tmp_path: Path, text: str, *, head: str = KEPT) -> list[str]:
+    """Whatever of APScheduler is told at warning or above."""
+    report = report_on(tmp_path, {"app.py": head + textwrap.dedent(text)})
+    assert not report.unparsed
+    return [f.rule for f in report.findings if f.severity >= Severity.WARNING and f.rule.startswith("CR1")]
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("s.add_job(sync, 'interval', hours=1)", ["CR101 1"]),
+        ("s.add_job(sync, 'interval', hours=1, id=None)", ["CR101 1"]),
+        ("import uuid\ns.add_job(sync, 'interval', hours=1, id=str(uuid.uuid4()), replace_existing=True)", ["CR101 2"]),
+        ("import uuid\ns.add_job(sync, 'interval', hours=1, id=uuid.uuid4().hex)", ["CR101 2"]),
+        ("@s.scheduled_job('interval', hours=1)\ndef tick(): ...", ["CR101 1"]),
+        ("s.add_job(sync, CronTrigger(hour=4, timezone='UTC'))", ["CR101 1"]),
+        ("s.add_job(sync, 'interval', hours=1, id='sync')", ["CR102 1"]),
+        ("s.add_job(sync, 'interval', hours=1, id='sync', replace_existing=False)", ["CR102 1"]),
+        ("def main():\n    for t in todo():\n        s.add_job(sync, 'cron', hour=4, id=t.id)", ["CR102 3"]),
+        ("s.add_job(sync, 'interval', None, None, 'sync', hours=1)", ["CR102 1"]),
+        ("def go(s):\n    s.add_job(sync, 'cron', hour=4)\ngo(s)", ["CR101 2"]),
+        ("def begin():\n    s.add_job(sync, 'cron', hour=4)\n    s.start()", ["CR101 2"]),
+    ],
+)
+def test_a_job_that_each_start_adds_to_a_store_that_remembers(text: str, rules: list[str], tmp_path: Path) -> None:
+    assert found(tmp_path, text, "CR101", "CR102") == rules
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s.add_job(sync, 'interval', hours=1, id='sync', replace_existing=True)",
+        "s.add_job(sync, 'interval', None, None, 'sync', None, 60, True, 1, None, 'default', 'default', True, hours=1)",
+        "@s.scheduled_job('interval', hours=1, id='tick')\ndef tick(): ...",
+        "s.add_job(sync, 'interval', hours=1, **options)",
+        "s.add_job(sync, 'interval', hours=1, id='sync', replace_existing=REPLACE)",
+        "s.add_job(sync)",
+        "s.add_job(sync, 'date', run_date='2030-01-01')",
+        "s.add_job(sync, trigger)",
+        "@app.post('/jobs')\ndef create(body):\n    s.add_job(sync, 'interval', hours=body.hours)",
+        "def add(hours):\n    s.add_job(sync, 'interval', hours=hours)",
+        "@click.command()\ndef add(hours):\n    s.add_job(sync, 'interval', hours=hours)",
+        "if not s.get_job('sync'):\n    s.add_job(sync, 'interval', hours=1, id='sync')",
+        "def main():\n    if s.get_job('a') is None:\n        s.add_job(sync, 'interval', hours=1, id='a')",
+        "s.remove_all_jobs()\ndef main():\n    s.add_job(sync, 'interval', hours=1)",
+        "def stop():\n    s.remove_all_jobs()\ns.add_job(sync, 'interval', hours=1)",
+        "def clear():\n    s.remove_job('a')\ndef main():\n    clear()\n    s.add_job(sync, 'interval', hours=1)",
+        "def stop():\n    s.remove_job('a')\ns.add_job(sync, 'interval', hours=1, id='a')",
+        "def main():\n    s.remove_job('sync')\n    s.add_job(sync, 'interval', hours=1, id='sync')",
+        """
+        from apscheduler.jobstores.base import ConflictingIdError
+        try:
+            s.add_job(sync, 'interval', hours=1, id='sync')
+        except ConflictingIdError:
+            pass
+        """,
+        "s.add_jobstore('memory', 'volatile')\ns.add_job(sync, 'interval', hours=1, jobstore='volatile')",
+        "s.add_job(sync, 'interval', hours=1, jobstore=somewhere)",
+        "other = Queue()\nother.add_job(sync, 'interval', hours=1)",
+        "def go(queue):\n    queue.add_job(sync, 'interval', hours=1)\ngo(Queue())",
+    ],
+)
+def test_a_job_that_a_restart_does_not_harm_is_left_alone(text: str, tmp_path: Path) -> None:
+    assert loud(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "BackgroundScheduler()",
+        "BackgroundScheduler(jobstores={'default': {'type': 'memory'}})",
+        "BackgroundScheduler(jobstores=stores())",
+        "BackgroundScheduler(**options)",
+        "BackgroundScheduler(config)",
+        "BackgroundScheduler(jobstores=filled)\nfilled = {}\nfilled['default'] = SQLAlchemyJobStore()",
+        "BackgroundScheduler(jobstores=filled)\nfilled = {}\nfilled.update(default=SQLAlchemyJobStore())",
+        "BackgroundScheduler({'apscheduler.timezone': 'UTC'})",
+        "make_scheduler()",
+    ],
+)
+def test_without_a_store_that_is_known_to_survive_a_restart_nothing_is_said(made: str, tmp_path: Path) -> None:
+    text = f"s = {made}\ns.add_job(sync, 'interval', hours=1)\ns.add_job(sync, 'interval', hours=1, id='sync')\n"
+    assert loud(tmp_path, text, head=HEAD) == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        f"s = BackgroundScheduler(jobstores={{'default': {STORE}}})",
+        "s = BackgroundScheduler(jobstores={'default': {'type': 'sqlalchemy', 'url': 'postgresql://db/jobs'}})",
+        "s = BackgroundScheduler({'apscheduler.jobstores.default': {'type': 'redis'}})",
+        "s = BackgroundScheduler({'apscheduler.jobstores.default.class': 'apscheduler.jobstores.redis:RedisJobStore'})",
+        f"s = BackgroundScheduler()\ns.add_jobstore({STORE})",
+        "s = BackgroundScheduler()\ns.add_jobstore('redis', host='db')",
+        "s = BackgroundScheduler()\ns.add_jobstore('mongodb', alias='default')",
+        f"s = BackgroundScheduler()\ns.configure(jobstores={{'default': {STORE}}})",
+        f"stores = {{'default': {STORE}}}\ns = BackgroundScheduler(jobstores=stores)",
+        f"stores = dict(default={STORE})\ns = BackgroundScheduler(jobstores=stores)",
+        f"def make():\n    s = BackgroundScheduler()\n    s.add_jobstore({STORE})\n    return s\ns = make()",
+        f"class S(BackgroundScheduler): ...\ns = S(jobstores={{'default': {STORE}}})",
+        "class Kept(SQLAlchemyJobStore): ...\ns = BackgroundScheduler(jobstores={'default': Kept(url=URL)})",
+        "import django_apscheduler.jobstores as d\ns = BackgroundScheduler()\ns.add_jobstore(d.DjangoJobStore())",
+        f"if x:\n    s = BackgroundScheduler(jobstores={{'default': {STORE}}})",
+    ],
+)
+def test_a_store_is_known_however_it_is_given(made: str, tmp_path: Path) -> None:
+    text = f"{made}\ns.add_job(sync, 'interval', minutes=1)\n"
+    assert found(tmp_path, text, "CR101", head=HEAD) == [f"CR101 {text.count(chr(10))}"]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_all"),
+    [("", True), ("jobstores={'default': {'type': 'memory'}}", True), ("jobstores=found()", False), ("**more", False)],
+)
+def test_whether_all_stores_are_seen_is_known(given: str, is_all: bool, tmp_path: Path) -> None:
+    facts = report_on(tmp_path, {"app.py": f"{HEAD}s = BackgroundScheduler({given})\n"}).facts
+    (scheduler,) = facts.conclude(schedulers).all
+    assert scheduler.all_stores_seen is is_all
+    store = scheduler.store("default")
+    assert (store is None) is not is_all
+    assert store is None or not store.is_persistent
+
+
+def test_a_store_of_another_alias_counts_for_its_jobs_only(tmp_path: Path) -> None:
+    text = f"""\
+    s = BackgroundScheduler(jobstores={{"default": {{"type": "memory"}}, "kept": {STORE}}})
+    s.add_job(sync, "interval", minutes=1)
+    s.add_job(sync, "interval", minutes=1, jobstore="kept")
+    """
+    assert found(tmp_path, text, "CR101", head=HEAD) == ["CR101 3"]
+
+
+def test_flask_apscheduler_is_set_up_by_the_apps_config(tmp_path: Path) -> None:
+    tree = {
+        "config.py": """\
+        from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
+        class Config:
+            SCHEDULER_JOBSTORES = {"default": SQLAlchemyJobStore(url="postgresql://db/jobs")}
+            SCHEDULER_JOB_DEFAULTS = {"max_instances": 3}
+            SCHEDULER_TIMEZONE = "UTC"
+            JOBS = [
+                {"id": "a", "func": "jobs:a", "trigger": "interval", "hours": 1},
+                {"id": "b", "func": "jobs:b", "trigger": "interval", "hours": 1, "replace_existing": True},
+            ]
+        """,
+        "app.py": """\
+        from flask_apscheduler import APScheduler
+        scheduler = APScheduler()
+        scheduler.add_job("sync", "jobs:sync", trigger="interval", hours=1)
+        scheduler.add_job(id="other", func="jobs:other", trigger="interval", hours=1, replace_existing=True)
+        @scheduler.task("interval", id="tick", hours=1)
+        def tick(): ...
+        """,
+    }
+    assert findings_in(tmp_path, tree, "CR101", "CR102", "CR104", "CR110") == [
+        "CR104 app.py:2",
+        "CR102 app.py:3",
+        "CR102 config.py:6",
+    ]
+
+
+DJANGO = {"site/settings.py": "INSTALLED_APPS = ['scheduler']\nTIME_ZONE = 'Europe/Berlin'\n"}
+
+
+def test_the_decorator_of_django_apscheduler_does_not_replace(tmp_path: Path) -> None:
+    text = """\
+    from apscheduler.schedulers.background import BackgroundScheduler
+    from django_apscheduler.jobstores import DjangoJobStore, register_job
+    scheduler = BackgroundScheduler()
+    scheduler.add_jobstore(DjangoJobStore(), "default")
+    @register_job(scheduler, "interval", seconds=60)
+    def one(): ...
+    @register_job(scheduler, "interval", seconds=60, replace_existing=True)
+    def two(): ...
+    """
+    assert findings_in(tmp_path, {"views.py": text}, "CR101", "CR102") == ["CR102 views.py:5"]
+
+
+def test_in_django_the_local_zone_is_that_of_its_settings(tmp_path: Path) -> None:
+    text = """\
+    from apscheduler.schedulers.background import BackgroundScheduler
+    from apscheduler.triggers.cron import CronTrigger
+    from django.conf import settings
+    one, two = BackgroundScheduler(), BackgroundScheduler(timezone=settings.TIME_ZONE)
+    one.add_job(sync, "cron", hour=2)
+    two.add_job(sync, CronTrigger(hour=2))
+    two.add_job(sync, CronTrigger(hour=2, timezone="UTC"))
+    """
+    assert findings_in(tmp_path, {**DJANGO, "jobs.py": text}, "CR107", "CR110", "CR111") == [
+        "CR107 jobs.py:5",
+        "CR107 jobs.py:6",
+    ]
+
+
+HEAD_4 = """\
+from apscheduler import AsyncScheduler, CoalescePolicy, ConflictPolicy
+from apscheduler.datastores.sqlalchemy import SQLAlchemyDataStore
+from apscheduler.triggers.interval import IntervalTrigger
+from apscheduler.triggers.cron import CronTrigger
+EVERY = IntervalTrigger(hours=1)
+def tick(): ...
+"""
+KEPT_4 = "AsyncScheduler(data_store=SQLAlchemyDataStore(e))"
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        (f"async def main():\n    async with {KEPT_4} as s:\n        await s.add_schedule(tick, EVERY)", ["CR101 3"]),
+        (f"s = {KEPT_4}\ns.add_schedule(tick, EVERY, coalesce=CoalescePolicy.all)", ["CR101 2", "CR103 2"]),
+        ("s = AsyncScheduler(SQLAlchemyDataStore(e))\ns.add_schedule(tick, EVERY, id='tick')", []),
+        ("s = AsyncScheduler()\ns.add_schedule(tick, EVERY)", []),
+        ("s = AsyncScheduler(SQLAlchemyDataStore(e))\ns.add_job(tick)", []),
+        ("s = AsyncScheduler()\ns.add_schedule(tick, CronTrigger(hour=2, timezone='Europe/Berlin'), id='t')", []),
+    ],
+)  # fmt: skip
+def test_version_4_has_its_own_defaults(text: str, rules: list[str], tmp_path: Path) -> None:
+    assert found(tmp_path, text, head=HEAD_4) == rules
+
+
+def test_what_version_3_really_does_at_the_second_start(tmp_path: Path) -> None:
+    def start(**options: object) -> list[datetime]:
+        scheduler = BackgroundScheduler(jobstores={"default": SQLAlchemyJobStore(url=f"sqlite:///{tmp_path}/jobs.db")})
+        if options:
+            scheduler.add_job("os:getpid", "interval", hours=1, **options)
+        try:
+            scheduler.start(paused=True)
+            return [job.next_run_time for job in scheduler.get_jobs()]
+        finally:
+            scheduler._jobstores["default"].engine.dispose()
+            if scheduler.running:
+                scheduler.shutdown()
+
+    assert [len(start(name="x")), len(start(name="x"))] == [1, 2]
+    planned = datetime.now(UTC) + timedelta(minutes=30)
+    start(id="a", replace_existing=True, next_run_time=planned)
+    assert planned in start()
+    with pytest.raises(ConflictingIdError):
+        start(id="a")
+    assert len(again := start(id="a", replace_existing=True)) == 3
+    assert planned not in again
+
+
+@pytest.mark.parametrize(
+    ("made", "job", "severity"),
+    [
+        (f"jobstores={{'default': {STORE}}}, job_defaults={{'misfire_grace_time': None}}", "coalesce=False", "warning"),
+        (f"jobstores={{'default': {STORE}}}, job_defaults={{'misfire_grace_time': 3600}}", "coalesce=False", "warning"),
+        (f"jobstores={{'default': {STORE}}}", "coalesce=False, misfire_grace_time=None", "warning"),
+        (f"jobstores={{'default': {STORE}}}", "coalesce=False", "info"),
+        ("", "coalesce=False, misfire_grace_time=None", "info"),
+        ("job_defaults={'coalesce': False}", "", "info"),
+        ("job_defaults={'coalesce': 'false'}", "", "info"),
+        ("", "coalesce=True", ""),
+        ("", "coalesce=MANY", ""),
+        ("", "", ""),
+    ],
+)
+def test_coalesce_false_is_as_bad_as_its_store_and_its_grace(
+    made: str, job: str, severity: str, tmp_path: Path
+) -> None:
+    text = f"{HEAD}s = BackgroundScheduler({made})\ns.add_job(sync, 'interval', minutes=1, id='s', {job})\n"
+    report = report_on(tmp_path, {"app.py": text})
+    assert [f.severity.word for f in report.findings if f.rule == "CR103"] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("made", "job", "rules"),
+    [
+        ("", "'interval', minutes=1, max_instances=3", ["CR104 2"]),
+        ("job_defaults={'max_instances': 3}", "'interval', minutes=1", ["CR104 1"]),
+        ("{'apscheduler.job_defaults.max_instances': '3'}", "'interval', minutes=1", ["CR104 1"]),
+        ("job_defaults={'max_instances': 1}", "'interval', minutes=1, max_instances=1", []),
+        ("job_defaults=DEFAULTS", "'interval', minutes=1, max_instances=MANY", []),
+        ("job_defaults={'max_instances': 3}", "'interval', minutes=1, max_instances=1", []),
+        ("", "max_instances=3", []),
+        ("", "'interval', minutes=1", []),
+    ],
+)
+def test_max_instances_above_one_overlaps(made: str, job: str, rules: list[str], tmp_path: Path) -> None:
+    text = f"s = BackgroundScheduler({made})\ns.add_job(sync, {job})\n"
+    assert found(tmp_path, text, "CR104", head=HEAD) == rules
+
+
+def test_a_job_that_is_guarded_may_overlap(tmp_path: Path) -> None:
+    text = f"{HEAD}s = BackgroundScheduler()\ns.add_job(sync, 'interval', minutes=1, max_instances=3)\n"
+    read = report_on(tmp_path, {"app.py": text}).facts
+    guard = Guarded("redis lock", Place("app.py", 4), "app.sync", across_hosts=True)
+    facts = [fact for kind in (Module, Bound, Call, Function) for fact in read.of(kind)]
+    assert len(list(rules()["CR104"].check(Facts(facts, 2026)))) == 1
+    assert list(rules()["CR104"].check(Facts([*facts, guard], 2026))) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "jobs", "severity"),
+    [
+        (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4"], "warning"),
+        (f"jobstores={{'default': {STORE}}}", ["'interval', hours=6", "'cron', hour=4"], "warning"),
+        (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4, replace_existing=True"], "info"),
+        (f"jobstores={{'default': {STORE}}}", ["'interval', seconds=30", "'cron', minute='*/5'"], ""),
+        (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4, misfire_grace_time=600"], ""),
+        (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4, **more"], ""),
+        (f"jobstores={{'default': {STORE}}}, job_defaults={{'misfire_grace_time': 60}}", ["'cron', hour=4"], ""),
+        (f"jobstores={{'default': {STORE}}}, job_defaults=defaults", ["'cron', hour=4"], ""),
+        (f"jobstores={{'default': {STORE}}}, **more", ["'cron', hour=4"], ""),
+        (f"jobstores={{'default': {STORE}}}", [], ""),
+        ("", ["'cron', hour=4"], ""),
+    ],
+)
+def test_a_grace_of_one_second_loses_what_a_store_remembers(
+    made: str, jobs: list[str], severity: str, tmp_path: Path
+) -> None:
+    added = "".join(f"    s.add_job(sync, {job}, id=x)\n" for job in jobs)
+    text = f"{HEAD}s = BackgroundScheduler({made})\ndef handle(x):\n    x()\n{added}"
+    report = report_on(tmp_path, {"app.py": text})
+    assert [f.severity.word for f in report.findings if f.rule == "CR105"] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("job", "rules"),
+    [
+        ("'cron', hour=4, id='a', replace_existing=True", ["CR112 1"]),
+        ("'cron', hour=4, id='a', replace_existing=True, misfire_grace_time=1", []),
+        ("'interval', minutes=5, id='a', replace_existing=True", []),
+        ("'cron', hour=4, id='a', replace_existing=REPLACE", []),
+    ],
+)
+def test_a_job_that_is_replaced_forgets_the_missed_run(job: str, rules: list[str], tmp_path: Path) -> None:
+    assert found(tmp_path, f"s.add_job(sync, {job})", "CR112") == rules
+
+
+@pytest.mark.parametrize(
+    ("url", "severity"),
+    [
+        ("sqlite:///jobs.db", "info"),
+        ("sqlite:////var/lib/app/jobs.db", "info"),
+        ("sqlite:////mnt/share/jobs.db", "warning"),
+        ("sqlite:///:memory:", ""),
+        ("sqlite://", ""),
+        ("postgresql://db/jobs", ""),
+    ],
+)
+def test_an_sqlite_store_is_told(url: str, severity: str, tmp_path: Path) -> None:
+    text = f"{HEAD}s = BackgroundScheduler(jobstores={{'default': SQLAlchemyJobStore(url={url!r})}})\n"
+    report = report_on(tmp_path, {"app.py": text})
+    assert [f.severity.word for f in report.findings if f.rule == "CR106"] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("made", "job", "rules"),
+    [
+        ("timezone='America/New_York'", "'cron', hour=1, minute=30", ["CR107 2"]),
+        ("timezone='Europe/Berlin'", "'cron', hour=2", ["CR107 2"]),
+        ("timezone='Europe/Berlin'", "'cron', hour='2,14', day_of_week='0-6'", ["CR107 2"]),
+        ("timezone='UTC'", "'cron', hour=2, timezone='Europe/Berlin'", ["CR107 2"]),
+        ("timezone='UTC'", "CronTrigger(hour=2, timezone='Europe/Berlin')", ["CR107 2"]),
+        ("timezone='UTC'", "CronTrigger.from_crontab('30 2 * * *', 'Europe/Berlin')", ["CR107 2"]),
+        ("timezone=ZoneInfo('Europe/Berlin')", "'cron', hour=2", ["CR107 2"]),
+        ("timezone=pytz.timezone('Europe/Berlin')", "'cron', hour=2", ["CR107 2"]),
+        ("timezone='Europe/Berlin'", "'cron', hour=2, minute=0, second=30", ["CR107 2"]),
+        ("timezone='Europe/Berlin'", "'cron', hour=2, second=30", []),
+        ("timezone='Europe/Berlin'", "'cron', hour=2, second='*/10'", []),
+        ("timezone='Europe/Berlin'", "'cron', second=0", []),
+        ("timezone='Europe/Berlin'", "'cron', hour=2, day='1-7', day_of_week='sun'", []),
+        ("timezone='America/New_York'", "'cron', hour=2", []),
+        ("timezone='Europe/Berlin'", "'cron', hour=4", []),
+        ("timezone='Europe/Berlin'", "'cron', hour=2, day_of_week='mon'", []),
+        ("timezone='Europe/Berlin'", "'cron', minute='*/10'", []),
+        ("timezone='Europe/Berlin'", "'cron', hour='*'", []),
+        ("timezone='Asia/Tokyo'", "'cron', hour=2", []),
+        ("timezone='UTC'", "'cron', hour=2", []),
+        ("timezone=pytz.utc", "'cron', hour=2", []),
+        ("timezone='Europe/Berlin'", "CronTrigger(hour=2)", []),
+        ("timezone=ZONE", "'cron', hour=2", []),
+        ("", "'cron', hour=2", []),
+        ("timezone='Europe/Berlin'", "'cron', hour=2, day=15, month=6", []),
+        ("timezone='Europe/Berlin'", "'cron', hour=HOUR", []),
+        ("timezone='Europe/Berlin'", "'cron', **at", []),
+        ("timezone='Europe/Berlin'", "'interval', hours=2", []),
+    ],
+)
+def test_a_time_that_the_clocks_show_twice(made: str, job: str, rules: list[str], tmp_path: Path) -> None:
+    head = f"import pytz\nfrom zoneinfo import ZoneInfo\n{HEAD}"
+    text = f"s = BackgroundScheduler({made})\ns.add_job(sync, {job})\n"
+    assert found(tmp_path, text, "CR107", head=head) == rules
+
+
+def fires(trigger: CronTrigger, first: datetime, last: datetime) -> list[datetime]:
+    """As a scheduler asks, from one run to the next."""
+    found, previous, now = [], None, first
+    while (due := trigger.get_next_fire_time(previous, now)) is not None and due < last:
+        found.append(due)
+        previous, now = due, (due.astimezone(UTC) + timedelta(seconds=1)).astimezone(due.tzinfo)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("zone", "hour", "day", "runs"),
+    [
+        ("America/New_York", 1, (2026, 11, 1), 2),
+        ("America/New_York", 2, (2026, 11, 1), 1),
+        ("Europe/Berlin", 2, (2026, 10, 25), 2),
+        ("America/New_York", 2, (2026, 3, 8), 1),
+        ("Europe/Berlin", 2, (2026, 3, 29), 1),
+    ],
+)
+def test_what_version_3_really_does_when_the_clocks_change(
+    zone: str, hour: int, day: tuple[int, int, int], runs: int
+) -> None:
+    start = datetime(*day, tzinfo=ZoneInfo(zone))
+    trigger = CronTrigger(hour=hour, minute=30, timezone=zone)
+    assert len(fires(trigger, start, start + timedelta(days=1))) == runs
+
+
+@pytest.mark.parametrize(
+    ("zone", "month"),
+    [
+        ("America/New_York", 3), ("Europe/Berlin", 3), ("Australia/Sydney", 10), ("Africa/Cairo", 4), ("Asia/Tokyo", 3),
+        ("Europe/London", 3), ("Europe/Lisbon", 3), ("Europe/Dublin", 3), ("Atlantic/Canary", 3),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "0 0 * * *",
+        "0 0 * * mon-fri",
+        "30 0 * * *",
+        "0 0 * * mon",
+        "0 0 * * tue",
+        "0 0 1 * *",
+        "0 0 15 * *",
+        "0 1 * * *",
+        "0 0,12 * * *",
+    ],
+)
+def test_the_midnight_that_is_lost_is_the_one_that_version_3_loses(spelled: str, zone: str, month: int) -> None:
+    def days(where: str) -> set[date]:
+        here = ZoneInfo(where)
+        trigger = CronTrigger.from_crontab(spelled, timezone=where)
+        due = fires(trigger, datetime(2026, month, 1, tzinfo=here), datetime(2026, month + 1, 2, tzinfo=here))
+        return {each.date() for each in due}
+
+    lost = lost_midnight(spelled, zone, 2026)
+    assert {lost} - {None} == days("UTC") - days(zone)
+
+
+@pytest.mark.parametrize(
+    ("made", "job", "rules"),
+    [
+        ("timezone='Europe/Berlin'", "'cron', hour=0", ["CR108 2"]),
+        ("timezone='Europe/Berlin'", "'cron', day='*', hour=0, minute=15", ["CR108 2"]),
+        ("timezone='Europe/Berlin'", "'cron', day_of_week='mon'", ["CR108 2"]),
+        ("timezone='Europe/Berlin'", "'cron', day_of_week='tue'", []),
+        ("timezone='Europe/Berlin'", "'cron', hour=1", []),
+        ("timezone='UTC'", "'cron', hour=0", []),
+        ("", "'cron', hour=0", []),
+    ],
+)
+def test_midnight_behind_the_change_of_clocks(made: str, job: str, rules: list[str], tmp_path: Path) -> None:
+    text = f"s = BackgroundScheduler({made})\ns.add_job(sync, {job})\n"
+    assert found(tmp_path, text, "CR108", head=HEAD) == rules
+
+
+@pytest.mark.parametrize(
+    ("spelled", "message"),
+    [
+        ("'0 9 * * 1-5'", "`1-5` is tue-sat, not mon-fri"),
+        ("'0 0 * * 0'", "`0` is mon, not sun"),
+        ("'0 0 * * 1,3'", "`1,3` is tue,thu, not mon,wed"),
+        ("'0 0 * * 7'", "`7` is an error, not sun"),
+        ("EXPRESSION", "`5` is sat, not fri"),
+        ("'0 9 * * mon-fri'", None),
+        ("'0 9 1 * *'", None),
+        ("'0 9 * * */2'", None),
+        ("given", None),
+        ("f'0 9 * * {day}'", None),
+    ],
+)
+def test_weekdays_of_a_crontab_are_shifted(spelled: str, message: str | None, tmp_path: Path) -> None:
+    text = f"{HEAD}EXPRESSION = '0 0 * * 5'\nt = CronTrigger.from_crontab({spelled}, timezone='UTC')\n"
+    told = [f.message for f in report_on(tmp_path, {"app.py": text}).findings if f.rule == "CR109"]
+    prefix = "from_crontab counts the days of the week from Monday, which is 0: "
+    assert told == ([] if message is None else [prefix + message])
+
+
+def test_what_version_3_really_makes_of_weekdays() -> None:
+    week = datetime(2026, 1, 5, tzinfo=UTC)
+    due = fires(CronTrigger.from_crontab("0 9 * * 1-5", timezone="UTC"), week, week + timedelta(days=7))
+    assert [f"{each:%a}" for each in due] == ["Tue", "Wed", "Thu", "Fri", "Sat"]
+    with pytest.raises(ValueError, match="higher than the maximum"):
+        CronTrigger.from_crontab("0 9 * * 7")
+
+
+@pytest.mark.parametrize(
+    ("made", "rules"),
+    [
+        ("BackgroundScheduler()", ["CR110 1"]),
+        ("BackgroundScheduler(timezone='UTC')", []),
+        ("BackgroundScheduler({'apscheduler.timezone': 'UTC'})", []),
+        ("BackgroundScheduler(**options)", []),
+        ("BackgroundScheduler(timezone=ZONE)", []),
+    ],
+)
+def test_a_scheduler_without_a_zone(made: str, rules: list[str], tmp_path: Path) -> None:
+    assert found(tmp_path, f"s = {made}\n", "CR110", head=HEAD) == rules
+
+
+def test_a_trigger_of_its_own_does_not_get_the_schedulers_zone(tmp_path: Path) -> None:
+    text = """\
+    s = BackgroundScheduler(timezone="UTC")
+    s.add_job(sync, CronTrigger(hour=3))
+    s.add_job(sync, CronTrigger(hour=3, timezone="UTC"))
+    s.add_job(sync, "cron", hour=3)
+    """
+    assert found(tmp_path, text, "CR111", head=HEAD) == ["CR111 2"]
+
+
+def test_other_libraries_have_an_add_job_too(tmp_path: Path) -> None:
+    tree = {
+        "bot.py": """\
+        from telegram.ext import JobQueue
+        queue = JobQueue()
+        queue.add_job(work, "cron", hour=2, max_instances=4, coalesce=False)
+        """,
+        "own.py": """\
+        class Scheduler:
+            def add_job(self, job): ...
+        Scheduler().add_job(work, "interval", max_instances=4)
+        """,
+        "cluster.py": """\
+        from dask.distributed import Client
+        Client().scheduler.add_job(work, coalesce=False)
+        """,
+    }
+    assert findings_in(tmp_path, tree) == []
+
+
+def test_jobs_that_forget_are_told_once_for_their_scheduler(tmp_path: Path) -> None:
+    jobs = "\n".join(f"s.add_job(sync, 'cron', hour=4, id='{name}', replace_existing=True)" for name in "abc")
+    assert found(tmp_path, jobs, "CR112") == ["CR112 1"]
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite+pysqlite:///file::memory:?uri=true"]
+)
+def test_a_database_in_memory_remembers_nothing(url: str, tmp_path: Path) -> None:
+    text = (
+        f's = BackgroundScheduler(jobstores={{"default": SQLAlchemyJobStore(url="{url}")}})\ns.add_job(sync, "cron")\n'
+    )
+    assert loud(tmp_path, text, head=HEAD) == []
+
+
+def test_a_conflict_that_is_suppressed_is_no_finding(tmp_path: Path) -> None:
+    text = """
+    import contextlib
+    from apscheduler.jobstores.base import ConflictingIdError
+    with contextlib.suppress(ConflictingIdError):
+        s.add_job(sync, "interval", minutes=1, id="x")
+    """
+    assert loud(tmp_path, text) == []
+
+
+def test_the_password_of_a_file_is_not_told(tmp_path: Path) -> None:
+    text = 's = BackgroundScheduler(jobstores={"default": SQLAlchemyJobStore(url="sqlite+x://:hunter2@/x.db?key=hunter3")})\n'
+    messages = [one.message for one in report_on(tmp_path, {"app.py": HEAD + text}).findings if one.rule == "CR106"]
+    assert len(messages) == 1
+    assert "(x.db)" in messages[0]
+    assert "hunter" not in messages[0]
+
+
+@pytest.mark.parametrize(("days", "told"), [("1-5", 1), ("7", 1), ("0-6", 0), ("5#2", 0), ("mon-fri", 0), ("*", 0)])
+def test_days_of_the_week_that_are_shifted_and_those_that_are_not(days: str, told: int, tmp_path: Path) -> None:
+    assert len(found(tmp_path, f"CronTrigger.from_crontab('0 9 * * {days}', timezone='UTC')\n", "CR109")) == told

@@ -1,0 +1,263 @@
+"""The checklists: each point met, not met, not to be told or not relevant, and by which evidence."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cronce.audit.checklist import CHECKLISTS, answers, cluster, habits, locks, python, scheduled
+from cronce.audit.checklist.answers import Answer, Seen
+from cronce.audit.checklist.mentions import SIGNS, mentions
+from cronce.audit.config import Settings
+from cronce.audit.outcome import weigh
+from cronce.audit.parts import rules
+from cronce.audit.tree import files
+from tests.audit.trees import report_on
+
+Judge = Callable[[Seen], Answer]
+
+
+def seen(root: Path, tree: dict[str, str]) -> Seen:
+    report = report_on(root, tree)
+    outcome = weigh(report, Settings(), [], lambda _: True)
+    return Seen(outcome, report.facts, mentions(root, list(files(root, []))))
+
+
+def scheduler(options: str = "", job: str = 'id="a", replace_existing=True', store: str = "") -> dict[str, str]:
+    stores = f'jobstores={{"default": SQLAlchemyJobStore(url="{store}")}}, ' if store else ""
+    return {
+        "app.py": "from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore\n"
+        "from apscheduler.schedulers.background import BackgroundScheduler\n"
+        f"scheduler = BackgroundScheduler({stores}{options})\n"
+        "def sync(): ...\n"
+        f'scheduler.add_job(sync, "interval", hours=2, {job})\n'
+    }
+
+
+def cronjob(spec: str = "", job: str = "", command: str = "sync") -> dict[str, str]:
+    return {
+        "job.yaml": "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: sync}\nspec:\n"
+        f'  schedule: "*/10 * * * *"\n{spec}  jobTemplate:\n    spec:\n{job}'
+        "      template:\n        spec:\n          restartPolicy: Never\n"
+        f"          containers: [{{name: a, image: a:1, command: [{command}]}}]\n"
+    }
+
+
+def decorated(how: str) -> dict[str, str]:
+    made = "from cronce import Cronce\ncron = Cronce()\n" if "cron." in how else ""
+    return {"app.py": f"{made}{scheduler()['app.py'].replace('def sync', how + 'def sync')}"}
+
+
+PG = "postgresql://db/app"
+LOCK = {
+    "lock.py": "import redis\nclient = redis.Redis()\n"
+    'def take(me): return client.set("lock:sync", me, nx=True{more})\n'
+    'def release(): client.delete("lock:sync")\n'
+}
+GUARDED = {"crontab": "*/5 * * * * cronce exec sync --schedule '*/5 * * * *' --timeout 4m -- /app/sync\n"}
+PLAIN = {"crontab": "0 3 * * * /app/sync\n"}
+NOTHING = {"app.py": "x = 1\n"}
+
+
+def lock(more: str) -> dict[str, str]:
+    return {path: text.replace("{more}", more) for path, text in LOCK.items()}
+
+
+@pytest.mark.parametrize(
+    ("judge", "tree", "verdict", "evidence"),
+    [
+        # 1
+        (python.jobs_replace, scheduler(store=PG), "met", "app.py:5"),
+        (python.jobs_replace, scheduler(job="", store=PG), "not met", "app.py:5"),
+        (python.jobs_replace, NOTHING, "not relevant", "no APScheduler"),
+        # 2
+        (python.zone_is_utc, scheduler('timezone="UTC"'), "met", "app.py:3"),
+        (python.zone_is_utc, scheduler('timezone="Europe/Berlin"'), "not met", "Europe/Berlin"),
+        (python.zone_is_utc, scheduler(), "not met", "no timezone"),
+        (python.zone_is_utc, scheduler("timezone=configured"), "cannot tell", "app.py:3"),
+        (python.zone_is_utc, NOTHING, "not relevant", "no APScheduler"),
+        # 3
+        (python.defaults_are_safe, scheduler(), "met", "by default"),
+        (python.defaults_are_safe, scheduler('job_defaults={"coalesce": False}'), "not met", "coalesce=False"),
+        (python.defaults_are_safe, scheduler('job_defaults={"max_instances": 3}'), "not met", "max_instances=3"),
+        (python.defaults_are_safe, scheduler("job_defaults=somewhere.made()"), "cannot tell", "app.py:3"),
+        # 4
+        (python.grace_is_set, scheduler(), "not met", "1 of 1 jobs"),
+        (python.grace_is_set, scheduler('job_defaults={"misfire_grace_time": 600}'), "met", "app.py:5"),
+        (python.grace_is_set, scheduler(job="misfire_grace_time=None"), "met", "app.py:5"),
+        (python.grace_is_set, scheduler(job="**options"), "cannot tell", "app.py:5"),
+        # 5
+        (python.store_is_a_server, scheduler(store=PG), "met", "SQLAlchemyJobStore"),
+        (python.store_is_a_server, scheduler(store="sqlite:///jobs.db"), "not met", "SQLite"),
+        (python.store_is_a_server, scheduler(), "not relevant", "in memory"),
+        (python.store_is_a_server, scheduler("jobstores=made()"), "cannot tell", "app.py:3"),
+        # 6
+        (scheduled.one_process, {**scheduler(), "Procfile": "clock: python app.py\n"}, "met", "Procfile:1"),
+        (scheduled.one_process, PLAIN, "cannot tell", ""),
+        (scheduled.one_process, {"crontab": PLAIN["crontab"] * 2}, "not met", "crontab:2"),
+        (scheduled.one_process, GUARDED, "met", "any number may run"),
+        (scheduled.one_process, NOTHING, "not relevant", "nothing that is scheduled"),
+        # 7
+        (scheduled.entry_is_locked, GUARDED, "met", "crontab:1"),
+        (scheduled.entry_is_locked, PLAIN, "not met", "crontab:1"),
+        (scheduled.entry_is_locked, scheduler(), "not met", "app.py:5"),
+        (scheduled.entry_is_locked, decorated('@cron.single("sync")\n'), "met", "app.py:8"),
+        (scheduled.entry_is_locked, decorated("@other\n"), "not met", "app.py:6"),
+        (scheduled.entry_is_locked, cronjob(), "not met", "job.yaml:5"),
+        (scheduled.entry_is_locked, cronjob(command="cronce, exec, sync"), "met", "job.yaml:5"),
+        (scheduled.entry_is_locked, NOTHING, "not relevant", "nothing that is scheduled"),
+        # 8
+        (locks.effects_have_keys, {"pay.py": 'headers = {"Idempotency-Key": key}\n'}, "cannot tell", "pay.py:1"),
+        (locks.effects_have_keys, {"pay.py": 'run.once("charge", pay)\n'}, "met", "pay.py:1"),
+        (locks.effects_have_keys, NOTHING, "cannot tell", ""),
+        # 9
+        (cluster.zones_are_utc, {"Dockerfile": "FROM python:3.13\nENV TZ=UTC\n"}, "met", "Dockerfile:2"),
+        (cluster.zones_are_utc, {"Dockerfile": "FROM python:3.13\nENV TZ=Asia/Tokyo\n"}, "not met", "Asia/Tokyo"),
+        (cluster.zones_are_utc, NOTHING, "cannot tell", ""),
+        # 10
+        (habits.ci_audits, {".github/workflows/a.yml": "- run: cronce audit --strict\n"}, "met", "a.yml:1"),
+        (habits.ci_audits, {".pre-commit-config.yaml": "- id: cronce-audit\n"}, "met", ".pre-commit-config.yaml:1"),
+        (habits.ci_audits, {"Makefile": "lint:\n\tcronce audit\n"}, "met", "Makefile:2"),
+        (habits.ci_audits, {".gitlab-ci.yml": "# - cronce audit\n"}, "not met", "no pipeline"),
+        (habits.ci_audits, {"docs/x.md": "run cronce audit\n"}, "not met", "no pipeline"),
+        # 11
+        (
+            habits.silence_and_doubles_alert,
+            {"alerts.yml": "- alert: HeartbeatMissing\n- alert: SchedulerDoubled\n"},
+            "met",
+            "alerts.yml:1",
+        ),
+        (
+            habits.silence_and_doubles_alert,
+            {"a.sh": "curl https://hc-ping.com/secret\n"},
+            "cannot tell",
+            "`hc-ping.com`",
+        ),
+        (habits.silence_and_doubles_alert, NOTHING, "cannot tell", ""),
+        # 12
+        (cluster.policy_is_stated, cronjob("  concurrencyPolicy: Forbid\n"), "met", "Forbid"),
+        (cluster.policy_is_stated, cronjob("  concurrencyPolicy: Replace\n"), "met", "Replace"),
+        (cluster.policy_is_stated, cronjob("  concurrencyPolicy: Allow\n"), "not met", "Allow"),
+        (cluster.policy_is_stated, cronjob(), "not met", "job.yaml:5"),
+        (cluster.policy_is_stated, NOTHING, "not relevant", "no CronJob"),
+        # 13
+        (scheduled.old_stops_first, {**PLAIN, "run.md": "Call `cronce drain` first.\n"}, "met", "run.md:1"),
+        (
+            scheduled.old_stops_first,
+            {**PLAIN, "run.md": "Stop the old scheduler before you start.\n"},
+            "met",
+            "run.md:1",
+        ),
+        (scheduled.old_stops_first, GUARDED, "met", "side by side"),
+        (scheduled.old_stops_first, PLAIN, "cannot tell", ""),
+        # 14, 15
+        (habits.duplicates_are_looked_for, {"after.sh": "cronce dupes --since 30m\n"}, "met", "after.sh:1"),
+        (
+            habits.duplicates_are_looked_for,
+            {"a.sql": "SELECT x FROM y GROUP BY x HAVING COUNT(*) > 1;\n"},
+            "met",
+            "a.sql:1",
+        ),
+        (habits.duplicates_are_looked_for, NOTHING, "cannot tell", ""),
+        (habits.unended_runs_are_looked_for, {"run.md": "`cronce logs` shows it\n"}, "met", "run.md:1"),
+        (habits.unended_runs_are_looked_for, NOTHING, "cannot tell", ""),
+        # cron jobs
+        (cluster.runs_do_not_overlap, cronjob("  concurrencyPolicy: Forbid\n"), "met", "Forbid"),
+        (cluster.runs_do_not_overlap, cronjob(), "not met", "job.yaml:5"),
+        (cluster.runs_do_not_overlap, GUARDED, "met", "under a lock"),
+        (cluster.runs_do_not_overlap, {"crontab": "* * * * * rsync -a /a b:/a\n"}, "not met", "crontab:1"),
+        (cluster.runs_do_not_overlap, PLAIN, "cannot tell", ""),
+        (cluster.runs_do_not_overlap, NOTHING, "not relevant", ""),
+        (cluster.failures_are_retried, cronjob(), "met", "six times"),
+        (cluster.failures_are_retried, cronjob(job="      backoffLimit: 0\n"), "not met", "backoffLimit: 0"),
+        (cluster.failures_are_retried, {**PLAIN, "t.py": "@task(max_retries=3)\n"}, "cannot tell", "t.py:1"),
+        (cluster.failures_are_retried, PLAIN, "cannot tell", ""),
+        (cluster.failures_are_retried, NOTHING, "not relevant", ""),
+        (cluster.runs_are_bounded, cronjob(job="      activeDeadlineSeconds: 60\n"), "met", "Seconds: 60"),
+        (cluster.runs_are_bounded, cronjob(), "not met", "job.yaml:5"),
+        (cluster.runs_are_bounded, GUARDED, "met", "crontab:1"),
+        (cluster.runs_are_bounded, PLAIN, "cannot tell", ""),
+        (cluster.runs_are_bounded, NOTHING, "not relevant", ""),
+        (locks.locks_run_out, lock(", ex=60"), "met", "lock.py:3"),
+        (locks.locks_run_out, lock(""), "not met", "lock.py:3"),
+        (locks.locks_run_out, NOTHING, "not relevant", "no lock"),
+        # locks
+        (locks.locks_last, lock(", ex=60"), "not met", "lock.py:4"),
+        (locks.locks_last, GUARDED, "met", "crontab:1"),
+        (locks.locks_last, {"x.py": 'def sync(): db.execute("SELECT pg_advisory_lock(1)")\n'}, "cannot tell", "x.py:1"),
+        (locks.locks_last, NOTHING, "not relevant", "no lock"),
+        (locks.store_is_safe, {**lock(", ex=60"), "a.md": "see `cronce doctor`\n"}, "cannot tell", "a.md:1"),
+        (locks.store_is_safe, NOTHING, "not relevant", "no lock"),
+        (locks.connections_are_given_back, lock(", ex=60"), "cannot tell", "lock.py:3"),
+        (locks.connections_are_given_back, cronjob(command="cronce, exec, sync"), "met", "job.yaml"),
+        (habits.durations_alert, {"a.yml": "- alert: LockHeldTooLong\n"}, "met", "a.yml:1"),
+        (habits.durations_alert, NOTHING, "cannot tell", ""),
+        # causes
+        (cluster.restarts_are_bounded, cronjob("  startingDeadlineSeconds: 300\n"), "met", "300"),
+        (cluster.restarts_are_bounded, cronjob(), "not met", "job.yaml:5"),
+        (cluster.restarts_are_bounded, NOTHING, "not relevant", "no CronJob"),
+        (locks.skew_does_no_harm, GUARDED, "met", "from the schedule"),
+        (locks.skew_does_no_harm, PLAIN, "cannot tell", ""),
+    ],
+)
+def test_each_point_is_answered_by_what_is_there(
+    judge: Judge, tree: dict[str, str], verdict: str, evidence: str, tmp_path: Path
+) -> None:
+    answer = judge(seen(tmp_path, tree))
+    told = " ".join(f"{one.place or ''} {one.text}" for one in answer.evidence)
+    assert (answer.verdict, evidence in told) == (verdict, True), told
+    assert bool(answer.shows) is (verdict == "cannot tell")
+    assert bool(answer.evidence) or verdict == "cannot tell"
+
+
+def test_what_somebody_gave_a_reason_for_is_met_and_what_is_only_known_is_not(tmp_path: Path) -> None:
+    tree = scheduler(job="", store=PG)
+    tree["app.py"] = tree["app.py"].replace("scheduler.add_job", "# cronce: ignore[CR101] wiped\nscheduler.add_job")
+    assert python.jobs_replace(seen(tmp_path, tree)).verdict == "met"
+    report = report_on(tmp_path, scheduler(job="", store=PG))
+    known = list(weigh(report, Settings(), [], lambda _: True).entries())
+    in_baseline = weigh(report, Settings(), known, lambda _: True)
+    assert not in_baseline.findings
+    assert python.jobs_replace(Seen(in_baseline, report.facts)).verdict == "not met"
+
+
+def test_the_four_lists_are_answered_in_their_order(tmp_path: Path) -> None:
+    assert {name: len(points) for name, points in CHECKLISTS.items()} == {
+        "schedulers": 15,
+        "cron jobs": 5,
+        "locks": 4,
+        "causes": 6,
+    }
+    answered = answers(seen(tmp_path, PLAIN))
+    assert [(one.checklist, one.number) for one in answered] == [
+        (name, number) for name, points in CHECKLISTS.items() for number in range(1, len(points) + 1)
+    ]
+    assert answered[6].answer is answered[15].answer  # the same question
+
+
+def test_every_rule_that_an_answer_is_drawn_from_exists() -> None:
+    named = {*scheduled.SEVERAL, *scheduled.SURGE, *python.COPIES, *cluster.CLOCKS, *locks.ETERNAL, *locks.SHORT}
+    folder = Path(python.__file__).parent
+    text = " ".join(path.read_text() for path in folder.glob("*.py"))
+    known = {rule.name for rule in rules().values()}
+    calls = {word for part in text.split(".found(")[1:] for word in part.split(")")[0].replace('"', " ").split()}
+    named |= {word.strip(",") for word in calls if "-" in word}
+    assert len(named) > 35
+    assert named - known == set()
+
+
+def test_every_rule_about_processes_is_about_several_of_them_but_a_few() -> None:
+    about = {rule.name for rule in rules().values() if rule.id.startswith("CR2")}
+    assert about - set(scheduled.SEVERAL) == {"entry-twice-in-the-schedule", "countdown-beyond-visibility-timeout"}
+
+
+def test_every_sign_is_asked_about() -> None:
+    folder = Path(python.__file__).parent
+    text = " ".join(path.read_text() for path in folder.glob("*.py"))
+    assert [sign.what for sign in SIGNS if f'mentioned("{sign.what}' not in text] == []
+
+
+def test_replicas_of_a_scheduler_are_not_one(tmp_path: Path) -> None:
+    code = scheduler('timezone="UTC"')["app.py"] + 'if __name__ == "__main__":\n    scheduler.start()\n'
+    compose = "services:\n  jobs:\n    image: jobs\n    command: python app.py\n    deploy: {replicas: 3}\n"
+    assert scheduled.one_process(seen(tmp_path, {"app.py": code, "compose.yaml": compose})).verdict == "not met"

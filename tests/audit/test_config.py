@@ -1,0 +1,144 @@
+"""What a project says about its audits, where that is found, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from cronce.audit.config import Project, Settings, find_project, rule_named
+from cronce.audit.model import Confidence, Severity
+from cronce.errors import BadInput
+
+EVERYTHING = """
+[tool.cronce.audit]
+exclude = ["legacy/", "*.gen.py"]
+ignore = { CR002 = "tidied up in spring", suppression-without-rule-or-reason = "  so be it " }
+fail-on = "error"
+min-confidence = "medium"
+baseline = "audit.json"
+zone = "Europe/Berlin"
+tests = true
+pages = "https://example.org/rules/"
+"""
+
+
+def told(root: Path, text: str, name: str = "pyproject.toml") -> Settings:
+    (root / name).write_text(text)
+    return find_project([root]).settings
+
+
+def test_every_key_is_read(tmp_path: Path) -> None:
+    assert told(tmp_path, EVERYTHING) == Settings(
+        exclude=("legacy/", "*.gen.py"),
+        ignore={"CR002": "tidied up in spring", "CR001": "so be it"},
+        fail_on=Severity.ERROR,
+        min_confidence=Confidence.MEDIUM,
+        baseline=tmp_path / "audit.json",
+        zone="Europe/Berlin",
+        tests=True,
+        pages="https://example.org/rules/",
+    )
+
+
+def test_cronce_toml_has_it_in_a_shorter_table_and_goes_first(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(EVERYTHING)
+    assert told(tmp_path, '[audit]\nfail-on = "never"\n', "cronce.toml") == Settings(fail_on=None)
+
+
+def test_without_a_word_about_audits_nothing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "cronce.toml").write_text('url = "sqlite:///x.db"\n')
+    assert told(tmp_path, "[project]\nname = 'x'\n") == Settings()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('excludes = ["a"]', "there is no key 'excludes'; did you mean 'exclude'?"),
+        ('xyz = "a"', "there is no key 'xyz'; there are exclude, ignore, fail-on"),
+        ('exclude = "a"', "exclude: a list of patterns is wanted"),
+        ('ignore = ["CR001"]', "ignore: each rule has a reason"),
+        ('ignore = { CR001 = " " }', "ignore: CR001 has no reason"),
+        ('ignore = { CR99 = "why" }', "ignore: there is no rule 'CR99'"),
+        ('ignore = { suppresion-of-nothing = "why" }', "did you mean 'suppression-of-nothing'"),
+        ('fail-on = "high"', "fail-on: 'high' is none of info, warning, error, never"),
+        ("min-confidence = 3", "min-confidence: 3 is none of low, medium, high"),
+        ('zone = "Mars/Olympus"', "zone: there is no time zone 'Mars/Olympus'"),
+        ('tests = "yes"', "tests: true or false is wanted"),
+        ("pages = 3", "pages: a text is wanted"),
+        ('baseline = ""', "baseline: a text is wanted"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_the_file_and_the_key(line: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as refused:
+        told(tmp_path, f"[tool.cronce.audit]\n{line}\n")
+    assert str(refused.value).startswith(f"{tmp_path / 'pyproject.toml'}: ")
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        (
+            "pyproject.toml",
+            "[tool.cronce.adit]\n",
+            "there is no table [tool.cronce.adit]; did you mean [tool.cronce.audit]?",
+        ),
+        ("pyproject.toml", "[tool.cronce.Audit]\n", "did you mean [tool.cronce.audit]?"),
+        ("cronce.toml", "[audits]\n", "there is no table [audits]; did you mean [audit]?"),
+    ],
+)
+def test_a_table_that_is_called_nearly_so_is_refused(name: str, text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as refused:
+        told(tmp_path, text, name)
+    assert str(refused.value).startswith(f"{tmp_path / name}: ")
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[tool.cronce.unit]\n", "[tool.adit]\n", "[tool]\ncronce = 3\n", "[tool.cronce.audits]\n[tool.cronce.audit]\n"],
+)
+def test_other_tables_are_left_alone(text: str, tmp_path: Path) -> None:
+    assert told(tmp_path, text) == Settings()
+
+
+@pytest.mark.parametrize("text", ["[tool.cronce.audit\n", "tool.cronce.audit = 3\n"])
+def test_a_file_that_is_no_toml_or_no_table_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"pyproject\.toml"):
+        told(tmp_path, text)
+
+
+def test_the_nearest_config_above_the_first_path_counts_and_its_folder_is_the_root(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(EVERYTHING)
+    inner = tmp_path / "services" / "api" / "src"
+    inner.mkdir(parents=True)
+    (tmp_path / "services/api/cronce.toml").write_text('[audit]\nzone = "UTC"\n')
+    assert find_project([inner]) == Project(tmp_path / "services/api", Settings(zone="UTC"), "cronce.toml")
+    assert find_project([tmp_path / "services"]).settings.zone == "Europe/Berlin"
+
+
+def test_what_is_outside_a_repository_does_not_speak_for_it(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(EVERYTHING)
+    (tmp_path / "repository/.git").mkdir(parents=True)
+    (tmp_path / "repository/src").mkdir()
+    assert find_project([tmp_path / "repository/src"]) == Project(tmp_path / "repository", Settings(), None)
+
+
+def test_without_a_repository_the_root_is_here_or_what_holds_all_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("here/a", "here/b", "there"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "there/app.py").write_text("")
+    monkeypatch.chdir(tmp_path / "here")
+    assert find_project([Path("a"), Path("b")]).root == tmp_path / "here"
+    assert find_project([tmp_path / "there"]).root == tmp_path / "there"
+    assert find_project([tmp_path / "there/app.py"]).root == tmp_path / "there"
+    assert find_project([Path("a"), tmp_path / "there/app.py"]).root == tmp_path
+
+
+def test_a_rule_goes_by_its_id_and_by_its_name() -> None:
+    assert [rule_named(word).id for word in ("CR001", "cr001", "suppression-of-nothing")] == [
+        "CR001",
+        "CR001",
+        "CR002",
+    ]

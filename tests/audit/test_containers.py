@@ -1,0 +1,431 @@
+"""Containers: who hears that they stop, how many there are of a cron, in which zone; and what is all right."""
+
+from pathlib import Path
+
+import pytest
+
+from cronce.audit.engine import audit
+from cronce.audit.model import Confidence, Severity
+from cronce.audit.tree import files
+from tests.audit.trees import YEAR, findings_in, report_on
+
+RULES = ("CR601", "CR602", "CR603", "CR604", "CR610", "CR611", "CR612", "CR620")
+ROOT = Path(__file__).parents[2]
+
+
+def dockerfile(*lines: str, base: str = "python:3.12-slim") -> dict[str, str]:
+    return {"Dockerfile": "\n".join([f"FROM {base}", *lines]) + "\n"}
+
+
+def service(*lines: str, image: str = "image: shop") -> dict[str, str]:
+    return {
+        "compose.yaml": "\n".join(["services:", "  it:", f"    {image}", *(f"    {line}" for line in lines)]) + "\n"
+    }
+
+
+def found(root: Path, tree: dict[str, str]) -> list[str]:
+    return findings_in(root, tree, *RULES)
+
+
+# --- process 1 and TERM -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "base"),
+    [
+        ("CMD celery -A shop beat", "python:3.12-slim"),
+        ("CMD celery -A shop beat", "ubuntu"),
+        ("CMD python manage.py migrate && celery -A shop worker", "python:3.12"),
+        ('CMD ["sh", "-c", "rq worker"]', "python:3.12-slim"),
+        ('CMD ["/bin/bash", "-lc", "rq worker | tee log"]', "alpine"),
+        ('CMD ["bash", "-c", "rq worker >> log 2>&1"]', "python:3.12-slim"),
+        ("CMD rq worker && sleep 5", "alpine"),
+        ("CMD celery -A shop beat & exec gunicorn shop", "alpine"),
+        ("ENTRYPOINT celery -A shop beat", "python:3.12-slim"),
+        ("CMD supercronic /crontab", "python:3.12-slim"),
+        ("CMD cronce run jobs:cron", "python:3.12-slim"),
+        ("CMD poetry run celery -A shop worker", "python:3.12-slim"),
+    ],
+)
+def test_a_scheduler_behind_a_shell_that_stays_is_told(line: str, base: str, tmp_path: Path) -> None:
+    assert found(tmp_path, dockerfile(line, base=base)) == ["CR601 Dockerfile:2"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "base"),
+    [
+        (['CMD ["celery", "-A", "shop", "beat"]'], "python:3.12-slim"),
+        (["CMD exec celery -A shop beat"], "python:3.12-slim"),
+        (["CMD python manage.py check && exec celery -A shop beat"], "python:3.12-slim"),
+        (['CMD ["sh", "-c", "exec rq worker > log"]'], "python:3.12-slim"),
+        (["CMD celery -A shop beat"], "python:3.12-alpine"),
+        (["CMD python manage.py check && celery -A shop beat > log"], "alpine"),
+        (['SHELL ["/bin/bash", "-o", "pipefail", "-c"]', "CMD celery -A shop beat"], "python:3.12-slim"),
+        (["CMD bash -c 'rq worker'"], "amazonlinux:2023"),
+        (['ENTRYPOINT ["tini", "--"]', "CMD celery -A shop beat"], "python:3.12-slim"),
+        (['ENTRYPOINT ["/usr/bin/dumb-init", "sh", "-c", "rq worker"]'], "python:3.12-slim"),
+        (["CMD trap 'kill $p' TERM; rq worker & p=$!; wait"], "python:3.12-slim"),
+        (["CMD gunicorn shop.wsgi"], "python:3.12-slim"),
+        (["CMD python scheduler_test_data.py"], "python:3.12-alpine"),
+        (["CMD echo celery beat"], "python:3.12-slim"),
+        (["CMD while true; do celery -A shop call tidy; sleep 60; done"], "python:3.12-slim"),
+        (['ENTRYPOINT "python"', 'CMD "/app/scheduler.py"'], "python:3.12-slim"),
+        (["HEALTHCHECK CMD celery -A shop beat"], "python:3.12-slim"),
+        (["CMD $COMMAND"], "python:3.12-slim"),
+        (['ENTRYPOINT ["/somebody/elses.sh"]', "CMD celery -A shop beat"], "python:3.12-slim"),
+    ],
+)
+def test_what_hears_term_or_is_no_scheduler_is_silent(lines: list[str], base: str, tmp_path: Path) -> None:
+    assert found(tmp_path, dockerfile(*lines, base=base)) == []
+
+
+def test_a_shell_that_is_not_known_is_worth_an_info_only(tmp_path: Path) -> None:
+    (finding,) = report_on(tmp_path, dockerfile("CMD celery -A shop beat", base="us/python")).findings
+    assert (finding.rule, finding.severity, finding.confidence) == ("CR601", Severity.INFO, Confidence.LOW)
+
+
+def test_a_script_that_is_only_called_a_scheduler_is_less_certain(tmp_path: Path) -> None:
+    findings = report_on(tmp_path, dockerfile("CMD python scheduler.py")).findings
+    assert [(one.rule, one.confidence) for one in findings] == [("CR601", Confidence.MEDIUM)]
+
+
+def test_earlier_stages_do_not_count(tmp_path: Path) -> None:
+    tree = dockerfile("CMD celery -A shop beat", "FROM python:3.12-slim", 'CMD ["celery", "-A", "shop", "beat"]')
+    assert found(tmp_path, tree) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["command: sh -c 'celery -A shop beat'"], ["CR601 compose.yaml:4"]),
+        (["command: ['sh', '-c', 'a && rq worker']"], ["CR601 compose.yaml:4"]),
+        (["command: celery -A shop beat"], []),
+        (["command: sh -c 'exec celery -A shop beat'"], []),
+        (["init: true", "command: sh -c 'celery -A shop beat'"], []),
+        (["command: bash -c 'python manage.py migrate && celery -A shop beat'"], []),
+        (["entrypoint: tini -- sh -c", "command: ['celery -A shop beat']"], []),
+        (
+            ["command: --help", "entrypoint: |", "  sh -c '", "    true", "    rq worker", "  '"],
+            ["CR601 compose.yaml:5"],
+        ),
+    ],
+)
+def test_compose_splits_a_command_and_puts_no_shell_before_it(
+    lines: list[str], expected: list[str], tmp_path: Path
+) -> None:
+    assert found(tmp_path, service(*lines, image="image: python:3.12-slim")) == expected
+
+
+def test_the_shell_of_a_service_is_that_of_the_image_it_builds(tmp_path: Path) -> None:
+    over = service("command: sh -c 'rq worker'", image="build: {context: ., dockerfile: docker/Dockerfile}")
+    assert found(tmp_path, over | {"docker/Dockerfile": "FROM alpine\n"}) == []
+    assert found(tmp_path, over | {"docker/Dockerfile": "FROM debian\n"}) == ["CR601 compose.yaml:4"]
+
+
+def test_what_an_image_says_is_told_once_and_not_where_every_service_has_an_init(tmp_path: Path) -> None:
+    image = dockerfile("CMD celery -A shop beat")
+    assert found(tmp_path, image | service("tty: true", image="build: .")) == ["CR601 Dockerfile:2"]
+    assert found(tmp_path, image | service("init: true", image="build: .")) == []
+
+
+def test_an_override_is_laid_over_the_file_beside_it(tmp_path: Path) -> None:
+    base = service("command: sh -c 'rq worker'", image="image: python:3.12-slim")
+    assert found(tmp_path, base | {"compose.prod.yaml": "services:\n  it:\n    init: true\n"}) == []
+    over = "services:\n  it:\n    command: sh -c 'true; rq worker'\n"
+    assert found(tmp_path, base | {"compose.prod.yaml": over}) == ["CR601 compose.prod.yaml:3", "CR601 compose.yaml:4"]
+
+
+ENTRY = ("COPY entrypoint.sh /entrypoint.sh", 'ENTRYPOINT ["/entrypoint.sh"]')
+
+
+@pytest.mark.parametrize(
+    ("script", "command", "expected"),
+    [
+        ("celery -A shop beat", "[]", ["CR602 entrypoint.sh:2"]),
+        ("exec celery -A shop beat", "[]", []),
+        ("exec gosu app celery -A shop beat", "[]", []),
+        ("celery -A shop beat &\nexec gunicorn shop", "[]", ["CR602 entrypoint.sh:2"]),
+        ('if [ "$1" = beat ]; then\n  celery -A shop beat\nfi', '["beat"]', ["CR602 entrypoint.sh:3"]),
+        ('"$@"', '["rq", "worker"]', ["CR602 entrypoint.sh:2"]),
+        ('gosu app "$@"', '["rq", "worker"]', ["CR602 entrypoint.sh:2"]),
+        ('exec "$@"', '["rq", "worker"]', []),
+        ('exec gosu app "$@"', '["rq", "worker"]', []),
+        ('exec "$@"', "rq worker", ["CR601 Dockerfile:4"]),
+        ('exec tini -- "$@"', "rq worker", []),
+        ('"$@"\n# the end\n', '["rq", "worker"]', ["CR602 entrypoint.sh:2"]),
+        ('"$@"', '["gunicorn", "shop"]', []),
+        ("echo $@", '["rq", "worker"]', []),
+        ("trap 'kill -TERM $child' TERM\ncelery -A shop beat &\nchild=$!\nwait", "[]", []),
+        ("python manage.py migrate\nexec gunicorn shop", "[]", []),
+        ("command -v cron", "[]", []),
+    ],
+)
+def test_a_script_as_process_1_gives_way_or_is_told(
+    script: str, command: str, expected: list[str], tmp_path: Path
+) -> None:
+    tree = dockerfile(*ENTRY, f"CMD {command}") | {"entrypoint.sh": f"#!/bin/bash\n{script}\n"}
+    assert found(tmp_path, tree) == expected
+
+
+def test_a_script_is_found_where_it_was_copied_from(tmp_path: Path) -> None:
+    tree = dockerfile("COPY ./docker/beat/start /start-beat", 'CMD ["/start-beat"]')
+    tree |= {"docker/beat/start": "#!/bin/sh\ncelery -A shop beat\n", "docker/web/start": "#!/bin/sh\nexec gunicorn\n"}
+    assert found(tmp_path, tree) == ["CR602 docker/beat/start:2"]
+
+
+def test_a_script_with_namesakes_far_away_is_not_guessed(tmp_path: Path) -> None:
+    script = "#!/bin/sh\ncelery -A shop beat\n"
+    tree = dockerfile('CMD ["/run.sh"]') | {"a/run.sh": script, "b/run.sh": script}
+    assert found(tmp_path, tree) == []
+    assert found(tmp_path, tree | {"run.sh": script}) == ["CR602 run.sh:2"]
+
+
+def test_a_word_is_no_script_just_because_one_has_its_name(tmp_path: Path) -> None:
+    tree = dockerfile('ENTRYPOINT ["run"]') | {"tools/run": "#!/bin/sh\ncelery -A shop beat\n"}
+    assert found(tmp_path, tree) == []
+
+
+def test_an_entrypoint_for_the_shell_is_told_once_though_a_service_adds_words_it_does_not_take(tmp_path: Path) -> None:
+    tree = dockerfile("ENTRYPOINT celery -A shop beat") | service("command: --help", image="build: .")
+    assert found(tmp_path, tree) == ["CR601 Dockerfile:2"]
+
+
+def test_a_script_that_stops_the_cron_it_started_is_all_right(tmp_path: Path) -> None:
+    script = "#!/bin/sh\ntrap 'service cron stop; wait_for_jobs; exit' TERM\nservice cron start\nwait\n"
+    assert found(tmp_path, dockerfile(*ENTRY) | {"entrypoint.sh": script}) == []
+
+
+def test_a_script_that_no_container_starts_is_not_process_1(tmp_path: Path) -> None:
+    assert found(tmp_path, {"run.sh": "#!/bin/sh\ncelery -A shop beat\n"}) == []
+
+
+# --- KILL -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (dockerfile("STOPSIGNAL SIGKILL", 'CMD ["rq", "worker"]'), ["CR603 Dockerfile:2"]),
+        (dockerfile("STOPSIGNAL 9", 'CMD ["cronce", "run", "jobs"]'), ["CR603 Dockerfile:2"]),
+        (dockerfile("STOPSIGNAL SIGTERM", 'CMD ["rq", "worker"]'), []),
+        (dockerfile("STOPSIGNAL SIGINT", 'CMD ["rq", "worker"]'), []),
+        (dockerfile("STOPSIGNAL SIGKILL", 'CMD ["nginx"]'), []),
+        (service("command: rq worker", "stop_signal: SIGKILL"), ["CR603 compose.yaml:5"]),
+        (service("command: rq worker", "stop_grace_period: 0s"), ["CR603 compose.yaml:5"]),
+        (service("command: rq worker", "stop_grace_period: 1m30s"), []),
+        (service("command: redis-server", "stop_grace_period: 0s"), []),
+    ],
+)
+def test_a_worker_that_is_killed_at_once(tree: dict[str, str], expected: list[str], tmp_path: Path) -> None:
+    assert found(tmp_path, tree) == expected
+
+
+def test_one_signal_for_two_programs_is_told_once(tmp_path: Path) -> None:
+    tree = dockerfile("STOPSIGNAL SIGKILL", *ENTRY)
+    tree |= {"entrypoint.sh": "#!/bin/sh\ncelery -A shop beat &\nexec celery -A shop worker\n"}
+    assert findings_in(tmp_path, tree, "CR603") == ["CR603 Dockerfile:2"]
+
+
+# --- cron -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "base", "expected"),
+    [
+        (["CMD cron && tail -f /var/log/cron.log"], "python:3.12-slim", ["CR604 Dockerfile:2"]),
+        (["CMD service cron start && apache2-foreground"], "php:8-apache", ["CR604 Dockerfile:2"]),
+        (["CMD /etc/init.d/cron start; gunicorn x"], "us/app", ["CR604 Dockerfile:2"]),
+        (["CMD crond && exec gunicorn x"], "alpine", ["CR604 Dockerfile:2"]),
+        (['CMD ["cron", "-f"]'], "debian", ["CR604 Dockerfile:2"]),
+        (["CMD cron -f"], "debian", ["CR604 Dockerfile:2"]),
+        (["RUN apt-get install -y cron", 'CMD ["cron", "-f"]'], "us/app", ["CR604 Dockerfile:3"]),
+        (["CMD crond -f -l 2"], "alpine:3.20", ["CR604 Dockerfile:2"]),
+        (['CMD ["cron", "-f"]'], "us/app", []),
+        (['ENTRYPOINT ["tini", "--"]', 'CMD ["cron", "-f"]'], "debian", []),
+        (["RUN dnf install -y cronie", 'CMD ["crond", "-n"]'], "rockylinux:9", []),
+        (["RUN apk add dcron", 'CMD ["crond", "-f"]'], "alpine", []),
+        (["RUN apt-get install -y cron && service cron start", 'CMD ["gunicorn"]'], "debian", []),
+        (['CMD ["supercronic", "/crontab"]'], "debian", []),
+        (['ENTRYPOINT ["/unseen.sh"]', 'CMD ["cron", "-f"]'], "debian", []),
+    ],
+)
+def test_a_cron_that_does_not_hear_the_stop(lines: list[str], base: str, expected: list[str], tmp_path: Path) -> None:
+    assert found(tmp_path, dockerfile(*lines, base=base)) == expected
+
+
+@pytest.mark.parametrize("line", ["service cron start", "cron", "cron -f", "/usr/sbin/crond -b", "exec cron -f"])
+def test_a_cron_that_an_entrypoint_starts(line: str, tmp_path: Path) -> None:
+    tree = dockerfile(*ENTRY) | {"entrypoint.sh": f"#!/bin/sh\nenv > /etc/environment\n{line}\n"}
+    assert found(tmp_path, tree) == ["CR604 entrypoint.sh:3"]
+
+
+CRON = ("command: supercronic /crontab",)
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (service(*CRON, "scale: 2"), ["CR610 compose.yaml:5"]),
+        (service(*CRON, "deploy: {replicas: 3}"), ["CR610 compose.yaml:5"]),
+        (service(*CRON, "deploy: {replicas: '${N:-3}'}"), ["CR610 compose.yaml:5"]),
+        (service(*CRON, "deploy: {replicas: 1}"), []),
+        (service(*CRON, "deploy: {replicas: '${N}'}"), []),
+        (service(*CRON, "deploy: {mode: global}"), []),
+        (service("command: gunicorn x", "scale: 2"), []),
+        (service("command: cronce run jobs", "scale: 2"), []),
+        (service("command: celery -A x worker", "scale: 2"), []),
+        (dockerfile('CMD ["supercronic", "/c"]') | service("scale: 2", image="build: ."), ["CR610 compose.yaml:4"]),
+        (
+            dockerfile('CMD ["supercronic", "/c"]') | service("command: gunicorn x", "scale: 2", image="build: ."),
+            [],
+        ),
+        (service(*CRON) | {"compose.prod.yaml": "services:\n  it:\n    scale: 2\n"}, ["CR610 compose.prod.yaml:3"]),
+        (service(*CRON, "scale: 2") | {"crontab": "0 3 * * * cronce exec a --schedule '0 3 * * *' -- b\n"}, []),
+        (service(*CRON, "scale: 2") | {"crontab": "0 3 * * * flock /tmp/l b\n"}, ["CR610 compose.yaml:5"]),
+        (
+            dockerfile("COPY jobs.cron /c", 'CMD ["supercronic", "/c"]')
+            | service("scale: 2", image="build: .")
+            | {"jobs.cron": "0 3 * * * cronce exec b -- b\n", "host/crontab": "0 3 * * * b\n"},
+            [],
+        ),
+        (
+            dockerfile("COPY jobs.cron /c", 'CMD ["supercronic", "/c"]')
+            | service("scale: 2", image="build: .")
+            | {"jobs.cron": "0 3 * * * b\n", "host/crontab": "0 3 * * * cronce exec b -- b\n"},
+            ["CR610 compose.yaml:4"],
+        ),
+    ],
+)
+def test_a_cron_in_every_copy(tree: dict[str, str], expected: list[str], tmp_path: Path) -> None:
+    assert found(tmp_path, tree) == expected
+
+
+def test_an_entrypoint_that_starts_cron_beside_a_web_app_of_three_copies(tmp_path: Path) -> None:
+    tree = dockerfile(*ENTRY, 'CMD ["gunicorn", "shop"]') | service("scale: 3", image="build: .")
+    tree |= {"entrypoint.sh": '#!/bin/sh\nservice cron start\nexec "$@"\n'}
+    assert found(tmp_path, tree) == ["CR610 compose.yaml:4", "CR604 entrypoint.sh:2"]
+
+
+def test_two_services_that_both_start_the_cron_of_their_image(tmp_path: Path) -> None:
+    image = dockerfile('CMD ["supercronic", "/c"]')
+    two = "services:\n  a:\n    build: .\n  b:\n    build: .\n"
+    assert found(tmp_path, image | {"compose.yaml": two}) == ["CR610 compose.yaml:4"]
+    assert found(tmp_path, image | {"compose.yaml": two + "    profiles: [tools]\n"}) == []
+    assert found(tmp_path, image | {"compose.yaml": two + "    command: gunicorn x\n"}) == []
+
+
+def test_an_entrypoint_that_starts_cron_in_the_web_app_and_in_the_worker(tmp_path: Path) -> None:
+    two = "services:\n  web:\n    build: .\n    command: gunicorn x\n  jobs:\n    build: .\n    command: rq worker\n"
+    tree = dockerfile(*ENTRY) | {"compose.yaml": two}
+    always, sometimes = "cron\n", 'if [ "$ROLE" = cron ]; then\n  cron\nfi\n'
+    started = '#!/bin/sh\n{}exec "$@"\n'
+    assert found(tmp_path, tree | {"entrypoint.sh": started.format(always)}) == [
+        "CR610 compose.yaml:5",
+        "CR604 entrypoint.sh:2",
+    ]
+    assert found(tmp_path, tree | {"entrypoint.sh": started.format(sometimes)}) == ["CR604 entrypoint.sh:3"]
+
+
+def test_a_cron_in_every_pod_of_a_deployment(tmp_path: Path) -> None:
+    deployment = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: jobs}
+spec:
+  replicas: REPLICAS
+  selector: {matchLabels: {app: jobs}}
+  template:
+    metadata: {labels: {app: jobs}}
+    spec:
+      containers:
+        - name: cron
+          image: shop
+          command: [sh, -c, "env > /etc/environment && exec cron -f"]
+"""
+    assert found(tmp_path, {"deploy.yaml": deployment.replace("REPLICAS", "2")}) == ["CR610 deploy.yaml:13"]
+    assert found(tmp_path, {"deploy.yaml": deployment.replace("REPLICAS", "1")}) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "order", "expected"),
+    [
+        ("celery -A shop beat", "start-first", ["CR611 compose.yaml:5"]),
+        ("supercronic /crontab", "start-first", ["CR611 compose.yaml:5"]),
+        ("celery -A shop beat -S redbeat.RedBeatScheduler", "start-first", []),
+        ("airflow scheduler", "start-first", []),
+        ("rqscheduler", "start-first", []),
+        ("supercronic /crontab", "stop-first", []),
+        ("celery -A shop worker", "start-first", []),
+        ("gunicorn shop", "start-first", []),
+        ("cronce run jobs:cron", "start-first", []),
+    ],
+)
+def test_an_update_that_starts_the_new_copy_first(
+    command: str, order: str, expected: list[str], tmp_path: Path
+) -> None:
+    tree = service(f"command: {command}", f"deploy: {{update_config: {{order: {order}}}}}")
+    assert found(tmp_path, tree) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "restart", "expected"),
+    [
+        ("python manage.py migrate", "always", ["CR612 compose.yaml:5"]),
+        ("pg_dump shop", "unless-stopped", ["CR612 compose.yaml:5"]),
+        ("sh -c 'true && alembic upgrade head'", "always", ["CR612 compose.yaml:5"]),
+        ("sh -c 'sleep 3600 && pg_dump shop'", "always", []),
+        ("php artisan schedule:run", "always", ["CR612 compose.yaml:5"]),
+        ("cronce exec a --schedule '@daily' -- b", "always", ["CR612 compose.yaml:5"]),
+        ("python manage.py migrate", "on-failure", []),
+        ("python manage.py migrate", "'no'", []),
+        ("python manage.py runserver", "always", []),
+        ("sh -c 'python manage.py migrate && exec gunicorn x'", "always", []),
+        ("sh -c 'while true; do php artisan schedule:run; sleep 60; done'", "always", []),
+        ("sh -c 'pg_dump shop; sleep 86400'", "always", []),
+        ("./backup.sh", "always", []),
+    ],
+)
+def test_what_ends_and_is_started_again_for_ever(
+    command: str, restart: str, expected: list[str], tmp_path: Path
+) -> None:
+    assert found(tmp_path, service(f"command: {command}", f"restart: {restart}")) == expected
+
+
+# --- zones ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (dockerfile("ENV TZ=Europe/Berlin", 'CMD ["celery", "-A", "x", "beat"]'), ["CR620 Dockerfile:2"]),
+        (
+            dockerfile(
+                "RUN ln -sf /usr/share/zoneinfo/America/New_York /etc/localtime", 'CMD ["supercronic", "/crontab"]'
+            ),
+            ["CR620 Dockerfile:2"],
+        ),
+        (dockerfile("ENV TZ=Etc/UTC", 'CMD ["celery", "-A", "x", "beat"]'), []),
+        (dockerfile("ENV TZ=Asia/Tokyo", 'CMD ["celery", "-A", "x", "beat"]'), []),
+        (dockerfile("ENV TZ=Europe/Berlin", 'CMD ["gunicorn", "x"]'), []),
+        (dockerfile("ENV TZ=Europe/Berlin", 'CMD ["celery", "-A", "x", "worker"]'), []),
+        (service("command: celery -A x beat", "environment: [TZ=Europe/Berlin]"), ["CR620 compose.yaml:5"]),
+        (service("command: celery -A x beat", "environment: ['TZ=${TZ}']"), []),
+        (service("command: celery -A x beat", "environment: [TZ]"), []),
+    ],
+)
+def test_a_scheduler_in_a_container_that_is_not_in_utc(
+    tree: dict[str, str], expected: list[str], tmp_path: Path
+) -> None:
+    assert found(tmp_path, tree) == expected
+
+
+def test_the_zone_of_a_container_is_an_info(tmp_path: Path) -> None:
+    (finding,) = report_on(tmp_path, dockerfile("ENV TZ=Europe/Berlin", 'CMD ["rqscheduler"]')).findings
+    assert (finding.rule, finding.severity) == ("CR620", Severity.INFO)
+
+
+def test_our_own_containers_are_all_right() -> None:
+    named = [path for path in files(ROOT, []) if path.startswith("examples/") or "/" not in path]
+    findings = audit(ROOT, named, YEAR).findings
+    assert {"Dockerfile", "compose.yaml"} < set(named)
+    assert [one for one in findings if one.rule in RULES] == []

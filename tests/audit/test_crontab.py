@@ -1,0 +1,566 @@
+"""Crontabs: what no cron reads, what runs twice, what overlaps, and what the change of clocks does to them."""
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from cronce.audit.crontab.commands import cut_by_percent, job_of, scripts_of, shown
+from cronce.audit.crontab.hosts import homes
+from cronce.audit.crontab.images import Image
+from cronce.audit.crontab.read import Line, Tab, wants
+from cronce.audit.slots import minutes_between, shared_slot
+from tests.audit.trees import YEAR, findings_in, report_on, report_on_machine
+
+DEBIAN = "FROM debian:12\nRUN apt-get update && apt-get install -y cron\nCOPY crontab /etc/cron.d/app\nCMD cron -f\n"
+ALPINE = "FROM alpine:3\nCOPY crontab /etc/crontabs/root\nCMD crond -f\n"
+SUPERCRONIC = "FROM alpine:3\nCOPY crontab /app/crontab\nCMD supercronic /app/crontab\n"
+STAGES = "FROM x\nWORKDIR /old\nFROM y\nCOPY more there\nCOPY tools /image\nWORKDIR /srv/shop\nCOPY two.sh bin/\n"
+
+
+def lines_in(root: Path, tree: dict[str, str]) -> list[Line]:
+    return list(report_on(root, tree).facts.of(Line))
+
+
+# --- which files are crontabs, and of which format --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "etc/crontab", "etc/cron.d/app", "cron.d/app", "debian/app.cron.d", "deploy/crontab", "deploy/crontab.txt",
+        "deploy/app.crontab", "deploy/app.cron", "var/spool/cron/crontabs/root", "var/spool/cron/alice",
+        "etc/crontabs/root", "crontab-prod", "app-crontab", "hello-cron", "laravel_cron", "cronjob", "docker/cronjobs",
+        "cron.txt",
+    ],
+)  # fmt: skip
+def test_crontabs_of_users_of_cron_d_and_of_the_spool_are_read(tmp_path: Path, path: str) -> None:
+    (line,) = lines_in(tmp_path, {path: "# jobs\n@daily root /usr/bin/job\n"})
+    assert (line.place.line, line.schedule) == (2, "@daily")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["crontab.py", "src/crontabs.js", "cron.d/app.j2", "etc/cron.d/app.bak", "usr/bin/crontab", "docs/crontab.5",
+     "etc/cron.d/.placeholder", "crontab.md", "etc/anacrontab", "crontab.yaml", "bin/run-cron", "cron", "acron"],
+)  # fmt: skip
+def test_other_files_are_not(path: str) -> None:
+    assert not wants(PurePosixPath(path))
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "user"),
+    [
+        ("etc/cron.d/x", "@daily www /usr/bin/x", "www"),
+        ("jobs.cron", "@daily root /usr/bin/x", "root"),
+        ("jobs.cron", "@daily www /usr/bin/x\n@hourly www cd /app", "www"),
+        ("jobs.cron", "@daily root /usr/bin/x\n@hourly /usr/bin/y z", ""),
+        ("jobs.cron", "@daily php /app/x.php", ""),
+        ("crontab", "@daily /usr/bin/x y", ""),
+        ("crontab", "@daily backup", ""),
+        ("etc/crontabs/root", "@daily root /usr/bin/x", "root"),
+        ("var/spool/cron/alice", "@daily root /usr/bin/x", "alice"),
+        ("cron/crontab", "@daily loxberry /usr/bin/php x", "loxberry"),
+    ],
+)
+def test_whether_there_is_a_user_is_judged_by_all_lines_together(
+    tmp_path: Path, path: str, text: str, user: str
+) -> None:
+    assert {line.user for line in lines_in(tmp_path, {path: f"{text}\n"})} == {user}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#!/bin/sh\n0 0 * * * x\n",
+        "just some words\n",
+        "a b c d e f g\n" * 20,
+        "",
+        "\0" * 9,
+        "key = value\n",
+        "{{ x }}\n",
+    ],
+)
+def test_what_is_no_crontab_is_passed_over(tmp_path: Path, text: str) -> None:
+    report = report_on(tmp_path, {"app.cron": text, "crontab": text})
+    assert (list(report.facts.of(Tab)), report.findings, report.unparsed) == ([], [], [])
+
+
+@pytest.mark.parametrize("text", ["0 3 * * * /app/x\n0 4 * * * /app/y\nand some words\n", "run: it\n"])
+def test_a_file_of_an_ordinary_name_is_a_crontab_if_all_its_lines_are(tmp_path: Path, text: str) -> None:
+    assert lines_in(tmp_path, {"hello-cron": text, "cronjobs": text}) == []
+
+
+def test_lines_that_are_filled_in_later_are_passed_over(tmp_path: Path) -> None:
+    text = (
+        "{{ minute }} 3 * * * root /usr/bin/a\n0 3 * * * root @BINDIR@/b\n$MIN 1 * * * root c\n0 1 * * * root /d\nx\n"
+    )
+    assert [line.command for line in lines_in(tmp_path, {"etc/cron.d/app": text})] == ["/d"]
+    assert findings_in(tmp_path, {"etc/cron.d/app": text}) == []
+
+
+# --- CR401: never read ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "found"),
+    [
+        ("etc/cron.d/app", "0 3 * * root /app/x", True),
+        ("etc/cron.d/app", "0 25 * * * root /app/x", True),
+        ("etc/cron.d/app", "0 3 * * 8 root /app/x", True),
+        ("etc/cron.d/app", "0 3 * * * /app/x now", True),
+        ("etc/cron.d/app", "0 3 * * * cd /app && ./x", True),
+        ("etc/cron.d/app", "0 3 * * * root", True),
+        ("etc/cron.d/app", "0 0 3 * * * root /app/x", True),
+        ("etc/cron.d/app", "*/5 * * * * * root /app/x", True),
+        ("etc/cron.d/app", "0 3 * * * root /app/x \\\n  --more", True),
+        ("etc/cron.d/app", "@dayly root /app/x", True),
+        ("etc/cron.d/app", "@every_minute root /app/x", False),
+        ("etc/cron.d/app", "0 3 * * * john.doe /app/x", False),
+        ("etc/cron.d/app", r"0 3 * * * DOMAIN\user /app/x", False),
+        ("etc/cron.d/app", "0 3 * * * App_User /app/x", False),
+        ("etc/cron.d/app", "0 3 * * * svc-app$ /app/x", False),
+        ("etc/cron.d/app", "0 3 * * * backup.sh /app/x", True),
+        ("etc/cron.d/app", "0 3 * * * A=1 /app/x", True),
+        ("etc/cron.d/app", "0 3 * * * $(x) /app/x", True),
+        ("etc/cron.d/app", "0 3 * * * 'x' /app/x", True),
+        ("etc/cron.d/app", "0 3 * * * app_1 /app/x", False),
+        ("etc/cron.d/app", "0 3 31 2 * root /app/x", False),
+        ("etc/cron.d/app", "0 3 * * 5-7 root /app/x", False),
+        ("etc/cron.d/app", "5/15 3 L * * root /app/x", False),
+        ("etc/cron.d/app", "H 3 * * * root /app/x", False),
+        ("crontab", "*/5 * * * * * /app/x", True),
+        ("crontab", "0 3 * * * /app/x now", False),
+        ("crontab", "0 3 * * * 7z a x.7z y", False),
+        ("crontab", "61 * * * * /app/x", True),
+    ],
+)
+def test_a_line_that_no_cron_reads_is_found(tmp_path: Path, path: str, line: str, found: bool) -> None:
+    text = f"0 1 * * * root /app/a\n{line}\n" if path != "crontab" else f"0 1 * * * /app/a\n{line}\n"
+    expected = f"CR401 {path}:{3 if '--more' in line else 2}"
+    assert findings_in(tmp_path, {path: text}, "CR401") == ([expected] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("0 1 * * * root a\n0 2 * * * root b", ["CR401 etc/cron.d/app:2"]), ("0 1 * * * root a\n# end", [])],
+)
+def test_a_last_line_without_an_end_is_found(tmp_path: Path, text: str, found: list[str]) -> None:
+    """Debian's cron, as measured, then reads nothing of the file; a comment there does no harm."""
+    assert findings_in(tmp_path, {"etc/cron.d/app": text}, "CR401") == found
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "text", "found"),
+    [
+        (DEBIAN, "5/15 * * * * root /x\n", True),
+        (ALPINE, "5/15 * * * * /x\n", False),
+        (SUPERCRONIC, "5/15 * * * * /x\n", False),
+        (SUPERCRONIC, "*/10 * * * * * /x\n", False),
+        (ALPINE, "*/10 * * * * * /x\n", True),
+        (ALPINE, "0 1 * * * /x", False),
+        (DEBIAN, "0 1 * * * root /x", True),
+        (DEBIAN, "0 1 * * * /x\n", True),
+        (DEBIAN + "RUN crontab /etc/cron.d/app\n", "0 1 * * * /x\n", False),
+        (DEBIAN.replace("/etc/cron.d/app", "/tmp/crontab"), "0 1 * * * /x\n", False),
+        (DEBIAN.replace("COPY", "COPY . .\nCOPY"), "0 1 * * * /x\n", True),
+    ],
+)
+def test_which_cron_reads_it_the_dockerfile_tells(tmp_path: Path, dockerfile: str, text: str, found: bool) -> None:
+    tree = {"Dockerfile": dockerfile, "crontab": text}
+    assert findings_in(tmp_path, tree, "CR401") == (["CR401 crontab:1"] if found else [])
+
+
+def test_what_a_script_hands_to_crontab_has_no_users(tmp_path: Path) -> None:
+    tree = {"Dockerfile": DEBIAN, "crontab": "0 1 * * * /x\n", "start.sh": "crontab /etc/cron.d/app\nexec cron -f\n"}
+    assert findings_in(tmp_path, tree, "CR401") == []
+
+
+def test_of_lines_that_a_backslash_was_to_join_the_first_is_found(tmp_path: Path) -> None:
+    text = "0 1 * * * root /a \\\n  --b \\\n  --c\n0 2 * * * root /d\n"
+    assert findings_in(tmp_path, {"etc/cron.d/app": text}, "CR401") == ["CR401 etc/cron.d/app:2"]
+
+
+# --- CR402: names -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("etc/cron.d/app.cron", "@daily root /x\n", True),
+        ("etc/cron.d/app-1_x", "@daily root /x\n", False),
+        ("etc/cron.d/app.j2", "@daily root /x\n", False),
+        ("etc/cron.d/README.md", "@daily root /x\n", False),
+        ("cron.d/app.cron", "@daily root /x\n", False),
+        ("etc/cron.daily/backup.sh", "#!/bin/sh\n", True),
+        ("etc/cron.daily/backup", "#!/bin/sh\n", False),
+        ("scripts/cron.daily/backup.sh", "#!/bin/sh\n", False),
+        ("etc/periodic/daily/backup.sh", "#!/bin/sh\n", True),
+    ],
+)
+def test_a_name_that_cron_passes_over_is_found(tmp_path: Path, path: str, text: str, found: bool) -> None:
+    assert findings_in(tmp_path, {path: text}, "CR402") == ([f"CR402 {path}:1"] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("start", "copy", "found"),
+    [
+        ("FROM debian\nRUN apt-get install -y cron", "jobs.cron /etc/cron.d/jobs.cron", True),
+        ("FROM debian\nRUN apt-get install -y cron", "jobs.cron /etc/cron.d/", True),
+        ("FROM debian\nRUN apt-get install -y cron", "jobs.cron /etc/cron.d/jobs", False),
+        ("FROM debian\nRUN apt-get install -y cron", "jobs.cron /etc/cron.d/$NAME.x", False),
+        ("FROM debian\nRUN apt-get install -y cron", "job.sh /etc/cron.daily/job.sh", True),
+        ("FROM rocky\nRUN dnf install -y cronie", "jobs.cron /etc/cron.d/jobs.cron", False),
+        ("FROM alpine", "job.sh /etc/periodic/daily/job.sh", True),
+        ("FROM alpine", "job.sh /etc/periodic/daily/job", False),
+        ("FROM alpine", "--chmod=755 job.sh /etc/periodic/hourly/", True),
+        ("FROM alpine\nRUN chmod +x /etc/periodic/daily/job.sh", "job.sh /etc/periodic/daily/job.sh", True),
+        ("FROM alpine\nRUN mv /etc/periodic/daily/job.sh /x", "job.sh /etc/periodic/daily/job.sh", False),
+        ("FROM debian\nRUN apt-get install cron && crontab /etc/cron.d/a.b", "jobs /etc/cron.d/a.b", False),
+        (
+            "FROM debian\nRUN apt-get install cron && echo '@daily root /etc/cron.daily/*' > /x",
+            "a /etc/cron.daily/a.sh",
+            False,
+        ),
+    ],
+)
+def test_a_name_that_an_image_gives_it_is_found(tmp_path: Path, start: str, copy: str, found: bool) -> None:
+    line = start.count("\n") + 2
+    expected = [f"CR402 Dockerfile:{line}"] if found else []
+    assert findings_in(tmp_path, {"Dockerfile": f"{start}\nCOPY {copy}\n"}, "CR402") == expected
+
+
+# --- CR403: percent signs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("pg_dump app > /b/$(date +%F).sql", True),
+        ("tar czf /b/`date +%Y`.tgz /srv", True),
+        ('echo "100%"', True),
+        ("date '+%F' >> /log", True),
+        ("date +%F >> /log", True),
+        (r"pg_dump app > /b/$(date +\%F).sql", False),
+        ("mail -s Hello root%Dear root,%%yours", False),
+        ("cat >> /x%first%second", False),
+        ("/app/run", False),
+    ],
+)
+def test_a_bare_percent_in_the_middle_of_something_is_found(tmp_path: Path, command: str, found: bool) -> None:
+    assert bool(cut_by_percent(command)) == found
+    assert findings_in(tmp_path, {"crontab": f"0 1 * * * {command}\n"}, "CR403") == (
+        ["CR403 crontab:1"] if found else []
+    )
+
+
+def test_busyboxs_cron_and_supercronic_do_not_know_percent_signs(tmp_path: Path) -> None:
+    line = "0 1 * * * date +%F\n"
+    assert findings_in(tmp_path, {"crontab": line, "Dockerfile": ALPINE}, "CR403") == []
+    assert findings_in(tmp_path, {"crontab": line, "Dockerfile": SUPERCRONIC}, "CR403") == []
+
+
+# --- CR404: twice -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("0 3 * * * /app/x\n0 3 * * * /app/x\n", [2]),
+        ("0 3 * * * /app/x\n0 3 * * * /app/x\n0 3 * * * /app/x\n", [2, 3]),
+        ("0 3 * * * /app/x\n0 3 * * *   /app/x  > /dev/null 2>&1\n", [2]),
+        ("@daily /app/x\n0 0 * * * /app/x\n", [2]),
+        ("*/5 * * * * flock -n /l /app/x\n0 3 * * * flock -n /l /app/x\n", []),
+        ("0 3 * * * flock -n /l /app/x\n0 3 * * * flock -n /l /app/x\n", [2]),
+        ("0 3 * * * flock /l /app/x\n0 3 * * * flock /l /app/x\n", [2]),
+        ("*/5 * * * * flock /l /app/x\n0 3 * * * flock /l /app/x\n", [2]),
+        ("0 0 * * 0 cat /dev/null > /var/log/a.log\n0 0 * * 0 cat /dev/null > /var/log/b.log\n", []),
+        ("0 0 * * * > /var/log/a.log\n0 0 * * * > /var/log/b.log\n", []),
+        ("0 0 * * * date >> /var/log/a.log\n0 0 * * * date >> /var/log/b.log\n", []),
+        ("0 0 * * * echo 0 > /sys/a\n0 0 * * * echo 0 > /sys/b\n", []),
+        ("0 0 * * * echo 0 > /sys/a\n0 0 * * * echo 0 > /sys/a 2>&1\n", [2]),
+        ("0 * * * * /app/x\n0 3 * * * /app/x\n", [2]),
+        ("0 3 * * * /app/x\n0 4 * * * /app/x\n", []),
+        ("5-55/10 * * * * /app/x\n59 23 * * * /app/x\n", []),
+        ("0 3 * * * /app/x a\n0 3 * * * /app/x b\n", []),
+        ("A=1\n0 3 * * * /app/x\nA=2\n0 3 * * * /app/x\n", []),
+        ("MAILTO=a\n0 3 * * * /app/x\nMAILTO=b\n0 3 * * * /app/x\n", [4]),
+        ("0 3 * * * cronce exec x -- /app/x\n0 3 * * * cronce exec x -- /app/x\n", []),
+        ("@reboot /app/x\n@reboot /app/x\n", [2]),
+        ("@reboot /app/x\n@daily /app/x\n", []),
+        ("* * * * * /app/x\n* * * * * sleep 30; /app/x\n", []),
+        ("0 3 1 1 * /app/x\n0 3 2 1 * /app/x\n", []),
+    ],
+)
+def test_the_same_job_twice_in_a_crontab_is_found(tmp_path: Path, lines: str, found: list[int]) -> None:
+    assert findings_in(tmp_path, {"crontab": lines}, "CR404") == [f"CR404 crontab:{line}" for line in found]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("/app/x", "error"),
+        ("flock /l /app/x", "error"),
+        ("flock -n /l /app/x", "warning"),
+        ("flock -xn /l x", "warning"),
+    ],
+)
+def test_a_lock_makes_two_runs_wait_and_not_one(tmp_path: Path, line: str, said: str) -> None:
+    """Only one that does not wait can keep the second from running, if the first still runs then."""
+    report = report_on(tmp_path, {"crontab": f"0 3 * * * {line}\n" * 2})
+    assert [one.severity.word for one in report.findings if one.rule == "CR404"] == [said]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("etc/cron.d/a", "etc/cron.d/b", ["CR404 etc/cron.d/b:1"]),
+        ("etc/cron.d/a", "etc/crontab", ["CR404 etc/crontab:1"]),
+        ("host/etc/cron.d/a", "host/etc/crontab", ["CR404 host/etc/crontab:1"]),
+        ("etc/cron.d/a", "debian/etc/cron.d/a", []),
+        ("web/crontab", "worker/crontab", []),
+        ("files/cron.d/web", "files/cron.d/worker", []),
+        ("etc/cron.d/a", "etc/cron.d/b.off.cron", []),
+    ],
+)
+def test_across_files_only_what_one_cron_reads_counts(
+    tmp_path: Path, first: str, second: str, found: list[str]
+) -> None:
+    tree = dict.fromkeys((first, second), "0 3 * * * root /app/x\n")
+    assert findings_in(tmp_path, tree, "CR404") == found
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("var/spool/cron/crontabs/root", ["CR404 var/spool/cron/crontabs/root:1"]),
+        ("var/spool/cron/root", ["CR404 var/spool/cron/root:1"]),
+        ("var/spool/cron/crontabs/alice", []),
+        ("other/var/spool/cron/crontabs/root", []),
+    ],
+)
+def test_the_crontab_of_a_user_is_read_beside_those_of_the_system(tmp_path: Path, path: str, found: list[str]) -> None:
+    tree = {"etc/cron.d/a": "0 3 * * * root /app/x\n", path: "0 3 * * * /app/x\n"}
+    assert findings_in(tmp_path, tree, "CR404") == found
+
+
+def test_on_a_machine_too(tmp_path: Path) -> None:
+    tree = {"etc/cron.d/a": "0 3 * * * root /app/x\n", "var/spool/cron/crontabs/root": "0 3 * * * /app/x\n"}
+    found = [str(one.place) for one in report_on_machine(tmp_path, tree).findings if one.rule == "CR404"]
+    assert found == ["var/spool/cron/crontabs/root:1"]
+
+
+def test_a_folder_that_an_image_takes_is_one_host(tmp_path: Path) -> None:
+    tree = dict.fromkeys(("files/cron.d/web", "files/cron.d/worker"), "0 3 * * * root /app/x\n")
+    image = {"Dockerfile": DEBIAN.replace("COPY crontab /etc/cron.d/app", "COPY files/cron.d /etc/cron.d")}
+    assert findings_in(tmp_path, tree | image, "CR404") == ["CR404 files/cron.d/worker:1"]
+
+
+def test_what_an_image_gives_a_name_that_cron_passes_over_runs_once(tmp_path: Path) -> None:
+    tree = dict.fromkeys(("a-cron", "b-cron"), "0 3 * * * root /x\n")
+    image = DEBIAN.replace("crontab /etc/cron.d/app", "a-cron /etc/cron.d/a\nCOPY b-cron /etc/cron.d/b.cron")
+    assert findings_in(tmp_path, tree | {"Dockerfile": image}, "CR404", "CR402") == ["CR402 Dockerfile:4"]
+
+
+def test_a_thousand_equal_lines_and_a_thousand_schedules_are_judged(tmp_path: Path) -> None:
+    """Each is compared with the first of its schedule, and a few dozen schedules with each other."""
+    several = "".join(f"{at % 60} {at // 60} * * * /app/y\n" for at in range(1000))
+    found = findings_in(tmp_path, {"crontab": "0 3 * * * /app/x\n" * 1000 + several * 2}, "CR404")
+    assert len(found) == 999 + 1000
+
+
+def test_users_differ(tmp_path: Path) -> None:
+    tree = {"etc/cron.d/a": "0 3 * * * alice /app/x\n0 3 * * * bob /app/x\n"}
+    assert findings_in(tmp_path, tree, "CR404") == []
+
+
+# --- CR405: overlapping -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("* * * * * /opt/sync", "info"),
+        ("* * * * * rsync -a /a /b", "warning"),
+        ("*/5 * * * * cd /srv && mysqldump app > x.sql", "info"),
+        ("* * * * * /app/job.sh", "warning"),
+        ("* * * * * /opt/vendor/job.sh", "info"),
+        ("* * * * * /opt/job.sh", "info"),
+        ("* * * * * cd /srv && ./app/job.sh", "warning"),
+        ("* * * * * cd /app/bin && ./nothing.sh", "info"),
+        ("* * * * * /app/ping.sh", ""),
+        ("* * * * * /app/pings.sh", "warning"),
+        ("* * * * * /app/calls.sh", "info"),
+        ("* * * * * /app/sources.sh", "info"),
+        ("* * * * * /app/mkdir.sh", ""),
+        ("* * * * * mkdir /tmp/l.d && /opt/sync; rmdir /tmp/l.d", ""),
+        ("* * * * * cd /app && python manage.py poll", "info"),
+        ("* * * * * python3 /app/poll.py", "info"),
+        ("* * * * * python3 /app/also.py", "info"),
+        ("* * * * * cd /app && sudo -u app bash -e job.sh now", "warning"),
+        ("*/5 * * * * /app/job.sh", "info"),
+        ("* * * * * /app/locked.sh", ""),
+        ("* * * * * python3 /app/sync.py", "warning"),
+        ("*/5 * * * * /opt/sync", ""),
+        ("0 * * * * rsync -a /a /b", ""),
+        ("0,1 3 * * * rsync -a /a /b", ""),
+        ("* * * * * flock -n /run/x.lock /opt/sync", ""),
+        ("* * * * * /usr/bin/flock -n /run/x.lock rsync -a /a /b", ""),
+        ("* * * * * run-one /opt/sync", ""),
+        ("* * * * * cronce exec sync -- /opt/sync", ""),
+        ("* * * * * pgrep -f sync || /opt/sync", ""),
+        ("* * * * * bash -lc 'pgrep -f sync || /opt/sync'", ""),
+        ("* * * * * su -s /bin/sh app -c 'rsync -a /a /b'", "warning"),
+        ("* * * * * su-exec app /app/job.sh", "warning"),
+        ("* * * * * /image/one.sh", "warning"),
+        ("* * * * * /srv/shop/bin/two.sh", "warning"),
+        ("* * * * * ./two.sh", "info"),
+        ("* * * * * /old/there/three.sh", "info"),
+        ("* * * * * timeout 50 /opt/sync", ""),
+        ("* * * * * timeout 5m /opt/sync", "info"),
+        ("* * * * * systemctl start sync", ""),
+        ("* * * * * cd /app && php artisan schedule:run >> /dev/null 2>&1", ""),
+        ("* * * * * curl -fsS https://example.org/ping", ""),
+        ("* * * * * touch /tmp/alive", ""),
+        ("* * * * * date >> /log", ""),
+        ("@reboot /app/job.sh", ""),
+    ],
+)
+def test_a_frequent_job_without_a_lock_is_told_as_far_as_it_is_seen(tmp_path: Path, line: str, said: str) -> None:
+    tree = {
+        "crontab": f"{line}\n",
+        "app/job.sh": "#!/bin/sh\nrun-it\n",
+        "app/locked.sh": "#!/bin/sh\nexec 9>/run/l; flock -n 9 || exit 0\nrun-it\n",
+        "app/mkdir.sh": "#!/bin/sh\nmkdir /tmp/l.d || exit 0\nrun-it\nrmdir /tmp/l.d\n",
+        "app/ping.sh": "#!/bin/sh\nset -e\ncurl -m 10 https://example.org\n",
+        "app/pings.sh": "#!/bin/sh\nwhile true; do curl -m 10 https://example.org; done\n",
+        "app/calls.sh": "#!/bin/sh\ncd /app && python3 manage.py poll\n",
+        "app/sources.sh": "#!/bin/sh\n. /app/functions\nrun-it\n",
+        "app/sync.py": "import os\nif __name__ == '__main__':\n    print(1)\n",
+        "app/poll.py": "from shop.tools import once\nif __name__ == '__main__':\n    once()\n",
+        "app/also.py": "import os, shop.tools as tools\nif __name__ == '__main__':\n    tools.once()\n",
+        "app/manage.py": "#!/usr/bin/env python\nfrom django.core import management\n",
+        "tools/one.sh": "#!/bin/sh\nrun-it\n",
+        "two.sh": "#!/bin/sh\nrun-it\n",
+        "more/three.sh": "#!/bin/sh\nrun-it\n",
+        "Dockerfile": STAGES,
+    }
+    found = [one.severity.word for one in report_on(tmp_path, tree).findings if one.rule == "CR405"]
+    assert found == ([said] if said else [])
+
+
+def test_supercronic_starts_none_beside_another(tmp_path: Path) -> None:
+    tree = {"crontab": "* * * * * rsync -a /a /b\n", "Dockerfile": SUPERCRONIC}
+    assert findings_in(tmp_path, tree, "CR405") == []
+
+
+# --- CR406, CR407: clocks ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"crontab": "CRON_TZ=Europe/Berlin\n30 2 * * * /x\n"}, "info"),
+        ({"crontab": "CRON_TZ=UTC\n30 2 * * * /x\n"}, ""),
+        ({"crontab": "CRON_TZ=Europe/Berlin\n30 4 * * * /x\n"}, ""),
+        ({"crontab": "CRON_TZ=Europe/Berlin\n*/5 * * * * touch /x\n"}, ""),
+        ({"crontab": "30 2 * * * /x\n"}, ""),
+        ({"crontab": "CRON_TZ=Europe/Berlin\n30 2 * * * cronce exec x -- /x\n"}, ""),
+        ({"crontab": "CRON_TZ=Nowhere/Land\n30 2 * * * /x\n"}, ""),
+        ({"crontab": "30 2 * * * /x\n", "Dockerfile": f"{ALPINE}ENV TZ=Europe/Berlin\n"}, "warning"),
+        ({"crontab": "30 2 * * * root /x\n", "Dockerfile": f"{DEBIAN}ENV TZ=Europe/Berlin\n"}, ""),
+        ({"crontab": "30 2 * * * /x\n", "Dockerfile": f"{ALPINE}ENV TZ=UTC\n"}, ""),
+        ({"crontab": "30 2 * * * /x\n", "web/Dockerfile": "FROM x\nENV TZ=Europe/Berlin\n"}, ""),
+    ],
+)
+def test_a_fixed_time_that_the_zone_in_force_disputes_is_told(tmp_path: Path, tree: dict[str, str], said: str) -> None:
+    """Measured: busybox's cron ran it at both showings, and not at all in the gap; Debian's runs it once."""
+    found = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR406"]
+    assert [one.severity.word for one in found] == ([said] if said else [])
+    assert all("CRON_TZ=UTC" in one.remedy for one in found)
+
+
+def test_the_days_of_the_change_are_named(tmp_path: Path) -> None:
+    report = report_on(tmp_path, {"crontab": "CRON_TZ=Europe/Berlin\n30 2 * * * /x\n"})
+    (found,) = [one for one in report.findings if one.rule == "CR406"]
+    assert "each year (in 2026 on 25 October) 02:30 shows twice and " in found.message
+    assert " and each year (in 2026 on 29 March) 02:30 does not show at all" in found.message
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "found"),
+    [(DEBIAN, ["CR407 crontab:2"]), (ALPINE, ["CR407 crontab:2"]), (SUPERCRONIC, []), ("FROM x\n", [])],
+)
+def test_a_zone_that_this_cron_does_not_know_is_found(tmp_path: Path, dockerfile: str, found: list[str]) -> None:
+    text = "CRON_TZ=Asia/Tokyo\n30 9 * * * root /x\n30 10 * * * root /y\n"
+    assert findings_in(tmp_path, {"crontab": text, "Dockerfile": dockerfile}, "CR407") == found
+
+
+# --- CR408 ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("* 2 * * * /x", True), ("0-59 2 * * * /x", False), ("* 2-4 * * * /x", False), ("0 2 * * * /x", False),
+     ("* * * * * touch /x", False), ("* 2 * * * flock -n /l /x", False)],
+)  # fmt: skip
+def test_each_minute_of_one_hour_is_found(tmp_path: Path, line: str, found: bool) -> None:
+    assert findings_in(tmp_path, {"crontab": f"{line}\n"}, "CR408") == (["CR408 crontab:1"] if found else [])
+
+
+# --- the parts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "at"),
+    [("0 3 * * *", "@hourly", "03:00"), ("*/7 * * * *", "*/5 * * * *", "00:00"), ("1 * * * *", "2 * * * *", None),
+     ("0 0 29 2 *", "0 0 1 3 *", None), ("0 3 * * 1", "0 3 1 * *", "03:00"), ("x", "0 3 * * *", None)],
+)  # fmt: skip
+def test_the_slot_that_two_schedules_share(one: str, other: str, at: str | None) -> None:
+    found = shared_slot(one, other, YEAR)
+    assert (f"{found:%H:%M}" if found else None) == at
+
+
+@pytest.mark.parametrize(
+    ("schedule", "minutes"),
+    [("* * * * *", 1), ("*/5 * * * *", 5), ("0,30 * * * *", 30), ("0 * * * *", None), ("* 2 * * *", None), ("x", None)],
+)
+def test_the_minutes_between_runs(schedule: str, minutes: int | None) -> None:
+    assert minutes_between(schedule) == minutes
+
+
+def test_what_is_shown_of_a_command_is_no_secret() -> None:
+    assert shown("cd /app && mysqldump -psecret app") == "mysqldump"
+    assert shown("curl https://u:p@host/x") == "curl"
+    assert shown("PASSWORD=secret php artisan --x") == "php artisan"
+    assert shown("/app/run sync now") == "/app/run sync"
+    assert shown(")(") == ")("
+    assert shown("su-exec www-data /app/run sync") == "/app/run sync"
+    assert shown("sh -c 'cd /app; make clean'") == "make clean"
+
+
+def test_the_job_of_a_command_is_without_its_output() -> None:
+    assert job_of("a  b >> /var/log/x.log 2>&1") == "a b"
+    assert job_of("a b &> /dev/null") == "a b"
+    assert job_of("a > x; b") == "a > x; b"
+    assert job_of("a b > /dev/null 2>&1") == "a b"
+    assert job_of("a b 2> /var/log/x.err < /dev/null") == "a b"
+    assert job_of("a b > x 2>&1") == "a b > x"
+
+
+def test_the_scripts_that_a_command_runs() -> None:
+    command = "cd /app && ./a.sh; python3 -u /x/b.py c && sudo bash d.sh; e f.sh"
+    assert list(scripts_of(command)) == ["/app/a.sh", "/x/b.py", "/app/d.sh"]
+    assert list(scripts_of("bin/a.sh")) == ["bin/a.sh"]
+
+
+def test_an_image_for_trying_out_is_not_read(tmp_path: Path) -> None:
+    report = report_on(tmp_path, {"Dockerfile.dev": DEBIAN, "crontab": "0 1 * * * /x\n"})
+    assert (list(report.facts.of(Image)), report.findings) == ([], [])
+
+
+def test_of_two_crons_for_one_crontab_none_is_known(tmp_path: Path) -> None:
+    """Debian's and busybox's do not agree on `%`; which one counts is not told."""
+    tree = {"crontab": "CRON_TZ=Asia/Tokyo\n30 9 * * * /x\n", "a/Dockerfile": DEBIAN, "b/Dockerfile": ALPINE}
+    report = report_on(tmp_path, tree)
+    assert report.facts.conclude(homes)["crontab"].engine == ""
+    assert [one.rule for one in report.findings if one.rule == "CR407"] == []

@@ -1,0 +1,336 @@
+"""Spring's scheduled methods, ShedLock and Quartz on several instances."""
+
+from pathlib import Path
+
+import pytest
+
+from cronce.audit.model import Confidence, Severity
+from tests.audit.manifests import DEPLOYMENT, changed, without
+from tests.audit.trees import findings_in, report_on
+
+APP = "src/main/java/shop/App.java"
+JOBS = "src/main/java/shop/Jobs.java"
+SETTINGS = "src/main/resources/application.yml"
+SWITCHED_ON = "@SpringBootApplication\n@EnableScheduling\npublic class App {}\n"
+LOCKS_TOO = SWITCHED_ON.replace(
+    "@EnableScheduling", '@EnableScheduling\n@EnableSchedulerLock(defaultLockAtMostFor = "9m")'
+)
+THREE = "services:\n  shop:\n    image: shop\n    command: [java, -jar, shop.jar]\n    scale: 3\n"
+IMPORTS = """\
+import net.javacrumbs.shedlock.spring.annotation.SchedulerLock;
+import org.redisson.api.RLock;
+import org.springframework.scheduling.annotation.Scheduled;
+"""
+NIGHTLY = '@Scheduled(cron = "0 0 3 * * *")'
+LOCK = '@SchedulerLock(name = "a", lockAtMostFor = "9m", lockAtLeastFor = "1m")'
+
+
+def jobs(*members: str, marks: str = "@Component", imports: str = IMPORTS) -> str:
+    """A class; its members begin on line 6."""
+    body = "\n".join(members)
+    return f"{imports}{marks}\npublic class Jobs {{\n{body}\n    void work() {{}}\n}}\n"
+
+
+def found(tmp_path: Path, code: str, *only: str, app: str = SWITCHED_ON, **more: str) -> list[str]:
+    tree = {APP: app, JOBS: code, "compose.yaml": THREE, **more}
+    return [one.replace(f" {JOBS}", "") for one in findings_in(tmp_path, tree, *only)]
+
+
+def test_a_scheduled_method_runs_in_every_instance(tmp_path: Path) -> None:
+    assert found(tmp_path, jobs(f"{NIGHTLY} void nightly() {{ work(); }}"), "CR801", "CR802") == ["CR801:6"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        jobs(f"{NIGHTLY} {LOCK} void nightly() {{ work(); }}"),
+        jobs(f'{NIGHTLY} void nightly() {{ if (redisson.getLock("a").tryLock()) work(); }}'),
+        jobs(f'{NIGHTLY} void nightly() {{ jdbc.query("select pg_try_advisory_lock(1)"); work(); }}'),
+        jobs(
+            f"{NIGHTLY} void nightly() {{ guarded(); }}", "void guarded() { executor.executeWithLock(this::work, c); }"
+        ),
+        jobs(f"{NIGHTLY} void nightly() {{ if (!leader.isLeader()) return; work(); }}"),
+        jobs(f"{NIGHTLY} void nightly() {{ if (!enabled) return; work(); }}"),
+        jobs(f"{NIGHTLY} @DistributedLock void nightly() {{ work(); }}"),
+        jobs(f"{NIGHTLY} void nightly() {{ work(); }}", marks='@ConditionalOnProperty("jobs")'),
+        jobs(f"{NIGHTLY} void nightly() {{ work(); }}", marks='@Profile("jobs")'),
+        jobs('@Scheduled(cron = "${jobs.nightly:-}") void nightly() { work(); }'),
+        jobs('@Scheduled(cron = "-") void nightly() { work(); }'),
+        jobs("@Scheduled(cron = Scheduled.CRON_DISABLED) void nightly() { work(); }"),
+        jobs(f"{NIGHTLY} void nightly() {{ work(); }}", imports="import io.quarkus.scheduler.Scheduled;\n" * 3),
+        jobs(f"{NIGHTLY} void nightly() {{ work(); }}", imports="import shop.Scheduled;\n" * 3),
+        jobs("// @Scheduled\n void nightly() { work(); }"),
+    ],
+)
+def test_a_guard_a_condition_or_another_framework_is_silent(tmp_path: Path, code: str) -> None:
+    assert found(tmp_path, code, "CR801", "CR802", "CR803", app=LOCKS_TOO) == []
+
+
+def test_not_in_tests_is_no_condition(tmp_path: Path) -> None:
+    code = jobs(f"{NIGHTLY} void nightly() {{ work(); }}", marks='@Profile("!test")')
+    assert found(tmp_path, code, "CR801") == ["CR801:6"]
+
+
+def test_a_lock_of_this_jvm_is_none(tmp_path: Path) -> None:
+    imports = IMPORTS.replace("org.redisson.api.RLock", "java.util.concurrent.locks.ReentrantLock")
+    code = jobs(f"{NIGHTLY} void nightly() {{ lock.lock(); work(); }}", imports=imports)
+    assert found(tmp_path, code, "CR801", "CR807") == ["CR801:6"]
+
+
+def test_a_lock_in_a_class_that_is_used_is_respected(tmp_path: Path) -> None:
+    code = jobs("private Billing billing;", f"{NIGHTLY} void nightly() {{ billing.run(); }}")
+    service = "class Billing { void run() { redisson.getLock(x).tryLock(); } }\n"
+    assert found(tmp_path, code, "CR801") == ["CR801:7"]
+    assert found(tmp_path, code, "CR801", **{"src/main/java/shop/Billing.java": service}) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("src/main/java/shop/Once.java", '@Aspect class Once { @Around("@annotation(Scheduled)") RLock x; }\n'),
+        ("src/main/kotlin/Conf.kt", '@Profile("jobs")\n@EnableScheduling\nclass Conf\n'),
+        ("src/main/kotlin/Conf.kt", '@EnableScheduling @Profile("jobs") class Conf\n'),
+    ],
+)
+def test_what_is_around_all_jobs_is_respected(tmp_path: Path, path: str, text: str) -> None:
+    assert found(tmp_path, jobs(f"{NIGHTLY} void nightly() {{ work(); }}"), "CR801", "CR802", **{path: text}) == []
+
+
+def test_an_expression_from_the_settings_may_switch_the_job_off(tmp_path: Path) -> None:
+    code = jobs('@Scheduled(cron = "${jobs.nightly}") void nightly() { work(); }')
+    report = report_on(tmp_path, {APP: SWITCHED_ON, JOBS: code, "compose.yaml": THREE})
+    assert [one.confidence for one in report.findings if one.rule == "CR801"] == [Confidence.MEDIUM]
+
+
+def test_a_fixed_rate_may_be_meant_for_each_instance(tmp_path: Path) -> None:
+    code = jobs("@Scheduled(fixedRate = 5000) void refresh() { work(); }")
+    report = report_on(tmp_path, {APP: SWITCHED_ON, JOBS: code, "compose.yaml": THREE})
+    assert [(one.rule, one.severity) for one in report.findings if one.rule < "CR811" and one.rule > "CR8"] == [
+        ("CR802", Severity.INFO)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("compose", "rule"),
+    [
+        (THREE, "CR801"),
+        (THREE.replace("scale: 3", "scale: 1"), "CR802"),
+        (THREE.replace("java, -jar, shop.jar", "python, shop.py"), "CR802"),
+        (THREE.replace("[java, -jar, shop.jar]", "sh -c 'exec java $JAVA_OPTS -jar shop.jar'"), "CR801"),
+    ],
+)
+def test_the_number_of_instances_comes_from_what_starts_them(tmp_path: Path, compose: str, rule: str) -> None:
+    code = jobs(f"{NIGHTLY} void nightly() {{ work(); }}")
+    assert found(tmp_path, code, "CR801", "CR802", **{"compose.yaml": compose}) == [f"{rule}:6"]
+
+
+def test_replicas_of_another_application_say_nothing(tmp_path: Path) -> None:
+    code = jobs(f"{NIGHTLY} void nightly() {{ work(); }}")
+    tree = {
+        f"billing/{APP}": SWITCHED_ON,
+        f"billing/{JOBS}": code,
+        f"shop/{APP}": SWITCHED_ON,
+        f"shop/{JOBS}": code,
+        "shop/compose.yaml": THREE,
+    }
+    assert findings_in(tmp_path, tree, "CR801") == [f"CR801 shop/{JOBS}:6"]
+
+
+def test_the_job_without_a_lock_among_those_with_one(tmp_path: Path) -> None:
+    code = jobs(
+        f"{NIGHTLY} {LOCK} void locked() {{ work(); }}",
+        f"{NIGHTLY} void forgotten() {{ work(); }}",
+        "@Scheduled(fixedDelay = 5000) void refresh() { work(); }",
+    )
+    one = {"compose.yaml": THREE.replace("scale: 3", "scale: 1")}
+    assert found(tmp_path, code, "CR801", "CR803", app=LOCKS_TOO, **one) == ["CR803:7"]
+    assert found(tmp_path, code, "CR801", "CR803", app=LOCKS_TOO) == ["CR801:7"]
+
+
+@pytest.mark.parametrize(
+    ("app", "imports", "says"),
+    [
+        (SWITCHED_ON, IMPORTS, ["CR804:6"]),
+        ("@SpringBootApplication @EnableScheduling class App {}\n", IMPORTS, ["CR804:6"]),
+        ('@ComponentScan("shop") @EnableScheduling\nclass App {}\n', IMPORTS, ["CR804:6"]),
+        ("// not @EnableScheduling\nclass App {}\n", IMPORTS, []),
+        (LOCKS_TOO, IMPORTS, []),
+        ("class App {}\n", IMPORTS, []),
+        (SWITCHED_ON, IMPORTS.replace("shedlock.spring.annotation", "shedlock.micronaut"), []),
+    ],
+)
+def test_locks_that_nobody_switched_on(tmp_path: Path, app: str, imports: str, says: list[str]) -> None:
+    code = jobs(f"{LOCK} {NIGHTLY} void a() {{ work(); }}", f"{NIGHTLY} {LOCK} void b() {{ work(); }}", imports=imports)
+    assert found(tmp_path, code, "CR804", app=app) == says
+
+
+def test_locks_may_be_switched_on_in_kotlin(tmp_path: Path) -> None:
+    code = jobs(f"{LOCK} {NIGHTLY} void a() {{ work(); }}")
+    kotlin = {"src/main/kotlin/Conf.kt": '@EnableSchedulerLock(defaultLockAtMostFor = "9m")\nclass Conf\n'}
+    assert found(tmp_path, code, "CR804", **kotlin) == []
+
+
+@pytest.mark.parametrize(
+    ("lock", "app", "says"),
+    [
+        ('@SchedulerLock(name = "a")', LOCKS_TOO, ["CR805:6"]),
+        (LOCK, LOCKS_TOO, []),
+        ('@SchedulerLock(name = "a", lockAtLeastFor = LEAST)', LOCKS_TOO, []),
+        ('@SchedulerLock(name = "a")', LOCKS_TOO.replace('"9m"', '"9m", defaultLockAtLeastFor = "1m"'), []),
+    ],
+)
+def test_a_lock_that_ends_with_the_body(tmp_path: Path, lock: str, app: str, says: list[str]) -> None:
+    assert found(tmp_path, jobs(f"{lock} {NIGHTLY} void a() {{ work(); }}"), "CR805", app=app) == says
+
+
+@pytest.mark.parametrize(
+    ("when", "least", "is_found"),
+    [
+        ('cron = "0 * * * * *"', "1m", True),
+        ('cron = "0 * * * * *"', "PT1M", True),
+        ('cron = "0 0/15 * * * ?"', "PT1H", True),
+        ("fixedRate = 60_000", "60s", True),
+        ("fixedRate = 5 * 1000", "1m", True),
+        ('cron = "0 * * * * *"', "59s", False),
+        ('cron = "0 0 3 * * *"', "PT5M", False),
+        ("fixedRate = RATE", "1m", False),
+        ('cron = "${when}"', "1m", False),
+        ('cron = "0 * * * * *"', "${least}", False),
+    ],
+)
+def test_a_lock_that_is_held_into_the_next_slot(tmp_path: Path, when: str, least: str, is_found: bool) -> None:
+    code = jobs(f'@Scheduled({when}) @SchedulerLock(name = "a", lockAtLeastFor = "{least}") void a() {{ work(); }}')
+    assert found(tmp_path, code, "CR806", app=LOCKS_TOO) == (["CR806:6"] if is_found else [])
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("tryLock(1, 10, TimeUnit.MINUTES)", "up to 1m"),
+        ("tryLock(5, SECONDS)", "up to 5s"),
+        ("lock()", "until it is free"),
+        ("tryLock(0, 10, TimeUnit.MINUTES)", None),
+        ("tryLock()", None),
+        ("tryLock(wait, 10, TimeUnit.MINUTES)", None),
+        ("tryLock(100, 60000, TimeUnit.MILLISECONDS)", None),
+    ],
+)
+def test_a_lock_that_is_waited_for(tmp_path: Path, call: str, says: str | None) -> None:
+    code = jobs(f'{NIGHTLY} void a() {{ redisson.getLock("a").{call}; work(); }}')
+    report = report_on(tmp_path, {APP: SWITCHED_ON, JOBS: code})
+    messages = [one.message for one in report.findings if one.rule == "CR807"]
+    assert len(messages) == (1 if says else 0)
+    assert all(str(says) in message for message in messages)
+
+
+def test_a_lock_that_is_waited_for_elsewhere_is_no_business_of_a_schedule(tmp_path: Path) -> None:
+    code = jobs("void onRequest() throws Exception { lock.tryLock(1, 10, TimeUnit.MINUTES); work(); }")
+    assert found(tmp_path, code, "CR807") == []
+
+
+STORE = "org.quartz.jobStore.class = org.quartz.impl.jdbcjobstore.JobStoreTX\n"
+CLUSTERED = "org.quartz.jobStore.isClustered = true\n"
+AUTO = "org.quartz.scheduler.instanceId = AUTO\n"
+WITHIN_LOCK = "org.quartz.jobStore.acquireTriggersWithinLock = true\n"
+BATCH = "org.quartz.scheduler.batchTriggerAcquisitionMaxCount = "
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (STORE, ["CR811:1"]),
+        (f"{STORE}org.quartz.jobStore.isClustered = false\n", ["CR811:1"]),
+        (f"{STORE}{CLUSTERED}{WITHIN_LOCK}{AUTO}", []),
+        (f"{STORE}{CLUSTERED}{AUTO}", ["CR812:2"]),
+        (f"{STORE}{CLUSTERED}{AUTO}{WITHIN_LOCK.replace('true', 'false')}", ["CR812:2"]),
+        (f"{STORE}{CLUSTERED}{AUTO}{BATCH}1\n", ["CR812:2"]),
+        (f"{STORE}{CLUSTERED}{AUTO}{BATCH}20\n", []),
+        (f"{STORE}{CLUSTERED}{WITHIN_LOCK}", ["CR813:2"]),
+        (f"{STORE}{CLUSTERED}{WITHIN_LOCK}{AUTO.replace('AUTO', 'one')}", ["CR813:4"]),
+        (f"{STORE}{CLUSTERED}{WITHIN_LOCK}{AUTO.replace('AUTO', '${HOSTNAME}')}", []),
+        (f"{STORE}org.quartz.jobStore.isClustered = ${{CLUSTERED}}\n", []),
+        (f"#{STORE}", []),
+        ("org.quartz.jobStore.class = org.quartz.simpl.RAMJobStore\n", []),
+        (CLUSTERED + "org.quartz.jobStore.class = com.novemberain.quartz.mongodb.MongoDBJobStore\n", []),
+        ("org.quartz.threadPool.threadCount = 5\n", []),
+    ],
+)
+def test_settings_of_quartz(tmp_path: Path, settings: str, says: list[str]) -> None:
+    path = "src/main/resources/quartz.properties"
+    found = findings_in(tmp_path, {path: settings}, "CR811", "CR812", "CR813")
+    assert [one.replace(f" {path}", "") for one in found] == says
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("spring:\n  quartz:\n    job-store-type: jdbc\n", ["CR811:3"]),
+        (
+            (
+                "spring:\n  quartz:\n    job-store-type: jdbc\n    properties:\n      org:\n        quartz:\n"
+                "          jobStore:\n            isClustered: true\n            acquireTriggersWithinLock: true\n"
+                "          scheduler:\n            instanceId: AUTO\n"
+            ),
+            [],
+        ),
+        ("spring:\n  quartz:\n    job-store-type: memory\n", []),
+        ("spring:\n  datasource:\n    url: quartz\n", []),
+        ("spring: {{ quartz }}\n", []),
+        ("quartz: &a [*a, *a]\n", []),
+    ],
+)
+def test_settings_of_quartz_in_spring_boot(tmp_path: Path, settings: str, says: list[str]) -> None:
+    found = findings_in(tmp_path, {SETTINGS: settings}, "CR811", "CR812", "CR813")
+    assert [one.replace(f" {SETTINGS}", "") for one in found] == says
+
+
+def test_aliases_that_unfold_to_billions_cost_nothing(tmp_path: Path) -> None:
+    levels = "".join(f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}\n" for n in range(1, 40))
+    assert findings_in(tmp_path, {SETTINGS: f"a0: &a0 {{quartz: 1}}\n{levels}"}, "CR811") == []
+
+
+def test_a_profile_that_clusters_speaks_for_its_module(tmp_path: Path) -> None:
+    tree = {
+        SETTINGS: "spring.quartz.job-store-type: jdbc\n",
+        "src/main/resources/application-prod.properties": f"spring.quartz.properties.{CLUSTERED}"
+        f"spring.quartz.properties.{AUTO}spring.quartz.properties.{WITHIN_LOCK}",
+        "other/src/main/resources/application.yml": "spring.quartz.job-store-type: jdbc\n",
+    }
+    assert findings_in(tmp_path, tree, "CR811") == ["CR811 other/src/main/resources/application.yml:1"]
+
+
+@pytest.mark.parametrize("store", ["jdbc", "memory"])
+def test_several_instances_make_it_an_error(tmp_path: Path, store: str) -> None:
+    tree = {APP: SWITCHED_ON, SETTINGS: f"spring.quartz.job-store-type: {store}\n", "compose.yaml": THREE}
+    found = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR811"]
+    assert [(str(one.place), one.severity) for one in found] == [(f"{SETTINGS}:1", Severity.ERROR)]
+
+
+RECREATED = changed(DEPLOYMENT, "[celery, -A, app, beat]", "[java, -jar, shop.jar]")
+SCALER = (
+    "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: beat}\nspec:\n"
+    "  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: beat}\n  maxReplicas: 5\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "says"),
+    [
+        (RECREATED, []),
+        (without(RECREATED, "replicas"), []),
+        (changed(without(RECREATED, "strategy", "Recreate"), "Deployment", "StatefulSet"), []),
+        (changed(RECREATED, "Recreate", "RollingUpdate"), [f"CR811 {SETTINGS}:1"]),
+        (changed(RECREATED, "replicas: 1", "replicas: 2"), [f"CR811 {SETTINGS}:1"]),
+        (changed(RECREATED, "java, -jar", "node, -r"), [f"CR811 {SETTINGS}:1"]),
+        (f"{RECREATED}---\n{SCALER}", [f"CR811 {SETTINGS}:1"]),
+    ],
+)
+def test_an_instance_that_ends_before_the_next_starts_is_alone(tmp_path: Path, manifest: str, says: list[str]) -> None:
+    tree = {APP: SWITCHED_ON, SETTINGS: "spring.quartz.job-store-type: jdbc\n", "shop.yaml": manifest}
+    assert findings_in(tmp_path, tree, "CR811") == says
+
+
+def test_java_that_does_not_parse_is_reported_and_the_rest_is_read(tmp_path: Path) -> None:
+    broken = IMPORTS + "@Scheduled ]]]] %% not java at all ((("
+    report = report_on(tmp_path, {JOBS: jobs(f"{NIGHTLY} void a() {{ work(); }}"), "src/main/java/Bad.java": broken})
+    assert [str(one.place) for one in report.findings] == [f"{JOBS}:6"]

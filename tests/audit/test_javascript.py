@@ -1,0 +1,431 @@
+"""Jobs of Node: which are found, in how many processes they run, and what keeps them from running in each."""
+
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+
+import pytest
+
+from cronce.audit.model import Confidence, Severity
+from tests.audit.trees import findings_in, report_on
+
+CLUSTER = {"ecosystem.config.js": "module.exports = { apps: [{ script: './app.js', instances: 4 }] };\n"}
+"""Four processes of app.js."""
+
+
+def everywhere(tmp_path: Path, app: str, **more: str) -> list[str]:
+    """What runs in each of four processes of `app`."""
+    return findings_in(tmp_path, {**CLUSTER, "app.js": app, **more}, "CR701")
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("import cron from 'node-cron';\ncron.schedule('0 3 * * *', () => work());\n", 2),
+        ("import * as cron from 'node-cron';\ncron.schedule('0 3 * * *', function () { work(); });\n", 2),
+        ("import { schedule as plan } from 'node-cron';\nplan('0 3 * * *', () => work());\n", 2),
+        ("const { schedule: plan } = require('node-cron');\nplan('0 3 * * *', () => work());\n", 2),
+        (
+            "const cron = require('node-cron');\nconst t = cron.schedule(NIGHTLY, async () => { await work(); });\n",
+            2,
+        ),
+        ('const c_1 = __importDefault(require("node-cron"));\nc_1.default.schedule("0 3 * * *", () => work());\n', 2),
+        ('const s = require("node-schedule");\ns.scheduleJob("0 3 * * *", () => work());\n', 2),
+        ('const s = require("node-schedule");\ns.scheduleJob("nightly", "0 3 * * *", () => work());\n', 2),
+        ('const s_1 = require("node-schedule");\n(0, s_1.scheduleJob)({ hour: 3, minute: 0 }, () => work());\n', 2),
+        ("const { CronJob } = require('cron');\nnew CronJob('0 3 * * *', () => work(), null, true);\n", 2),
+        (
+            "const CronJob = require('cron').CronJob;\nconst j = new CronJob('0 3 * * *', () => work());\nj.start();\n",
+            2,
+        ),
+        (
+            "import { CronJob } from 'cron';\nCronJob.from({ cronTime: AT, onTick: () => work(), start: true });\n",
+            2,
+        ),
+        ("import { Cron } from 'croner';\nnew Cron('0 3 * * *', { timezone: 'UTC' }, () => work());\n", 2),
+        ("import Cron from 'croner';\nCron('0 3 * * *', () => work());\n", 2),
+    ],
+)
+def test_a_job_of_any_library_runs_in_every_process(tmp_path: Path, code: str, line: int) -> None:
+    assert everywhere(tmp_path, code) == [f"CR701 app.js:{line}"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "db.query(`SELECT cron.schedule('nightly', '0 3 * * *', 'VACUUM')`);\n",
+        "const cron = require('./cron');\ncron.schedule('0 3 * * *', () => work());\n",
+        "const cron = require('pg-cron-client');\ncron.schedule('0 3 * * *', () => work());\n",
+        "const cron = require('node-cron');\nawait client.query(\"select cron.schedule('0 3 * * *', $$vacuum$$)\");\n",
+        "const cron = require('node-cron');\ncalendar.schedule('0 3 * * *', () => work());\n",
+        "const cron = require('node-cron');\nif (!cron.validate('0 3 * * *')) throw new Error();\n",
+        "const s = require('node-schedule');\ns.scheduleJob(new Date(2030, 1, 1), () => work());\n",
+        "const s = require('node-schedule');\ns.scheduleJob(user.birthday, () => work());\n",
+        "const { CronJob } = require('cron');\nnew CronJob('0 3 * * *', () => work());\n",
+        "const { CronJob } = require('cron');\nnew CronJob(new Date(2030, 1, 1), () => work(), null, true);\n",
+        "const cron = require('node-cron');\ncron.schedule('0 3 * * *', () => work(), { scheduled: false });\n",
+        "import { Cron } from 'croner';\nconst next = new Cron('0 3 * * *').nextRun();\n",
+        "// cron.schedule('0 3 * * *', () => work());\nconst name = 'node-cron';\n",
+        "import { Queue } from 'bullmq';\nnew Queue('q').add('x', {}, { repeat: { pattern: '0 3 * * *' } });\n",
+        "import Agenda from 'agenda';\nnew Agenda().every('3 minutes', 'x');\n",
+        "const cron = require('node-cron');\ncron.schedule('0 3 * * *', () => work(), options);\n",
+        "const cron = require('node-cron');\ncron.schedule('0 3 * * *', () => work(), { distributed: true });\n",
+    ],
+)
+def test_what_is_no_job_of_this_process_is_silent(tmp_path: Path, code: str) -> None:
+    assert findings_in(tmp_path, {**CLUSTER, "app.js": code}, "CR701", "CR702") == []
+
+
+HEAD = "const cron = require('node-cron');\n"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "cron.schedule('0 3 * * *', async () => { await redlock.using(['a'], 5000, () => work()); });\n",
+        (
+            "const Redlock = require('redlock');\nconst rl = new Redlock([client]);\n"
+            "cron.schedule('0 3 * * *', async () => { await rl.using(['k'], 5000, async () => work()); });\n"
+        ),
+        "cron.schedule('0 3 * * *', async () => { if (await redis.set('k', '1', 'EX', 60, 'NX')) work(); });\n",
+        "cron.schedule('0 3 * * *', async () => { if (await redis.set('k', '1', { NX: true, EX: 60 })) work(); });\n",
+        "cron.schedule('0 3 * * *', async () => { await db.query('select pg_try_advisory_lock(1)'); work(); });\n",
+        "cron.schedule('0 3 * * *', withLock('nightly', async () => work()));\n",
+        (
+            "cron.schedule('0 3 * * *', nightly);\nasync function nightly() { await guarded(); }\n"
+            "async function guarded() { if (await mutex.tryAcquire()) work(); }\n"
+        ),
+        "cron.schedule('0 3 * * *', async () => { if (!election.isLeader()) return; work(); });\n",
+        "if (process.env.RUN_CRON) cron.schedule('0 3 * * *', () => work());\n",
+        (
+            "if (process.env.NODE_ENV === 'production' && process.env.NODE_APP_INSTANCE === '0') {\n"
+            "  cron.schedule('0 3 * * *', () => work());\n}\n"
+        ),
+        "if (process.env.NODE_ENV === 'prod' && process.env.ROLE === 'a') cron.schedule('0 3 * * *', () => work());\n",
+        "config.jobs.enabled && cron.schedule('0 3 * * *', () => work());\n",
+        "function start() {\n  if (!isJobNode) return;\n  cron.schedule('0 3 * * *', () => work());\n}\nstart();\n",
+        "function start() {\n  cron.schedule('0 3 * * *', () => work());\n}\nif (process.env.pm_id === '0') start();\n",
+        "cron.schedule('0 3 * * *', () => { if (process.env.ROLE !== 'jobs') return; work(); });\n",
+        "function add(body) {\n  cron.schedule('0 3 * * *', body);\n}\nadd(work);\n",
+        "function add(body) {\n  cron.schedule('0 3 * * *', () => body());\n}\nadd(work);\n",
+        "cron.schedule('0 3 * * *', container.resolve('nightly'));\n",
+    ],
+)
+def test_a_guard_is_respected(tmp_path: Path, code: str) -> None:
+    assert findings_in(tmp_path, {**CLUSTER, "app.js": HEAD + code}, "CR701", "CR702") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("if (process.env.NODE_ENV === 'production') {\n  cron.schedule('0 3 * * *', () => work());\n}\n", 3),
+        ("let busy = false;\ncron.schedule('0 3 * * *', async () => { if (busy) return; work(); });\n", 3),
+        ("cron.schedule('0 3 * * *', () => { /* take the lock */ work(blockchain.clock()); });\n", 2),
+        (("const L = require('async-lock');\nconst lock = new L();\n"
+         "cron.schedule('0 3 * * *', () => lock.acquire('a', () => work()));\n"), 4),
+        ("function start() {\n  cron.schedule('0 3 * * *', () => work());\n}\nstart();\n", 3),
+        ("function retry() { return redis.set('k', '1', 'NX'); }\ncron.schedule('0 3 * * *', () => work());\n", 3),
+    ],
+)  # fmt: skip
+def test_what_only_looks_like_a_guard_is_none(tmp_path: Path, code: str, line: int) -> None:
+    assert everywhere(tmp_path, HEAD + code) == [f"CR701 app.js:{line}"]
+
+
+NEST = """\
+import { Injectable } from '@nestjs/common';
+import { Cron, CronExpression, Interval, Timeout } from '@nestjs/schedule';
+import { Billing } from './billing';
+
+@Injectable()
+export class Tasks {
+  constructor(private readonly billing: Billing) {}
+
+  MARKS
+  async nightly() {
+    await this.billing.run();
+  }
+}
+"""
+
+
+def nest(tmp_path: Path, marks: str, billing: str = "export class Billing { async run() {} }\n") -> list[str]:
+    tree = {
+        "ecosystem.config.js": "module.exports = { apps: [{ script: 'dist/main.js', instances: 'max' }] };\n",
+        "package.json": "{}\n",
+        "src/main.ts": "import { Tasks } from './tasks';\n",
+        "src/tasks.ts": NEST.replace("MARKS", marks),
+        "src/billing.ts": billing,
+    }
+    return findings_in(tmp_path, tree, "CR701", "CR702")
+
+
+def test_a_cron_method_of_nest_runs_in_every_process(tmp_path: Path) -> None:
+    assert nest(tmp_path, "@Cron(CronExpression.EVERY_DAY_AT_3AM)") == ["CR701 src/tasks.ts:9"]
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        "@Cron('0 3 * * *') @DistributedLock('nightly', 5000)",
+        "@Cron('0 3 * * *', { disabled: !process.env.JOBS })",
+        "@Interval(1000)",
+        "@Timeout(1000)",
+        "@OnEvent('cron')",
+    ],
+)
+def test_other_methods_of_nest_are_silent(tmp_path: Path, marks: str) -> None:
+    assert nest(tmp_path, marks) == []
+
+
+def test_a_lock_in_the_service_that_a_method_uses_is_respected(tmp_path: Path) -> None:
+    service = "export class Billing { async run() { await this.redlock.acquire(['b'], 1000); } }\n"
+    assert nest(tmp_path, "@Cron('0 3 * * *')", service) == []
+
+
+def test_a_lock_on_another_method_that_is_called_is_respected(tmp_path: Path) -> None:
+    code = """\
+        import { Cron } from '@nestjs/schedule';
+        export class Tasks {
+          @Cron('0 3 * * *')
+          nightly() { this.run(); }
+          @BatchLock({ name: 'nightly' })
+          run() {}
+        }
+        """
+    assert findings_in(tmp_path, {"tasks.ts": code}, "CR702") == []
+
+
+def test_where_nothing_says_that_there_are_several_it_is_information(tmp_path: Path) -> None:
+    report = report_on(tmp_path, {"app.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n"})
+    assert [(one.rule, one.severity) for one in report.findings] == [("CR702", Severity.INFO)]
+
+
+def test_a_program_that_runs_once_beside_one_that_runs_often_is_told_apart(tmp_path: Path) -> None:
+    tree = {
+        "pm2.config.js": """\
+            module.exports = { apps: [
+              { script: 'server.js', instances: 'max', exec_mode: 'cluster' },
+              { script: 'worker.js', instances: 1 },
+            ] };
+            """,
+        "server.js": "const db = require('./db');\nrequire('./shared/heartbeat');\n",
+        "worker.js": "require('./nightly');\nrequire('./shared/heartbeat');\n",
+        "db.js": "",
+        "nightly.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n",
+        "shared/heartbeat.js": HEAD + "cron.schedule('*/5 * * * *', () => work());\n",
+    }
+    assert findings_in(tmp_path, tree, "CR701") == ["CR701 shared/heartbeat.js:2"]
+
+
+def test_a_program_that_is_kept_at_one_process_is_silent(tmp_path: Path) -> None:
+    tree = {"app.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n"}
+    kept = '{ "apps": [{ "script": "app.js", "instances": 1 }] }'
+    assert len(findings_in(tmp_path, {**tree, "pm2.json": kept}, "CR702")) == 0
+    assert len(findings_in(tmp_path, {"pm2.json": kept.replace(', "instances": 1', "")}, "CR702")) == 1
+    assert len(findings_in(tmp_path, {"pm2.json": kept.replace("app.js", "other.js")}, "CR702")) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("pm2.json", '{ "apps": [{ "script": "app.js", "instances": 4 }] }', True),
+        ("ecosystem.config.cjs", "module.exports = { apps: { script: 'app.js', instances: '-1' } };", True),
+        (
+            "ecosystem.config.mjs",
+            "export default { apps: [{ script: './app', instances: 2 }] };",
+            True,
+        ),
+        ("pm2.json", '{ "apps": [{ "script": "app.js", "instances": 1 }] }', False),
+        ("pm2.json", '{ "apps": [{ "script": "app.js" }] }', False),
+        ("pm2.json", '{ "apps": [{ "script": "other.js", "instances": 4 }] }', False),
+        ("pm2.json", '{ "apps": ', False),
+        ("settings.json", '{ "apps": [{ "script": "app.js", "instances": 4 }] }', False),
+        ("ecosystem.config.js", "module.exports = { apps: [{ script: 'app.js', instances: process.env.N }] };", False),
+    ],
+)
+def test_ecosystem_files_of_pm2(tmp_path: Path, path: str, text: str, found: bool) -> None:
+    tree = {path: text, "app.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n", "other.js": ""}
+    assert findings_in(tmp_path, tree, "CR701") == (["CR701 app.js:2"] if found else [])
+
+
+def test_a_file_that_nothing_starts_is_not_in_every_process(tmp_path: Path) -> None:
+    other = {"seed.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n"}
+    assert findings_in(tmp_path, {**CLUSTER, "app.js": "require('./x');\n", "x.js": "", **other}, "CR701") == []
+
+
+@pytest.mark.parametrize(
+    ("main", "more", "confidence"),
+    [
+        ("import './jobs.js';\n", {}, Confidence.HIGH),
+        ("import '@/jobs';\n", {}, Confidence.HIGH),
+        ("import '@/jobs';\n", {"test-bench/jobs.ts": ""}, Confidence.MEDIUM),
+        ("for (const file of readdirSync('.')) require(file);\n", {}, Confidence.MEDIUM),
+    ],
+)
+def test_how_sure_it_is_depends_on_how_the_file_is_loaded(
+    tmp_path: Path, main: str, more: dict[str, str], confidence: Confidence
+) -> None:
+    tree = {
+        "package.json": '{ "scripts": { "prod": "pm2-runtime start dist/main.js -i 4" } }\n',
+        "src/main.ts": main,
+        "src/jobs.ts": "import cron from 'node-cron';\ncron.schedule('0 3 * * *', () => work());\n",
+        **more,
+    }
+    found = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR701"]
+    assert [(str(one.place), one.confidence) for one in found] == [("src/jobs.ts:2", confidence)]
+    assert "pm2 starts 4 of it (package.json:1)" in found[0].message
+
+
+def test_of_two_programs_that_load_what_is_not_seen_neither_is_blamed(tmp_path: Path) -> None:
+    tree = {
+        "package.json": '{ "scripts": { "a": "pm2 start web.js -i 4", "b": "pm2 start jobs.js -i 1" } }\n',
+        "web.js": "for (const file of readdirSync('.')) require(file);\n",
+        "jobs.js": "for (const file of readdirSync('.')) require(file);\n",
+        "jobs/nightly.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n",
+    }
+    assert findings_in(tmp_path, tree, "CR701") == []
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        ('command: ["node", "app.js"]', True),
+        ("command: node --enable-source-maps ./app.js", True),
+        ("command: sh -c 'exec npm start'", True),
+        ("command: npm run serve", True),
+        ("command: pm2-runtime start app.js", True),
+        ("command: node other.js", False),
+        ("command: npm run nothing", False),
+    ],
+)
+def test_replicas_of_a_service_are_processes_too(tmp_path: Path, start: str, found: bool) -> None:
+    tree = {
+        "compose.yaml": f"services:\n  web:\n    image: web\n    {start}\n    deploy:\n      replicas: 3\n",
+        "package.json": '{ "scripts": { "start": "npm run serve", "serve": "NODE_ENV=production node app.js" } }\n',
+        "app.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n",
+        "other.js": "",
+    }
+    assert findings_in(tmp_path, tree, "CR701") == (["CR701 app.js:2"] if found else [])
+
+
+FORKS = """\
+const cluster = require('node:cluster');
+const cron = require('node-cron');
+BEFORE
+if (cluster.isPrimary) {
+  for (let i = 0; i < 4; i++) {
+    cluster.fork();
+  }
+  PRIMARY
+} else {
+  WORKER
+}
+"""
+
+
+def forks(said: Mapping[str, str]) -> str:
+    return reduce(lambda code, where: code.replace(where.upper(), said.get(where, "")), PARTS, FORKS)
+
+
+PARTS = ("before", "primary", "worker")
+JOB = "cron.schedule('0 3 * * *', () => work());"
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "found"),
+    [
+        ("before", JOB, ["CR701 app.js:3"]),
+        ("worker", JOB, ["CR701 app.js:10"]),
+        ("primary", JOB, []),
+        ("worker", "require('./jobs');", ["CR701 jobs.js:2"]),
+        ("primary", "require('./jobs');", []),
+        ("before", "require('./jobs');", ["CR701 jobs.js:2"]),
+        ("before", f"if (cluster.isWorker) {JOB}", ["CR701 app.js:3"]),
+        ("before", f"if (!cluster.isWorker) {JOB}", []),
+        ("before", f"cluster.setupPrimary({{ exec: 'worker.js' }}); {JOB}", []),
+    ],
+)
+def test_workers_of_a_cluster_are_processes(tmp_path: Path, where: str, code: str, found: list[str]) -> None:
+    assert findings_in(tmp_path, {"app.js": forks({where: code}), "jobs.js": HEAD + JOB + "\n"}, "CR701") == found
+
+
+@pytest.mark.parametrize(
+    ("where", "found"), [("primary", []), ("worker", ["CR701 jobs.js:3"]), ("before", ["CR701 jobs.js:3"])]
+)
+def test_a_function_of_another_file_that_the_primary_calls_is_guarded(
+    tmp_path: Path, where: str, found: list[str]
+) -> None:
+    calls = {"before": "const { startJobs } = require('./jobs');"}
+    calls[where] = f"{calls.get(where, '')} startJobs();"
+    jobs = HEAD + "exports.startJobs = () => {\n  " + JOB + "\n};\n"
+    assert findings_in(tmp_path, {"app.js": forks(calls), "jobs.js": jobs}, "CR701") == found
+
+
+def test_code_that_was_packed_is_not_read(tmp_path: Path) -> None:
+    packed = HEAD.replace("\n", "") + JOB + "x" * 3000
+    tree = {**CLUSTER, "app.js": packed, "app.min.js": HEAD + JOB, "types.d.ts": HEAD + JOB}
+    assert findings_in(tmp_path, tree, "CR701", "CR702") == []
+
+
+def test_code_that_is_nested_too_deeply_is_reported(tmp_path: Path) -> None:
+    deep = HEAD + "if (x) {\n" * 1100 + JOB + "}\n" * 1100
+    report = report_on(tmp_path, {"app.js": deep, "other.js": HEAD + JOB})
+    assert [str(one.place) for one in report.findings] == ["other.js:2"]
+    assert [(one.place.path, one.why) for one in report.unparsed] == [("app.js", "javascript: it is nested too deeply")]
+
+
+@pytest.mark.parametrize(
+    ("needs", "code", "says"),
+    [
+        ("^3.0.3", "cron.schedule('30 1 * * *', f, { timezone: 'America/New_York' });", "November), shows 01:30 twice"),
+        ("^3.0.3", "cron.schedule('30 2 * * *', f, { timezone: 'America/New_York' });", "8 March), shows 02:30 never"),
+        ("^4.0.0", "cron.schedule('30 1 * * *', f, { timezone: 'America/New_York' });", None),
+        ("^4.0.0", "cron.schedule('30 2 * * *', f, { timezone: 'America/New_York' });", "8 March), shows 02:30 never"),
+        ("*", "cron.schedule('30 1 * * *', f, { timezone: 'America/New_York' });", None),
+        ("^3.0.3", "cron.schedule('30 1 * * *', f, { timezone: 'Asia/Tokyo' });", None),
+        ("^3.0.3", "cron.schedule('30 1 * * *', f, { timezone: zone });", None),
+        ("^3.0.3", "cron.schedule('30 1 * * *', f);", None),
+        ("^3.0.3", "cron.schedule('*/5 * * * *', f, { timezone: 'America/New_York' });", None),
+        ("^3.0.3", "cron.schedule('0 30 5 * * *', f, { timezone: 'America/New_York' });", None),
+        ("", "schedule.scheduleJob({ hour: 1, minute: 30, tz: 'America/New_York' }, f);", "shows 01:30 twice"),
+        ("", "schedule.scheduleJob(rule, f);", "25 October), shows 02:30 twice"),
+        ("", "schedule.scheduleJob({ rule: '30 1 * * *', tz: 'America/New_York' }, f);", None),
+        ("", "new CronJob('30 1 * * *', f, null, true, 'America/New_York');", None),
+    ],
+)  # fmt: skip
+def test_a_time_that_comes_twice_or_never(tmp_path: Path, needs: str, code: str, says: str | None) -> None:
+    head = """\
+const cron = require('node-cron'), schedule = require('node-schedule'), { CronJob } = require('cron');
+const rule = new schedule.RecurrenceRule();
+rule.hour = 2; rule.minute = 30; rule.tz = 'Europe/Berlin';
+function f() {}
+"""
+    tree = {"package.json": f'{{ "dependencies": {{ "node-cron": "{needs}" }} }}', "app.js": f"{head}{code}\n"}
+    found = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR703"]
+    assert [one.place.line for one in found] == ([5] if says else [])
+    assert all(one.message.endswith(says or "") for one in found)
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        (("queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
+         "queue.add('a', {}, { repeat: { cron: '0 2 * * *' } });\n"), [4]),
+        ("queue.add('a', {}, { repeat: { every: 1000 } });\nqueue.add('a', {}, { repeat: { every: 2000 } });\n", [4]),
+        (("queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
+         "queue.add('b', {}, { repeat: { pattern: '0 2 * * *' } });\n"), []),
+        (("queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
+         "queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"), []),
+        (("queue.add('a', {}, { repeat: { pattern: '0 1 * * *' }, jobId: 'x' });\n"
+         "queue.add('a', {}, { repeat: { pattern: '0 2 * * *' }, jobId: 'y' });\n"), []),
+        ("queue.add('a', {}, { repeat: { pattern: one } });\nqueue.add('a', {}, { repeat: { pattern: two } });\n", []),
+        (("list.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
+         "list.add('a', {}, { repeat: { pattern: '0 2 * * *' } });\n"), []),
+        (("await queue.removeRepeatable('a', { pattern: '0 1 * * *' });\n"
+         "queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
+         "queue.add('a', {}, { repeat: { pattern: '0 2 * * *' } });\n"), []),
+    ],
+)  # fmt: skip
+def test_a_repeatable_job_under_two_schedules(tmp_path: Path, code: str, lines: list[int]) -> None:
+    head = "import { Queue } from 'bullmq';\nconst queue = new Queue('q');\n"
+    assert findings_in(tmp_path, {"q.ts": head + code}, "CR704") == [f"CR704 q.ts:{line}" for line in lines]

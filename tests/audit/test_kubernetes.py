@@ -1,0 +1,426 @@
+"""CronJobs: what is wrong with them is found where it stands, and nothing else is."""
+
+from pathlib import Path
+
+import pytest
+
+from cronce.audit.model import Severity
+from tests.audit.manifests import CRONJOB, DEPLOYMENT, changed, under, without
+from tests.audit.trees import findings_in, report_on
+
+
+def _found(root: Path, text: str, *rules: str) -> list[str]:
+    """`CR501:6`, in order."""
+    found = findings_in(root, {"job.yaml": text}, *rules)
+    return [f"{one.split()[0]}:{one.rpartition(':')[2]}" for one in found]
+
+
+def _severities(root: Path, text: str, rule: str) -> list[Severity]:
+    return [one.severity for one in report_on(root, {"job.yaml": text}).findings if one.rule == rule]
+
+
+def test_a_cronjob_that_says_what_it_means_is_silent(tmp_path: Path) -> None:
+    assert _found(tmp_path, CRONJOB) == []
+    assert _found(tmp_path, DEPLOYMENT) == []
+
+
+def test_a_cronjob_that_says_nothing_is_told_each_thing_once(tmp_path: Path) -> None:
+    bare = without(CRONJOB, "Policy: Forbid", "DeadlineSeconds", "backoffLimit")
+    assert _found(tmp_path, bare) == ["CR501:6", "CR503:6", "CR504:6", "CR505:6"]
+    report = report_on(tmp_path, {"job.yaml": bare})
+    assert [one.severity.word for one in report.findings] == ["warning", "info", "info", "info"]
+    assert "Forbid" in report.findings[0].remedy
+
+
+# --- overlap -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schedule", "deadline", "severity"),
+    [
+        ("*/5 * * * *", "", Severity.WARNING),
+        ("*/5 * * * *", "      activeDeadlineSeconds: 900", Severity.WARNING),
+        ("*/5 * * * *", "      activeDeadlineSeconds: 300", Severity.INFO),
+        ("0 * * * *", "", Severity.WARNING),
+        ("@hourly", "", Severity.WARNING),
+        ("@every 10m", "", Severity.WARNING),
+        ("0 */2 * * *", "", Severity.INFO),
+        ("0 3 * * ?", "", Severity.INFO),
+        ("*/5 * ? * *", "", Severity.WARNING),
+        ("${SCHEDULE}", "", Severity.INFO),
+    ],
+)
+def test_a_missing_policy_is_as_bad_as_its_runs_are_often(
+    tmp_path: Path, schedule: str, deadline: str, severity: Severity
+) -> None:
+    text = without(CRONJOB, "Policy: Forbid", "activeDeadline")
+    text = changed(under(text, "backoffLimit", deadline), "*/5 * * * *", schedule)
+    assert _severities(tmp_path, text, "CR501") == [severity]
+
+
+def test_a_run_that_is_ended_in_time_meets_the_next_only_if_it_starts_late(tmp_path: Path) -> None:
+    text = without(CRONJOB, "Policy: Forbid")
+    (found,) = report_on(tmp_path, {"job.yaml": text}).findings
+    assert found.message.endswith(
+        "a run that starts more than 1m late, and takes the 240 s it may, is joined by the next"
+    )
+
+
+def test_a_run_that_is_ended_hours_before_the_next_never_meets_it(tmp_path: Path) -> None:
+    nightly = changed(without(CRONJOB, "Policy: Forbid"), "*/5 * * * *", "0 3 * * *")
+    assert _found(tmp_path, nightly, "CR501") == []
+    assert _found(tmp_path, changed(nightly, "0 3 * * *", "${SCHEDULE}"), "CR501") == ["CR501:6"]
+
+
+def test_allow_is_found_where_it_is_written(tmp_path: Path) -> None:
+    text = changed(without(CRONJOB, "activeDeadline"), "Forbid", "Allow")
+    assert _found(tmp_path, text, "CR501") == ["CR501:7"]
+    assert _severities(tmp_path, text, "CR501") == [Severity.WARNING]
+
+
+@pytest.mark.parametrize("policy", ["Forbid", "Replace", '"Forbid"', "${POLICY}"])
+def test_a_policy_that_is_stated_is_silent(tmp_path: Path, policy: str) -> None:
+    assert _found(tmp_path, changed(CRONJOB, "Forbid", policy), "CR501") == []
+
+
+def test_what_is_suspended_does_not_run(tmp_path: Path) -> None:
+    text = under(without(CRONJOB, "Policy: Forbid", "DeadlineSeconds"), "schedule:", "  suspend: true")
+    assert _found(tmp_path, text) == []
+    assert _found(tmp_path, changed(text, "suspend: true", "suspend: false"), "CR501") == ["CR501:6"]
+
+
+# --- deadlines, retries, history, pods -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "severities"),
+    [("0", [Severity.ERROR]), ("9", [Severity.WARNING]), ("10", []), ("{{ x }}", []), ("$(X)", [])],
+)
+def test_a_starting_deadline_below_ten_seconds_loses_slots(
+    tmp_path: Path, seconds: str, severities: list[Severity]
+) -> None:
+    text = changed(CRONJOB, "startingDeadlineSeconds: 200", f"startingDeadlineSeconds: {seconds}")
+    assert _severities(tmp_path, text, "CR502") == severities
+
+
+def test_a_deadline_of_the_pod_ends_a_run_too(tmp_path: Path) -> None:
+    text = without(CRONJOB, "activeDeadline")
+    assert _found(tmp_path, text) == ["CR504:6"]
+    assert _found(tmp_path, under(text, "restartPolicy", "          activeDeadlineSeconds: 200")) == []
+
+
+def test_failures_that_are_not_kept(tmp_path: Path) -> None:
+    text = under(CRONJOB, "schedule:", "  failedJobsHistoryLimit: 0")
+    assert _found(tmp_path, text) == ["CR512:7"]
+    assert _found(tmp_path, changed(text, "Limit: 0", "Limit: 1")) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("      parallelism: 3", ["CR513:12"]),
+        ("      completions: 3", ["CR513:12"]),
+        ("      completions: 3\n      parallelism: 3", ["CR513:13"]),
+        ("      parallelism: 1\n      completions: 1", []),
+        ("      parallelism: 3\n      completions: 3\n      completionMode: Indexed", []),
+    ],
+)
+def test_several_pods_for_one_slot(tmp_path: Path, lines: str, found: list[str]) -> None:
+    assert _found(tmp_path, under(CRONJOB, "backoffLimit", lines)) == found
+
+
+# --- what Kubernetes does not take ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "line", "belongs"),
+    [
+        ("backoffLimit", "      concurrencyPolicy: Forbid", "spec"),
+        ("backoffLimit", "      startingDeadlineSeconds: 100", "spec"),
+        ("backoffLimit", "      timeZone: Etc/UTC", "spec"),
+        ("backoffLimit", "      restartPolicy: Never", "spec.jobTemplate.spec.template.spec"),
+        ("jobTemplate:", "    concurrencyPolicy: Forbid", "spec"),
+        ("schedule:", "  backoffLimit: 2", "spec.jobTemplate.spec"),
+        ("schedule:", "  activeDeadlineSeconds: 2", "spec.jobTemplate.spec"),
+        ("schedule:", "  restartPolicy: Never", "spec.jobTemplate.spec.template.spec"),
+        ("      template:", "        restartPolicy: Never", "spec.jobTemplate.spec.template.spec"),
+        ("restartPolicy", "          backoffLimit: 2", "spec.jobTemplate.spec"),
+        ("kind:", "schedule: '* * * * *'", "spec"),
+    ],
+)
+def test_a_field_in_the_wrong_place_is_found_with_its_right_one(
+    tmp_path: Path, at: str, line: str, belongs: str
+) -> None:
+    text = under(CRONJOB, at, line)
+    (found,) = [one for one in report_on(tmp_path, {"job.yaml": text}).findings if one.rule == "CR506"]
+    assert text.splitlines()[found.place.line - 1] == line
+    assert f"belongs to {belongs}." in found.message
+
+
+@pytest.mark.parametrize(
+    ("at", "line"),
+    [
+        ("restartPolicy", "          activeDeadlineSeconds: 100"),
+        ("backoffLimit", "      suspend: false"),
+        ("image:", "              restartPolicy: Always"),
+        ("name: report", "  annotations: {schedule: daily}"),
+    ],
+)
+def test_a_field_that_is_at_home_in_two_places_is_silent(tmp_path: Path, at: str, line: str) -> None:
+    assert _found(tmp_path, under(CRONJOB, at, line)) == []
+
+
+def test_what_stands_in_the_wrong_place_is_not_told_to_be_missing_too(tmp_path: Path) -> None:
+    text = under(without(CRONJOB, "concurrencyPolicy"), "backoffLimit", "      concurrencyPolicy: Forbid")
+    assert _found(tmp_path, text) == ["CR506:11"]
+    text = under(without(CRONJOB, "restartPolicy"), "backoffLimit", "      restartPolicy: Never")
+    assert _found(tmp_path, text) == ["CR506:12"]
+    text = under(without(CRONJOB, "backoffLimit"), "schedule:", "  backoffLimit: 2")
+    assert _found(tmp_path, text) == ["CR506:7"]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["0 0 * * * *", "0 0 * * 7", "0 0 * * 1-7", "0 24 * * *", "@reboot", "0 0 L * *", "* * * *", "*/0 * * * *",
+     "5-1 * * * *", "0 0 * foo *"],
+)  # fmt: skip
+def test_a_schedule_that_kubernetes_refuses(tmp_path: Path, schedule: str) -> None:
+    assert _found(tmp_path, changed(CRONJOB, "*/5 * * * *", schedule), "CR510") == ["CR510:6"]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    ["0 0 ? * SUN", "@every 1h30m", "@midnight", "5/15 * * * *", "0 0 1,15 jan-MAR mon-fri", "0 0,,5 * * *",
+     "__SCHEDULE__", "<cron>", "$SCHEDULE", "your schedule here", "H * * * *{{ x }}", "%CRON%"],
+)  # fmt: skip
+def test_a_schedule_that_it_takes_or_that_is_no_schedule_is_silent(tmp_path: Path, schedule: str) -> None:
+    assert _found(tmp_path, changed(CRONJOB, "*/5 * * * *", schedule), "CR510") == []
+
+
+@pytest.mark.parametrize(
+    ("zone", "found"),
+    [
+        ("Europe/Berlln", ["CR510:7"]),
+        ("Local", ["CR510:7"]),
+        ("Etc/UTC", []),
+        ("Europe/Berlin", []),
+        ("${ZONE}", []),
+        ("{{ .Values.zone }}", []),
+    ],
+)
+def test_a_zone_that_is_none(tmp_path: Path, zone: str, found: list[str]) -> None:
+    assert _found(tmp_path, under(CRONJOB, "schedule:", f'  timeZone: "{zone}"'), "CR510") == found
+
+
+def test_a_zone_in_the_schedule(tmp_path: Path) -> None:
+    text = changed(CRONJOB, "*/5 * * * *", "CRON_TZ=Asia/Tokyo */5 * * * *")
+    assert _found(tmp_path, text) == ["CR508:6"]
+    assert _found(tmp_path, changed(text, "Tokyo */5 * * * *", "Tokyo 0 0 * * 7")) == ["CR508:6", "CR510:6"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zone", "says"),
+    [
+        (
+            "30 1 * * *",
+            "Europe/London",
+            ["(in 2026 on 25 October) it runs twice", "(in 2026 on 29 March) it does not run"],
+        ),
+        ("30 2 * * *", "America/New_York", ["each year (in 2026 on 8 March) it does not run"]),
+        ("30 1 * * *", "America/New_York", ["each year (in 2026 on 1 November) it runs twice"]),
+        (
+            "TZ=Europe/London 30 1 * * *",
+            "",
+            ["(in 2026 on 25 October) it runs twice", "(in 2026 on 29 March) it does not run"],
+        ),
+        ("30 4 * * *", "Europe/London", []),
+        ("*/30 * * * *", "Europe/London", []),
+        ("30 1 * * *", "Etc/UTC", []),
+        ("30 1 * * *", "Asia/Kolkata", []),
+        ("30 1 * * *", "", []),
+    ],
+)
+def test_a_fixed_time_when_the_clocks_change(tmp_path: Path, schedule: str, zone: str, says: list[str]) -> None:
+    text = changed(CRONJOB, "*/5 * * * *", schedule)
+    text = under(text, "schedule:", f"  timeZone: {zone}") if zone else text
+    found = [one.message for one in report_on(tmp_path, {"job.yaml": text}).findings if one.rule == "CR509"]
+    assert len(found) == bool(says)
+    assert all(each in message for message in found for each in says)
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [("Always", ["CR511:15"]), ("Never", []), ("OnFailure", []), ("{{ .Values.restart }}", []), ("$POLICY", [])],
+)
+def test_a_restart_policy_that_a_job_refuses(tmp_path: Path, written: str, found: list[str]) -> None:
+    assert _found(tmp_path, changed(CRONJOB, "restartPolicy: Never", f"restartPolicy: {written}")) == found
+
+
+def test_no_restart_policy_is_always(tmp_path: Path) -> None:
+    assert _found(tmp_path, without(CRONJOB, "restartPolicy")) == ["CR511:6"]
+
+
+# --- texts for a shell ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[report, --day, $(date +%F)]",
+        "[report, --day=$(date)]",
+        "[/entrypoint.sh, $(date)]",
+        "[report, '`date +%F`']",
+        "[report]\n              args: [$(hostname)]",
+    ],
+)
+def test_a_command_without_a_shell_runs_no_substitution(tmp_path: Path, command: str) -> None:
+    text = changed(CRONJOB, "[report, --all]", command)
+    assert [one.partition(":")[0] for one in _found(tmp_path, text)] == ["CR507"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '[sh, -c, "report --day $(date +%F)"]',
+        '[/bin/bash, -ec, "report $(date)"]',
+        '[timeout, "60", sh, -c, "report $(date)"]',
+        '[sh, -c]\n              args: ["report $(date)"]',
+        "[report, $(DAY)]",
+        "[report, $(day)]",
+        "[report, $$(date)]",
+        "[python, -c, \"print('$(date)')\"]",
+        '[ssh, host, "report $(date)"]',
+        '[/interpreter, "let x = 3\\nrun $(date)"]',
+        "[report, $(hostname)]\n              env: [{name: hostname, value: a}]",
+        '["sh", "-c", "cat <<EOF\\n$(date)\\nEOF"]',
+        "\n                - /bin/sh\n                - -c\n                - |\n                  report $(date)",
+    ],
+)
+def test_a_shell_or_a_variable_of_kubernetes_is_silent(tmp_path: Path, command: str) -> None:
+    assert _found(tmp_path, changed(CRONJOB, "[report, --all]", command)) == []
+
+
+def test_arguments_for_an_entrypoint_that_is_not_seen_are_silent(tmp_path: Path) -> None:
+    assert _found(tmp_path, changed(CRONJOB, "command: [report, --all]", "args: [$(date)]")) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("$(date +%F)", ["CR507:22"]),
+        ("key-`date`", ["CR507:22"]),
+        ("$(POD_NAME)", []),
+        ("$$(date)", []),
+        ("date", []),
+        ("${date}", []),
+    ],
+)
+def test_a_variable_holds_what_is_written(tmp_path: Path, value: str, found: list[str]) -> None:
+    text = f"{CRONJOB}              env:\n                - name: DAY\n                  value: '{value}'\n"
+    assert _found(tmp_path, text) == found
+
+
+def test_a_variable_that_a_shell_evaluates_is_silent(tmp_path: Path) -> None:
+    text = changed(CRONJOB, "[report, --all]", "[sh, -c, 'eval \"report $DAY\"']")
+    text += "              env:\n                - name: DAY\n                  value: $(date)\n"
+    assert _found(tmp_path, text) == []
+
+
+def test_a_manifest_that_a_shell_makes_is_silent(tmp_path: Path) -> None:
+    text = changed(CRONJOB, "[report, --all]", "[report, --day, $(date)]")
+    assert _found(tmp_path, changed(text, "image: report:1", "image: $REGISTRY/report:1")) == []
+
+
+def test_other_workloads_run_no_substitution_either(tmp_path: Path) -> None:
+    text = f"{changed(DEPLOYMENT, 'beat]', 'worker]')}          env: [{{name: A, value: $(date)}}]\n"
+    assert _found(tmp_path, text) == ["CR507:19"]
+
+
+# --- two of them ---------------------------------------------------------------------------------------------------
+
+
+def test_two_cronjobs_that_do_the_same(tmp_path: Path) -> None:
+    other = changed(CRONJOB, "  name: report\nspec", "  name: second\nspec")
+    assert _found(tmp_path, f"{CRONJOB}---\n{other}") == ["CR514:26"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("--all", "--some"),
+        ("*/5", "*/6"),
+        ("image: report:1", "image: report:2"),
+        ("name: second", "name: second\n  namespace: other"),
+        ("name: second", "name: report"),
+    ],
+)
+def test_two_cronjobs_that_differ(tmp_path: Path, old: str, new: str) -> None:
+    other = changed(changed(CRONJOB, "  name: report\nspec", "  name: second\nspec"), old, new)
+    assert _found(tmp_path, f"{CRONJOB}---\n{other}", "CR514") == []
+
+
+@pytest.mark.parametrize("command", ["envFrom: [{configMapRef: {name: a}}]\n              command: [a]", "tty: false"])
+def test_two_cronjobs_that_something_else_tells_apart(tmp_path: Path, command: str) -> None:
+    one = changed(CRONJOB, "command: [report, --all]", command)
+    other = changed(one, "  name: report\nspec", "  name: second\nspec")
+    assert _found(tmp_path, f"{one}---\n{other}", "CR514") == []
+
+
+def test_the_same_job_in_two_environments_is_silent(tmp_path: Path) -> None:
+    other = changed(CRONJOB, "  name: report\nspec", "  name: report-prod\nspec")
+    assert findings_in(tmp_path, {"dev/job.yaml": CRONJOB, "prod/job.yaml": other}) == []
+
+
+# --- what is no CronJob --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nrules:\n- resources: [cronjobs]\n# kind: CronJob\n",
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nspec:\n  names:\n    kind: CronJob\n",
+        without(changed(CRONJOB, "batch/v1", "example.com/v1"), "concurrencyPolicy"),
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\n",
+        "apiVersion: v1\nkind: ConfigMap\ndata:\n  a: |\n    apiVersion: batch/v1\n    kind: CronJob\n    spec: {}\n",
+        "- kind: CronJob\n- 3\n",
+        "kind: CronJob\n",
+    ],
+)
+def test_the_word_alone_is_no_cronjob(tmp_path: Path, text: str) -> None:
+    report = report_on(tmp_path, {"job.yaml": text})
+    assert report.findings == []
+    assert list(report.unparsed) == []
+
+
+def test_a_list_has_cronjobs(tmp_path: Path) -> None:
+    item = without(CRONJOB, "concurrencyPolicy").replace("\n", "\n    ").rstrip()
+    assert _found(tmp_path, f"apiVersion: v1\nkind: List\nitems:\n  - {item}\n") == ["CR501:9"]
+
+
+def test_an_openshift_template_has_cronjobs_with_parameters(tmp_path: Path) -> None:
+    item = (
+        changed(changed(CRONJOB, "*/5 * * * *", "${SCHEDULE}"), "200", "${{DEADLINE}}").replace("\n", "\n    ").rstrip()
+    )
+    text = f"apiVersion: template.openshift.io/v1\nkind: Template\nobjects:\n  - {item}\n"
+    assert _found(tmp_path, text) == []
+    assert _found(tmp_path, text.replace("Forbid", "Allow")) == ["CR501:10"]
+
+
+def test_yaml_that_is_broken_is_reported_and_only_where_it_should_be_yaml(tmp_path: Path) -> None:
+    broken = changed(CRONJOB, "command: [report, --all]", "command: [report, --all")
+    report = report_on(tmp_path, {"job.yaml": broken})
+    assert [one.place.line for one in report.unparsed] == [19]
+    assert report.findings == []
+    report = report_on(tmp_path, {"job.yaml": broken.replace("report:1", "{{ image }}")})
+    assert list(report.unparsed) == []
+
+
+def test_characters_that_nobody_writes_are_just_characters(tmp_path: Path) -> None:
+    report = report_on(tmp_path, {"job.yaml": changed(CRONJOB, "Forbid", "\ue000\ue0005\ue001")})
+    assert report.findings == []
+    assert list(report.unparsed) == []
+
+
+def test_a_comment_suppresses_with_a_reason(tmp_path: Path) -> None:
+    text = changed(CRONJOB, "Forbid", "Allow # cronce: ignore[CR501] each run takes its own shard")
+    assert _found(tmp_path, text) == []

@@ -1,0 +1,59 @@
+"""Every rule has a page, and every sample on it is found, or not found, as the page says."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from cronce.audit.engine import Report
+from cronce.audit.model import Rule, Severity
+from cronce.audit.page import Sample, page, samples
+from cronce.audit.parts import rules
+from tests.audit.trees import report_on, report_on_machine
+
+RULES = list(rules().values())
+PAGES = {path.name.removesuffix(".md") for path in files("cronce.audit").joinpath("pages").iterdir()}
+
+
+def _samples(section: str) -> Iterator[object]:
+    for rule in RULES:
+        if rule.id not in PAGES:
+            continue  # said by the test below
+        for number, sample in enumerate(samples(page(rule), section), start=1):
+            yield pytest.param(rule, sample, id=f"{rule.id}-{number}-{sample.title}".rstrip("-"))
+
+
+def _report(rule: Rule, root: Path, sample: Sample) -> Report:
+    """The samples of CR9… are machines."""
+    return (report_on_machine if rule.id.startswith("CR9") else report_on)(root, sample.files)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rules_page_has_its_title_and_both_kinds_of_samples(rule: Rule) -> None:
+    text = page(rule)
+    assert text.startswith(f"# {rule.id} {rule.name}\n")
+    assert list(samples(text, "Bad"))
+    assert list(samples(text, "Good"))
+
+
+@pytest.mark.parametrize(("rule", "sample"), list(_samples("Bad")))
+def test_what_a_page_calls_bad_is_found_where_it_says(rule: Rule, sample: Sample, tmp_path: Path) -> None:
+    report = _report(rule, tmp_path, sample)
+    assert not report.unparsed
+    assert sample.finds
+    found = [finding.place for finding in report.findings if finding.rule == rule.id]
+    assert [(place.path, place.line) for place in found] == sample.finds
+
+
+@pytest.mark.parametrize(("rule", "sample"), list(_samples("Good")))
+def test_what_a_page_calls_good_is_silent(rule: Rule, sample: Sample, tmp_path: Path) -> None:
+    report = _report(rule, tmp_path, sample)
+    assert not report.unparsed
+    assert not sample.finds
+    loud = [one for one in report.findings if one.rule == rule.id or one.severity >= Severity.WARNING]
+    assert loud == []
+
+
+def test_there_is_no_page_without_a_rule() -> None:
+    assert sorted(PAGES) == [rule.id for rule in RULES]

@@ -1,0 +1,935 @@
+"""A scheduler is found where more than one process starts it, and nowhere else."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.audit.trees import findings_in, report_on
+
+JOBS = """\
+from apscheduler.schedulers.background import BackgroundScheduler
+
+scheduler = BackgroundScheduler(timezone="UTC")
+scheduler.add_job(print, "cron", hour=12, id="noon", replace_existing=True)
+scheduler.start()
+"""
+FLASK = "from flask import Flask\nimport jobs\n\napp = Flask(__name__)\n"
+FOUR = "web: gunicorn -w 4 app:app\n"
+
+
+def ours(root: Path, tree: Mapping[str, str]) -> list[str]:
+    return [f"{each.rule} {each.place}" for each in report_on(root, tree).findings if each.rule.startswith("CR2")]
+
+
+def message(root: Path, tree: Mapping[str, str]) -> str:
+    [found] = [each for each in report_on(root, tree).findings if each.rule.startswith("CR2")]
+    return found.message
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "gunicorn -w 4 app:app",
+        "gunicorn --workers=4 app:app",
+        "uvicorn --workers 4 app:app",
+        "hypercorn --workers 4 app:app",
+        "gunicorn -w $(nproc) app:app",
+        "sh -c 'exec gunicorn -w ${WORKERS:-4} app:app'",
+        "uwsgi --processes 4 --lazy-apps -w app:app",
+        "gunicorn -w 4 > /dev/null app:app",
+    ],
+)
+def test_a_scheduler_that_is_started_at_import_is_in_every_worker(tmp_path: Path, command: str) -> None:
+    assert ours(tmp_path, {"app.py": FLASK, "jobs.py": JOBS, "Procfile": f"web: {command}\n"}) == ["CR201 jobs.py:5"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "gunicorn app:app",
+        "gunicorn -w 1 app:app",
+        "gunicorn -w $WORKERS app:app",
+        "gunicorn -w 4 --preload app:app",
+        "uvicorn app:app",
+        "uvicorn --workers 4 --reload app:app",
+        "uwsgi --processes 4 -w app:app",
+        "gunicorn -w 4 other:app",
+        "waitress-serve app:app",
+        "python app.py",
+        "flask --app app run",
+    ],
+)
+def test_one_process_or_an_unknown_number_is_no_finding(tmp_path: Path, command: str) -> None:
+    tree = {"app.py": FLASK, "jobs.py": JOBS, "other.py": "app = None\n", "Procfile": f"web: {command}\n"}
+    assert [one for one in ours(tmp_path, tree) if not one.startswith("CR206")] == []
+
+
+def test_the_message_names_the_server_its_place_and_the_number(tmp_path: Path) -> None:
+    tree = {"app.py": FLASK, "jobs.py": JOBS, "Procfile": FOUR}
+    assert message(tmp_path, tree) == (
+        "BackgroundScheduler is started when jobs is imported, in each of the 4 workers of gunicorn (Procfile:1): "
+        "every job runs at least 4 times"
+    )
+
+
+def test_workers_and_replicas_multiply(tmp_path: Path) -> None:
+    compose = """\
+        services:
+          web:
+            image: shop
+            command: gunicorn -w 4 app:app
+            deploy:
+              replicas: 3
+        """
+    tree = {"app.py": FLASK, "jobs.py": JOBS, "compose.yml": compose}
+    assert message(tmp_path, tree).endswith(
+        "in each of the 4 workers of gunicorn (compose.yml:4), in each of the 3 copies of `web` (compose.yml:6): "
+        "every job runs 12 times"
+    )
+
+
+def test_the_copies_of_a_service_count_where_its_image_has_the_command(tmp_path: Path) -> None:
+    tree = {
+        "app.py": FLASK,
+        "jobs.py": JOBS,
+        "Dockerfile": 'FROM python:3.12\nENV TZ=UTC\nCMD ["gunicorn", "app:app"]\n',
+        "compose.yml": "services:\n  web:\n    build: .\n    deploy:\n      replicas: 3\n",
+    }
+    assert ours(tmp_path, tree) == ["CR202 jobs.py:5"]
+
+
+def test_behind_each_number_is_the_line_that_says_it(tmp_path: Path) -> None:
+    tree = {
+        "app.py": FLASK,
+        "jobs.py": JOBS,
+        "Dockerfile": 'FROM python:3.12\nENV TZ=UTC\nCMD ["gunicorn", "-w", "4", "app:app"]\n',
+        "compose.yml": "services:\n  web:\n    build: .\n    deploy:\n      replicas: 2\n",
+    }
+    assert message(tmp_path, tree).endswith(
+        "in each of the 4 workers of gunicorn (Dockerfile:3), in each of the 2 copies of `web` (compose.yml:5): "
+        "every job runs 8 times"
+    )
+    assert message(tmp_path, {"Dockerfile": 'FROM python:3.12\nCMD ["gunicorn", "app:app"]\n'}).endswith(
+        "in each of the 2 copies of `web` (compose.yml:5), which runs gunicorn (Dockerfile:2): every job runs 2 times"
+    )
+
+
+def test_workers_that_are_counted_when_they_start(tmp_path: Path) -> None:
+    tree = {"app.py": FLASK, "jobs.py": JOBS, "Procfile": "web: gunicorn app:app\n"}
+    settings = "import multiprocessing\nworkers = multiprocessing.cpu_count() * 2 + 1\n"
+    assert message(tmp_path, {**tree, "gunicorn.conf.py": settings}).endswith(
+        "in each worker of gunicorn (Procfile:1; gunicorn.conf.py counts processors): every job runs several times"
+    )
+    assert message(tmp_path, {"gunicorn.conf.py": "workers = 4\n"}).endswith(
+        "in each of the 4 workers of gunicorn (Procfile:1, gunicorn.conf.py): every job runs at least 4 times"
+    )
+
+
+def test_of_two_scripts_of_one_name_the_one_that_is_copied_or_near_is_read(tmp_path: Path) -> None:
+    tree = {
+        "app.py": FLASK,
+        "jobs.py": JOBS,
+        "docker/entrypoint.sh": "#!/bin/sh\nexec gunicorn app:app\n",
+        "other/entrypoint.sh": "#!/bin/sh\nexec true\n",
+        "Dockerfile": 'FROM python:3.12\nCOPY docker/entrypoint.sh /entrypoint.sh\nENTRYPOINT ["/entrypoint.sh"]\n',
+        "compose.yml": "services:\n  web:\n    build: .\n    scale: 3\n",
+    }
+    assert ours(tmp_path, tree) == ["CR202 jobs.py:5"]
+    beside = 'FROM python:3.12\nCOPY . /app\nENTRYPOINT ["/app/entrypoint.sh"]\n'
+    assert ours(tmp_path, {"Dockerfile": beside}) == []
+    assert ours(tmp_path, {"entrypoint.sh": "#!/bin/sh\nexec gunicorn app:app\n"}) == ["CR202 jobs.py:5"]
+
+
+def test_a_script_that_a_container_starts_is_read(tmp_path: Path) -> None:
+    tree = {
+        "app.py": FLASK,
+        "jobs.py": JOBS,
+        "start.sh": "#!/bin/sh\npython manage.py migrate\nexec gunicorn -w 4 app:app\n",
+        "Dockerfile": 'FROM python:3.12\nCMD ["./start.sh"]\n',
+    }
+    assert ours(tmp_path, tree) == ["CR201 jobs.py:5"]
+
+
+def test_replicas_of_a_program_that_runs_a_scheduler_are_found(tmp_path: Path) -> None:
+    jobs = """\
+        from apscheduler.schedulers.blocking import BlockingScheduler
+
+        if __name__ == "__main__":
+            BlockingScheduler(timezone="UTC").start()
+        """
+    compose = "services:\n  jobs:\n    image: shop\n    command: python -m jobs\n    scale: {}\n"
+    assert ours(tmp_path, {"jobs.py": jobs, "compose.yml": compose.format(2)}) == ["CR202 jobs.py:4"]
+    assert ours(tmp_path, {"jobs.py": jobs, "compose.yml": compose.format(1)}) == []
+
+
+@pytest.mark.parametrize("where", ["app", "shop/web", "src/shop/web"])
+def test_the_app_is_found_where_it_is_and_what_it_imports_too(tmp_path: Path, where: str) -> None:
+    folder = where.rpartition("/")[0]
+    inside = f"{folder}/" if folder else ""
+    package = {f"{inside}__init__.py": ""} if folder else {}
+    module = where.removeprefix("src/").replace("/", ".")
+    app = "from flask import Flask\nfrom {} import jobs\napp = Flask(__name__)\n".format("." if folder else "other")
+    other = {} if folder else {"other/__init__.py": ""}
+    jobs = f"{inside}jobs.py" if folder else "other/jobs.py"
+    tree = {**package, **other, f"{where}.py": app, jobs: JOBS, "Procfile": f"web: gunicorn -w 4 {module}:app\n"}
+    assert ours(tmp_path, tree) == [f"CR201 {jobs}:5"]
+
+
+def test_an_import_in_a_function_is_less_sure(tmp_path: Path) -> None:
+    app = "from flask import Flask\n\ndef create_app():\n    import jobs\n    return Flask(__name__)\n"
+    tree = {"app.py": app, "jobs.py": JOBS, "Procfile": "web: gunicorn -w 4 'app:create_app()'\n"}
+    [found] = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR201"]
+    assert found.confidence.word == "medium"
+
+
+FACTORY = """\
+from apscheduler.schedulers.background import BackgroundScheduler
+from flask import Flask
+
+def create_app():
+    app = Flask(__name__)
+    scheduler = BackgroundScheduler(timezone="UTC")
+    scheduler.start()
+    return app
+"""
+
+
+def test_a_factory_that_the_server_calls_is_an_import(tmp_path: Path) -> None:
+    procfile = "web: gunicorn -w 4 'app:create_app()'\n"
+    assert ours(tmp_path, {"app.py": FACTORY, "Procfile": procfile}) == ["CR201 app.py:7"]
+
+
+def test_a_factory_that_another_module_calls_is_followed(tmp_path: Path) -> None:
+    wsgi = "from app import create_app\n\napp = create_app()\n"
+    tree = {"app.py": FACTORY, "wsgi.py": wsgi, "Procfile": "web: gunicorn -w 4 wsgi:app\n"}
+    assert ours(tmp_path, tree) == ["CR201 app.py:7"]
+
+
+def test_a_function_that_nothing_calls_starts_nothing(tmp_path: Path) -> None:
+    assert ours(tmp_path, {"app.py": FACTORY, "Procfile": "web: gunicorn -w 4 app:app\n"}) == []
+
+
+LIFESPAN = """\
+from contextlib import asynccontextmanager
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from fastapi import FastAPI
+
+@asynccontextmanager
+async def lifespan(app):
+    scheduler = AsyncIOScheduler(timezone="UTC")
+    scheduler.start()
+    yield
+    scheduler.shutdown()
+
+app = FastAPI(lifespan=lifespan)
+"""
+
+
+def test_a_lifespan_runs_in_every_worker_also_of_a_preloaded_app(tmp_path: Path) -> None:
+    procfile = "web: gunicorn --preload -k uvicorn.workers.UvicornWorker -w 4 app:app\n"
+    assert ours(tmp_path, {"app.py": LIFESPAN, "Procfile": procfile}) == ["CR201 app.py:9"]
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        '@app.on_event("startup")\nasync def begin():\n    scheduler.start()\n',
+        'async def begin():\n    scheduler.start()\n\napp.add_event_handler("startup", begin)\n',
+        '@app.on_event("startup")\nasync def first():\n    begin()\n\ndef begin():\n    scheduler.start()\n',
+    ],
+)
+def test_start_up_hooks_run_in_every_worker(tmp_path: Path, hook: str) -> None:
+    head = """\
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from fastapi import FastAPI
+
+app = FastAPI()
+scheduler = AsyncIOScheduler(timezone="UTC")
+"""
+    tree = {"app.py": head + hook, "Procfile": "web: uvicorn --workers 4 app:app\n"}
+    line = next(number for number, text in enumerate((head + hook).split("\n"), 1) if "scheduler.start" in text)
+    assert ours(tmp_path, tree) == [f"CR201 app.py:{line}"]
+
+
+def test_a_shutdown_hook_starts_nothing(tmp_path: Path) -> None:
+    app = """\
+        from apscheduler.schedulers.asyncio import AsyncIOScheduler
+        from fastapi import FastAPI
+
+        app = FastAPI()
+        scheduler = AsyncIOScheduler(timezone="UTC")
+
+        @app.on_event("shutdown")
+        async def end():
+            scheduler.start()
+        """
+    assert ours(tmp_path, {"app.py": app, "Procfile": "web: uvicorn --workers 4 app:app\n"}) == []
+
+
+@pytest.mark.parametrize(
+    ("hook", "found"),
+    [("post_fork", True), ("post_worker_init", True), ("when_ready", False), ("on_starting", False)],
+)
+def test_hooks_of_gunicorn_run_in_the_workers_or_in_the_master(tmp_path: Path, hook: str, found: bool) -> None:
+    settings = f"""\
+        from apscheduler.schedulers.background import BackgroundScheduler
+
+        workers = 4
+
+        def {hook}(server, worker=None):
+            BackgroundScheduler(timezone="UTC").start()
+        """
+    tree = {"app.py": "app = None\n", "gunicorn.conf.py": settings, "Procfile": "web: gunicorn app:app\n"}
+    assert ours(tmp_path, tree) == (["CR201 gunicorn.conf.py:6"] if found else [])
+
+
+def test_the_settings_file_of_gunicorn_says_how_many(tmp_path: Path) -> None:
+    tree = {"app.py": FLASK, "jobs.py": JOBS, "Procfile": "web: gunicorn -c conf/gunicorn.py app:app\n"}
+    many = "import multiprocessing\nworkers = multiprocessing.cpu_count() * 2 + 1\n"
+    assert ours(tmp_path, {**tree, "conf/gunicorn.py": many}) == ["CR201 jobs.py:5"]
+    assert ours(tmp_path, {**tree, "conf/gunicorn.py": f"{many}preload_app = True\n"}) == []
+    assert ours(tmp_path, {**tree, "conf/gunicorn.py": "bind = ':80'\n"}) == []
+
+
+def test_the_ini_file_of_uwsgi_says_how_many(tmp_path: Path) -> None:
+    tree = {"app.py": FLASK, "jobs.py": JOBS, "Procfile": "web: uwsgi --ini uwsgi.ini\n"}
+    settings = "[uwsgi]\nmodule = app:app\nprocesses = 4  ; four\n"
+    assert ours(tmp_path, {**tree, "uwsgi.ini": f"{settings}lazy-apps = true\n"}) == ["CR201 jobs.py:5"]
+    assert ours(tmp_path, {**tree, "uwsgi.ini": settings}) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        ('uvicorn.run("app:app", workers=4)', True),
+        ('uvicorn.run("app:app", workers=N)', True),
+        ('uvicorn.run("app:app")', False),
+        ('uvicorn.run("app:app", workers=4, reload=True)', False),
+        ("uvicorn.run(app, workers=4)", False),
+        ('uvicorn.run("app:app", workers=settings())', False),
+        ('uvicorn.Server(uvicorn.Config("app:app", workers=4)).run()', False),
+    ],
+)
+def test_workers_that_code_asks_for_count(tmp_path: Path, call: str, found: bool) -> None:
+    app = f"{LIFESPAN}N = 2\nif __name__ == '__main__':\n    import uvicorn\n    {call}\n"
+    assert ours(tmp_path, {"app.py": app}) == (["CR201 app.py:9"] if found else [])
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        'if os.environ.get("RUN_SCHEDULER"):',
+        "if settings.SCHEDULER_ENABLED:",
+        "if ENABLED:",
+        "if scheduler and is_leader():",
+        "if is_leader():",
+        'if os.environ.get("WERKZEUG_RUN_MAIN") == "true":',
+        "if app.debug:",
+        'with FileLock("/tmp/scheduler.lock"):',
+        "with lock:",
+        'if "runserver" in sys.argv:',
+    ],
+)
+def test_a_condition_or_a_lock_around_the_start_is_respected(tmp_path: Path, guard: str) -> None:
+    assert ours(tmp_path, _guarded(guard)) == []
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "if not scheduler.running:",
+        "if scheduler is not None:",
+        "if scheduler:",
+        "if scheduler is None or not scheduler.running:",
+        "if not (scheduler is not None and scheduler.running):",
+        "with threads:",
+        "if not app.debug:",
+        'if not app.debug or os.environ.get("WERKZEUG_RUN_MAIN") == "true":',
+        'if os.environ.get("WERKZEUG_RUN_MAIN") != "true":',
+        'if "migrate" not in sys.argv:',
+        'if not app.config.get("TESTING"):',
+        'if not app.config["TESTING"]:',
+        "if not settings.TESTING and not app.testing:",
+        "if not reloading:",
+        "try:",
+    ],
+)
+def test_what_holds_in_every_worker_is_no_guard(tmp_path: Path, guard: str) -> None:
+    assert ours(tmp_path, _guarded(guard)) == ["CR201 app.py:16"]
+
+
+def test_a_start_that_happens_once_in_a_process_happens_in_each(tmp_path: Path) -> None:
+    app = """\
+        import threading
+
+        from apscheduler.schedulers.background import BackgroundScheduler
+        from flask import Flask
+
+        app = Flask(__name__)
+        scheduler = None
+        lock = threading.Lock()
+
+        def begin():
+            global scheduler
+            if scheduler is not None:
+                return
+            with lock:
+                scheduler = BackgroundScheduler(timezone="UTC")
+                scheduler.start()
+
+        begin()
+        """
+    assert ours(tmp_path, {"app.py": app, "Procfile": FOUR}) == ["CR201 app.py:16"]
+
+
+def _guarded(guard: str) -> dict[str, str]:
+    end = "except RuntimeError:\n    pass\n" if guard == "try:" else ""
+    app = f"""\
+import os
+import sys
+
+import settings
+import threading
+from apscheduler.schedulers.background import BackgroundScheduler
+from flask import Flask
+
+app = Flask(__name__)
+ENABLED = False
+if settings.on:
+    ENABLED = True
+lock, reloading = settings.lock, os.environ.get("WERKZEUG_RUN_MAIN") == "true"
+scheduler, threads = BackgroundScheduler(timezone="UTC"), threading.Lock()
+{guard}
+    scheduler.start()
+{end}"""
+    return {"app.py": app, "Procfile": FOUR}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "fcntl.flock(open('/tmp/lock', 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "socket.socket().bind(('127.0.0.1', 47200))",
+        "if not redis.set('scheduler', 1, nx=True): return",
+        "if not db.execute(text('SELECT pg_try_advisory_lock(1)')).scalar(): return",
+        "db.execute(text('SELECT pg_advisory_lock(1)'))",
+        "lock.acquire()",
+        "if not lock.acquire(blocking=False): return",
+        "protect(scheduler, Cronce())",
+    ],
+)
+def test_a_lock_that_is_taken_before_the_start_is_respected(tmp_path: Path, before: str) -> None:
+    app = f"""\
+import fcntl
+import socket
+from apscheduler.schedulers.background import BackgroundScheduler
+from flask import Flask
+{"from cronce.integrations.apscheduler import protect" if "protect" in before else ""}
+
+app = Flask(__name__)
+scheduler = BackgroundScheduler(timezone="UTC")
+
+def begin():
+    {before}
+    scheduler.start()
+
+begin()
+"""
+    assert ours(tmp_path, {"app.py": app, "Procfile": FOUR}) == []
+
+
+GUARDED = """\
+import fcntl
+from apscheduler.schedulers.background import BackgroundScheduler
+from sqlalchemy import text
+
+from db import engine
+
+def shared(function):
+    def wrapper():
+        with engine.begin() as connection:
+            if connection.execute(text("SELECT pg_try_advisory_xact_lock(7)")).scalar():
+                function()
+    return wrapper
+
+@shared
+def bill():
+    ...
+
+def clean():
+    with open("/tmp/clean.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+def remind():
+    ...
+
+scheduler = BackgroundScheduler(timezone="UTC")
+# jobs
+scheduler.start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("jobs", "copies", "found"),
+    [
+        (["bill"], 1, False),
+        (["bill", "clean"], 1, False),
+        (["bill", "clean"], 2, True),
+        (["bill"], 2, False),
+        (["bill", "remind"], 1, True),
+        (["remind"], 1, True),
+    ],
+)
+def test_jobs_that_take_a_lock_themselves_may_be_in_every_worker(
+    tmp_path: Path, jobs: list[str], copies: int, found: bool
+) -> None:
+    added = "".join(f'scheduler.add_job({job}, "cron", hour=12, id="{job}")\n' for job in jobs)
+    text = GUARDED.replace("# jobs\n", added)
+    compose = f"services:\n  web:\n    image: shop\n    command: gunicorn -w 4 app:app\n    scale: {copies}\n"
+    tree = {"app.py": FLASK, "jobs.py": text, "compose.yml": compose}
+    assert [one[:5] for one in ours(tmp_path, tree)] == (["CR201"] if found else [])
+
+
+@pytest.mark.parametrize("paused", ["paused=True", "paused=settings.PAUSED", "**options"])
+def test_a_scheduler_that_may_only_add_jobs_is_not_told(tmp_path: Path, paused: str) -> None:
+    jobs = JOBS.replace("start()", f"start({paused})")
+    assert ours(tmp_path, {"app.py": FLASK, "jobs.py": jobs, "Procfile": FOUR}) == []
+
+
+def test_the_add_job_of_others_is_not_ours(tmp_path: Path) -> None:
+    jobs = "from mine import Scheduler\nscheduler = Scheduler()\nscheduler.add_job(print)\nscheduler.start()\n"
+    assert ours(tmp_path, {"app.py": FLASK, "jobs.py": jobs, "Procfile": FOUR}) == []
+
+
+RELOADED = """\
+import os
+from apscheduler.schedulers.background import BackgroundScheduler
+from flask import Flask
+
+app = Flask(__name__)
+scheduler = BackgroundScheduler(timezone="UTC")
+{guard}
+    scheduler.start()
+
+if __name__ == "__main__":
+    app.run({options})
+"""
+
+
+@pytest.mark.parametrize("options", ["debug=True", "use_reloader=True", "debug=True, port=80"])
+def test_a_reloader_starts_it_twice(tmp_path: Path, options: str) -> None:
+    assert ours(tmp_path, {"app.py": RELOADED.format(guard="if True:", options=options)}) == ["CR203 app.py:8"]
+
+
+@pytest.mark.parametrize("command", ["flask run --debug", "flask --app app run --reload", "FLASK_DEBUG=1 flask run"])
+def test_the_reloader_of_flask_run_starts_it_twice(tmp_path: Path, command: str) -> None:
+    tree = {"app.py": FLASK, "jobs.py": JOBS, "compose.yml": f"services:\n  web:\n    command: sh -c '{command}'\n"}
+    assert ours(tmp_path, tree) == ["CR203 jobs.py:5"]
+
+
+@pytest.mark.parametrize("options", ["", "debug=False", "debug=True, use_reloader=False", "debug=DEBUG", "**options"])
+def test_without_a_reloader_it_is_started_once(tmp_path: Path, options: str) -> None:
+    assert ours(tmp_path, {"app.py": RELOADED.format(guard="if True:", options=options)}) == []
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        'if os.environ.get("WERKZEUG_RUN_MAIN") == "true":',
+        'if os.environ.get("WERKZEUG_RUN_MAIN"):',
+        'if os.environ.get("WERKZEUG_RUN_MAIN") != "true":',
+        'if not app.debug or os.environ.get("WERKZEUG_RUN_MAIN") == "true":',
+        'if not (app.debug and not os.environ.get("WERKZEUG_RUN_MAIN")):',
+        'if "WERKZEUG_RUN_MAIN" in os.environ:',
+        "if not is_running_from_reloader():",
+        "if not app.debug:",
+    ],
+)
+def test_the_guards_against_a_reloader_are_understood(tmp_path: Path, guard: str) -> None:
+    app = f"from werkzeug.serving import is_running_from_reloader\n{RELOADED.format(guard=guard, options='debug=True')}"
+    assert ours(tmp_path, {"app.py": app}) == []
+
+
+def test_a_start_in_main_behind_the_reloader_is_twice_too(tmp_path: Path) -> None:
+    """Both processes run the file as a program."""
+    app = """\
+        from apscheduler.schedulers.background import BackgroundScheduler
+        from flask import Flask
+
+        app = Flask(__name__)
+
+        if __name__ == "__main__":
+            BackgroundScheduler(timezone="UTC").start()
+            app.run(debug=True)
+        """
+    assert ours(tmp_path, {"app.py": app}) == ["CR203 app.py:7"]
+
+
+READY = """\
+from django.apps import AppConfig
+
+class ShopConfig(AppConfig):
+    name = "shop"
+
+    def ready(self):
+        from shop import jobs
+        {guard}
+        jobs.begin()
+"""
+BEGIN = """\
+from apscheduler.schedulers.background import BackgroundScheduler
+
+def begin():
+    BackgroundScheduler(timezone="UTC").start()
+"""
+
+
+def _django(guard: str = "", **more: str) -> dict[str, str]:
+    files = {"shop/__init__.py": "", "shop/apps.py": READY.format(guard=guard), "shop/jobs.py": BEGIN}
+    wsgi = "from django.core.wsgi import get_wsgi_application\n\napplication = get_wsgi_application()\n"
+    return {**files, "shop/wsgi.py": wsgi, **more}
+
+
+def test_djangos_ready_runs_in_every_command(tmp_path: Path) -> None:
+    assert ours(tmp_path, _django()) == ["CR204 shop/jobs.py:4"]
+
+
+def test_djangos_ready_runs_in_every_worker(tmp_path: Path) -> None:
+    assert ours(tmp_path, _django(Procfile="web: gunicorn -w 4 shop.wsgi\n")) == ["CR201 shop/jobs.py:4"]
+
+
+def test_djangos_ready_runs_twice_under_runserver(tmp_path: Path) -> None:
+    tree = _django(Procfile="web: python manage.py runserver 0.0.0.0:8000\n")
+    assert "and runserver (Procfile:1) twice" in message(tmp_path, tree)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        'if not os.environ.get("RUN_MAIN"): return',
+        'if "runserver" not in sys.argv: return',
+        'if os.environ.get("SCHEDULER") != "1": return',
+        "if settings.QUIET: return",
+    ],
+)
+def test_conditions_in_ready_are_respected(tmp_path: Path, guard: str) -> None:
+    tree = _django(guard, Procfile="web: gunicorn -w 4 shop.wsgi\n")
+    tree["shop/apps.py"] = "import os, sys\nfrom django.conf import settings\n" + tree["shop/apps.py"]
+    assert ours(tmp_path, tree) == []
+
+
+def test_a_start_at_import_that_others_import_is_told_as_information(tmp_path: Path) -> None:
+    report = report_on(tmp_path, {"app.py": FLASK, "jobs.py": JOBS})
+    assert [(one.rule, str(one.place), one.severity.word) for one in report.findings if one.rule[:3] == "CR2"] == [
+        ("CR206", "jobs.py:5", "info")
+    ]
+    assert ours(tmp_path / "alone", {"jobs.py": JOBS}) == []
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        'jobstores={"default": SQLAlchemyJobStore(url="postgresql://db/jobs")}',
+        'jobstores={"default": {"type": "sqlalchemy", "url": "postgresql://db/jobs"}}',
+    ],
+)
+def test_a_persistent_store_that_several_processes_reach_is_reported(tmp_path: Path, store: str) -> None:
+    jobs = "from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore\n" + JOBS.replace(
+        'timezone="UTC"', f'timezone="UTC", {store}'
+    )
+    tree = {"app.py": FLASK, "jobs.py": jobs}
+    assert ours(tmp_path, {**tree, "Procfile": FOUR}) == ["CR208 jobs.py:6"]
+    assert ours(tmp_path, {**tree, "Procfile": "web: gunicorn app:app\n"}) == []
+
+
+def test_a_store_that_the_replicas_of_a_program_share_is_reported(tmp_path: Path) -> None:
+    jobs = """\
+        from apscheduler.jobstores.redis import RedisJobStore
+        from apscheduler.schedulers.blocking import BlockingScheduler
+
+        def main():
+            scheduler = BlockingScheduler(timezone="UTC")
+            scheduler.add_jobstore(RedisJobStore())
+            scheduler.start()
+
+        if __name__ == "__main__":
+            main()
+        """
+    compose = "services:\n  jobs:\n    image: shop\n    command: python jobs.py\n    scale: 2\n"
+    assert message(tmp_path, {"jobs.py": jobs, "compose.yml": compose}) == (
+        "BlockingScheduler is started when jobs is run, in each of the 2 copies of `jobs` (compose.yml:5), which runs "
+        "`jobs.py` (compose.yml:4), on one job store (RedisJobStore, jobs.py:6): "
+        "a store does not keep two schedulers from running the same job"
+    )
+
+
+def test_a_job_that_a_worker_adds_to_a_scheduler_in_the_master_never_runs(tmp_path: Path) -> None:
+    app = """\
+        from apscheduler.schedulers.background import BackgroundScheduler
+        from flask import Flask
+
+        app = Flask(__name__)
+        scheduler = BackgroundScheduler(timezone="UTC")
+        scheduler.start()
+
+        @app.route("/remind")
+        def remind():
+            scheduler.add_job(print, "date", args=["now"])
+            return "ok"
+        """
+    preloaded = "web: gunicorn --preload -w 4 app:app\n"
+    assert ours(tmp_path, {"app.py": app, "Procfile": preloaded}) == ["CR205 app.py:10"]
+    at_import = f"{JOBS.replace('scheduler.add_job', 'def setup(): scheduler.add_job')}setup()\n"
+    assert ours(tmp_path, {"app.py": FLASK, "jobs.py": at_import, "Procfile": preloaded}) == []
+    assert ours(tmp_path, {"app.py": app, "Procfile": "web: gunicorn app:app\n"}) == []
+
+
+@pytest.mark.parametrize(
+    ("loop", "severity"),
+    [
+        (
+            "import schedule\ndef work():\n    while True:\n        schedule.run_pending()\n        time.sleep(1)\n",
+            "error",
+        ),
+        ("def work():\n    while True:\n        report()\n        time.sleep(3600)\n", "info"),
+    ],
+)
+def test_a_loop_in_a_thread_of_a_web_app_is_in_every_worker(tmp_path: Path, loop: str, severity: str) -> None:
+    app = f"import threading\nimport time\nfrom flask import Flask\n{loop}\napp = Flask(__name__)\n"
+    app += "threading.Thread(target=work, daemon=True).start()\n"
+    report = report_on(tmp_path, {"app.py": app, "Procfile": FOUR})
+    assert [one.severity.word for one in report.findings if one.rule in ("CR201", "CR207")] == [severity]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "def work():\n    while True:\n        poll()\n        time.sleep(1)\n",
+        "def work():\n    for name in names:\n        load(name)\n        time.sleep(3600)\n",
+        "def work():\n    time.sleep(3600)\n",
+    ],
+)
+def test_what_polls_or_ends_is_no_timer(tmp_path: Path, loop: str) -> None:
+    app = f"import threading\nimport time\nfrom flask import Flask\n{loop}\napp = Flask(__name__)\n"
+    app += "threading.Thread(target=work, daemon=True).start()\n"
+    assert ours(tmp_path, {"app.py": app, "Procfile": FOUR}) == []
+
+
+def test_repeat_every_and_tasks_are_in_every_worker(tmp_path: Path) -> None:
+    app = """\
+        import asyncio
+        from fastapi import FastAPI
+        from fastapi_utils.tasks import repeat_every
+
+        app = FastAPI()
+
+        @app.on_event("startup")
+        @repeat_every(seconds=3600)
+        async def clean():
+            ...
+
+        async def hourly():
+            while True:
+                await asyncio.sleep(60 * 60)
+
+        @app.on_event("startup")
+        async def begin():
+            asyncio.create_task(hourly())
+        """
+    tree = {"app.py": app, "Procfile": "web: uvicorn --workers 2 app:app\n"}
+    assert ours(tmp_path, tree) == ["CR207 app.py:8", "CR207 app.py:14"]
+    assert ours(tmp_path, {**tree, "Procfile": "web: uvicorn app:app\n"}) == []
+
+
+def test_aiocron_starts_where_it_is_written(tmp_path: Path) -> None:
+    app = """\
+        import aiocron
+        from fastapi import FastAPI
+
+        app = FastAPI()
+
+        @aiocron.crontab("0 * * * *"{more})
+        async def hourly():
+            ...
+        """
+    procfile = "web: uvicorn --workers 2 app:app\n"
+    assert ours(tmp_path, {"app.py": app.format(more=""), "Procfile": procfile}) == ["CR201 app.py:6"]
+    assert ours(tmp_path, {"app.py": app.format(more=", start=False"), "Procfile": procfile}) == []
+
+
+def test_the_rules_of_others_are_not_repeated(tmp_path: Path) -> None:
+    """One cause, one finding: four workers on one store are told as that, and not as four schedulers as well."""
+    jobs = JOBS.replace('timezone="UTC"', 'timezone="UTC", jobstores={"default": {"type": "sqlalchemy", "url": "x"}}')
+    tree = {"app.py": FLASK, "jobs.py": jobs, "Procfile": FOUR}
+    assert findings_in(tmp_path, tree, "CR201", "CR202", "CR203", "CR206", "CR208") == ["CR208 jobs.py:5"]
+
+
+PLAIN = "from flask import Flask\n\napp = Flask(__name__)\n"
+STARTING = """\
+from apscheduler.schedulers.background import BackgroundScheduler
+from flask import Flask
+
+app = Flask(__name__)
+scheduler = BackgroundScheduler(timezone="UTC")
+scheduler.start()
+"""
+SVC1, SVC2 = {"svc1/app.py": STARTING}, {"svc2/app.py": PLAIN}
+EIGHT = 'FROM python\nCMD ["gunicorn", "-w", "8", "app:app"]\n'
+SINGLE = 'FROM python\nCMD ["gunicorn", "app:app"]\n'
+
+
+def composed(**services: str) -> dict[str, str]:
+    """A compose file: what each service builds or takes, and what it starts."""
+    lines = [f"  {name}:\n    {text.replace('; ', chr(10) + '    ')}\n" for name, text in services.items()]
+    return {"compose.yml": "services:\n" + "".join(lines)}
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {**SVC1, **SVC2, "svc1/Procfile": "web: gunicorn app:app\n", "svc2/Procfile": "web: gunicorn -w 8 app:app\n"},
+        {**SVC1, **SVC2, "svc1/Dockerfile": SINGLE, "svc2/Dockerfile": EIGHT},
+        {**SVC1, **SVC2, "svc1/docker/Dockerfile": SINGLE, "svc2/docker/Dockerfile": EIGHT},
+        {
+            **SVC1,
+            **SVC2,
+            **composed(
+                one="build: ./svc1; command: gunicorn app:app", two="build: ./svc2; command: gunicorn -w 8 app:app"
+            ),
+        },
+        {
+            **SVC1,
+            **composed(
+                one="build: ./svc1; command: gunicorn app:app", two="image: other; command: gunicorn -w 8 app:app"
+            ),
+        },
+        {"app.py": STARTING, "Procfile": "web: gunicorn app:app\n", "examples/Dockerfile": EIGHT},
+        {
+            "app.py": STARTING,
+            "Procfile": "web: gunicorn app:app\n",
+            "examples/app.py": PLAIN,
+            "examples/Dockerfile": EIGHT,
+        },
+        {"a/app.py": STARTING, "a/Dockerfile": SINGLE, "b/app.py": "def app(e, s): return []\n", "b/Dockerfile": EIGHT},
+        {**SVC1, **SVC2, "Procfile": "web: gunicorn -w 8 app:app\n"},
+        {**SVC1, **SVC2, "svc2/run.sh": "#!/bin/sh\nexec gunicorn -w 8 app:app\n"},
+        {**SVC1, "svc1/gunicorn.conf.py": "workers = 8\n", **SVC2, "svc2/Procfile": "web: gunicorn app:app\n"},
+        {**SVC1, "svc2/jobs.py": "", **composed(jobs="build: ./svc2; command: python -m app; scale: 2")},
+        {
+            "sched/main.py": JOBS,
+            "api/server.py": "",
+            **composed(api="build: ./api; command: python main.py; scale: 4"),
+        },
+    ],
+)
+def test_another_service_is_not_charged_with_what_is_called_the_same(tmp_path: Path, tree: Mapping[str, str]) -> None:
+    assert ours(tmp_path, tree) == []
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"svc1/Procfile": "web: gunicorn -w 8 app:app\n"},
+        {"svc1/Dockerfile": EIGHT, "svc2/Dockerfile": SINGLE},
+        {"svc1/docker/web/Dockerfile": EIGHT},
+        composed(one="build: ./svc1; command: gunicorn -w 8 app:app"),
+        {"svc1/Dockerfile": EIGHT, **composed(one="build: ./svc1")},
+        {"svc1/Dockerfile": EIGHT, **composed(one="build: ./svc1; command: gunicorn app:app", two="build: ./svc1")},
+        {"svc1/run.sh": "#!/bin/sh\nexec gunicorn -w 8 app:app\n"},
+        {"svc1/gunicorn.conf.py": "workers = 8\n", "svc1/Procfile": "web: gunicorn app:app\n"},
+        {
+            "svc1/deploy/gunicorn.py": "workers = 8\n",
+            "svc1/Procfile": "web: gunicorn -c python:deploy.gunicorn app:app\n",
+        },
+    ],
+)
+def test_the_service_that_is_meant_is_found_beside_others(tmp_path: Path, tree: Mapping[str, str]) -> None:
+    assert ours(tmp_path, {**SVC1, **SVC2, **tree}) == ["CR201 svc1/app.py:6"]
+
+
+def test_the_words_of_an_image_count_where_a_container_starts_them(tmp_path: Path) -> None:
+    tree = {"app.py": STARTING, "Dockerfile": EIGHT}
+    assert ours(tmp_path, tree) == ["CR201 app.py:6"]
+    assert ours(tmp_path, {**tree, **composed(web="build: .")}) == ["CR201 app.py:6"]
+    assert ours(tmp_path, {**tree, **composed(web="build: .; command: gunicorn -w 1 app:app")}) == []
+
+
+def test_many_functions_that_call_many_are_asked_in_no_time(tmp_path: Path) -> None:
+    """Twelve to the power of six ways lead to the start; the one that counts is behind none of the conditions."""
+    layers = [
+        f"def f{layer}_{number}(x):\n"
+        + "".join(f"    f{layer + 1}_{(number + step) % 40}(x)\n" for step in range(12))
+        + f"    if x > {number}:\n        f{layer + 1}_{number}(x)\n"
+        for layer in range(5)
+        for number in range(40)
+    ]
+    ends = [f"def f5_{number}(x):\n    scheduler.start()\n" for number in range(40)]
+    app = "\n".join([STARTING.replace("scheduler.start()\n", ""), *layers, *ends, "f0_0(1)\n"])
+    found = ours(tmp_path, {"app.py": app, "Procfile": FOUR})
+    assert len(found) == 40
+    assert {one.split()[0] for one in found} == {"CR201"}
+
+
+@pytest.mark.parametrize("first", ["if os.environ.get('X'):\n        start()", "with lock:\n        start()"])
+def test_an_unguarded_way_is_seen_behind_a_guarded_one(tmp_path: Path, first: str) -> None:
+    app = STARTING.replace("scheduler.start()", "def start():\n    scheduler.start()\n").replace(
+        "from ap", "import os\nfrom ap", 1
+    )
+    two = f"{app}\ndef a():\n    {first}\n\ndef b():\n    start()\n\na()\n"
+    assert ours(tmp_path, {"app.py": two, "Procfile": FOUR}) == []
+    assert ours(tmp_path, {"app.py": f"{two}b()\n", "Procfile": FOUR}) == ["CR201 app.py:8"]
+
+
+@pytest.mark.parametrize(
+    ("opened", "locks"),
+    [
+        ("os.open(path, os.O_CREAT | os.O_EXCL)", True),
+        ("os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)", True),
+        ("os.open(path, os.O_CREAT)", False),
+        ('open(path, "x")', True),
+        ('open(path, mode="xb")', True),
+        ('pathlib.Path(path).open("x")', True),
+        ('open("x")', False),
+        ('open(path, "w")', False),
+    ],
+)
+def test_a_file_that_only_one_process_can_make_is_a_lock(tmp_path: Path, opened: str, locks: bool) -> None:
+    guard = f"try:\n    {opened}\nexcept FileExistsError:\n    pass\nelse:\n    scheduler.start()\n"
+    app = "import os\nimport pathlib\n" + STARTING.replace("scheduler.start()\n", guard)
+    assert ours(tmp_path, {"app.py": app, "Procfile": FOUR}) == ([] if locks else ["CR201 app.py:13"])
+
+
+@pytest.mark.parametrize(
+    ("bound", "locks"),
+    [
+        ('log = structlog.get_logger().bind(app="x")', False),
+        ("session.bind(engine)", False),
+        ('sock = socket.socket()\nsock.bind(("127.0.0.1", 47200))', True),
+        ('from socket import socket as Socket\nSocket().bind("\\0shop")', True),
+        ('with socket.socket() as sock:\n    sock.bind(("127.0.0.1", 47200))', True),
+        ('def hold():\n    sock = socket.socket()\n    sock.bind(("", 1))\n    start()\nhold()', True),
+    ],
+)
+def test_only_a_socket_is_bound_by_one_process(tmp_path: Path, bound: str, locks: bool) -> None:
+    app = STARTING.replace("scheduler.start()\n", "def start():\n    scheduler.start()\n")
+    end = "" if "start()" in bound else "start()\n"
+    tree = {"app.py": f"{app}import socket\nimport structlog\n{bound}\n{end}", "Procfile": FOUR}
+    assert ours(tmp_path, tree) == ([] if locks else ["CR201 app.py:7"])
+
+
+@pytest.mark.parametrize(("store", "found"), [("", ["CR201 app.py:9"]), ("SQLAlchemyDataStore(engine)", [])])
+def test_version_4_takes_leases_in_a_store(tmp_path: Path, store: str, found: list[str]) -> None:
+    app = f"""\
+        from apscheduler import Scheduler
+        from apscheduler.datastores.sqlalchemy import SQLAlchemyDataStore
+        from flask import Flask
+        from database import engine
+
+        app = Flask(__name__)
+        scheduler = Scheduler({store})
+        scheduler.add_schedule(print, trigger, id="noon")
+        scheduler.start_in_background()
+        """
+    assert ours(tmp_path, {"app.py": app, "Procfile": FOUR}) == found

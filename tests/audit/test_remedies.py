@@ -1,0 +1,53 @@
+"""What the auditor tells people to type exists: the verbs of cronce, their options, and the pages it points to."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from cronce.audit.parts import rules
+from cronce.cli import COMMANDS, VERBS, parser_of
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src/cronce/audit").rglob("*.py"))
+PAGES = sorted(Path(str(files("cronce.audit").joinpath("pages"))).glob("*.md"))
+SPAN = re.compile(r"`(?P<text>cronce [^`]+)`")
+LINE = re.compile(r"(?:^|[ /])(?P<text>cronce (?:exec|crontab|systemd|k8s|run|audit) .*)$", re.MULTILINE)
+"""In a sample: a line of a crontab, a unit, a shell."""
+FENCED = re.compile(r"^```.*?\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def _commands() -> Iterator[object]:
+    for rule in rules().values():
+        yield from (pytest.param(found["text"], id=rule.id) for found in SPAN.finditer(rule.remedy))
+    for path in SOURCES:
+        text = re.sub(r'"\n\s*f?"', "", path.read_text(encoding="utf-8"))
+        yield from (pytest.param(found["text"], id=path.name) for found in SPAN.finditer(text) if "{" not in found[0])
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        spans = list(SPAN.finditer(FENCED.sub("", text)))
+        lines = [found for block in FENCED.finditer(text) for found in LINE.finditer(block["text"])]
+        yield from (pytest.param(found["text"], id=path.stem) for found in (*spans, *lines))
+
+
+@pytest.mark.parametrize("text", list(_commands()))
+def test_a_command_that_is_recommended_can_be_typed(text: str) -> None:
+    _, verb, *words = shlex.split(text)
+    assert verb in VERBS
+    if "--" in words and verb in COMMANDS:
+        words = words[: words.index("--")]
+    if any(word.startswith("--") for word in words) and "…" not in words[:1]:
+        parser_of(verb).parse_args(words)
+        return
+    with pytest.raises(SystemExit) as over:  # a verb alone, or with dots, names a command and is none
+        parser_of(verb).parse_args([*words[:1], "--help"])
+    assert over.value.code == 0
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *PAGES], ids=lambda path: path.name)
+def test_a_page_that_is_pointed_to_exists(path: Path) -> None:
+    named = re.findall(r"\bdocs/[\w/-]+\.md", path.read_text(encoding="utf-8"))
+    assert [name for name in named if not (ROOT / name).is_file()] == []

@@ -1,0 +1,206 @@
+"""cronce watch: what is wrong, once for a monitoring system, or on and on for a person."""
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cronce.cli import main
+from cronce.clock import SystemClock
+from cronce.model import Mark, Write, holder_cell
+from cronce.monitor import monitor
+from cronce.protocol.record import Holder, encode_holder
+from cronce.stores import open_store
+from tests.house.wait import wait_until
+from tests.monitor.receiver import receiving
+
+HOLDER = "web-9:1:a"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/cronce.db"
+    open_store(url).close()
+    return url
+
+
+def die(url: str, holder: str = HOLDER) -> None:
+    """A scheduler fell silent a minute ago."""
+    store, since = open_store(url), SystemClock().wall() - timedelta(hours=1)
+    value = encode_holder(Holder(holder, "", "both", 1, {}, since, ""))
+    write = Write(holder_cell(holder), 0, value, Mark.OPEN, ttl=timedelta(seconds=-60))
+    assert store.swap([write], store.load([]).epoch.seen).verdicts[0].refused is None
+    store.close()
+
+
+def bury(url: str) -> None:
+    store = open_store(url)
+    store.purge(store.load([holder_cell(HOLDER)]).cells)
+    store.close()
+
+
+# --- once ---
+
+
+def test_nothing_wrong_is_exit_code_0(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--once", "--store", url]) == 0
+    assert capsys.readouterr().out.startswith(f"nothing is wrong in {url}")
+    assert main(["watch", "--once", "--json", "--store", url]) == 0
+    assert json.loads(capsys.readouterr().out) == {"alerts": []}
+
+
+def test_what_is_wrong_is_a_table_and_exit_code_1(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    die(url)
+    assert main(["watch", "--once", "--store", url]) == 1
+    header, line, last = capsys.readouterr().out.splitlines()
+    assert last == f"the commands above need `--store {url}`, too"
+    assert header.split() == ["severity", "what", "since", "why"]
+    assert line.startswith("warning   gone  20")
+    assert f"{HOLDER} stopped beating" in line
+
+
+def test_for_programs_it_is_one_document(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    die(url)
+    assert main(["watch", "--once", "--json", "--store", url]) == 1
+    (alert,) = json.loads(capsys.readouterr().out)["alerts"]
+    assert list(alert) == ["id", "kind", "subject", "severity", "text", "remedy", "since"]
+    assert (alert["id"], alert["kind"], alert["subject"]) == (f"gone/{HOLDER}", "gone", HOLDER)
+    assert alert["severity"] == "warning"
+
+
+def test_what_is_not_as_bad_as_the_threshold_is_shown_and_no_reason_to_fail(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    die(url)
+    assert main(["watch", "--once", "--threshold", "critical", "--store", url]) == 0
+    assert f"{HOLDER} stopped beating" in capsys.readouterr().out
+
+
+def test_options_say_what_is_wrong(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    store, now = open_store(url), SystemClock().wall()
+    for number in (1, 2):
+        value = encode_holder(Holder(f"web-{number}:1:a", "", "both", 1, {}, now, "", skew=timedelta(seconds=2)))
+        write = Write(holder_cell(f"web-{number}:1:a"), 0, value, Mark.OPEN, ttl=timedelta(seconds=30))
+        store.swap([write], store.load([]).epoch.seen)
+    store.close()
+
+    def kinds(*options: str) -> list[str]:
+        main(["watch", "--once", "--json", "--store", url, *options])
+        return [one["kind"] for one in json.loads(capsys.readouterr().out)["alerts"]]
+
+    assert kinds() == ["skew", "skew"]
+    assert kinds("--skew", "3s") == []
+    assert kinds("--skew", "3s", "--schedulers", "2") == []
+    assert kinds("--skew", "3s", "--schedulers", "1") == ["crowded"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--late", "soon"], "soon"),
+        (["--schedulers", "0"], "schedulers is 1 or more"),
+        (["--alert", "ftp://hush"], "goes to a URL such as https://host/path"),
+        (["--alert", "hooks.slack.com/hush"], "and what was given does not begin with https://"),
+        (["--alert", "https://h/a b/hush"], "has a blank in it"),
+        (["--alert", "https:///hush"], "names no host"),
+        (["--alert-command", "./nix.sh hush"], "'./nix.sh' is no program that can be started"),
+        (["--alert-command", "'"], "cannot be read as words"),
+        (["--alert-command", " "], "is empty"),
+        (["--ping", "https://h/{slot}"], "{job}"),
+    ],
+)
+def test_what_cannot_be_meant_is_exit_code_2(
+    url: str, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", "--once", "--store", url, *options]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert "hush" not in said
+
+
+def test_a_store_that_cannot_be_had(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", "--once", "--store", f"sqlite:///{tmp_path}/none.db"]) == 1
+    assert main(["watch", "--once", "--store", "postgresql://127.0.0.1:1/x?timeout=1"]) == 75
+    shutil.copy(tmp_path / "cronce.db", tmp_path / "copy.db")
+    with receiving() as hook:
+        assert main(["watch", "--store", f"sqlite:///{tmp_path}/copy.db", "--alert", hook.url]) == 78
+        assert hook.told() == [("copied", "raised")]
+    assert "is a copy" in capsys.readouterr().err
+
+
+# --- on and on ---
+
+
+class Onlooker(threading.Thread):
+    """Lets a scheduler die while `watch` runs, has it buried, and tells `watch` to end when all are told."""
+
+    def __init__(self, url: str, out: io.StringIO, all_told: Callable[[], bool]) -> None:
+        super().__init__(daemon=True)
+        self._url, self._out, self._all_told = url, out, all_told
+
+    def run(self) -> None:
+        try:
+            die(self._url)
+            wait_until(lambda: self._lines() == 1)
+            bury(self._url)
+            wait_until(lambda: self._lines() == 2 and self._all_told())
+        finally:
+            if callable(signal.getsignal(signal.SIGTERM)):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    def _lines(self) -> int:
+        return self._out.getvalue().count("stopped beating")
+
+
+def watch(
+    url: str, monkeypatch: pytest.MonkeyPatch, *options: str, all_told: Callable[[], bool] = lambda: True
+) -> list[str]:
+    """What it says from beginning to end."""
+    monkeypatch.setattr(monitor, "EVERY", 0.2)
+    monkeypatch.setattr(monitor, "TICK", 0.1)
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+    onlooker = Onlooker(url, out, all_told)
+    onlooker.start()
+    assert main(["watch", "--store", url, *options]) == 0
+    onlooker.join()
+    return out.getvalue().splitlines()
+
+
+def test_each_alert_is_a_line_when_it_is_raised_and_when_it_is_over(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    banner, elsewhere, raised, over = watch(url, monkeypatch)
+    assert banner == f"cronce watch: on {url}"
+    assert elsewhere == f"the commands that it names need `--store {url}`, too"
+    assert f"Z warning gone: {HOLDER} stopped beating" in raised
+    assert re.search(rf"Z over gone, after 1m( \d+s)?: {HOLDER} stopped beating", over)
+    assert capsys.readouterr().err == ""
+
+
+def test_for_programs_each_is_a_document_and_others_are_told_once(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commanded = tmp_path / "told"
+    commanded.touch()
+
+    def times() -> list[int]:
+        return [commanded.read_text().count(word) for word in ('"raised"', '"cleared"')]
+
+    with receiving() as hook:
+        told = ["--json", "--alert", hook.url, "--alert-command", f"sh -c 'cat >> {commanded}'"]
+        all_told = lambda: len(hook.heard) == 2 and times() == [1, 1]  # noqa: E731
+        raised, cleared = map(json.loads, watch(url, monkeypatch, *told, all_told=all_told))
+        assert hook.told() == [("gone", "raised"), ("gone", "cleared")]
+    assert (raised["state"], raised["kind"], raised["subject"]) == ("raised", "gone", HOLDER)
+    assert (cleared["state"], cleared["kind"], cleared["subject"]) == ("cleared", "gone", HOLDER)
+    assert list(raised) == ["state", "id", "kind", "subject", "severity", "text", "remedy", "since"]
+    assert times() == [1, 1]

@@ -1,0 +1,48 @@
+"""A process with a scheduler of APScheduler that nobody protects, as there are three of them. Run as a script.
+
+Two of its jobs are only observed: a function, and a job that knows its schedule. Each writes a line into a plain file
+that knows nothing of cronce: which it was, whose, the second it was for, and when it was called. A third beats.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from cronce import Cronce
+from cronce.clock import SystemClock
+
+EVERY = "1s"
+
+
+def main() -> None:
+    url, book = sys.argv[1:]
+    ledger = os.open(book, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    over, cron = threading.Event(), Cronce(url)
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+
+    def ran(what: str, called: float) -> None:
+        os.write(ledger, f"{what} {os.getpid()} {round(called)} {called}\n".encode())
+
+    @cron.observe("function", window="500ms")
+    def function(called: float) -> None:
+        ran("function", called)
+
+    @cron.job(every=EVERY, name="job", mode="observe")
+    def job(called: float) -> None:
+        ran("job", called)
+
+    scheduler = BackgroundScheduler()
+    for one in (function, job):
+        scheduler.add_job(lambda one=one: one(SystemClock().wall().timestamp()), "cron", second="*")
+    scheduler.add_job(cron.heartbeat, "cron", ["beat", EVERY], second="*")
+    scheduler.start()
+    over.wait()
+    scheduler.shutdown()
+    cron.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Three real processes with the same jobs, one of them killed in the middle of a body."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cronce import Cronce
+from cronce.protocol.record import Outcome
+from cronce.runtime.look import runs
+from tests.faults.billing.servers import database
+from tests.house.wait import wait_until
+from tests.servers.postgres import Postgres
+
+MEMBER = Path(__file__).with_name("member.py")
+
+
+class Line(NamedTuple):
+    what: str
+    job: str
+    slot: int
+    pid: int
+
+
+class Crew:
+    """Three members, and the book that their bodies write into."""
+
+    def __init__(self, folder: Path, store: str, jobs: str, kinds: tuple[str, ...]) -> None:
+        self.store, self.book = store, folder / "book"
+        self.book.touch()
+        self.members: list[subprocess.Popen[bytes]] = []
+        for number, kind in enumerate(kinds, start=1):
+            words = [sys.executable, str(MEMBER), store, jobs, str(self.book), *([kind] if kind else [])]
+            self.members.append(subprocess.Popen(words))
+            if number == 1 and jobs != "memory":
+                wait_until(partial(self._are_up, 1))  # two at once would both make the table
+        wait_until(partial(self._are_up, len(kinds)))
+
+    def _are_up(self, number: int) -> bool:
+        return len(self.lines("up")) == number
+
+    def lines(self, what: str, job: str = "") -> list[Line]:
+        rows = [line.split() for line in self.book.read_text().splitlines()]
+        lines = [Line(word, name, int(float(slot)), int(pid)) for word, name, slot, pid in rows]
+        return [line for line in lines if line.what == what and job in ("", line.job)]
+
+    def slots(self, what: str, job: str) -> Counter[int]:
+        return Counter(line.slot for line in self.lines(what, job))
+
+    def last(self) -> int:
+        return max((line.slot for line in self.lines("done") if line.job != "date"), default=0)
+
+    def go_on(self, slots: int) -> None:
+        until = self.last() + slots
+        wait_until(lambda: self.last() >= until)
+
+    def kill_in_the_middle(self) -> dict[str, Line]:
+        """Each of the two jobs hangs somewhere, and who is at it is killed: one process, or two of the three."""
+        for job in ("skip", "again"):
+            Path(f"{self.book}.{job}.hang").touch()
+        wait_until(lambda: len(self.lines("hang")) == 2)
+        hung = {line.job: line for line in self.lines("hang")}
+        for pid in {line.pid for line in hung.values()}:
+            os.kill(pid, signal.SIGKILL)
+        return hung
+
+    def outcomes(self, job: str) -> dict[int, Outcome | None]:
+        with closing(Cronce(self.store)) as cron:
+            seen = cron.at_work().desk.do(runs(job, None, 200))
+        return {int(run.slot.at.timestamp()): run.record and run.record.outcome for run in seen if run.slot}
+
+    def stop(self) -> None:
+        for member in self.members:
+            member.terminate()
+        for member in self.members:
+            member.wait(60)
+
+
+@pytest.fixture(params=["postgresql", "memory"])
+def crew(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Crew]:
+    if request.param == "memory":
+        made = Crew(tmp_path, f"sqlite:///{tmp_path}/cronce.db", "memory", ("", "", "asyncio"))
+        yield made
+        made.stop()
+        return
+    postgres: Postgres = request.getfixturevalue("postgres")
+    with database(postgres.url) as url:
+        made = Crew(tmp_path, url, url.replace("postgresql:", "postgresql+psycopg:"), ("", "", ""))
+        yield made
+        made.stop()
+
+
+def test_each_slot_runs_once_and_a_killed_scheduler_loses_nothing_unseen(crew: Crew) -> None:
+    crew.go_on(2)
+    hung = crew.kill_in_the_middle()
+    wait_until(lambda: crew.slots("done", "again")[hung["again"].slot] == 1)  # another took it over
+    crew.go_on(3)
+    crew.stop()
+    for job in ("skip", "again"):
+        ended, done = crew.outcomes(job), crew.slots("done", job)
+        assert sorted(ended) == list(range(min(ended), max(ended) + 1)), "a second without a run"
+        lost = {slot for slot, outcome in ended.items() if outcome is Outcome.LOST}
+        assert (hung[job].slot in lost) is (job == "skip")
+        assert done == {slot: 1 for slot in ended if slot not in lost}
+    # one that is lost need not have begun: its process may have been killed right after the claim
+    assert set(crew.slots("start", "skip").values()) == {1}
+    assert crew.slots("start", "again")[hung["again"].slot] == 2
+    assert list(crew.slots("done", "date").values()) == [1]

@@ -1,0 +1,134 @@
+"""A store whose clock a test turns, schedulers that beat as they are told, and somebody who watches."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from cronce.model import Mark, Slot, Traits, Write
+from cronce.monitor.known import Known
+from cronce.monitor.model import Finding, Kind
+from cronce.monitor.settings import Settings
+from cronce.monitor.survey import Memory, Survey, survey
+from cronce.monitor.watch import judge
+from cronce.protocol.record import Holder, Outcome
+from cronce.protocol.specs import declared
+from cronce.runtime.declare import Declaration, declare
+from cronce.runtime.flow import drive
+from cronce.runtime.hand.acts import Hand
+from cronce.runtime.ledger import Grant, Terms, Wanted
+from cronce.runtime.scheduling.roster import Roster, digest_of
+from cronce.stores.base import Page, Scan
+from tests.runtime.shelf import DURABLE, LEASE, Desk, HandClock, Wire
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+class Shelf(Wire):
+    """Scans are counted, too."""
+
+    def scan(self, scan: Scan) -> Page:
+        return self._through(f"scan {scan.prefix}", lambda: super(Shelf, self).scan(scan))
+
+
+class Town:
+    def __init__(self, traits: Traits = DURABLE, settings: Settings | None = None) -> None:
+        self.clock = HandClock()
+        self.store = Shelf(self.clock, traits)
+        self.settings = settings or Settings()
+        self.known, self.memory = Known(), Memory()
+        self.desks: dict[str, Desk] = {}
+        self.carried: dict[str, list[Declaration]] = {}
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.wall()
+
+    def desk(self, name: str = "web-1:1:a") -> Desk:
+        return self.desks.setdefault(name, Desk(self.store, name))
+
+    @property
+    def hand(self) -> Hand:
+        return Hand(self.desk().ledger, "ada")
+
+    def pass_time(self, span: timedelta) -> None:
+        self.clock.turn(span.total_seconds())
+
+    def watch_clock(self, span: timedelta) -> None:
+        """Time passes, and everybody looks at the store's clock, so that a lease that lapsed is believed to have."""
+        for _ in range(int(span.total_seconds())):
+            self.clock.turn(1.0)
+            for desk in self.desks.values():
+                desk.do(desk.ledger.overdue())
+
+    # --- schedulers ---
+
+    def beat(self, name: str = "web-1:1:a", *jobs: Declaration, **said: Any) -> None:
+        """A scheduler says that it is alive, and carries these jobs."""
+        desk = self.desk(name)
+        self.carried[name] = list(jobs) or self.carried.get(name, [])
+        specs = {job.name: job.spec for job in self.carried[name]}
+        holder = Holder(name, digest_of(specs), "both", 1, {}, said.pop("since", self.now), "")._replace(**said)
+        roster = Roster(desk.ledger.carrier, desk.ledger.jobs)
+        desk.do(roster.beat(holder, specs, 0.0))
+        if holder.gone:
+            desk.do(roster.leave(holder))
+
+    def run(
+        self,
+        job: Declaration,
+        at: datetime,
+        outcome: Outcome | None = Outcome.SUCCEEDED,
+        *,
+        took: timedelta = timedelta(0),
+        by: str = "web-1:1:a",
+        **terms: Any,
+    ) -> Grant:
+        """A slot is run to that end; None: it goes on."""
+        desk = self.desk(by)
+        wanted = Wanted(Slot(job.name, at), Terms(LEASE, overlap="allow", digest=job.spec[0])._replace(**terms))
+        (grant,) = desk.do(desk.ledger.claim([wanted]))
+        assert isinstance(grant, Grant), grant
+        self.pass_time(took)
+        if outcome is not None:
+            desk.do(desk.ledger.finish(grant, outcome, "boom" if outcome is Outcome.FAILED else ""))
+        return grant
+
+    def name(self, job: Declaration) -> None:
+        """A call from outside says by which schedule it comes."""
+        jobs = self.desk().ledger.jobs
+        self.desk().do(jobs.edit(job.name, lambda known, now: known and declared(known, job.spec, now)))
+
+    # --- watching ---
+
+    def survey(self) -> Survey:
+        return drive(survey(self.known), self.store, self.clock)
+
+    def look(self) -> list[Finding]:
+        found, self.memory = judge(self.survey(), self.memory, self.settings)
+        return found
+
+    def kinds(self) -> list[str]:
+        """What is wrong, with what: without the words."""
+        return sorted(one.id for one in self.look())
+
+    def the(self, kind: Kind) -> Finding:
+        """The only one of its kind."""
+        (finding,) = [one for one in self.look() if one.kind is kind]
+        return finding
+
+    def put(self, key: str, value: str, mark: Mark = Mark.FREE, ttl: timedelta | None = None) -> None:
+        """Something stands in a cell, whatever was there."""
+        (cell,) = self.store.load([key]).cells
+        write = Write(key, cell.version, value, mark, ttl=ttl)
+        assert self.store.swap([write], self.store.load([]).epoch.seen).verdicts[0].refused is None
+
+    def fresh(self) -> Sequence[str]:
+        """What somebody sees who comes just now, and remembers nothing."""
+        found, _ = judge(drive(survey(Known()), self.store, self.clock), Memory(), self.settings)
+        return sorted(one.id for one in found)
+
+
+def every(span: str = "1m", name: str = "billing", **policies: Any) -> Declaration:
+    return declare(name, every=span, **policies)

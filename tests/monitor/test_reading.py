@@ -1,0 +1,518 @@
+"""What the page reads: all that it shows and no more, whatever stands in the store."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from bench.fleet import Fleet, fill
+from cronce.errors import BadInput, StoreUnavailable
+from cronce.model import (
+    BOARD_JOBS,
+    SWITCH,
+    Instant,
+    Mark,
+    Slot,
+    Write,
+    job_cell,
+    refusals_cell,
+    stored_cell,
+)
+from cronce.monitor import reading
+from cronce.monitor.reading.index import MOMENT, SLICE, STALE
+from cronce.monitor.reading.overview import DOUBTS
+from cronce.monitor.reading.runs import COUNTED, LOOKED
+from cronce.protocol.notices import Alert, encode_alert
+from cronce.protocol.record import (
+    Act,
+    Job,
+    Outcome,
+    Record,
+    Refusals,
+    Refused,
+    Spec,
+    State,
+    Stored,
+    encode,
+    encode_act,
+    encode_job,
+    encode_refusals,
+    encode_stored,
+)
+from cronce.runtime.declare import declare
+from cronce.runtime.flow import Flow, Timed, perform
+from cronce.stores import open_store
+from cronce.stores.base import Store
+from cronce.stores.memory import MemoryStore
+from tests.servers.kubernetes import Kubernetes
+
+NOW: Final = datetime(2026, 3, 29, 12, 30, tzinfo=UTC)
+HOUR: Final = timedelta(hours=1)
+FLEET: Final = Fleet(jobs=30, runs=10, open=12, attention=8, effects=200, refused=30)
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Drives flows over a store, and counts what they ask. `boot` is this machine's clock; a request takes `lasts`."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = store or MemoryStore(clock=lambda: NOW)
+        self.boot, self.lasts = 1000.0, 0.0
+        self.calls = self.cells = 0
+
+    def __call__(self, flow: Flow[T]) -> T:
+        self.calls = self.cells = 0
+        try:
+            request = next(flow)
+            while True:
+                reply: Any = perform(self.store, request)
+                self.calls, self.cells = self.calls + 1, self.cells + len(reply.cells)
+                self.boot += self.lasts
+                request = flow.send(Timed(reply, self.boot, self.boot))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def put(self, key: str, value: str = "", mark: Mark = Mark.FREE, at: Instant | None = None, **how: Any) -> None:
+        loaded = self.store.load([key])
+        write = Write(key, loaded.cells[0].version, value, mark, at, **how)
+        (verdict,) = self.store.swap([write], loaded.epoch.seen).verdicts
+        assert verdict.refused is None
+
+    def run(self, slot: Slot, mark: Mark = Mark.CLOSED, outcome: Outcome = Outcome.SUCCEEDED) -> None:
+        record = Record(State.CLOSED, 1, "n", "web-1:1:a", started=slot.at, finished=slot.at + HOUR, outcome=outcome)
+        if mark is Mark.OPEN:
+            record = Record(State.RUNNING, 1, "n", "web-1:1:a", started=slot.at)
+        self.put(slot.cell, encode(record), mark, slot.at, grant=True, ttl=HOUR)
+
+    def job(self, name: str, schedule: str = "0 * * * *", **job: Any) -> None:
+        digest, text = declare(name, schedule=schedule).spec
+        self.put(job_cell(name), encode_job(Job(NOW - HOUR, specs=(Spec(digest, NOW, text),), firing=digest, **job)))
+
+    def news(self) -> None:
+        self.put(BOARD_JOBS)
+
+
+@pytest.fixture
+def read() -> Reader:
+    return Reader()
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Reader:
+    made = Reader()
+    assert fill(made.store, FLEET) == 30 * 2 + 300 + 20 + 200 + 30 + 1 + 3
+    return made
+
+
+# --- all of it ------------------------------------------------------------------------------------------------------
+
+FLOWS: Final[dict[str, Callable[[Reader], Flow[Any]]]] = {
+    "overview": lambda _: reading.overview(),
+    "jobs": lambda _: reading.job_lines(index=reading.JobIndex()),
+    "next up": lambda _: reading.next_up(index=reading.JobIndex()),
+    "job": lambda _: reading.job_view("billing-00000"),
+    "runs": lambda _: reading.newest_runs(),
+    "runs of a job": lambda _: reading.newest_runs("billing-00000"),
+    "runs that failed": lambda _: reading.newest_runs(wanted="failed"),
+    "run": lambda reader: reading.run_view(Slot("billing-00000", NOW - HOUR / 2), reader.store.traits),
+    "stretch": lambda _: reading.stretch(NOW - HOUR, NOW),
+    "stretch of a job": lambda _: reading.stretch(NOW - HOUR, NOW, "billing-00000"),
+    "holders": lambda _: reading.holders(),
+    "alerts": lambda _: reading.alerts(),
+    "beats": lambda _: reading.beats(),
+    "observed": lambda _: reading.observed(),
+    "locks": lambda _: reading.locks(),
+    "leaders": lambda _: reading.leaders(),
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_what_cannot_be_read_is_shown_as_that_or_left_out(name: str, read: Reader) -> None:
+    slot = Slot("billing-00000", NOW - HOUR / 2)
+    kinds = [
+        "job",
+        "stored",
+        "alert",
+        "holder",
+        "drain",
+        "beat",
+        "observed",
+        "lock",
+        "leader",
+        "effect",
+        "once",
+        "refusals",
+        "turn",
+        "bundle",
+    ]
+    keys = [f"{kind}/billing-00000{rest}" for kind in kinds for rest in ("", "/x", "/2026-03-29T12:00:00Z/x")]
+    marks = (Mark.OPEN, Mark.CLOSED, Mark.ATTENTION)
+    keys += [slot.cell, *(f"run/billing-00000/no-slot-{mark}" for mark in marks), "run/x", "run/", SWITCH]
+    for place, key in enumerate(keys):
+        read.put(key, "{" if place % 2 else '{"v":99}', marks[place % 3], NOW - HOUR / 2, ttl=HOUR)
+    read(FLOWS[name](read))
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_an_empty_store_can_be_looked_at(name: str, read: Reader) -> None:
+    read(FLOWS[name](read))
+
+
+def test_a_store_without_history_answers_what_it_can(kubernetes: Kubernetes) -> None:
+    with closing(open_store(kubernetes.url("reading"))) as store:
+        read = Reader(store)
+        now = store.load([]).now
+        read.run(Slot("billing", now.replace(minute=0, second=0, microsecond=0)))
+        for make in FLOWS.values():
+            read(make(read))
+        assert [run.slot.job for run in read(reading.overview()).newest] == ["billing"]
+
+
+# --- the overview ---------------------------------------------------------------------------------------------------
+
+
+def test_the_overview_tells_what_is_wrong_who_is_there_and_what_runs(fleet: Reader) -> None:
+    seen = fleet(reading.overview(recent=5))
+    assert (seen.open.number, seen.open.more, len(seen.open.runs)) == (12, False, 12)
+    assert (seen.attention.number, seen.attention.more, len(seen.attention.runs)) == (8, False, 8)
+    assert (seen.in_doubt.number, seen.in_doubt.more) == (2, False)
+    assert [line.holder.holder.partition(":")[0] for line in seen.holders] == ["batch-1", "web-1", "web-2"]
+    assert [line.life for line in seen.holders] == ["alive"] * 3
+    assert [run.cell.at for run in seen.newest] == [NOW - timedelta(seconds=number) for number in range(5)]
+    assert seen.halted is None
+    assert fleet.calls == 11
+
+
+def test_counts_end_somewhere(read: Reader) -> None:
+    for number in range(COUNTED + 2):
+        read.run(Slot("billing", NOW - number * HOUR, request=f"a{number}"), Mark.OPEN)
+        read.run(Slot("report", NOW - number * HOUR), Mark.ATTENTION, Outcome.LOST)
+    seen = read(reading.overview())
+    assert (seen.open.number, seen.open.more) == (COUNTED, True)
+    assert (seen.attention.number, seen.attention.more) == (DOUBTS, True)
+    assert (len(seen.open.runs), len(seen.attention.runs), len(seen.newest)) == (200, 50, 30)
+
+
+def test_alerts_that_stand_are_told_apart_from_those_that_are_over(read: Reader) -> None:
+    stands = Alert("late", "billing", "warning", "it is late", NOW)
+    read.put("alert/late/billing", encode_alert(stands), Mark.OPEN)
+    read.put("alert/late/report", encode_alert(stands._replace(subject="report", cleared=NOW)), Mark.FREE)
+    assert [one.subject for one in read(reading.alerts()).alerts] == ["billing"]
+    assert [one.subject for one in read(reading.alerts(open=False)).alerts] == ["report"]
+    assert [one.subject for one in read(reading.overview()).alerts.alerts] == ["billing"]
+
+
+def test_who_stopped_everything_is_told(read: Reader) -> None:
+    read.put(SWITCH, encode_act(Act("ann", NOW, "moving house")), Mark.OPEN)
+    stopped = read(reading.overview()).halted
+    assert stopped is not None
+    assert stopped.by == "ann"
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def every(read: Reader, **asked: Any) -> Iterator[str]:
+    """All runs of a list, part by part."""
+    after = None
+    while True:
+        page = read(reading.newest_runs(after=after, limit=7, **asked))
+        yield from (run.cell.key for run in page.runs)
+        after = page.next
+        if after is None:
+            return
+
+
+def test_part_by_part_each_run_is_told_once_and_the_newest_first(fleet: Reader) -> None:
+    told = list(every(fleet))
+    assert len(told) == len(set(told)) == 300 + 12 + 8
+    at = [fleet.store.load([key]).cells[0].at for key in told]
+    assert at == sorted(at, key=lambda one: one or NOW, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "number"),
+    [
+        ({"wanted": "failed"}, 11),
+        ({"wanted": "succeeded"}, 289),
+        ({"wanted": "lost"}, 8),
+        ({"wanted": "closed"}, 308),
+        ({"wanted": "running"}, 12),
+        ({"wanted": "lapsed"}, 6),
+        ({"wanted": "skipped"}, 0),
+        ({"job": "billing-00000"}, 11),
+        ({"job": "billing-00000", "wanted": "succeeded"}, 9),
+        ({"job": "nobody"}, 0),
+    ],
+)
+def test_only_those_that_are_wanted_are_told(asked: dict[str, str], number: int, fleet: Reader) -> None:
+    told = list(every(fleet, **asked))
+    assert len(told) == len(set(told)) == number
+
+
+def test_one_looks_so_far_for_what_is_wanted_and_the_list_goes_on(read: Reader) -> None:
+    for number in range(LOOKED + 100):
+        outcome = Outcome.SUCCEEDED if number < LOOKED + 50 else Outcome.FAILED
+        read.run(Slot("billing", NOW - number * HOUR), outcome=outcome)
+    first = read(reading.newest_runs(wanted="failed", limit=30))
+    assert (first.runs, read.cells) == ((), LOOKED)
+    assert first.next is not None
+    second = read(reading.newest_runs(wanted="failed", limit=30, after=first.next))
+    assert [len(second.runs), len(list(every(read, wanted="failed")))] == [30, 50]
+
+
+@pytest.mark.parametrize(
+    "after", ["", "x", "1@", "1@job/a", "-1@run/a", "1@run/a\0", "9" * 18 + "@run/a", "²@run/a", "1@run/" + "a" * 1000]
+)
+def test_a_list_goes_on_only_where_it_said(after: str, fleet: Reader) -> None:
+    if not after:
+        assert fleet(reading.newest_runs(after=after, limit=1)).runs
+        return
+    with pytest.raises(BadInput, match="is not where a list goes on"):
+        fleet(reading.newest_runs(after=after))
+
+
+def test_what_is_wanted_is_a_state_or_an_outcome(fleet: Reader) -> None:
+    with pytest.raises(BadInput, match="no state and no outcome; say one of due, waiting"):
+        fleet(reading.newest_runs(wanted="<b>"))
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def names(page: reading.JobsPage) -> list[str]:
+    return [line.seen.name for line in page.lines]
+
+
+def test_jobs_are_found_by_their_names_and_schedules_part_by_part(read: Reader) -> None:
+    index = reading.JobIndex()
+    for name, schedule in (("a", "5 4 * * *"), ("b", "0 * * * *"), ("Bank", "5 4 * * *"), ("c", "0 0 * * *")):
+        read.job(name, schedule)
+    first = read(reading.job_lines(limit=3, index=index))
+    assert (names(first), first.total, first.next) == (["Bank", "a", "b"], 4, "b")
+    second = read(reading.job_lines(first.next or "", 3, index=index))
+    assert (names(second), second.total, second.next) == (["c"], 4, None)
+    assert names(read(reading.job_lines(matching="BANK", index=index))) == ["Bank"]
+    assert names(read(reading.job_lines(matching="5 4", index=index))) == ["Bank", "a"]
+    assert names(read(reading.job_lines(matching="none", index=index))) == []
+
+
+def test_a_line_has_the_next_slot_and_the_newest_run(read: Reader) -> None:
+    read.job("billing")
+    read.run(Slot("billing", NOW.replace(minute=0)))
+    (line,) = read(reading.job_lines(index=reading.JobIndex())).lines
+    assert line.next == NOW.replace(hour=13, minute=0)
+    assert line.last is not None
+    assert line.last.slot.at == NOW.replace(minute=0)
+
+
+def test_a_list_reads_only_what_it_shows(fleet: Reader) -> None:
+    index = reading.JobIndex()
+    fleet(index.keep_up())
+    fleet(reading.job_lines(limit=10, index=index))
+    assert (fleet.calls, fleet.cells) == (1 + 1 + 10, 1 + 2 * 10 + 10)
+
+
+def test_the_index_is_walked_anew_when_a_job_changes_or_after_a_minute(read: Reader) -> None:
+    index = reading.JobIndex()
+    read.job("a")
+    read.news()
+    read(index.keep_up())
+    read.job("b")
+    read(index.keep_up())
+    assert index.search().names == ("a",), "nobody said that there is another"
+    read.news()
+    read(index.keep_up())
+    assert index.search().names == ("a", "b")
+    read.job("c")
+    read.boot += STALE
+    read(index.keep_up())
+    assert index.search().names == ("a", "b", "c")
+
+
+def test_a_long_walk_is_gone_for_a_moment_at_a_time(read: Reader) -> None:
+    for number in range(3 * SLICE):
+        read.job(f"job-{number:05}")
+    read.news()
+    index = reading.JobIndex()
+    read(index.keep_up())
+    assert (len(index), read.calls) == (3 * SLICE, 5), "the first is gone to its end"
+    read.job("new")
+    read.news()
+    read.lasts = 2 * MOMENT
+    for length in (3 * SLICE, 3 * SLICE, 3 * SLICE, 3 * SLICE, 3 * SLICE + 1):
+        read(index.keep_up())
+        assert (len(index), read.calls) == (length, 2)
+
+
+def test_a_job_that_has_not_changed_is_not_read_anew(fleet: Reader) -> None:
+    index = reading.JobIndex()
+    fleet(index.keep_up())
+    before = dict(index._entries)
+    fleet.boot += STALE
+    fleet(index.keep_up())
+    assert fleet.calls == 3
+    assert all(index._entries[name] is entry for name, entry in before.items())
+    assert len({id(rule) for entry in before.values() for rule in entry.rules}) == 30, "equal schedules are one"
+
+
+def test_a_job_that_no_process_has_carried_yet_is_found_too(read: Reader) -> None:
+    definition = '{"schedule": "5 4 * * *", "command": ["true"]}'
+    read.put(stored_cell("nightly"), encode_stored(Stored(1, definition, "ann", NOW)), Mark.OPEN)
+    index = reading.JobIndex()
+    (line,) = read(reading.job_lines(matching="5 4", index=index)).lines
+    assert (line.seen.name, line.stored is not None) == ("nightly", True)
+    assert index.soonest(1, NOW) == [(datetime(2026, 3, 30, 4, 5, tzinfo=UTC), "nightly")]
+
+
+def test_what_is_due_next_comes_first_and_what_is_paused_not_at_all(read: Reader) -> None:
+    read.job("hourly")
+    read.job("soon", "31 * * * *")
+    read.job("late", "0 0 * * *")
+    read.job("paused", "31 * * * *", paused=Act("ann", NOW))
+    index = reading.JobIndex()
+    page = read(reading.next_up(2, index=index))
+    assert names(page) == ["soon", "hourly"]
+    later = NOW + timedelta(minutes=5)
+    assert index.soonest(3, later) == [
+        (NOW.replace(hour=13, minute=0), "hourly"),
+        (NOW.replace(hour=13, minute=31), "soon"),
+        (datetime(2026, 3, 30, tzinfo=UTC), "late"),
+    ]
+
+
+def test_all_of_a_job_is_told(read: Reader) -> None:
+    read.job("billing")
+    slots = [Slot("billing", NOW.replace(minute=0) - number * HOUR) for number in range(120)]
+    for slot in slots[1:]:
+        read.run(slot)
+    read.run(slots[0], Mark.OPEN)
+    read.run(slots[3]._replace(request="again"), Mark.ATTENTION, Outcome.LOST)
+    refused = Refusals(7, (Refused(slots[1].key, NOW, "web-2:1:a: held"),))
+    read.put(refusals_cell("billing", "web-2"), encode_refusals(refused))
+    view = read(reading.job_view("billing", runs=5))
+    assert view is not None
+    assert read.calls == 6
+    assert [run.slot for run in view.runs.runs] == [*slots[:3], slots[3]._replace(request="again"), slots[3]]
+    assert (view.open.number, view.attention.number, view.next) == (1, 1, NOW.replace(hour=13, minute=0))
+    assert [(one.host, one.refusals.times) for one in view.refused] == [("web-2", 7)]
+    assert [took.span for took in view.durations] == [HOUR] * 99
+    more = read(reading.job_view("billing", runs=5, after=view.runs.next))
+    assert more is not None
+    assert [run.slot for run in more.runs.runs] == slots[4:9]
+    assert read(reading.job_view("nobody")) is None
+
+
+def test_the_first_walk_is_gone_once_whoever_waits_for_it(fleet: Reader) -> None:
+    index = reading.JobIndex()
+    first = index.learn()
+    request = next(first)
+    other = Reader(fleet.store)
+    waiting = threading.Thread(target=other, args=(index.keep_up(),))
+    waiting.start()
+    waiting.join(0.1)
+    assert (waiting.is_alive(), len(index)) == (True, 0)
+    with suppress(StopIteration):
+        while True:
+            request = first.send(Timed(perform(fleet.store, request), 1000.0, 1000.0))
+    waiting.join()
+    assert (len(index), other.calls) == (30, 1)
+    fleet(index.learn())
+    assert fleet.calls == 0
+
+
+def test_a_first_walk_that_failed_is_gone_by_the_next(fleet: Reader) -> None:
+    index = reading.JobIndex()
+    first = index.learn()
+    next(first)
+    with pytest.raises(StoreUnavailable):
+        first.throw(StoreUnavailable("gone"))
+    fleet(index.keep_up())
+    assert len(index) == 30
+
+
+# --- a stretch of time ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("job", [None, "billing"])
+def test_a_stretch_has_its_start_and_not_its_end(job: str | None, read: Reader) -> None:
+    slots = [Slot("billing", NOW.replace(minute=0) - number * HOUR) for number in range(6)]
+    for place, slot in enumerate(slots):
+        read.run(slot, [Mark.CLOSED, Mark.ATTENTION][place % 2])
+    found = read(reading.stretch(slots[4].at, slots[1].at, job))
+    assert [run.slot for run in found.runs] == slots[2:5]
+    assert (found.capped, found.more_open, found.ghosts) == (False, False, ())
+    later = slots[1].at + timedelta(microseconds=1)
+    assert [run.slot for run in read(reading.stretch(slots[4].at, later, job)).runs] == slots[1:5]
+
+
+@pytest.mark.parametrize("job", [None, "billing"])
+def test_of_too_many_runs_it_is_told_from_when_on_they_are_all_there(job: str | None, read: Reader) -> None:
+    slots = [Slot("billing", NOW.replace(minute=0) - number * HOUR) for number in range(40)]
+    for slot in slots:
+        read.run(slot)
+    found = read(reading.stretch(slots[-1].at, NOW, job, limit=10))
+    assert [run.slot for run in found.runs] == slots[:10]
+    assert (found.capped, found.whole_from) == (True, slots[9].at + timedelta(microseconds=1))
+    exactly = read(reading.stretch(slots[9].at, NOW, job, limit=10))
+    assert ([run.slot for run in exactly.runs], exactly.capped) == (slots[:10], False)
+
+
+@pytest.mark.parametrize("job", [None, "billing"])
+def test_what_is_open_from_before_is_in_it_once(job: str | None, read: Reader) -> None:
+    old, new = Slot("billing", NOW - 9 * HOUR), Slot("billing", NOW - HOUR)
+    read.run(old, Mark.OPEN)
+    read.run(new, Mark.OPEN)
+    found = read(reading.stretch(NOW - 2 * HOUR, NOW, job))
+    assert [run.slot for run in found.runs] == [new, old]
+
+
+def test_what_was_refused_in_that_time_is_told_of_all_jobs_that_are_shown(read: Reader) -> None:
+    def refuse(job: str, host: str, *at: Instant) -> None:
+        recent = tuple(Refused(f"{job}@…", one, f"{host}:1:a: held") for one in at)
+        read.put(refusals_cell(job, host), encode_refusals(Refusals(9, recent)))
+
+    refuse("billing", "web-1", NOW - 2 * HOUR, NOW - HOUR / 2)
+    refuse("report", "web-2", NOW - HOUR / 3, NOW)
+    read.run(Slot("report", NOW - HOUR / 2))
+    found = read(reading.stretch(NOW - HOUR, NOW))
+    assert [(one.job, one.host) for one in found.ghosts] == [("billing", "web-1"), ("report", "web-2")]
+    assert not found.more_ghosts
+    for number in range(200):
+        refuse(f"a-{number}", "web-1", NOW - HOUR / 2)
+    found = read(reading.stretch(NOW - HOUR, NOW))
+    assert [(one.job, one.host) for one in found.ghosts] == [("report", "web-2")]
+    assert read.calls == 2 + 1 + 1 + 1
+
+
+@pytest.mark.parametrize(("hours", "told"), [(1, (False, 30)), (30, (True, 40 + 12))])
+def test_an_overview_that_was_read_to_be_drawn_needs_no_other_runs(
+    hours: int, told: tuple[bool, int], fleet: Reader
+) -> None:
+    start, end = NOW - hours * HOUR, NOW + HOUR / 20
+    seen = fleet(reading.overview(5, drawn=40))
+    drawn = fleet(reading.stretch_of(seen, start, end, 40))
+    assert fleet.calls == 1, "what was refused"
+    whole = fleet(reading.stretch(start, end, None, 40))
+    assert drawn == whole
+    assert (drawn.capped, len(drawn.runs)) == told
+
+
+def test_what_an_overview_has_not_read_is_not_told_as_whole(read: Reader) -> None:
+    slots = [Slot("billing", NOW.replace(minute=0) - number * HOUR) for number in range(12)]
+    for place, slot in enumerate(slots):
+        read.run(slot, [Mark.CLOSED, Mark.ATTENTION][place % 4 == 3])
+    seen = read(reading.overview(drawn=3))
+    found = read(reading.stretch_of(seen, slots[-1].at, NOW, 10))
+    assert [run.slot for run in found.runs] == [*slots[:4], slots[7], slots[11]]
+    assert found.whole_from == slots[2].at + timedelta(microseconds=1)
+
+
+def test_a_stretch_needs_a_job_that_can_be_one(read: Reader) -> None:
+    with pytest.raises(BadInput):
+        read(reading.stretch(NOW - HOUR, NOW, "a/b"))

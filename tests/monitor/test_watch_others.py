@@ -1,0 +1,384 @@
+"""What is wrong with the store, leaders and effects, with schedulers that are not ours and calls that were observed."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from cronce.model import MONITOR, Fence, Mark, Slot, beat_cell, effect_cells, leader_cell, observed_cell, once_cell
+from cronce.monitor.alerts import alert_of
+from cronce.monitor.folds.others import beating, doubled, flapping
+from cronce.monitor.gathered import EACH, gathered
+from cronce.monitor.model import Finding, Kind, worst_first
+from cronce.monitor.survey import _named
+from cronce.monitor.watch import judge
+from cronce.protocol.commands import Finish
+from cronce.protocol.notices import Beaten, Beats, Doubled, Observed, decode_beats, encode_beats, encode_observed
+from cronce.protocol.record import LAPSED, RELEASED, Outcome, Past
+from cronce.runtime.flow import drive
+from cronce.runtime.hand.effects import resolve_effect
+from cronce.runtime.ledger import Begin, Grant
+from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
+from tests.runtime.shelf import FORGETFUL, START, Desk
+
+MICROSECOND = timedelta(microseconds=1)
+WEB = "web-1:1:a"
+JOB = every("1h")
+
+
+@pytest.fixture
+def town() -> Town:
+    town = Town()
+    town.beat(WEB, JOB)
+    return town
+
+
+# --- effects ---
+
+
+def begun(desk: Desk, begin: Begin) -> Grant:
+    _, (begun,) = desk.do(desk.ledger.exchange_effects((), [begin]))
+    assert isinstance(begun.answer, Grant)
+    return begun.answer
+
+
+def test_effects_in_doubt_are_told_of_until_a_person_has_said_something(town: Town) -> None:
+    desk = town.desk()
+    run = town.run(every("1h", "mail"), START, None, outside=True, digest="")
+    for key in ("charge:7", "charge:8"):
+        step = begun(desk, Begin(f"{effect_cells(Slot('mail', START).key)}{key}", desk.ledger.nonce(), under=run))
+        desk.do(desk.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
+        town.pass_time(SECOND)
+    finding = town.the(Kind.IN_DOUBT)
+    assert (finding.subject, finding.severity, finding.since) == ("mail", "critical", START)
+    assert finding.text == (
+        "mail@2026-03-29T12:00:00Z/charge:8 was begun, and nobody knows whether it happened; 2 effects of mail in all."
+    )
+    assert "`cronce resolve mail@2026-03-29T12:00:00Z/charge:8 done`" in finding.remedy
+    for key in ("charge:7", "charge:8"):
+        desk.do(resolve_effect(town.hand, f"mail@2026-03-29T12:00:00Z/{key}", "done", ""))
+    assert "in-doubt/mail" not in town.kinds()
+
+
+def test_a_key_whose_lease_passed_is_in_doubt(town: Town) -> None:
+    desk = town.desk()
+    key = begun(desk, Begin(once_cell("order-mail", "it's 42"), desk.ledger.nonce(), keep=HOUR))
+    town.pass_time(30 * SECOND - MICROSECOND)
+    town.beat(WEB)
+    assert town.kinds() == []
+    town.pass_time(MICROSECOND)
+    finding = town.the(Kind.IN_DOUBT)
+    assert finding.subject == "order-mail"
+    assert """`cronce resolve 'order-mail/it'"'"'s 42' done`""" in finding.remedy
+    desk.do(desk.ledger.exchange_effects([(key, Finish(key.fence, Outcome.SUCCEEDED))]))
+    assert town.kinds() == []
+
+
+# --- the store ---
+
+
+def test_a_store_that_forgot_is_told_of_for_an_hour() -> None:
+    town = Town(FORGETFUL)
+    assert town.kinds() == []  # it was made on purpose
+    desk = town.desk()
+    desk.do(desk.ledger.acquire("lock/a"))
+    lost = town.store
+    town.pass_time(MINUTE)
+    town.store = type(lost)(town.clock, FORGETFUL, on_purpose=False)
+    finding = town.the(Kind.AMNESIA)
+    assert finding.text == "the store was found empty at 2026-03-29T12:01:00Z: what stood there before is forgotten."
+    assert (finding.subject, finding.severity) == ("", "critical")
+    town.pass_time(HOUR - MICROSECOND)
+    assert town.kinds() == ["amnesia/"]
+    assert town.fresh() == ["amnesia/"]
+    town.pass_time(MICROSECOND)
+    assert town.kinds() == town.fresh() == []
+
+
+def test_a_store_that_was_found_empty_and_that_nobody_knew_before_may_be_new() -> None:
+    town = Town(FORGETFUL)
+    town.store = type(town.store)(town.clock, FORGETFUL, on_purpose=False)
+    town.beat(WEB, JOB)
+    finding = town.the(Kind.AMNESIA)
+    assert (finding.severity, finding.text) == ("info", "the store was found empty at 2026-03-29T12:00:00Z.")
+    assert finding.remedy.startswith("If it is new, `cronce store init` says so;")
+    town.beat("web-2:1:a", JOB, since=START - SECOND)  # it was there before the store was
+    finding = town.the(Kind.AMNESIA)
+    assert finding.severity == "critical"
+    assert "`cronce store init`" in finding.remedy
+
+
+def test_a_store_that_was_set_back_says_what_is_gone(town: Town) -> None:
+    epoch = town.store.load([]).epoch
+    town.pass_time(MINUTE)
+    town.beat(WEB)
+    assert town.kinds() == []
+    town.store.swap([], (epoch.birth, epoch.tally + 1000))  # somebody who saw more than the store knows
+    text = town.the(Kind.AMNESIA).text
+    assert text == (
+        "the store was set back: what was written between 2026-03-29T12:01:00Z and 2026-03-29T12:01:00Z is gone."
+    )
+
+
+def test_another_store_in_the_place_of_the_one_before_is_told_of(town: Town) -> None:
+    assert town.kinds() == []
+    town.pass_time(MINUTE)
+    town.store = type(town.store)(town.clock)
+    assert town.the(Kind.AMNESIA).text.startswith("this is another store than before, made at 2026-03-29T12:01:00Z")
+    assert town.fresh() == []  # who comes later cannot know
+    town.pass_time(HOUR)
+    assert town.kinds() == []
+
+
+def test_what_was_known_of_a_store_that_forgot_is_forgotten(town: Town) -> None:
+    town.pass_time(HOUR)
+    town.run(JOB, START + HOUR, Outcome.FAILED)
+    assert "failed/billing" in town.kinds()
+    town.store = type(town.store)(town.clock)
+    assert town.kinds() == ["amnesia/"]
+
+
+def test_what_may_have_run_before_the_store_forgot_is_not_missed() -> None:
+    town = Town()
+    town.beat(WEB, every("10m"))
+    town.pass_time(12 * MINUTE)
+    town.beat(WEB)
+    assert town.fresh() == ["missed/billing"]
+    epoch = town.store.load([]).epoch
+    town.store.swap([], (epoch.birth, epoch.tally + 1000))
+    assert town.fresh() == ["amnesia/"]
+
+
+# --- leaders ---
+
+
+def test_a_leadership_that_changes_hands_again_and_again_flaps_for_ten_minutes(town: Town) -> None:
+    desk = town.desk()
+    ended = [Past(Fence(1, number), WEB, START, LAPSED, START + number * SECOND) for number in (1, 2, 3)]
+    resigned = [past._replace(end=RELEASED) for past in ended]
+    grant = desk.do(desk.ledger.acquire(leader_cell("mailers")))
+    assert isinstance(grant, Grant)
+    town.pass_time(3 * SECOND)
+    seen = town.survey()
+    (held,) = seen.leaders
+    assert held.record is not None
+
+    def found(*past: Past, name: str = "mailers", now: datetime = seen.now) -> list[Finding]:
+        leader = held._replace(name=name, record=held.record and held.record._replace(past=past))
+        return list(flapping(seen._replace(leaders=[leader], now=now), town.settings))
+
+    (finding,) = found(*ended)
+    assert finding.text == f"mailers lost its leader 3 times within 10m: {WEB}."
+    assert finding.since == START + SECOND
+    end = START + SECOND + 10 * MINUTE
+    assert [len(found(*ended, now=now)) for now in (end - MICROSECOND, end)] == [1, 0]
+    assert found(*ended[:2], *resigned) == []  # whoever resigns ends as it should
+    assert found(*ended, name=MONITOR) == []
+
+
+# --- schedulers that are not ours ---
+
+
+def beats(*seconds: float, every: timedelta = MINUTE) -> Beats:
+    recent = tuple(
+        Beaten(START + timedelta(seconds=at), f"host-{number % 2}:{number}") for number, at in enumerate(seconds)
+    )
+    return Beats(every, recent, len(recent))
+
+
+def test_a_beat_is_overdue_after_two_intervals() -> None:
+    last = START + 60 * SECOND
+    assert list(beating("cron", beats(0, 60), last + 2 * MINUTE)) == []
+    (finding,) = beating("cron", beats(0, 60), last + 2 * MINUTE + MICROSECOND)
+    assert finding.kind is Kind.BEAT_SILENT
+    assert finding.text == "cron last beat 2m ago, on host-1, and should every 1m."
+    assert finding.since == last + 2 * MINUTE
+
+
+@pytest.mark.parametrize("restart", [0, 0.1, 5, 10, 19.9, 20, 35, 60, 61, 79.9])
+def test_a_scheduler_that_restarts_at_any_moment_is_one(restart: float) -> None:
+    """Also if it beats a moment early or late."""
+    for early in (-1.0, 0.0, 1.0):
+        first = [at + early * (number % 2) for number, at in enumerate((0.0, 20.0, 40.0, 60.0)) if at <= restart]
+        then = [restart + 0.1 + at - early * (number % 2) for number, at in enumerate((0.0, 20.0, 40.0, 60.0, 80.0))]
+        told = beats(*first, *then, every=20 * SECOND)
+        now = START + timedelta(seconds=then[-1])
+        assert list(beating("cron", told, now)) == []
+
+
+@pytest.mark.parametrize("phase", [0, 0.001, 1, 10, 19.9])
+def test_two_schedulers_are_two_after_two_intervals_whatever_their_phase(phase: float) -> None:
+    signs = sorted((*range(0, 200, 20), *(at + phase for at in range(0, 200, 20))))
+    doubled = [
+        number
+        for number in range(1, 11)
+        if list(
+            beating("cron", beats(*signs[:number], every=20 * SECOND), START + timedelta(seconds=signs[number - 1]))
+        )
+    ]
+    assert doubled == [5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "twice"),
+    [
+        ((0, 30, 60, 90, 120), True),
+        ((0, 10, 60.1, 70.1, 120.2), True),  # two that are slow
+        ((0, 30, 90, 100, 150), True),
+        ((0, 30, 90, 100, 150.000001), False),
+        ((120, 0, 30, 60, 90), True),  # whoever wrote first
+        ((0, 30, 60, 90), False),
+        ((0, 60, 120, 180, 240, 300), False),
+    ],
+)
+def test_five_beats_within_two_and_a_half_intervals_are_of_two_schedulers(
+    seconds: tuple[float, ...], twice: bool
+) -> None:
+    now = START + timedelta(seconds=max(seconds))
+    assert [one.kind for one in beating("cron", beats(*seconds), now)] == [Kind.BEAT_DOUBLE] * twice
+
+
+@pytest.mark.parametrize(("seconds", "told"), [((0, 20, 40), True), ((0, 1, 54), True), ((0, 1, 54.01), False)])
+def test_three_beats_within_an_interval_are_a_warning(seconds: tuple[float, ...], told: bool) -> None:
+    now = START + timedelta(seconds=max(seconds))
+    found = [(one.kind, one.severity) for one in beating("cron", beats(*seconds), now)]
+    assert found == [(Kind.BEAT_DOUBLE, "warning")] * told
+    assert list(beating("cron", beats(*seconds, 130, 190, 250, 310, 370), START + 400 * SECOND)) == []
+
+
+def test_beats_that_came_too_often_are_over_after_five_intervals() -> None:
+    told = beats(0, 0.5, 60, 60.5, 120, 180, 240, 300, 360)
+    end = START + 120 * SECOND + 5 * MINUTE
+    (finding,) = beating("cron", told, end - MICROSECOND)
+    assert finding.text == (
+        "cron should beat once every 1m, and beat 5 times within 2m (3 times on host-0, twice on host-1): more than one"
+        " scheduler beats under this name."
+    )
+    assert list(beating("cron", told, end)) == []
+
+
+def test_two_schedulers_that_are_silent_are_silent() -> None:
+    (finding,) = beating("cron", beats(0, 0.5, 60, 60.5), START + 4 * MINUTE)
+    assert finding.kind is Kind.BEAT_SILENT
+
+
+def test_beats_stand_in_cells(town: Town) -> None:
+    town.put(beat_cell("cron"), encode_beats(beats(0)))
+    assert town.kinds() == []
+    town.pass_time(2 * MINUTE + SECOND)
+    town.beat(WEB)
+    assert town.kinds() == ["beat-silent/cron"]
+    town.put(beat_cell("cron"), encode_beats(beats(0, 121)))
+    assert town.kinds() == []
+    town.put(beat_cell("cron"), encode_beats(beats(0, 118, 119, 120, 120.5, 121)))
+    assert town.kinds() == ["beat-double/cron"]
+
+
+def test_all_pages_of_them_are_read_up_to_a_bound(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronce.monitor.survey.SLICE", 2)
+    monkeypatch.setattr("cronce.monitor.survey.NAMES", 6)
+    for number in range(5):
+        town.put(beat_cell(f"cron-{number}"), encode_beats(beats(0)))
+    assert sorted(drive(_named("beat/", decode_beats), town.store, town.clock)) == [
+        f"cron-{number}" for number in range(5)
+    ]
+    for number in range(5, 8):
+        town.put(beat_cell(f"cron-{number}"), encode_beats(beats(0)))
+    assert sorted(drive(_named("beat/", decode_beats), town.store, town.clock)) == [
+        f"cron-{number}" for number in range(6)
+    ]
+
+
+# --- what was observed ---
+
+
+def observed(*seconds: float, total: int = 40) -> Observed:
+    calls = (Beaten(START, "web-1"), Beaten(START, "web-2"))
+    recent = tuple(Doubled("mail@12:00", START + timedelta(seconds=at), "web-2", "web-1 runs it") for at in seconds)
+    return Observed(None, calls, total, len(seconds), recent)
+
+
+def test_calls_that_ran_twice_are_told_of_for_an_hour() -> None:
+    told = observed(0, 10)
+    (finding,) = doubled("mail", told, START + 10 * SECOND + HOUR - MICROSECOND)
+    assert finding.text == (
+        "mail was called twice for mail@12:00, and ran both times (web-1 runs it). Of 40 calls so far 2 were"
+        " duplicates; the last came from web-1 and web-2."
+    )
+    (one,) = doubled("mail", observed(0)._replace(calls=(Beaten(START, "web-1"), Beaten(START, "web-1"))), START)
+    assert one.text.endswith("Of 40 calls so far 1 was a duplicate; the last came from web-1.")
+    assert list(doubled("mail", told, START + 10 * SECOND + HOUR)) == []
+    assert list(doubled("mail", observed(), START)) == []
+
+
+def test_what_was_observed_stands_in_cells(town: Town) -> None:
+    town.put(observed_cell("mail"), encode_observed(observed()))
+    assert town.kinds() == []
+    town.put(observed_cell("mail"), encode_observed(observed(0)))
+    assert town.kinds() == ["doubled/mail"]
+
+
+# --- all of it ---
+
+
+def test_of_very_many_some_stand_for_themselves_and_the_rest_is_one(town: Town) -> None:
+    for number in range(EACH + 2):
+        town.put(beat_cell(f"cron-{number:03}"), encode_beats(beats(0)))
+    town.pass_time(2 * MINUTE + SECOND)
+    town.beat(WEB)
+    found = gathered(town.look())
+    assert [one.subject for one in found] == ["*", *(f"cron-{number:03}" for number in range(EACH))]
+    assert found[0].text.startswith("beat-silent: and 2 more, such as cron-010: cron-010 last beat ")
+
+
+def test_the_worst_comes_first_and_a_finding_stands_since_it_came(town: Town) -> None:
+    town.pass_time(30 * SECOND)
+    first = {one.id: one.since for one in town.look()}
+    assert [one.severity for one in town.look()] == ["critical", "warning"]
+    town.pass_time(10 * SECOND)
+    assert {one.id: one.since for one in town.look()} == first
+    town.beat(WEB)
+    assert town.kinds() == []
+    assert town.memory.since == {}
+
+
+def test_of_what_is_equally_bad_the_kinds_have_an_order() -> None:
+    failed = Finding(Kind.FAILED, "", "critical", "", START)
+    found = [
+        failed,
+        failed._replace(kind=Kind.AMNESIA, severity="info"),
+        failed._replace(kind=Kind.GONE, severity="warning"),
+        failed._replace(kind=Kind.SILENT),
+    ]
+    assert [one.kind for one in gathered(found)] == [Kind.SILENT, Kind.FAILED, Kind.GONE, Kind.AMNESIA]
+    unheard_of = alert_of(failed)._replace(kind="unheard-of")
+    alerts = sorted([unheard_of, *map(alert_of, found)], key=worst_first)
+    assert [one.kind for one in alerts] == ["silent", "failed", "unheard-of", "gone", "amnesia"]
+
+
+def test_a_judgement_changes_nothing_that_it_was_given(town: Town) -> None:
+    town.pass_time(2 * HOUR)
+    seen, memory = town.survey(), town.memory
+    first, second = judge(seen, memory, town.settings), judge(seen, memory, town.settings)
+    assert first == second
+    assert memory.since == {}
+    assert all(isinstance(one, Finding) for one in first[0])
+
+
+def test_cells_that_cannot_be_read_are_left_out(town: Town) -> None:
+    town.run(every("1h", "mail"), START, outside=True, digest="")
+    for key in (
+        "job/odd",
+        "stored/odd",
+        "holder/odd",
+        "bundle/odd/000",
+        "run/odd/2026-03-29T12:00:00Z",
+        "run/nobody's",
+    ):
+        town.put(key, '{"v":999}', Mark.OPEN, ttl=SECOND)
+    for key in ("run/odd/2026-03-29T11:00:00Z", "effect/odd/x", "once/odd/x"):
+        town.put(key, "{", Mark.ATTENTION, ttl=SECOND)
+    for key in ("leader/odd", "beat/odd", "observed/odd", "refusals/odd/web-1", "switch-odd"):
+        town.put(key, "[]")
+    assert town.kinds() == []
+    town.pass_time(5 * SECOND)
+    assert town.kinds() == []

@@ -1,0 +1,303 @@
+"""What is wrong with schedulers: each thing is raised by what stands in the store, and is over when that is."""
+
+from datetime import timedelta
+
+import pytest
+
+from cronce.model import drained_holder
+from cronce.monitor.model import Kind
+from cronce.monitor.settings import Settings
+from cronce.monitor.survey import beat_state
+from cronce.protocol.record import Holder
+from cronce.runtime.declare import declare
+from cronce.runtime.stored.definitions import add, remove
+from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
+from tests.runtime.shelf import START
+
+WEB = "web-1:1:a"
+
+
+@pytest.fixture
+def town() -> Town:
+    return Town()
+
+
+# --- silent ---
+
+
+def test_a_job_that_no_live_scheduler_carries_is_silent_until_one_does(town: Town) -> None:
+    town.beat(WEB, every("1h"))
+    town.beat("web-2:1:a", every("1h", "mail"))
+    assert town.kinds() == []
+    town.beat(WEB, gone=True)
+    town.pass_time(20 * SECOND)
+    town.beat("web-2:1:a")
+    town.pass_time(20 * SECOND)
+    town.beat("web-2:1:a")
+    town.pass_time(20 * SECOND - timedelta(microseconds=1))
+    assert town.kinds() == []  # it said goodbye, and has a minute to come back
+    town.pass_time(timedelta(microseconds=1))
+    finding = town.the(Kind.SILENT)
+    assert (finding.subject, finding.severity) == ("billing", "critical")
+    assert finding.text == "billing is scheduled, and no live scheduler carries it: web-2:1:a does not."
+    town.beat("web-3:1:a", every("1h"))
+    assert town.kinds() == []
+
+
+REMOVED = "Was it removed or renamed? `cronce pause billing` ends this; if not, start a process that carries it."
+
+
+@pytest.mark.parametrize("name", ["web-1:2:a", "web-2:1:a"])
+def test_a_job_that_the_next_version_does_not_carry_is_told_of_after_five_minutes(town: Town, name: str) -> None:
+    """On the same host, or it carries others that the last one did."""
+    town.beat(WEB, every("1h"), every("1h", "mail"))
+    town.beat("web-3:1:a", every("1h", "report"))
+    town.pass_time(SECOND)
+    town.beat(WEB, gone=True)
+    left = town.now
+    town.pass_time(SECOND)
+    for _ in range(29):
+        town.beat("web-3:1:a", since=START)
+        town.beat(name, every("1h", "mail"), since=left + SECOND)
+        assert town.kinds() == []
+        town.pass_time(10 * SECOND)
+    town.beat("web-3:1:a", since=START)
+    town.beat(name, since=left + SECOND)
+    town.pass_time(left + 5 * MINUTE - town.now - timedelta(microseconds=1))
+    assert town.kinds() == town.fresh() == []
+    town.pass_time(timedelta(microseconds=1))
+    finding = town.the(Kind.SILENT)
+    assert (finding.subject, finding.severity, finding.since) == ("billing", "warning", left + 5 * MINUTE)
+    assert finding.remedy == REMOVED
+    assert town.fresh() == ["silent/billing"]
+
+
+def test_a_job_that_died_with_its_scheduler_is_silent_at_once_though_others_live(town: Town) -> None:
+    town.beat(WEB, every("1h"), every("1h", "mail"))
+    town.pass_time(SECOND)
+    town.beat("web-2:1:a", every("1h", "mail"))
+    town.pass_time(29 * SECOND)
+    assert town.kinds() == [f"gone/{WEB}", "silent/billing"]
+    assert town.the(Kind.SILENT).severity == "critical"
+
+
+def test_a_job_in_the_store_that_the_living_do_not_carry_is_critical(town: Town) -> None:
+    town.beat(WEB, every("1h"))
+    town.desk().do(add(town.hand, "mail", {"every": "1h", "command": ["./mail.sh"]}))
+    finding = town.the(Kind.SILENT)
+    assert (finding.subject, finding.severity) == ("mail", "critical")
+
+
+def test_where_nobody_is_alive_that_is_one_finding(town: Town) -> None:
+    town.beat(WEB, *(every("1h", f"job-{number}") for number in range(5)))
+    town.pass_time(30 * SECOND - timedelta(microseconds=1))
+    assert town.kinds() == []
+    town.pass_time(timedelta(microseconds=1))
+    assert town.kinds() == [f"gone/{WEB}", "silent/"]
+    text = "no scheduler is alive that runs 5 scheduled jobs: job-0, job-1, job-2 and 2 more."
+    assert town.the(Kind.SILENT).text == text
+
+
+def test_a_job_is_not_silent_that_is_paused_or_over_or_called_from_outside(town: Town) -> None:
+    past = declare("launch", at=START + MINUTE)
+    town.beat(WEB, every("1h"), past)
+    outside = every("1h", "mail")
+    town.run(outside, START, outside=True, digest="")
+    town.name(outside)
+    town.pass_time(2 * MINUTE + SECOND)
+    town.desk().do(town.hand.pause("billing"))
+    assert town.kinds() == [f"gone/{WEB}", "missed/launch"]
+    town.desk().do(town.hand.resume("billing"))
+    assert "silent/" in town.kinds()
+    town.desk().do(town.hand.pause_all())
+    assert town.kinds() == [f"gone/{WEB}"]
+
+
+def test_who_only_finds_what_is_due_or_is_drained_runs_nothing(town: Town) -> None:
+    town.beat(WEB, every("1h"), role="schedule")
+    assert town.kinds() == ["silent/"]
+    town.beat("web-2:1:a", every("1h"))
+    assert town.kinds() == []
+    town.desk().do(town.hand.drain(drained_holder("web-2:1:a")))
+    assert town.kinds() == ["silent/"]
+    town.desk().do(town.hand.undrain(drained_holder("web-2:1:a")))
+    town.beat("web-2:1:a", draining=True)
+    assert town.kinds() == ["silent/"]
+    town.beat("web-2:1:a", draining=False)
+    assert town.kinds() == []
+
+
+def test_a_job_in_the_store_is_silent_before_anybody_carries_it_and_not_after_it_was_removed(town: Town) -> None:
+    town.desk().do(add(town.hand, "mail", {"every": "1h", "command": ["./mail.sh"]}))
+    assert town.kinds() == ["silent/"]
+    town.desk().do(remove(town.hand, "mail"))
+    assert town.kinds() == []
+
+
+def test_a_job_in_the_store_that_was_carried_and_removed_is_none(town: Town) -> None:
+    town.desk().do(add(town.hand, "mail", {"every": "1h", "command": ["./mail.sh"]}))
+    town.beat(WEB, every("1h", "mail")._replace(revision=1))
+    assert town.kinds() == []
+    town.desk().do(remove(town.hand, "mail"))
+    town.beat("web-2:1:a", every("1h"))
+    town.beat(WEB, gone=True)
+    town.pass_time(2 * MINUTE)
+    town.beat("web-2:1:a")
+    assert town.kinds() == []
+
+
+# --- gone ---
+
+
+def test_a_scheduler_that_died_is_gone_until_another_takes_its_place(town: Town) -> None:
+    town.beat(WEB, every("1h"))
+    town.beat("web-2:1:a", every("1h"))
+    town.beat(WEB, running=2)
+    town.pass_time(29 * SECOND)
+    town.beat("web-2:1:a")
+    town.pass_time(SECOND - timedelta(microseconds=1))
+    assert town.kinds() == []
+    town.pass_time(timedelta(microseconds=1))
+    finding = town.the(Kind.GONE)
+    assert (finding.subject, finding.severity, finding.since) == (WEB, "warning", START + 30 * SECOND)
+    assert "with 2 runs at work" in finding.text
+    town.beat("web-1:9:b", every("1h"))
+    assert town.kinds() == []
+
+
+def test_who_is_gone_is_told_of_for_a_quarter_of_an_hour(town: Town) -> None:
+    town.beat(WEB, every("1h"))
+    town.pass_time(30 * SECOND + 15 * MINUTE - timedelta(microseconds=1))
+    assert town.kinds() == [f"gone/{WEB}", "silent/"]
+    town.pass_time(timedelta(microseconds=1))
+    assert town.kinds() == ["silent/"]
+    town.pass_time(24 * HOUR)
+    assert town.survey().bundles == {}  # what they carried is of no account any more
+
+
+def test_an_older_process_of_the_host_does_not_take_the_place(town: Town) -> None:
+    town.beat("web-1:0:a", every("1h"))
+    town.pass_time(SECOND)
+    town.beat(WEB, every("1h"))
+    town.pass_time(25 * SECOND)
+    town.beat("web-1:0:a", since=START)
+    town.pass_time(10 * SECOND)
+    assert town.kinds() == [f"gone/{WEB}"]
+
+
+def test_a_younger_process_that_ran_beside_it_does_not_take_the_place(town: Town) -> None:
+    town.beat(WEB, every("1h"))
+    town.pass_time(SECOND)
+    town.beat("web-1:2:a", every("1h"))
+    town.beat(WEB, since=START)
+    town.pass_time(25 * SECOND)
+    town.beat("web-1:2:a", since=START + SECOND)
+    town.pass_time(5 * SECOND)
+    assert town.kinds() == [f"gone/{WEB}"]
+
+
+def test_each_takes_the_place_of_one(town: Town) -> None:
+    town.beat(WEB, every("1h"))
+    town.beat("web-1:2:a", every("1h"))
+    town.pass_time(30 * SECOND)
+    assert town.kinds() == [f"gone/{WEB}", "gone/web-1:2:a", "silent/"]
+    town.beat("web-1:3:a", every("1h"))
+    assert len(town.look()) == 1
+    town.beat("web-1:4:a", every("1h"))
+    assert town.kinds() == []
+    town.pass_time(40 * SECOND)  # both died, and both have a successor
+    town.beat("web-1:5:a", every("1h"))
+    town.beat("web-1:6:a", every("1h"))
+    assert town.kinds() == []
+
+
+def test_who_leaves_is_not_gone(town: Town) -> None:
+    town.beat(WEB, every("1h"), gone=True)
+    town.pass_time(5 * MINUTE)
+    assert town.kinds() == ["silent/"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "every_", "state"),
+    [
+        (0, 10, "alive"),
+        (20, 10, "alive"),
+        (20.000001, 10, "late"),
+        (2, 1, "alive"),
+        (2.000001, 1, "late"),
+        (29.999999, 1, "late"),
+        (30, 10, "dead"),
+    ],
+)
+def test_a_beat_is_late_after_two_and_dead_when_it_lapses(seconds: float, every_: int, state: str) -> None:
+    holder = Holder(WEB, "", "both", 1, {}, START, "", every=every_ * SECOND)
+    now = START + timedelta(seconds=seconds)
+    assert beat_state(holder, START + 30 * SECOND, now) == state
+    assert beat_state(holder._replace(gone=True), START + 30 * SECOND, now) == "dead"
+
+
+# --- crowded ---
+
+
+def test_more_schedulers_than_expected_are_a_crowd(town: Town) -> None:
+    town.settings = Settings(schedulers=1)
+    town.beat(WEB, every("1h"))
+    town.beat("work-1:1:a", every("1h"), role="work")
+    assert town.kinds() == []
+    town.beat("web-2:1:a", every("1h"), role="schedule")
+    assert town.the(Kind.CROWDED).text == f"2 schedulers are alive, and 1 expected: {WEB}, web-2:1:a."
+    town.settings = Settings()
+    assert town.kinds() == []  # nobody said how many
+    town.settings = Settings(schedulers=1)
+    assert town.kinds() == ["crowded/"]
+    town.beat("web-2:1:a", gone=True)
+    assert town.kinds() == []
+
+
+# --- skew ---
+
+
+def test_a_clock_that_is_off_is_told_of_once_for_a_machine(town: Town) -> None:
+    town.beat(WEB, every("1h"), skew=SECOND)
+    assert town.kinds() == []
+    town.beat(WEB, skew=-SECOND - timedelta(microseconds=1))
+    town.beat("web-1:2:a", every("1h"), skew=timedelta(seconds=90))
+    finding = town.the(Kind.SKEW)
+    assert (finding.subject, finding.text) == ("web-1", "the clock of web-1 is 1m 30s ahead of the store's.")
+    town.beat("web-1:2:a", skew=timedelta(0))
+    assert town.the(Kind.SKEW).text == "the clock of web-1 is 1s behind the store's."
+    town.beat(WEB, skew=timedelta(0))
+    assert town.kinds() == []
+
+
+# --- superseded ---
+
+
+def test_an_old_version_that_lives_on_beside_the_new_is_superseded(town: Town) -> None:
+    jobs = [every("1h"), every("1h", "mail")]
+    town.beat(WEB, *jobs)
+    town.pass_time(HOUR)
+    since = town.now
+    for passed in range(31):
+        town.beat(WEB, since=START)
+        town.beat("web-2:1:a", every("2h"), jobs[1], since=since)
+        found = [one for one in town.look() if one.kind is Kind.SUPERSEDED]
+        assert bool(found) == (passed > 30)
+        town.pass_time(20 * SECOND)
+    town.beat(WEB, since=START)
+    town.beat("web-2:1:a", since=since)
+    finding = town.the(Kind.SUPERSEDED)
+    assert (finding.subject, finding.since) == (WEB, since)
+    assert f"{WEB} carries another version of 1 job than the one that fires (billing), for 10m 20s" in finding.text
+    town.beat(WEB, gone=True)
+    town.beat("web-2:1:a", since=since)
+    assert Kind.SUPERSEDED not in [one.kind for one in town.look()]
+
+
+def test_who_has_just_come_may_carry_an_old_version_for_a_while(town: Town) -> None:
+    town.beat(WEB, every("1h"))
+    town.beat("web-2:1:a", every("2h"))
+    town.pass_time(HOUR)
+    town.beat("web-2:1:a")
+    town.beat("web-3:1:a", every("1h"))
+    assert Kind.SUPERSEDED not in [one.kind for one in town.look()]

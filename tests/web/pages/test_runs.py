@@ -1,0 +1,188 @@
+"""The page of a run, a search, and what else there is to see."""
+
+import re
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from cronce.model import Instant
+from cronce.monitor.model import Kind
+from cronce.protocol.notices import Alert, Delivery
+from cronce.web.pages.overview import where
+from cronce.web.pages.watched import alert_row
+from tests.web.house import Browser, Busy
+from tests.web.pages.paper import NOW, Paper, paper, still
+from tests.web.scene import BATCH, HOSTILE, WEB_1, WEB_2, WEB_3
+
+pytestmark = pytest.mark.xdist_group("pages")
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_was_taken_over_tells_its_whole_story(papers: dict[str, Paper], busy: Busy) -> None:
+    text = papers[f"/runs/{busy.scene.taken_over.key}"].text
+    told = (f"granted to {WEB_2}", f"refused to {WEB_3}: held by {WEB_1}", "lapsed:", f"taken over by {WEB_1}")
+    places = [text.index(one) for one in told]
+    assert places == sorted(places)
+    assert "scheduled invocations 2 times its work was begun completions 1" in text
+    assert "refused 2 duplicates that did not run" in text
+
+
+def test_a_run_says_why_it_failed_and_what_it_printed(papers: dict[str, Paper], busy: Busy) -> None:
+    one = papers[f"/runs/{busy.scene.failed.key}"]
+    assert f"SMTPAuthenticationError: (535) {HOSTILE}" in one.text
+    assert "29 lines before" in one.text
+    assert one.text.count("line 39") == 1
+
+
+def test_a_run_offers_what_fits(busy: Busy) -> None:
+    member, scene = Browser(busy.app), busy.scene
+    member.log_in()
+    offered = {
+        slot.key: [link.rpartition("/")[2] for link in paper(member, f"/runs/{slot.key}").links if link.count("/") == 3]
+        for slot in (scene.running, scene.lost, scene.taken_over)
+    }
+    assert offered == {
+        scene.running.key: ["cancel"],
+        scene.lost.key: ["rerun", "resolve"],
+        scene.taken_over.key: ["rerun"],
+    }
+
+
+def test_a_slot_that_is_on_record_nowhere_says_why(visitor: Browser) -> None:
+    text = paper(visitor, "/runs/order-sync@2000-01-01T00:00:00Z").text
+    assert "has no record and will not run: it was due before order-sync was registered" in text
+
+
+@pytest.mark.parametrize("key", ["nonsense", "billing@never", "nobody@2026-03-29T01:00:00Z"])
+def test_a_run_that_cannot_be_meant_is_not_there(visitor: Browser, key: str) -> None:
+    paper(visitor, f"/runs/{key}", 404)
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("billing", "/jobs/billing"),
+        ("billing@2026-03-29T01:00:00Z", "/runs/billing@2026-03-29T01:00:00Z"),
+        ("mail", "/jobs?q=mail"),
+        ("a b<c>", "/jobs?q=a+b%3Cc%3E"),
+        ("billing@never", "/jobs?q=billing%40never"),
+        ("", "/jobs"),
+    ],
+)
+def test_a_search_leads_to_what_is_named(visitor: Browser, text: str, way: str) -> None:
+    answer = visitor.get(f"/search?q={quote(text)}")
+    assert (answer.status_code, answer.headers["location"]) == (303, way)
+
+
+# --- the others -------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_those_in_the_state_that_is_asked_for(visitor: Browser, busy: Busy) -> None:
+    scene = busy.scene
+    states = ("lost", "unknown", "failed", "running")
+    found = {state: sorted(paper(visitor, f"/runs?state={state}").runs) for state in states}
+    assert found == {
+        "lost": [scene.lost.key],
+        "unknown": [scene.unknown.key],
+        "failed": [scene.failed.key],
+        "running": [scene.running.key, scene.stuck.key],
+    }
+
+
+def test_holders_say_how_their_clocks_stand(papers: dict[str, Paper]) -> None:
+    text = papers["/holders"].text
+    assert re.search(rf"{WEB_3} late .* schedules and works \+1\.7s 1\.0\.0", text)
+    assert re.search(rf"{BATCH} draining .* works −20ms", text)
+    assert f"{WEB_2} dead it stopped beating, and said no goodbye" in text
+
+
+def test_locks_and_leaders_say_who_and_who_before(papers: dict[str, Paper]) -> None:
+    assert re.search(rf"reindex held {WEB_1} 4m ago in .* 1 before {WEB_2} , released", papers["/locks"].text)
+    assert "vacuum free" in papers["/locks"].text
+    assert re.search(rf"indexer led {WEB_1} .* 2 before {WEB_3} , lapsed", papers["/leaders"].text)
+
+
+def test_effects_in_doubt_come_first_with_what_to_say(busy: Busy) -> None:
+    text = paper(Browser(still(token=None).app), "/effects").text
+    assert text.index("in doubt") < text.index("order-email/42 in progress")
+    assert "/mail:<b>1042</b>' done it did not: cronce resolve" in text
+    member = Browser(busy.app)
+    member.log_in()
+    ways = [link for link in paper(member, "/effects").links if link.endswith("/resolve")]
+    assert ways == [f"/effects/{quote(busy.scene.doubt, safe='@:/')}/resolve"]
+    assert busy.scene.doubt in paper(member, ways[0]).text
+
+
+def test_alerts_say_since_when_and_whom_they_told(papers: dict[str, Paper]) -> None:
+    text = papers["/alerts"].text
+    assert re.search(r"gone: web-2.* critical 50s ago 1 raised: sent to 1 destination 50s ago", text)
+    assert "4f1c" not in text
+    assert len(list(papers["/alerts"].all("div", title="4f1c"))) == 2
+    assert text.index("gone: web-2") < text.index("failed: invoice-mail") < text.index("skew: web-3")
+    assert re.search(r"Cleared of late .* late: probe It started 70s late\. cleared 1h ago cleared 40m ago 2", text)
+    counts = [one for one in papers["/alerts"].all("span") if "data-alerts" in one]
+    assert ["hidden" in one for one in counts] == [False]
+
+
+@pytest.mark.parametrize(
+    ("deliveries", "told"),
+    [
+        (
+            [("raised", 60, 1), ("raised", 90, 1), ("raised", None, 2)],
+            [("raised", "sent to 2 of 3 destinations", 60, 2)],
+        ),
+        ([("raised", None, 1)], [("raised", "sent to 0 of 1 destination", None, 1)]),
+        (
+            [("raised", 60, 1), ("cleared", 5, 1), ("cleared", 4, 3)],
+            [("raised", "sent to 1 destination", 60, 0), ("cleared", "sent to 2 destinations", 4, 0)],
+        ),
+    ],
+)
+def test_an_alert_says_how_many_were_told(deliveries: list[Any], told: list[Any]) -> None:
+    def ago(seconds: int | None) -> Instant | None:
+        return None if seconds is None else NOW - timedelta(seconds=seconds)
+
+    given = {
+        f"d{place}": Delivery(notice, ago(sent), NOW, tries) for place, (notice, sent, tries) in enumerate(deliveries)
+    }
+    row = alert_row(Alert("late", "probe", "warning", "", NOW, deliveries=given))
+    assert [(one.notice, one.sentence, one.sent, one.tries) for one in row.told] == [
+        (notice, sentence, ago(sent), tries) for notice, sentence, sent, tries in told
+    ]
+
+
+def test_a_run_that_was_resolved_does_not_say_how_long_it_took() -> None:
+    """Its end on record is when somebody resolved it."""
+    other = still()
+    key = other.scene.lost.key
+    member = Browser(other.app)
+    assert "took 6m" in paper(member, f"/runs/{key}").text
+    other.cron.resolve(key, "done", reason="looked")
+    text = paper(member, f"/runs/{key}").text
+    assert "counts as succeeded" in text
+    assert "took – started" in text
+    assert "resolved 2026-03-28T12:07:13Z" in text
+    assert re.search(r"succeeded web-2:\S* 1d 11h ago resolved: by .* looked", paper(member, "/runs?job=billing").text)
+
+
+def test_an_alert_leads_to_a_page_that_is_there(visitor: Browser) -> None:
+    alerts = [Alert(kind, subject, "critical", "", NOW) for kind in (*Kind, "newer") for subject in ("billing", "")]
+    for way in {where(alert) for alert in alerts}:
+        paper(visitor, f"/{'/'.join(way)}")
+
+
+def test_others_are_silent_or_doubled_or_alive(papers: dict[str, Paper]) -> None:
+    text = papers["/others"].text
+    assert "legacy-cron silent 3h ago 15m 91" in text
+    assert "quartz-prod doubled" in text
+    assert "newsletter 1 would be refused 482 10s" in text
+
+
+def test_findings_are_grouped_by_how_bad_they_are(papers: dict[str, Paper]) -> None:
+    text = papers["/findings"].text
+    places = [text.index(f"src/jobs/{severity}.py:12") for severity in ("error", "warning", "info")]
+    assert places == sorted(places)

@@ -1,0 +1,253 @@
+"""`cronce ui` and `cronce run --ui`: where they listen, on which terms, and how they end."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce.cli import main, usher
+from cronce.cli.address import is_loopback
+from cronce.cli.usher import VARIABLE, Terms, terms
+from cronce.clock import SystemClock
+from cronce.errors import BadInput
+from cronce.stores import open_store
+from tests.house.wait import wait_until
+from tests.integrations.execs import gone
+from tests.runtime.scheduling.life.town import Town, children, ended
+from tests.web.house import TOKEN
+from tests.web.served import Stream
+
+# --- on which terms ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def no_token_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    file.chmod(0o640)
+    return file
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_on_loopback_it_shows_itself_without_a_token_and_answers_to_its_own_names(host: str) -> None:
+    assert is_loopback(host)
+    assert terms(host, None, None, [], "--listen") == Terms(names=(host,))
+    ours = ["localhost", "127.0.0.7", "::1", "LOCALHOST."]
+    assert terms(host, None, None, ours, "--listen") == Terms(names=(*ours, host))
+
+
+def test_whoever_goes_by_another_name_is_reached_by_others_and_needs_a_token_for_everything(token_file: Path) -> None:
+    """A proxy on the same machine makes everybody come from loopback."""
+    with pytest.raises(BadInput, match=r"--name cron\.example is a name for other machines, and there is no token"):
+        terms("127.0.0.1", None, None, ["cron.example"], "--listen")
+    names = ["localhost", "cron.example"]
+    shown = terms("127.0.0.1", str(token_file), None, names, "--listen")
+    assert shown == Terms(TOKEN, names=(*names, "127.0.0.1"), private=True)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "no-such-name.invalid"])
+def test_beyond_loopback_it_needs_a_token_for_everything(host: str, token_file: Path) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(BadInput, match="can be reached from other machines, and there is no token"):
+        terms(host, None, None, [], "--listen")
+    assert terms(host, str(token_file), None, [], "--listen") == Terms(TOKEN, private=True)
+    assert terms(host, str(token_file), None, ["a"], "--listen") == Terms(TOKEN, names=("a", host), private=True)
+
+
+def test_a_token_comes_from_a_file_or_the_environment(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "another-token-of-the-environment")
+    assert terms("127.0.0.1", None, None, [], "--listen").token == "another-token-of-the-environment"
+    assert terms("127.0.0.1", str(token_file), None, [], "--listen").token == TOKEN
+    token_file.chmod(0o644)
+    with pytest.raises(BadInput, match=f"chmod 600 {token_file}"):
+        terms("127.0.0.1", str(token_file), None, [], "--listen")
+    with pytest.raises(
+        BadInput, match=rf"^--ui-token-file {token_file}\.nix cannot be read: No such file or directory$"
+    ):
+        terms("127.0.0.1", f"{token_file}.nix", None, [], "--ui")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ui", "--listen", "0.0.0.0:0"],
+        ["run", "nosuch:app", "--ui", "[::]:0"],
+        ["ui", "--listen", "0", "--name", "cron.example"],
+        ["run", "nosuch:app", "--ui", "0", "--ui-name", "cron.example"],
+    ],
+)
+def test_what_others_could_reach_without_a_token_is_not_started(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    option = "--token-file" if words[0] == "ui" else "--ui-token-file"
+    assert f"there is no token: give {option} a file with one, or set ${VARIABLE}, or" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["ui", "--listen", "0"], ["run", "nosuch:app", "--ui", "0"]])
+def test_without_its_packages_it_says_which_extra_is_missing(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usher, "find_spec", lambda name: None if name == "uvicorn" else name)
+    assert main(words) == 2
+    assert "pip install 'cronce[ui]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--listen", "here"], "--listen is a port, or HOST:PORT"),
+        (["--store", "memory:"], "ends with its process"),
+        (["--store", "nix://x:secret@y"], "no store is called 'nix'"),
+        (["--report", "/nonexistent"], "is not what `cronce audit --json` prints"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", "--listen", "0", *words]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert "secret" not in err
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """To look at a typing error is not to run on it."""
+    assert main(["ui", "--listen", "0", "--store", f"sqlite:///{tmp_path}/typo.db"]) == 1
+    assert f"nothing has run yet: there is no file {tmp_path}/typo.db" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("token", "wrong"),
+    [("short", "is too short"), ("\n", "is empty"), ("two words of a token", "has other characters")],
+)
+def test_a_token_that_is_none_is_refused(
+    token: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "token").write_text(token)
+    (tmp_path / "token").chmod(0o600)
+    words = ["ui", "--listen", "0", "--store", f"sqlite:///{tmp_path}/c.db", "--token-file", str(tmp_path / "token")]
+    assert main(words) == 2
+    assert f"--token-file {tmp_path}/token {wrong}: a token is 16 or more" in capsys.readouterr().err
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Iterator[Town]:
+    town = Town(tmp_path, body="long")
+    yield town
+    town.close()
+
+
+def line_of(process: subprocess.Popen[str], wanted: str) -> re.Match[str]:
+    assert process.stdout is not None
+    seen = []
+    while line := process.stdout.readline():
+        seen.append(line)
+        if found := re.match(wanted, line):
+            return found
+    raise AssertionError(f"it never said that: {seen}")
+
+
+def ask(
+    port: int, path: str, method: str = "GET", headers: dict[str, str] | None = None, host: str = "127.0.0.1"
+) -> tuple[int, str]:
+    connection = HTTPConnection(host, port, timeout=20)
+    try:
+        connection.request(method, path, headers=headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_the_page_alone_says_where_it_is_shows_acts_and_ends_at_once(town: Town, token_file: Path) -> None:
+    open_store(town.url).close()
+    host = "127.0.0.2"
+    page = town.start(sys.executable, "-m", "cronce", "ui", "--listen", f"{host}:0", "--token-file", str(token_file))
+    port = int(line_of(page, r"cronce ui: http://127\.0\.0\.2:(\d+) shows sqlite:///.*; the token lets one act\n")[1])
+    assert ask(port, "/healthz", host=host) == (200, "ok\n")
+    assert ask(port, "/readyz", host=host) == (200, "ok\n")
+    status, numbers = ask(port, "/metrics", host=host)
+    assert (status, "cronce_build_info" in numbers) == (200, True)
+    assert ask(port, "/", host=host)[0] == 200
+    assert ask(port, "/", host=host, headers={"Host": "evil.example"})[0] == 421
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    assert ask(port, "/api/v1/jobs/nix/pause", "POST", bearer, host=host)[0] == 404
+    with Stream(port, host) as stream:
+        stream.tally()
+        clock = SystemClock()
+        began = clock.boot()
+        page.send_signal(signal.SIGTERM)
+        code, rest = ended(page)
+        took = clock.boot() - began
+    assert (code, rest) == (0, "")
+    assert took < 2.0
+    assert TOKEN not in rest
+
+
+def test_the_page_of_a_run_lives_as_long_as_the_run(town: Town) -> None:
+    foreman = town.run("-n", "2", "--ui", "0", "--health", "0", "--grace", "60s", start_new_session=True)
+    port = int(line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+) is the page\n")[1])
+    (started,) = town.wait_for("start")
+    wait_until(lambda: len(holders(port)) == 2)
+    usher_pid, doorkeeper, *members = children(foreman.pid)
+    assert {int(name.split(":")[1]) for name in holders(port)} == set(members)
+    assert ask(port, f"/api/v1/runs/{started.job}@{started.slot}")[0] == 200
+    os.killpg(foreman.pid, signal.SIGTERM)  # as systemd stops a service: all of them hear it
+    wait_until(lambda: not holders(port, "alive"))
+    assert ask(port, "/healthz")[0] == 200
+    town.release.touch()
+    assert ended(foreman)[0] == 0
+    assert gone(usher_pid)
+    assert gone(doorkeeper)
+
+
+def test_whoever_dies_at_a_door_is_missed_and_nobody_else_holds_it_open(town: Town) -> None:
+    foreman = town.run("--ui", "0", "--health", "0")
+    page = int(line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+) is the page\n")[1])
+    door = int(line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+)/healthz and /readyz tell .*\n")[1])
+    town.wait_for("start")
+    wait_until(lambda: ask(page, "/healthz") == (200, "ok\n"))
+    usher_pid, doorkeeper, *_ = children(foreman.pid)
+    for pid, port in ((doorkeeper, door), (usher_pid, page)):
+        os.kill(pid, signal.SIGKILL)
+        line_of(
+            foreman, rf"cronce run: process {pid} ended \(SIGKILL\), and nobody answers at http://127\.0\.0\.1:{port}"
+        )
+        with pytest.raises(ConnectionRefusedError):
+            ask(port, "/healthz")
+    town.release.touch()
+    foreman.send_signal(signal.SIGTERM)
+    assert ended(foreman)[0] == 0
+
+
+def holders(port: int, life: str = "alive") -> dict[str, Any]:
+    status, text = ask(port, "/api/v1/holders")
+    assert status == 200, text
+    found = json.loads(text)["holders"]
+    return {one["holder"]: one for one in found if one["life"] == life and not one["draining"]}
+
+
+def test_whoever_kills_the_foreman_ends_the_page_too(town: Town) -> None:
+    foreman = town.run("--ui", "0")
+    line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+) is the page\n")
+    town.wait_for("start")
+    usher_pid, *_ = children(foreman.pid)
+    foreman.kill()
+    town.release.touch()
+    wait_until(lambda: gone(usher_pid))
