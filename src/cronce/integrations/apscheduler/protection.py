@@ -167,7 +167,8 @@ class Protection:
             self._awaited.clear()
 
     def _left(self) -> dict[Slot, Any]:
-        """With the job of each. One without a next run time is paused."""
+        """With the job of each. One without a next run time is paused. What is still before a job is handed on by the
+        scheduler's own round; twice in a round would be one instance too many."""
         desk = self._guards.cron.at_work().desk
         slots = [slot_of_cell(cell.key) for cell in desk.do(desk.ledger.overdue())]
         if not slots:
@@ -175,7 +176,7 @@ class Protection:
         private = {alias: is_private(self._scheduler, alias) for alias in self._scheduler._jobstores}
         jobs = [(job, private[job._jobstore_alias]) for job in self._scheduler.get_jobs() if job.next_run_time]
         named = {name_of(job, private=own): job for job, own in jobs if not is_errand(job, private=own)}
-        return {slot: named[slot.job] for slot in slots if slot.job in named}
+        return {slot: named[slot.job] for slot in slots if slot.job in named and _is_behind(slot, named[slot.job])}
 
     def _take_up(self) -> None:
         older, self._older = self._older, {}
@@ -191,6 +192,10 @@ def _warn(remarks: Iterable[str]) -> None:
 
 def _goes_by_function(job: Any) -> bool:
     return is_unnamed(job) and not is_errand(job, private=True)
+
+
+def _is_behind(slot: Slot, job: Any) -> bool:
+    return bool(slot.request) or slot.at < slot_instant(job.trigger, job.next_run_time)
 
 
 def _in_time(job: Any, now: datetime) -> list[datetime]:
