@@ -28,12 +28,14 @@ from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from cronce import Cronce
+from cronce.clock import Clock
 from cronce.errors import BadInput, BadPolicy, StoreUnavailable
 from cronce.integrations.apscheduler import GuardedExecutor, protect, protection
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.look import runs
 from cronce.runtime.run import Run
 from cronce.stores.memory import MemoryStore
+from cronce.testing.manual_time import ManualClock
 from tests.house.wait import wait_until
 from tests.servers.valkey import Valkey
 
@@ -64,8 +66,8 @@ def second() -> datetime:
 class Machine:
     """A process that has a scheduler, as far as one process can play many."""
 
-    def __init__(self, store: Any, scheduler: Any = None, **policies: Any) -> None:
-        self.cron = Cronce(store=store)
+    def __init__(self, store: Any, scheduler: Any = None, clock: Clock | None = None, **policies: Any) -> None:
+        self.cron = Cronce(store=store, clock=clock)
         self.scheduler = scheduler or BackgroundScheduler(timezone=UTC, job_defaults={"misfire_grace_time": None})
         self.events: list[Any] = []
         self.rounds = 0
@@ -92,15 +94,15 @@ class Machine:
 
 
 class Listed(CronTrigger):  # type: ignore[misc]
-    """A trigger for the instants that it is given."""
+    """A trigger for the instants that it is given, and one that is far: leases are as long as they come."""
 
     def __init__(self, instants: tuple[datetime, ...]) -> None:
         super().__init__(year=2099, timezone=UTC)
         self.instants = instants
 
     def get_next_fire_time(self, previous_fire_time: datetime | None, _now: datetime) -> datetime | None:
-        late = [at for at in self.instants if previous_fire_time is None or at > previous_fire_time]
-        return late[0] if late else datetime(2099, 1, 1, tzinfo=UTC)
+        instants = (*self.instants, datetime(2099, 1, 1, tzinfo=UTC))
+        return next((at for at in instants if previous_fire_time is None or at > previous_fire_time), None)
 
 
 @pytest.fixture
@@ -148,8 +150,9 @@ def test_a_failure_is_an_error_event_where_it_failed_and_closes_the_slot(machine
     def fails() -> None:
         raise RuntimeError("no paper")
 
+    slot = second()
     for machine in machines:
-        machine.fire(fails, second(), id="job")
+        machine.fire(fails, slot, id="job")
     for machine in machines:
         machine.scheduler.shutdown()
     events = [event for machine in machines for event in machine.events]
@@ -204,7 +207,7 @@ def held() -> tuple[threading.Event, threading.Event, Callable[..., None]]:
     def long(run: Any = None) -> None:
         work(run)
         began.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
 
     return began, go_on, long
 
@@ -214,7 +217,7 @@ def test_max_instances_holds_for_all_schedulers_together(machines: list[Machine]
     one, other, _ = machines
     first = second() - timedelta(seconds=2)
     one.fire(long, first)
-    assert began.wait(30)
+    assert began.wait(60)
     other.fire(long, first + timedelta(seconds=1))
     other.scheduler.shutdown()
     go_on.set()
@@ -280,7 +283,7 @@ def test_it_takes_up_what_was_left_before_its_own_slot(shelf: MemoryStore) -> No
             raise RuntimeError("try again")
 
     with closing(Cronce(store=shelf)) as cron:
-        guarded = GuardedExecutor(cron, ThreadPoolExecutor(1), retries=1, backoff="1ms")
+        guarded, desk = GuardedExecutor(cron, ThreadPoolExecutor(1), retries=1, backoff="1ms"), cron.at_work().desk
         scheduler = BackgroundScheduler(timezone=UTC, executors={"default": guarded})
         ended: list[Any] = []
         scheduler.add_listener(ended.append, EVENT_JOB_ERROR | EVENT_JOB_EXECUTED)
@@ -289,6 +292,7 @@ def test_it_takes_up_what_was_left_before_its_own_slot(shelf: MemoryStore) -> No
             trigger = Listed((slot + timedelta(seconds=later),))
             scheduler.add_job(fails_once, trigger, args=["x"], id="job", misfire_grace_time=None, replace_existing=True)
             wait_until(partial(lambda ends: len(ended) == ends, later + 1))
+            wait_until(partial(lambda left: len(desk.do(desk.ledger.overdue())) == left, 1 - later))
         scheduler.shutdown()
     assert attempts == [(slot, 1), (slot, 2), (slot + timedelta(seconds=1), 1)]
 
@@ -366,7 +370,7 @@ def test_a_date_does_not_wait_for_another_of_the_same_id(machines: list[Machine]
     one, other, _ = machines
     first = second() - timedelta(seconds=2)
     one.scheduler.add_job(long, "date", run_date=first, id="job")
-    assert began.wait(30)
+    assert began.wait(60)
     other.scheduler.add_job(work, "date", run_date=first + timedelta(seconds=1), id="job")
     wait_until(lambda: len(ran) == 2)
     go_on.set()
@@ -427,27 +431,31 @@ def test_a_job_store_that_fails_in_the_middle_of_a_round_loses_and_repeats_nothi
 
 
 def test_a_slot_is_claimed_before_a_shared_job_store_is_written_and_kept_while_it_waits(shelf: MemoryStore) -> None:
-    """Whoever dies in between would take it along. The only thread is busy for longer than a lease."""
-    machine, jobs = shared(shelf, lease="1s")
+    """Whoever dies in between would take it along. The only thread is busy until the lease was renewed."""
+    machine, jobs = shared(shelf, lease="5s")
     machine.scheduler.add_executor(ThreadPoolExecutor(1))
     began, go_on = threading.Event(), threading.Event()
 
     def busy() -> None:
         began.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
 
     machine.scheduler.start()
     machine.fire(busy, second(), id="busy")
-    assert began.wait(30)
+    assert began.wait(60)
     written: list[int] = []
     jobs.update = lambda job: written.append(len(outcomes(machine.cron, job.id)))
     machine.scheduler.add_job(work, Listed((second(),)), id="job", misfire_grace_time=None)
     wait_until(lambda: written)
     jobs.lookup_job("job").misfire_grace_time = 0  # it was claimed in time, and is not too late for a thread
-    (waiting,) = machine.cron.at_work().desk.do(runs("job", None, 5))
-    claimed = waiting.cell.until
-    assert claimed is not None
-    wait_until(lambda: datetime.now(UTC) > claimed)
+
+    def until() -> datetime:
+        (waiting,) = machine.cron.at_work().desk.do(runs("job", None, 5))
+        assert waiting.cell.until is not None
+        return waiting.cell.until
+
+    claimed = until()
+    wait_until(lambda: until() > claimed)
     go_on.set()
     machine.close()
     assert written == [1]
@@ -515,7 +523,7 @@ def test_what_was_granted_is_not_refused_by_its_executor(shelf: MemoryStore) -> 
     first = second() - timedelta(seconds=1)
     for later in (0, 1):
         machine.rounds = 0
-        machine.fire(lambda: both.wait(30), first + timedelta(seconds=later), misfire_grace_time=None)
+        machine.fire(lambda: both.wait(60), first + timedelta(seconds=later), misfire_grace_time=None)
     machine.close()
     assert machine.codes() == {EVENT_JOB_EXECUTED: 2}
 
@@ -602,7 +610,7 @@ def test_what_lapsed_while_it_waited_for_a_thread_is_claimed_anew() -> None:
     only = ThreadPoolExecutor(1)
     machine.scheduler.add_executor(only)
     machine.scheduler.start()
-    only._pool.submit(go_on.wait, 30)
+    only._pool.submit(go_on.wait, 60)
     written: list[Any] = []
     jobs.update = written.append
     machine.scheduler.add_job(work, Listed((slot,)), id="job", misfire_grace_time=None)
@@ -643,11 +651,18 @@ def test_a_body_waits_for_the_store_for_as_long_as_it_may_be_late() -> None:
 
 def test_what_cannot_be_claimed_is_not_run(caplog: pytest.LogCaptureFixture) -> None:
     """It is an error event as any other, and one line of the log: it is no fault of the function's."""
-    shelf = Moody()
-    machine = Machine(shelf)
+    clock = ManualClock(second())
+
+    class Slow(Moody):
+        def swap(self, *args: Any, **named: Any) -> Any:
+            clock.turn_to(clock.boot() + 10)
+            return super().swap(*args, **named)
+
+    shelf = Slow()
+    machine = Machine(shelf, clock=clock)
     machine.scheduler.start()
     shelf.away = 10**6
-    machine.fire(work, second() - timedelta(0), misfire_grace_time=1)
+    machine.fire(work, second(), misfire_grace_time=30)
     machine.close()
     assert (ran, machine.codes()) == ([], {EVENT_JOB_ERROR: 1})
     assert isinstance(machine.events[0].exception, StoreUnavailable)
@@ -673,8 +688,9 @@ def test_a_failure_with_attempts_left_is_tried_again_by_somebody(shelf: MemorySt
 
 
 def test_a_run_can_be_asked_for_by_hand(machines: list[Machine]) -> None:
+    slot = second() - timedelta(seconds=5)
     for machine in machines:
-        machine.fire(work, second() - timedelta(seconds=5))
+        machine.fire(work, slot)
     wait_until(lambda: ran)
     machines[0].cron.trigger("job")
     wait_until(lambda: len(ran) == 2)
@@ -708,7 +724,7 @@ def test_what_is_taken_up_waits_while_all_instances_are_at_work(
     machine.scheduler.start()
     began, go_on, long = held()
     machine.fire(long, second())
-    assert began.wait(30)
+    assert began.wait(60)
     machine.cron.trigger("job")
     machine.scheduler._cronce._older = machine.scheduler._cronce._left()
     machine.scheduler._process_jobs()
@@ -789,12 +805,19 @@ def test_what_is_no_scheduler_and_what_is_no_cronce_are_refused(shelf: MemorySto
 def test_policies_for_a_job_that_there_is_not_are_said(
     shelf: MemoryStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_started: bool
 ) -> None:
-    """Once, when others had a moment to add theirs; a date that has gone by then was there."""
+    """Once, when others had a moment to add theirs; a date that has gone by then was there. The moment is as long here
+    as it takes."""
+    settled, tell = threading.Event(), protection.Protection._tell_awaited
+
+    def waits(protected: protection.Protection) -> None:
+        assert protected._settled is None or settled.wait(60)
+        tell(protected)
 
     def said() -> list[str]:
         return [message for message in caplog.messages if message.startswith("jobs= names")]
 
     monkeypatch.setattr(protection, "LOOK", 1.0)
+    monkeypatch.setattr(protection.Protection, "_tell_awaited", waits)
     scheduler = BackgroundScheduler(timezone=UTC, job_defaults={"misfire_grace_time": None})
     if is_started:
         scheduler.start()
@@ -812,6 +835,7 @@ def test_policies_for_a_job_that_there_is_not_are_said(
             wait_until(lambda: ran)
             scheduler.add_job(work, NEVER, id="billing")
         scheduler._jobstores["default"].add_job(theirs.add_job(work, NEVER, id="theirs"))  # as if it were shared
+        settled.set()
         wait_until(lambda: "'mail'" in "".join(said()))
         scheduler.add_job(work, NEVER, id="mail")
         scheduler._cronce._look()
