@@ -9,13 +9,13 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 
 from cronce.cli.address import url_of
 from cronce.errors import CronceError
+from cronce.runtime.log import traceback_of
 
 
 class Attendant(ABC):
@@ -49,8 +49,8 @@ class Attendant(ABC):
                 self.answer()
             except CronceError as error:
                 print(f"cronce run: nobody answers at {self.url}: {error}", file=sys.stderr, flush=True)
-            except BaseException:
-                traceback.print_exc()
+            except BaseException as error:
+                print(traceback_of(error), file=sys.stderr, flush=True)
             os._exit(1)
         os.close(inlet)
         self._socket.close()

@@ -8,7 +8,6 @@ cannot be sent raises `Undelivered`, with words that hold no secret.
 import json
 import logging
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -29,7 +28,7 @@ from cronce.errors import BadInput, CronceError
 from cronce.monitor.model import SEVERITIES, Severity, rank
 from cronce.protocol.notices import Alert
 from cronce.runtime.log import LOGGER
-from cronce.stores import mask_all
+from cronce.stores import discreet
 from cronce.telling.words import iso, safe, short
 
 ANSWER: Final = 5.0
@@ -45,11 +44,6 @@ SPARE: Final = 20.0
 """Seconds that a claim lasts longer than sending may take: so that it is said that it was sent before another tries."""
 
 LEVELS: Final[Mapping[str, int]] = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
-
-SECRET: Final = re.compile(
-    r"""(?i)((?:token|password|secret|api[_-]?key|authorization)["']?\s*[=:]\s*)(?:(?:basic|bearer)\s+)?\S+"""
-)
-"""What programs write before a secret when they say what went wrong."""
 
 Document = dict[str, Any]
 
@@ -99,11 +93,6 @@ def document(alert: Alert, notice: str, store: str, host: str) -> Document:
         "id": blake2b(key.encode(errors="replace"), digest_size=8).hexdigest(),
     }
     return {"text": _plain(sentence(facts)), "alert": facts}
-
-
-def discreet(text: str) -> str:
-    """Without what looks like a secret: what a run failed of is in a text as its exception said it."""
-    return SECRET.sub(r"\1***", mask_all(text))
 
 
 def sentence(alert: Mapping[str, Any]) -> str:

@@ -42,8 +42,8 @@ class JsonFormatter(logging.Formatter):
             **{name: text for name, value in _fields(record).items() if (text := record.__dict__.get(name) or value)},
             **_of_event(getattr(record, "event", None)),
         }
-        if record.exc_info:
-            said["error"] = self.formatException(record.exc_info)
+        if error := record.exc_text or (record.exc_info and self.formatException(record.exc_info)):
+            said["error"] = error
         return json.dumps(said, ensure_ascii=False, default=str)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from cronce.errors import BadInput
 from cronce.events import Event, What
 from cronce.model import Fence, Slot, slot_of_cell
+from cronce.stores import discreet
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def check_ping(template: str) -> str:
 
 def send_ping(template: str, ping: Ping) -> None:
     """One ping, now; raises `Undelivered`."""
-    from cronce.monitor.destinations import discreet, post  # noqa: PLC0415
+    from cronce.monitor.destinations import post  # noqa: PLC0415
 
     why = discreet(ping.why).encode(errors="replace")[:LONGEST_BODY]
     post(_place(template, ping), why, "text/plain; charset=utf-8")

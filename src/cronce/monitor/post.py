@@ -12,11 +12,12 @@ from typing import Any, Final, TypeVar
 
 from cronce.model import Boot
 from cronce.monitor.alerts import Alerts, Claimed, IsOver, Standing, due
-from cronce.monitor.destinations import SPARE, Callback, Destination, Document, Undelivered, discreet, reaches
+from cronce.monitor.destinations import SPARE, Callback, Destination, Document, Undelivered, reaches
 from cronce.monitor.model import Finding
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
 from cronce.runtime.log import LOGGER
+from cronce.stores import discreet
 
 T = TypeVar("T")
 Do = Callable[[Flow[Any]], Any]

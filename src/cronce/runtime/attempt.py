@@ -17,6 +17,7 @@ from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Means, Run
 from cronce.runtime.steps import Body, Do, Steps
+from cronce.stores import discreet
 from cronce.value import NamedTuple
 
 REASON_KEPT: Final = 500
@@ -236,9 +237,9 @@ def doubted(doubts: Sequence[str]) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """What a record keeps of an exception: text that every database can show."""
+    """What a record keeps of an exception: text that every database can show, and every person may read."""
     try:
-        text = str(error).replace("\0", "\ufffd").encode(errors="replace").decode()
+        text = discreet(str(error)).replace("\0", "\ufffd").encode(errors="replace").decode()
     except BaseException:  # some cannot even say what they are
         text = ""
     return f"{type(error).__name__}: {text}"[:REASON_KEPT] if text else type(error).__name__
@@ -252,7 +253,7 @@ def finish_of(attempt: Attempt, ending: Ending) -> Finish:
         ending.reason,
         attempt.backoff(ending),
         ending.cut_short,
-        ending.output,
+        discreet(ending.output),
         ending.final,
     )
 

@@ -1,12 +1,14 @@
-"""Events as log lines, in one place. Losers are quiet: a refused claim is normal life."""
+"""Events as log lines, in one place. Losers are quiet: a refused claim is normal life. No line holds a secret."""
 
 import logging
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 from cronce.events import Event, What
 from cronce.model import Instant
+from cronce.stores import discreet
 
 LOGGER: Final = logging.getLogger("cronce")
 
@@ -38,6 +40,33 @@ SELDOM: Final = timedelta(minutes=1)
 """Between two lines about calls of one name that came too often."""
 
 OF_A_LEASE: Final = (What.GRANTED, What.TAKEN_OVER, What.STARTED, What.ENDED, What.RELEASED, What.CLOSED, What.STALE)
+
+
+def traceback_of(error: BaseException, *, last: int | None = None) -> str:
+    """As Python prints it, with its causes, but without secrets: exceptions quote what they were given. `last`: no
+    more than so many of its places."""
+    return discreet(_traceback(error, last))
+
+
+def _traceback(error: BaseException, last: int | None = None) -> str:
+    from traceback import format_exception  # noqa: PLC0415  only what fails pays for it
+
+    return "".join(format_exception(error, limit=last and -last)).rstrip("\n")
+
+
+def _mask(record: logging.LogRecord) -> bool:
+    """What holds no secret goes on as it is. Of an exception that does, only its masked traceback goes on, as text."""
+    with suppress(TypeError, ValueError):  # a line whose arguments do not fit: whoever writes it will say so
+        message = record.getMessage()
+        if (shown := discreet(message)) != message:
+            record.msg, record.args = shown, None
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None and (shown := discreet(text := _traceback(error))) != text:
+        record.exc_info, record.exc_text = None, shown
+    return True
+
+
+LOGGER.addFilter(_mask)
 
 
 class Log:

@@ -26,7 +26,13 @@ OURS: Final = {
 }
 
 _USER: Final = r"(?s)(?<=://)([^:@/]*):.*@"
-_HIDDEN: Final = r"(?i)([?&;][^=&;]*(?:pass|pwd|token|secret|key|auth|cred|sig)[^=&;]*=)[^&;]*"
+_HIDDEN: Final = r"(?i)([?&;][^=&;?]{0,60}(?:pass|pwd|token|secret|key|auth|cred|sig)[^=&;]{0,60}=)[^&;]*"
+_IN_TEXT: Final = r"(?<![\w+.-])[\w+.-]+://[^\s'\"`]+"
+_QUOTED: Final = r"(?<=://)([^\s:@/'\"`]*):[^\s/@]*@"
+_SAID: Final = (
+    r"""(?i)((?:token|password|secret|api[_-]?key|authorization)["']?\s*[=:]\s*)(?:(?:basic|bearer)\s+)?(?!\*\*\*)\S+"""
+)
+"""What programs write before a secret when they say what went wrong."""
 
 
 def open_store(url: str) -> "Store":
@@ -103,4 +109,10 @@ def mask(url: str) -> str:
 def mask_all(text: str) -> str:
     """A text fit for people in which there may be URLs, or words such as libpq takes."""
     text = re.sub(r"(?i)\b(pass\w*|pwd)=[^\s&']+", r"\1=***", text)
-    return re.sub(r"[^\s'\"`]+://[^\s'\"`]+", lambda found: mask(found[0]), text)
+    text = re.sub(_IN_TEXT, lambda found: mask(found[0]), text)
+    return re.sub(_QUOTED, r"\1:***@", text)  # a password may hold what ends a URL in a text
+
+
+def discreet(text: str) -> str:
+    """What a program said that is not ours, fit for logs and records: a body that failed, a receiver."""
+    return re.sub(_SAID, r"\1***", mask_all(text))

@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -32,7 +31,7 @@ from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.kept_json import LONGEST
 from cronce.runtime.ledger import Grant
-from cronce.runtime.log import log
+from cronce.runtime.log import log, traceback_of
 from cronce.runtime.processes.loading import Place, find, plain
 from cronce.runtime.run import Means, Run
 from cronce.stores import open_store
@@ -154,7 +153,7 @@ def main() -> None:
     except Interrupt:
         sys.exit(128 + signal.SIGTERM)
     except BaseException as error:
-        traceback.print_exception(error)
+        print(traceback_of(error), file=sys.stderr)
         progress.say()
         untrusted = isinstance(error, LeaseLost) and not run.trusted
         line.tell(raised=describe(error), untrusted=untrusted, doubts=run.doubts, committed=run.committed)
