@@ -8,6 +8,7 @@ import httpx
 from starlette.applications import Starlette
 
 from cronce import Cronce
+from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Cell, Traits, Write
 from cronce.stores.base import Loaded, Page, Scan, Swapped
@@ -22,8 +23,8 @@ BEARER: Final = {"Authorization": f"Bearer {TOKEN}"}
 class Moody:
     """A store that answers, or does not."""
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
-        self._store = store or MemoryStore()
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
         self.away = False
 
     @property
@@ -52,10 +53,12 @@ class Moody:
 
 
 class Busy:
-    """A store in which much happens, and the page of it."""
+    """A store in which much happens, and the page of it. Unless another store is given its clock stands still: who runs
+    goes on running, and who is late is not dead yet, however long the tests take."""
 
     def __init__(self, store: MemoryStore | None = None, **how: Any) -> None:
-        self.store = Moody(store)
+        now = SystemClock().wall()
+        self.store = Moody(store or MemoryStore(lambda: now))
         self.scene: Scene = fill(self.store)
         self.cron = Cronce(store=self.store)
         self.app = application(self.cron, **{"token": TOKEN, **how})

@@ -56,6 +56,15 @@ class Stream:
         assert name == "changed", (name, data)
         return int(data)
 
+    def until(self, wanted: bytes) -> bytes:
+        """What comes up to the line that begins so."""
+        told = b""
+        for line in self._lines:
+            told += line
+            if line.startswith(wanted):
+                break
+        return told
+
     def rest(self) -> bytes:
         return self._lines.read()
 

@@ -1,6 +1,5 @@
 """While the store does not answer, the page says so, and comes back by itself; and it never tells a password."""
 
-import asyncio
 import threading
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from cronce.errors import BadInput
 from cronce.stores.memory import MemoryStore
 from cronce.web import site as sites
 from cronce.web.app import application
+from tests.house.wait import wait_until
 from tests.web.house import TOKEN, Api, Browser, Busy, Moody
 
 PAGES = ("/", "/jobs", "/jobs/billing", "/runs", "/timeline", "/holders", "/jobs/billing/pause")
@@ -69,28 +69,20 @@ class Hanging(Moody):
 
 def test_whoever_waits_for_a_store_that_hangs_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """All threads hang in it, and a page answers all the same."""
-    monkeypatch.setattr(sites, "PATIENCE", 0.05)
     store = Hanging()
     visitor = Browser(application(Cronce(store=store)))
     assert visitor.get("/jobs").status_code == 200
     store.hangs.set()
     try:
-        found = [visitor.get("/jobs") for _ in range(sites.READERS + 4)]
+        with monkeypatch.context() as patch:
+            patch.setattr(sites, "PATIENCE", 0.05)
+            found = [visitor.get("/jobs") for _ in range(sites.READERS + 4)]
     finally:
         store.let_go.set()
     assert {page.status_code for page in found} == {503}
     assert "has not answered for" in found[-1].text
     store.hangs.clear()
-    assert asyncio.run(_comes_back(visitor))
-
-
-async def _comes_back(visitor: Browser) -> bool:
-    for _ in range(100):
-        page = await visitor._send("GET", "/jobs", headers=visitor.headers)
-        if page.status_code == 200:
-            return True
-        await asyncio.sleep(0.02)
-    return False
+    wait_until(lambda: visitor.get("/jobs").status_code == 200)
 
 
 def test_a_store_that_cannot_be_opened_is_asked_for_again(tmp_path: Path) -> None:

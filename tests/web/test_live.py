@@ -10,15 +10,20 @@ import pytest
 
 from cronce.model import FREE, LOOKED_ON, Cell, Mark, Traits, Write
 from cronce.protocol.record import Record, State, encode
-from cronce.web import live
-from tests.house.wait import wait_until
+from cronce.stores.memory import MemoryStore
+from cronce.web import live, server
+from tests.house.wait import PATIENCE, wait_until
+from tests.runtime.shelf import HandClock
 from tests.web.house import Api, Busy
 from tests.web.served import Stream, raw, served
 
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And do nothing besides, however long a test takes."""
     monkeypatch.setattr(live, "EVERY", 0.05)
+    monkeypatch.setattr(live, "SAID_EVERY", 3600.0)
+    monkeypatch.setattr(live, "LASTS", 3600.0)
 
 
 def write(busy: Busy) -> int:
@@ -48,8 +53,7 @@ def test_a_change_is_told_and_while_somebody_looks_on_that_stands_in_the_store()
             assert one.headers["cache-control"] == "no-store"
             one.tally()
             cell, loaded = watched(busy), busy.store.load([])
-            assert cell.until is not None
-            assert timedelta(seconds=9) < cell.until - loaded.now <= timedelta(seconds=10)
+            assert cell.until == loaded.now + timedelta(seconds=10)
             tally = write(busy)
             assert heard(one, lambda found: found >= tally) == tally
         # nobody listens any more: it looks no more, either
@@ -78,7 +82,7 @@ def test_whoever_looked_on_for_as_long_as_a_lease_may_say_what_came_of_its_effec
 ) -> None:
     """That a lease has passed is believed of a clock that was watched for as long."""
     monkeypatch.setattr(live, "SAID_EVERY", 0.1)
-    unseen, busy = Busy(), Busy()
+    unseen, busy = Busy(MemoryStore()), Busy(MemoryStore())
     begun = Record(State.RUNNING, 1, "n", "gone:1:a", timedelta(seconds=0.3), started=busy.scene.now)
     lapsed = Write("once/letter/7", FREE, encode(begun), Mark.OPEN, ttl=-timedelta(seconds=5))
     for one in (unseen, busy):
@@ -122,8 +126,11 @@ def test_one_who_does_not_read_keeps_nobody_waiting() -> None:
             assert heard(one, lambda found, tally=tally: found >= tally) == tally  # type: ignore[misc]
 
 
-def test_all_streams_end_with_the_server_and_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_all_streams_end_with_the_server_and_at_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the server would wait for them, and then say that it waits no longer."""
+    monkeypatch.setattr(server, "GRACE", round(PATIENCE / 2))
     busy = Busy()
     with ExitStack() as crowd, caplog.at_level(logging.ERROR, "uvicorn.error"):
         with served(busy.app) as port:
@@ -151,14 +158,14 @@ def test_that_the_store_is_away_is_told_without_its_password_and_that_it_is_back
 
 def test_a_stream_ends_by_itself_and_whoever_listens_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that it is mounted in waits at its end for whoever is connected, and is not told."""
-    monkeypatch.setattr(live, "LASTS", 0.3)
     monkeypatch.setattr(live, "HEARTBEAT", 0.1)
-    busy = Busy()
+    busy, clock = Busy(), HandClock()
+    busy.app.state.site.clock = clock
     with served(busy.app) as port, Stream(port) as one:
-        told = one.rest()
+        told = one.until(b": still here")
         assert b"retry: 1000" in told
-        assert b": still here" in told
-        assert told.endswith(b"0\r\n\r\n")
+        clock.turn(live.LASTS)
+        assert one.rest().endswith(b"0\r\n\r\n")
 
 
 def test_a_store_that_does_not_count_may_have_changed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
