@@ -217,22 +217,57 @@ def test_the_page_of_a_run_lives_as_long_as_the_run(town: Town) -> None:
     assert gone(doorkeeper)
 
 
-def test_whoever_dies_at_a_door_is_missed_and_nobody_else_holds_it_open(town: Town) -> None:
-    foreman = town.run("--ui", "0", "--health", "0")
+def test_whoever_dies_at_a_door_is_replaced_and_nobody_else_holds_it_open(town: Town) -> None:
+    foreman = town.run("--ui", "0", "--health", "0", "--grace", "60s")
     page = int(line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+) is the page\n")[1])
     door = int(line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+)/healthz and /readyz tell .*\n")[1])
     town.wait_for("start")
-    wait_until(lambda: ask(page, "/healthz") == (200, "ok\n"))
-    usher_pid, doorkeeper, *_ = children(foreman.pid)
-    for pid, port in ((doorkeeper, door), (usher_pid, page)):
-        os.kill(pid, signal.SIGKILL)
+    usher_pid, doorkeeper, member = children(foreman.pid)
+    beside = {page: usher_pid, door: doorkeeper}
+    for port in (door, page, page):
+        wait_until(lambda port=port: answers(port))  # type: ignore[misc]
+        pause = r"0\.5" if beside[port] in (usher_pid, doorkeeper) else "1"  # later each time that it dies young
+        os.kill(beside[port], signal.SIGKILL)
         line_of(
-            foreman, rf"cronce run: process {pid} ended \(SIGKILL\), and nobody answers at http://127\.0\.0\.1:{port}"
+            foreman,
+            rf"cronce run: process {beside[port]} ended \(SIGKILL\), and nobody answers at"
+            rf" http://127\.0\.0\.1:{port}; another starts in {pause} s\n",
         )
-        with pytest.raises(ConnectionRefusedError):
-            ask(port, "/healthz")
+        wait_until(lambda port=port: answers(port))  # type: ignore[misc]
+        (beside[port],) = {*children(foreman.pid)} - {member, *beside.values()}
+    assert ask(page, "/api/v1/holders")[0] == 200
+    foreman.kill()
+    wait_until(
+        lambda: ask(door, "/readyz") == (503, "claims no more\n")
+    )  # those that came later hide its end from none
+    for port, pid in beside.items():
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda port=port: not answers(port))  # type: ignore[misc]
+    assert not gone(member)
     town.release.touch()
+    wait_until(lambda: gone(member))
+
+
+def answers(port: int) -> bool:
+    try:
+        return ask(port, "/healthz") == (200, "ok\n")
+    except ConnectionError:
+        return False
+
+
+def test_who_died_when_all_are_told_to_end_is_not_replaced(town: Town) -> None:
+    foreman = town.run("--ui", "0", "--grace", "60s")
+    page = int(line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+) is the page\n")[1])
+    town.wait_for("start")
+    wait_until(lambda: answers(page))
+    usher_pid, _ = children(foreman.pid)
     foreman.send_signal(signal.SIGTERM)
+    wait_until(lambda: not holders(page))
+    os.kill(usher_pid, signal.SIGKILL)
+    line_of(foreman, rf"cronce run: process {usher_pid} ended \(SIGKILL\), and nobody answers at .* any more\n")
+    with pytest.raises(ConnectionRefusedError):
+        ask(page, "/healthz")
+    town.release.touch()
     assert ended(foreman)[0] == 0
 
 

@@ -1,7 +1,7 @@
 """The foreman of `cronce run -n 3`: a process that does nothing but see to it that so many others run.
 
 It starts one again that died, passes on what it is told, and reaps whoever is left to it: as process 1 of a container
-it is the parent of every orphan there.
+it is the parent of every orphan there. So it does with those beside them, who show the page and answer probes.
 
 *A pipe to each, not a signal.* The Ctrl-C of a terminal and the stop of systemd reach all processes of a group by
 themselves. A signal that is passed on would be the second for each of them, and stop at once what runs. Through its
@@ -31,6 +31,7 @@ from cronce.runtime.scheduling.scheduler import LAST, LEAST, Orders, Scheduler, 
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
+    from cronce.cli.attendant import Attendant
     from cronce.cli.doorkeeper import Doorkeeper
     from cronce.cli.usher import Usher
 
@@ -73,9 +74,17 @@ class Member(NamedTuple):
 class Start(NamedTuple):
     """One that is to run: from when on, and how many in its place died young."""
 
-    place: int
+    place: "int | Attendant"
     due: Boot = 0.0
     young: int = 0
+
+
+class Beside(NamedTuple):
+    """One that answers beside them: since when, and how many before it died young."""
+
+    attendant: "Attendant"
+    since: Boot
+    young: int
 
 
 class Foreman:
@@ -96,30 +105,29 @@ class Foreman:
         self._page = Page(number)
         self._usher = usher
         self._door = None if health is None else _doorkeeper(health, self._page)
+        self._attendants: list[Attendant] = [one for one in (self._usher, self._door) if one is not None]
         self._boot = SystemClock().boot
         self._heard: SimpleQueue[int] = SimpleQueue()
         self._crew: dict[int, Member] = {}
-        self._starts = [Start(place) for place in range(number)]
+        self._beside: list[Beside] = []
+        self._starts = [*map(Start, self._attendants), *map(Start, range(number))]
         self._signals, self._told = Signals(), 0
         self._kill_at = inf
         self._code = 0
 
     def run(self) -> int:
         """Until all have ended because they were told to. A member never comes back from here: it exits."""
-        door, usher = self._door, self._usher
         with self._listening():
-            if usher is not None:
-                usher.open([door] if door else [])
-                _say(f"{usher.url} is the page")
-            if door is not None:
-                door.open()
-                _say(f"{door.url}/healthz and /readyz tell how they are, /metrics what they count")
+            if self._usher is not None:
+                _say(f"{self._usher.url} is the page")
+            if self._door is not None:
+                _say(f"{self._door.url}/healthz and /readyz tell how they are, /metrics what they count")
             while self._crew or self._starts:
                 self._start_due()
                 self._hear()
                 if self._boot() >= self._kill_at:
                     self._kill()
-        for attendant in filter(None, (door, usher)):
+        for attendant in self._attendants:
             attendant.close()
         return self._code
 
@@ -151,7 +159,15 @@ class Foreman:
         due = [start for start in self._starts if start.due <= now]
         for start in due:
             self._starts.remove(start)
-            self._start(start.place, start.young)
+            if isinstance(start.place, int):
+                self._start(start.place, start.young)
+            else:
+                self._open(start.place, start.young)
+
+    def _open(self, attendant: "Attendant", young: int) -> None:
+        others = [other for other in self._attendants if other is not attendant]
+        attendant.open(others, [member.rope for member in self._crew.values()])
+        self._beside.append(Beside(attendant, self._boot(), young))
 
     def _start(self, place: int, young: int) -> None:
         """What a child still has of its parent, it loses before a signal can reach it."""
@@ -166,6 +182,8 @@ class Foreman:
                 signal.signal(number, signal.SIG_DFL)
             for fd in (rope, *(member.rope for member in self._crew.values())):
                 os.close(fd)
+            for attendant in self._attendants:
+                attendant.shut()
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             sys.exit(self._as_member(inlet, place))
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -181,15 +199,22 @@ class Foreman:
         """Also of those that we never started."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                pid, status = ended
+                pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
                 member = self._crew.pop(pid, None)
                 if member is not None:
                     os.close(member.rope)
-                    self._ended(pid, member, os.waitstatus_to_exitcode(status))
-                for attendant in filter(None, (self._door, self._usher)):
-                    if attendant.is_process(pid):
-                        why = _in_words(os.waitstatus_to_exitcode(status))
-                        _say(f"process {pid} ended ({why}), and nobody answers at {attendant.url} until the next start")
+                    self._ended(pid, member, code)
+                for beside in [one for one in self._beside if one.attendant.is_process(pid)]:
+                    self._beside.remove(beside)
+                    self._left(pid, beside, code)
+
+    def _left(self, pid: int, beside: Beside, code: int) -> None:
+        attendant, how = beside.attendant, f"process {pid} ended ({_in_words(code)})"
+        if self._told:
+            attendant.shut()
+            _say(f"{how}, and nobody answers at {attendant.url} any more")
+        else:
+            self._replace(f"{how}, and nobody answers at {attendant.url}", attendant, beside)
 
     def _ended(self, pid: int, member: Member, code: int) -> None:
         self._page.clear(member.place)
@@ -199,16 +224,23 @@ class Foreman:
             self._code = code
             self._tell(signal.SIGCHLD)
         else:
-            young = member.young + 1 if self._boot() - member.since < GROWN else 1
-            pause = min(PAUSE * 2 ** (young - 1), LONGEST)
-            self._starts.append(Start(member.place, self._boot() + pause, young))
-            _say(f"process {pid} ended ({_in_words(code)}); another starts in {pause:g} s")
+            self._replace(f"process {pid} ended ({_in_words(code)})", member.place, member)
+
+    def _replace(self, how: str, place: "int | Attendant", one: Member | Beside) -> None:
+        """Later each time that one in its place dies young."""
+        young = one.young + 1 if self._boot() - one.since < GROWN else 1
+        pause = min(PAUSE * 2 ** (young - 1), LONGEST)
+        self._starts.append(Start(place, self._boot() + pause, young))
+        _say(f"{how}; another starts in {pause:g} s")
 
     # --- what they are told ---
 
     def _tell(self, why: int) -> None:
         """At the first signal to drain, from then on to stop now. Whoever does not end in time is killed."""
         self._told = self._signals.another(why)
+        for start in self._starts:
+            if not isinstance(start.place, int):  # nobody will come to its door any more
+                start.place.shut()
         self._starts.clear()
         left = self._grace + LEAST if self._told == 1 else LAST
         self._kill_at = min(self._kill_at, self._boot() + left + LEAST)
