@@ -127,10 +127,11 @@ def test_a_lapsed_run_is_shown_as_lapsed_and_is_running_in_json(
     url = f"sqlite:///{tmp_path}/cronce.db"
     store = open_store(url)
     ledger = Ledger(store.traits, CLOCK, "web-1")
-    short = TERMS._replace(lease=timedelta(milliseconds=100))
-    drive(ledger.claim([Wanted(SLOT, short)]), store, CLOCK)
-    while store.load([SLOT.cell]).now <= (store.load([SLOT.cell]).cells[0].until or NOW):
-        pass
+    drive(ledger.claim([Wanted(SLOT, TERMS)]), store, CLOCK)
+    loaded = store.load([SLOT.cell])
+    (cell,) = loaded.cells
+    lapsed = Write(cell.key, cell.version, cell.value, cell.mark, cell.at, ttl=timedelta(seconds=-1))
+    assert store.swap([lapsed], loaded.epoch.seen).verdicts[0].refused is None
     store.close()
     assert said(capsys, "runs", "--store", url).splitlines()[1].split()[1] == "lapsed"
     (run,) = told(capsys, "runs", "--store", url)["runs"]

@@ -4,11 +4,11 @@ servers did: PostgreSQL's plans with the rows that each step read, and the comma
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -29,8 +29,6 @@ from tests.servers.postgres import Admin, Postgres
 from tests.servers.valkey import Valkey
 from tests.stores.places import name_of
 from tests.stores.test_redis_contract import namespaced
-
-T = TypeVar("T")
 
 NOON: Final = datetime(2026, 3, 29, 12, tzinfo=UTC)
 SMALL: Final = Fleet(jobs=100, runs=20, open=60, attention=60, effects=300, doubtful=3, refused=60)
@@ -198,16 +196,19 @@ def test_every_command_of_a_page_has_a_limit_and_there_are_as_many_of_them_with_
     small, large = namespaced(valkey.url, tmp_path / "small"), namespaced(valkey.url, tmp_path / "large")
     with visit(small, SMALL) as few, visit(large, LARGE, few.now) as many:
         for page in few.pages:
-            some, more = _within_a_minute(few, lambda page=page: [_commands(valkey, one, page) for one in (few, many)])
+            some, more = _within_a_minute(valkey, (few, many), page)
             assert some == more, page
             assert more.keys() - PLAIN == {"EVALSHA", MEMBERS}, page
 
 
-def _within_a_minute(visited: Visit, work: Callable[[], T]) -> T:
+def _within_a_minute(valkey: Valkey, visits: Sequence[Visit], page: str) -> list[Counter[str]]:
     """Slots are at full minutes: of two stretches that end now, one might have moved past a slot already."""
+    store = visits[0].store
     while True:
-        began, found, ended = visited.store.load([]).now, work(), visited.store.load([]).now
-        if (ended - began) < timedelta(minutes=1) and ended.minute == began.minute:
+        began = store.load([]).now
+        found = [_commands(valkey, one, page) for one in visits]
+        ended = store.load([]).now
+        if ended - began < timedelta(minutes=1) and ended.minute == began.minute:
             return found
 
 
