@@ -17,7 +17,7 @@ from cronce.protocol.commands import Queue
 from cronce.protocol.record import Holder, Job, Outcome, State
 from cronce.runtime.attempt import Work
 from cronce.runtime.ledger import Terms
-from cronce.runtime.scheduling.engine import uncollected
+from cronce.runtime.scheduling.collector import uncollected
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore

@@ -37,7 +37,7 @@ class Member:
         return {one.holder for one in self.roster.live}
 
     def place(self, minute: int, job: str = "billing") -> int:
-        return self.roster.place(self.me, Slot(job, START + minute * MINUTE))
+        return self.roster.place(Slot(job, START + minute * MINUTE))
 
 
 def firing(store: Wire) -> str:

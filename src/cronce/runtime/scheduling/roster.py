@@ -60,7 +60,7 @@ def digest_of(specs: Specs) -> str:
 
 
 class Roster:
-    """One process's view. `live` are the schedulers that were alive at the last beat, this one among them."""
+    """One process's view. `live` are the schedulers that were alive at the last beat, this one the last of them."""
 
     def __init__(self, carrier: Carrier, jobs: Jobs) -> None:
         self._carrier = carrier
@@ -120,9 +120,9 @@ class Roster:
 
     # --- who goes first ---
 
-    def place(self, me: Holder, slot: Slot) -> int:
+    def place(self, slot: Slot) -> int:
         """How many go before this process, of those that do the same for this version of the job."""
-        job = slot.job
+        job, me = slot.job, self.live[-1]
         others = self._order.get(job)
         if others is None:
             digest = self._bundles[me.bundle][job]

@@ -24,7 +24,8 @@ from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.carrying import Carry
-from cronce.runtime.scheduling.engine import Engine, Refused, unheard
+from cronce.runtime.scheduling.engine import Engine
+from cronce.runtime.scheduling.exchange import Refused, unheard
 from cronce.runtime.scheduling.pool import Pool
 from cronce.runtime.scheduling.post import Post
 from cronce.stores.base import Listener, listen
