@@ -70,7 +70,7 @@ class Counted(MemoryStore):
     """Counts the calls that would be round trips."""
 
     def __init__(self, cron: Cronce) -> None:
-        super().__init__(cron._clock.wall)
+        super().__init__(cron._presence.clock.wall)
         self.calls = 0
 
     def load(self, keys: Sequence[str]) -> Loaded:

@@ -176,10 +176,11 @@ def test_guards_and_locks_use_the_same_clock_and_store(cron: Cronce) -> None:
 
 
 def test_the_app_is_as_it_was_afterwards(cron: Cronce) -> None:
-    before = cron._given, cron._clock, cron._keeper
+    here = cron._presence
+    before = here.given, here.clock, here.keeper
     with manual(cron):
-        assert cron._given is not before[0]
-    assert (cron._given, cron._clock, cron._keeper) == before
+        assert here.given is not before[0]
+    assert (here.given, here.clock, here.keeper) == before
 
 
 def test_what_makes_no_sense_is_refused(cron: Cronce) -> None:

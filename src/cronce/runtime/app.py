@@ -1,12 +1,12 @@
-"""`Cronce`: what a user holds in hand. It makes guards and locks; the work is done by `call`, `lock` and `keeper`."""
+"""`Cronce`: what a user holds in hand. It makes guards, locks, leaders and a scheduler, and the work is done by those.
+Beside it: the jobs of a process (`declared`), the process at its store (`presence`), and who is told (`listeners`)."""
 
 import atexit
 import os
-import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
@@ -18,24 +18,21 @@ from cronce.model import Fence, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
-from cronce.runtime.current import Around, around_nothing
-from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
-from cronce.runtime.desk import Desk
+from cronce.runtime.current import Around
+from cronce.runtime.declare import Declaration, Duration, Policies, When, declare
+from cronce.runtime.declared import Declared
 from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, guarded, name_of, single
 from cronce.runtime.hand.api import ByHand
 from cronce.runtime.keeper import Keeper
+from cronce.runtime.listeners import Listeners
 from cronce.runtime.lock import Block, Lock, limits
-from cronce.runtime.log import LOGGER, Log
 from cronce.runtime.notes import Notebook
 from cronce.runtime.pod import JOB_NAME, PodCall
+from cronce.runtime.presence import Presence
 from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.processes.loading import defined, place_of
-from cronce.runtime.run import Run
-from cronce.runtime.wraps import within
 from cronce.schedule import Schedule, parse_duration
-from cronce.stores import mask
 from cronce.stores.base import Store
-from cronce.stores.default import Chosen, choose, open_chosen, pinned
 
 if TYPE_CHECKING:
     from cronce.runtime.effects.idempotent import Idempotent
@@ -43,10 +40,8 @@ if TYPE_CHECKING:
     from cronce.runtime.joined import Database
     from cronce.runtime.jotter import Jotter
     from cronce.runtime.observe import Observing
-    from cronce.runtime.scheduling.carrying import Carry
     from cronce.runtime.scheduling.post import Role
     from cronce.runtime.scheduling.scheduler import Scheduler
-    from cronce.runtime.session_lock import SessionKeeper
 
 
 class Cronce(ByHand):
@@ -56,27 +51,19 @@ class Cronce(ByHand):
     """
 
     def __init__(self, url: str | None = None, *, store: Store | None = None, clock: Clock | None = None) -> None:
-        self._url = url
-        self._chosen: Chosen | None = None
-        self._given = store
-        self._clock = clock or SystemClock()
-        self._lock = threading.Lock()
-        self._keeper: Keeper | None = None
-        self._scheduler: Scheduler | None = None
-        self._session: SessionKeeper | None = None
+        self._listeners = Listeners()
+        self._presence = Presence(lambda: url, store, clock or SystemClock(), self._listeners)
+        self._bodies = Bodies(self.at_work, self._presence.clock, self._presence.named)
+        self._declared = Declared(self._bodies)
+        self._databases: dict[str | int, Database] = {}
+        self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
         self._notebook = Notebook()
         self._jotter: Jotter | None = None
         self._starting = threading.Lock()
-        self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
-        self._bodies = Bodies(self.at_work, self._clock, lambda: None if self._given else self._named().url)
-        self._remarks: dict[str, str] = {}
-        self._ears: list[Callable[[Event], None]] = [Log().hear]
-        self._timers: list[Callable[[str, float], None]] = []
-        self._wraps: list[Around] = []
-        self._databases: dict[str | int, Database] = {}
-        self.jobs: dict[str, Declaration] = {}
+        self._scheduler: Scheduler | None = None
+        self.jobs = self._declared.jobs
         """The jobs that this process declares, by name."""
-        self.works: dict[str, Callable[[], Work]] = {}
+        self.works = self._declared.works
         """For each of them that needs no arguments: what makes the work of one run."""
         _ALL.add(self)
 
@@ -86,13 +73,11 @@ class Cronce(ByHand):
     @property
     def place(self) -> str:
         """Its store, for people."""
-        return f"{self._given!r}" if self._given else mask((self._chosen or choose(self._url)).url)
+        return self._presence.place
 
     def use(self, url: str) -> None:
         """Another store than it was made with, before anything was asked of that."""
-        if self._keeper is not None or self._session is not None:
-            raise BadInput(f"{self.place} is in use already; name the other store before anything is started")
-        self._url, self._chosen, self._given = url, None, None
+        self._presence.use(lambda: url)
 
     # --- guards ---
 
@@ -140,7 +125,7 @@ class Cronce(ByHand):
 
         key = transaction if isinstance(transaction, str) else id(transaction)
         if key not in self._databases:
-            self._databases[key] = read_database(transaction, "" if self._given else choose(self._url).url)
+            self._databases[key] = read_database(transaction, self._presence.url)
         return self._databases[key]
 
     def command(
@@ -166,7 +151,7 @@ class Cronce(ByHand):
 
         if isolate:
             raise BadPolicy("mode='observe' leaves a body as it is: leave out isolate, which gives it another process")
-        return Shadows(job, self._jotting, self.at_work, self._clock, **how).guard(fn, *slot)
+        return Shadows(job, self._jotting, self.at_work, self._presence.clock, **how).guard(fn, *slot)
 
     def _call(self, job: Declaration, work: Work, take_over: bool) -> Call:
         defined(f"calls {job.name}")
@@ -175,13 +160,7 @@ class Cronce(ByHand):
         return Call(self.at_work(), job, work, take_over=take_over, refused=self._notebook.refused)
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:
-        if self.jobs.setdefault(job.name, job) != job:
-            raise BadInput(
-                f"there is a job {job.name} already, with another schedule or policy; give one of them name=…"
-            )
-        self._remarks[job.name] = remark(job.name, policies)
-        if work is not None:
-            self.works[job.name] = work
+        self._declared.add(job, work, policies)
 
     # --- locks ---
 
@@ -206,7 +185,7 @@ class Cronce(ByHand):
             return Lock(name, checked, self.at_work)
         from cronce.runtime.session_lock import SessionLock  # noqa: PLC0415  it needs psycopg
 
-        return SessionLock(name, session, checked, self._in_session)
+        return SessionLock(name, session, checked, self._presence.in_session)
 
     def single(
         self,
@@ -277,7 +256,7 @@ class Cronce(ByHand):
         from cronce.runtime.observe import Observer  # noqa: PLC0415  most have none
 
         refuse_foreign(foreign, ("window", "key"))
-        return cast("Observing", Observer(name, window, key, self._jotting, self._clock.boot).guard)
+        return cast("Observing", Observer(name, window, key, self._jotting, self._presence.clock.boot).guard)
 
     def heartbeat(self, name: str, every: Duration = "1m") -> None:
         """A sign of life of a scheduler that is not ours: call it from a job of its own, at each interval. Who watches
@@ -287,7 +266,7 @@ class Cronce(ByHand):
         """
         from cronce.runtime.beats import SignOfLife  # noqa: PLC0415
 
-        beat, jotter = SignOfLife(name, every, self._clock.boot()), self._jotting()
+        beat, jotter = SignOfLife(name, every, self._presence.clock.boot()), self._jotting()
         jotter.add(beat)
         jotter.wait(beat)
 
@@ -296,7 +275,7 @@ class Cronce(ByHand):
             from cronce.runtime.jotter import Jotter  # noqa: PLC0415
 
             with self._starting:
-                self._jotter = self._jotter or Jotter(self.at_work, self._clock)
+                self._jotter = self._jotter or Jotter(self.at_work, self._presence.clock)
         return self._jotter
 
     # --- leaders ---
@@ -319,7 +298,7 @@ class Cronce(ByHand):
 
         refuse_foreign(foreign, ("lease", "renew", "on_elected", "on_deposed"))
         stands = candidacy(group, lease, renew)._replace(on_elected=on_elected, on_deposed=on_deposed)
-        leader = Leader(stands, self.at_work, self._clock)
+        leader = Leader(stands, self.at_work, self._presence.clock)
         self._leaders.add(leader)
         return leader
 
@@ -346,23 +325,15 @@ class Cronce(ByHand):
         post, length = check_post(role, workers, labels), parse_duration(grace).total_seconds()
         if self._scheduler is not None:
             raise BadInput("the scheduler runs already in this process; stop it first")
-        self._refuse_observed()
+        self._declared.refuse_observed()
         keeper = self.at_work()
         for name in self.works:
             self.jobs[name].check_on(keeper.desk.store.traits)
+        carry = self._declared.carry(allow, keeper)
         self._scheduler = Scheduler(
-            keeper, self._carry(allow, keeper), post, grace=length, ended=self._ended, refused=self._notebook.refused
+            keeper, carry, post, grace=length, ended=self._ended, refused=self._notebook.refused
         )
         return self._scheduler.start()
-
-    def _refuse_observed(self) -> None:
-        """Whoever is only observed has a scheduler already, and this one would be a second."""
-        if observed := [name for name, job in self.jobs.items() if job.mode == "observe"]:
-            raise BadInput(
-                f"{', '.join(observed[:5])}: mode='observe' is for what another scheduler calls, and this one would run"
-                " it a second time. Leave the word out to have it run here, once for each slot; or give what is only"
-                " observed a Cronce of its own"
-            )
 
     def run(
         self,
@@ -401,39 +372,20 @@ class Cronce(ByHand):
         finally:
             await to_thread(self.close)
 
-    def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
-        """What this process carries: its own jobs, and those in the store that it allows, as they are just now."""
-        from cronce.runtime.stored.allowed import Allowed, Carried  # noqa: PLC0415
-        from cronce.runtime.stored.definitions import definitions  # noqa: PLC0415
-
-        for name in self.jobs.keys() - self.works.keys():
-            LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it yourself", name)
-        for said in filter(None, self._remarks.values()):
-            LOGGER.warning("%s", said)
-        own = {name: Carried(self.jobs[name], work) for name, work in self.works.items()}
-        shelf = Allowed(allow, self._bodies, self.jobs)
-        return lambda: own | shelf.carry(keeper.desk.do(definitions()))
-
     def _ended(self, scheduler: "Scheduler") -> None:
         if self._scheduler is scheduler:
             self._scheduler = None
 
-    # --- this process at the store ---
+    # --- for integrations, and for those who listen ---
 
     def at_work(self) -> Keeper:
         """What this process holds at the store, which is opened by the first who asks: for integrations."""
-        with self._lock:
-            if self._keeper is None:
-                store = self._connect(first=True)
-                desk = Desk(store, self._clock, self._connect, self._report, around=self._around)
-                desk.ledger.carrier.timed = self._timed
-                self._keeper = Keeper(desk)
-            return self._keeper
+        return self._presence.at_work()
 
     @property
     def keeper(self) -> Keeper | None:
         """The same, if anything was asked of the store yet."""
-        return self._keeper
+        return self._presence.keeper
 
     @property
     def scheduler(self) -> "Scheduler | None":
@@ -443,76 +395,28 @@ class Cronce(ByHand):
     def on_event(self, hear: Callable[[Event], None]) -> None:
         """Have each fact told: who was granted what, what started and ended, what was refused, and whether the store
         answers. Called by whatever thread it happens on, so it should be quick."""
-        self._ears.append(hear)
+        self._listeners.of_events.append(hear)
 
     def on_call(self, hear: Callable[[str, float], None]) -> None:
         """Have each answer of the store told: to which request (Load, Swap, Scan, Purge), and after how many seconds.
         Called by whatever thread asked, so it should be quick."""
-        self._timers.append(hear)
+        self._listeners.of_calls.append(hear)
 
     def around(self, wrap: Around) -> None:
         """Have each body run within what `wrap(run)` gives, a context manager: for those who trace. Where that fails
         it is logged, and the body runs without."""
-        self._wraps.append(wrap)
+        self._listeners.wraps.append(wrap)
 
-    def _timed(self, request: str, seconds: float) -> None:
-        for hear in self._timers:
-            try:
-                hear(request, seconds)
-            except Exception:
-                LOGGER.exception("%s cannot take in that the store answered", hear)
-
-    def _around(self, run: Run) -> AbstractContextManager[object]:
-        return within(self._wraps, run) if self._wraps else around_nothing(run)
-
-    def _report(self, event: Event) -> None:
-        """Whoever hears it badly must not keep a slot from running."""
-        for hear in self._ears:
-            try:
-                hear(event)
-            except Exception:
-                LOGGER.exception("%s cannot take in that %s %s", hear, event.key, event.what)
-
-    @contextmanager
-    def _standing_in(self, store: Store, clock: Clock, keeper: Keeper) -> Iterator[None]:
+    def _standing_in(self, store: Store, clock: Clock, keeper: Keeper) -> AbstractContextManager[None]:
         """For a while these are its store, its clock and its keeper: those of a test."""
         if self._scheduler is not None:
             raise BadInput("its scheduler runs; stop it before its clock is turned by hand")
-        before = self._given, self._clock, self._keeper
-        self._given, self._clock, self._keeper = store, clock, keeper
-        try:
-            yield
-        finally:
-            self._given, self._clock, self._keeper = before
-
-    def _in_session(self) -> "SessionKeeper":
-        from cronce.runtime.session_lock import SessionKeeper  # noqa: PLC0415
-
-        with self._lock:
-            if self._session is None:
-                self._session = SessionKeeper(self._named().url if self._given is None else "an object", self._clock)
-            return self._session
-
-    def _connect(self, *, first: bool = False) -> Store:
-        if self._given is not None:
-            return self._given
-        chosen = self._named()
-        if first and chosen.is_default:
-            print(f"cronce: the store is {chosen.url}; set CRONCE_URL to choose another", file=sys.stderr)
-        return open_chosen(chosen)
-
-    def _named(self) -> Chosen:
-        if self._chosen is None:  # once: whoever changes the directory or the environment later means no other store
-            self._chosen = pinned(choose(self._url))
-        return self._chosen
+        return self._presence.standing_in(store, clock, keeper)
 
     def _forked(self) -> None:
         """In the child: the parent's threads are not here, its locks may be held for ever, its leases are not ours."""
-        self._lock = threading.Lock()
-        self._keeper = self._scheduler = None
-        if self._session is not None:
-            self._session.forked()
-        self._session = None
+        self._presence.forked()
+        self._scheduler = None
         self._notebook = Notebook()
         self._jotter, self._starting = None, threading.Lock()
         self._bodies.forked()
@@ -527,18 +431,14 @@ class Cronce(ByHand):
             leader.stop()
         if self._jotter is not None:
             self._jotter.close()
-        with self._lock:
-            keeper, session = self._keeper, self._session
-            if session is not None:
-                session.close()
-            if keeper is None or keeper.busy:
-                return
-            self._keeper = None
+        keeper = self._presence.leave()
+        if keeper is None:
+            return
         self._bodies.close()
         keeper.close()
         for database in self._databases.values():
             database.close()
-        if keeper.desk.store is not self._given:
+        if keeper.desk.store is not self._presence.given:
             keeper.desk.store.close()
 
     def __enter__(self) -> "Cronce":

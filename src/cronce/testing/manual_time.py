@@ -77,7 +77,7 @@ class _Process:
     def __init__(self, manual: "Manual", number: int, post: Post) -> None:
         desk = Desk(manual.store, manual.clock, lambda: manual.store, log, f"test:{number}:0")
         self._manual, self._number, self.keeper = manual, number, Keeper(desk, _StillBeat)
-        self.engine = Engine(self.keeper, manual.cron._carry((), self.keeper), post, self.submit, QUIET)
+        self.engine = Engine(self.keeper, manual.cron._declared.carry((), self.keeper), post, self.submit, QUIET)
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:

@@ -45,7 +45,7 @@ class Scene:
         self.keeper = Keeper(self.desk("web-1:1:a"), NoBeat)
         self.engine = Engine(
             self.keeper,
-            self.cron._carry((), self.keeper),
+            self.cron._declared.carry((), self.keeper),
             Post(),
             lambda _attempts: None,
             refused=lambda slot, why, _keeper: self.refused.append((slot, why)),

@@ -58,15 +58,9 @@ def _shown(given: Any) -> str:
 class ProjectCron(Cronce):
     """Settings are read when the store is asked for, and bodies leave no connection behind."""
 
-    _said: str | None = None
-
-    @property
-    def _url(self) -> str | None:
-        return store_url() if self._said is None else self._said
-
-    @_url.setter
-    def _url(self, url: str | None) -> None:
-        self._said = url
+    def __init__(self) -> None:
+        super().__init__()
+        self._presence.use(store_url)
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:
         """A body that a scheduler runs is what a request is to a web server. One that somebody calls is a part of what

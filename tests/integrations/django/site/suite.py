@@ -216,4 +216,5 @@ def elsewhere(url: str) -> Iterator[None]:
     try:
         yield
     finally:
-        cron._url = cron._chosen = None
+        cron.close()
+        cron._presence.use(project.store_url)
