@@ -22,7 +22,7 @@ from cronce.integrations.celery import Once
 URL: Final = os.environ["BROKER"]
 ENTRIES: Final[dict[str, dict[str, Any]]] = json.loads(os.environ.get("ENTRIES", "{}"))
 AT_SEND: Final = os.environ.get("AT_SEND", "")
-FOR_EVER: Final = 60.0
+FOR_EVER: Final = 600.0
 """Seconds in a body whose worker is killed meanwhile; who runs it again does not wait."""
 BOOK: Final = redis.Redis.from_url(URL)
 
@@ -32,7 +32,8 @@ app.conf.update(
     broker_transport_options={"visibility_timeout": 1},
     worker_prefetch_multiplier=1,
     cronce_lease="2s",
-    cronce_start_within="1m",
+    cronce_start_within="5m",
+    cronce_missed="all",
     beat_schedule={
         name: {**entry, "schedule": crontab(**when) if isinstance(when := entry["schedule"], dict) else when}
         for name, entry in ENTRIES.items()
@@ -73,25 +74,25 @@ def plain(self: Any, book: str) -> None:
     note(book, slot=self.request.cronce_slot, id=self.request.id)
 
 
-@app.task(name="guarded", bind=True, base=Once, lease="2s", ignore_result=True)
+@app.task(name="guarded", bind=True, base=Once, lease="20s", ignore_result=True)
 def guarded(self: Any, book: str) -> None:
     note(book, slot=self.request.get("cronce_slot"), id=self.request.id)
 
 
-@app.task(name="adding", bind=True, base=Once, lease="2s", acks_late=True)
+@app.task(name="adding", bind=True, base=Once, lease="4s", acks_late=True)
 def adding(self: Any, number: int, book: str, stays: bool = False) -> int:
     if note(book, number=number) and stays:
         time.sleep(FOR_EVER)
     return number + 1
 
 
-@app.task(name="skipping", bind=True, base=Once, lease="2s", acks_late=True, on_lost="skip")
+@app.task(name="skipping", bind=True, base=Once, lease="4s", acks_late=True, on_lost="skip")
 def skipping(self: Any, book: str) -> None:
     if note(book):
         time.sleep(FOR_EVER)
 
 
-@app.task(name="retrying", bind=True, base=Once, lease="2s", acks_late=True, max_retries=2)
+@app.task(name="retrying", bind=True, base=Once, lease="20s", acks_late=True, max_retries=2)
 def retrying(self: Any, book: str) -> str:
     note(book, attempt=self.request.retries, slot=self.request.cronce_slot)
     if self.request.retries < 2:
@@ -99,7 +100,7 @@ def retrying(self: Any, book: str) -> str:
     return "at last"
 
 
-@app.task(name="replacing", bind=True, base=Once, lease="2s")
+@app.task(name="replacing", bind=True, base=Once, lease="20s")
 def replacing(self: Any, book: str, left: int) -> str:
     note(book, left=left)
     if left:
@@ -107,7 +108,7 @@ def replacing(self: Any, book: str, left: int) -> str:
     return "all"
 
 
-@app.task(name="failing", bind=True, base=Once, lease="2s")
+@app.task(name="failing", bind=True, base=Once, lease="20s")
 def failing(self: Any, book: str) -> None:
     note(book)
     raise ValueError("as it should")

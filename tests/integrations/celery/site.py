@@ -12,6 +12,7 @@ from django.conf import settings
 
 
 def main(folder: str, broker: str, store: str) -> None:
+    began = time.monotonic()
     configure(folder)
     from django_celery_beat.models import PeriodicTask  # noqa: PLC0415  not before Django is set up
 
@@ -19,8 +20,10 @@ def main(folder: str, broker: str, store: str) -> None:
     from cronce.integrations.celery.database import DatabaseScheduler  # noqa: PLC0415
 
     app = Celery("site", broker=broker)
-    app.conf.update(cronce_url=store, beat_schedule={"conf": entry(10_000 * 86_400)}, result_expires=None)
-    start = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=2)
+    app.conf.update(cronce_url=store, cronce_missed="all", cronce_start_within="5m")  # however late this process is
+    app.conf.update(beat_schedule={"conf": entry(10_000 * 86_400)}, result_expires=None)
+    as_long_again = timedelta(seconds=1 + round(time.monotonic() - began))  # for less than was done up to here
+    start = datetime.now(UTC).replace(microsecond=0) + as_long_again
     make_entries(start)
     beats = [DatabaseScheduler(app) for _ in range(2)]
     beats[1].cron = Cronce(store)
@@ -30,9 +33,10 @@ def main(folder: str, broker: str, store: str) -> None:
         3: lambda: PeriodicTask.objects.get(name="stopped").delete(),
         4: lambda: save(PeriodicTask.objects.get(name="past")),
     }
+    sent = {3: ("past",), 5: ("one", "soon", "late")}
     for second in range(6):
         acts.get(second, int)()
-        run(beats, start + timedelta(seconds=second + 1.5))
+        run(beats, start + timedelta(seconds=second + 1.5), PeriodicTask.objects.filter(name__in=sent.get(second, ())))
     for beat in beats:
         beat.close()
     rows = PeriodicTask.objects.values("name", "enabled", "last_run_at", "total_run_count")
@@ -44,8 +48,8 @@ def main(folder: str, broker: str, store: str) -> None:
     print(json.dumps(told, default=str))
 
 
-def run(beats: list[Any], until: datetime) -> None:
-    while datetime.now(UTC) < until:
+def run(beats: list[Any], until: datetime, disabled: Any) -> None:
+    while datetime.now(UTC) < until or disabled.filter(enabled=True).exists():
         waits = [beat.tick() for beat in beats]
         time.sleep(min(0.1, *waits))
 

@@ -24,7 +24,7 @@ def test_the_entries_of_the_database_are_sent_once_and_its_rows_stay_true(valkey
         broker,
         f"sqlite:///{tmp_path}/c.db",
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     start, rows = datetime.fromisoformat(told["start"]), told["rows"]

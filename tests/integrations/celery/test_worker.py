@@ -143,7 +143,7 @@ def test_a_body_whose_lease_is_lost_is_stopped_and_its_message_stays(tmp_path: P
                 time.sleep(0.01)
 
         office = Office(broker, tmp_path.name, store.url)
-        task = office.task(body, lease="1s", acks_late=True)
+        task = office.task(body, lease="2s", acks_late=True)
         assert office.deliver(task)[0] == "IGNORED"
         assert ([later["id"] for later in office.queued()], office.ran) == (["7"], [1])
         office.close()
@@ -159,7 +159,7 @@ def test_a_body_that_ended_while_the_store_was_away_has_its_result(
             return "done"
 
         office = Office(broker, tmp_path.name, store.url)
-        task = office.task(body, lease="1s")
+        task = office.task(body, lease="2s")
         assert (office.deliver(task), office.queued()) == (("SUCCESS", "done"), [])
         assert "run 7:0:0 is done, but that is not on record" in caplog.text
         office.close()
