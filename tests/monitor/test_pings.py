@@ -14,10 +14,10 @@ import pytest
 from cronce import Cronce, Run
 from cronce.errors import BadInput
 from cronce.events import Event, What
-from cronce.model import Fence
-from cronce.monitor import pings
+from cronce.model import Fence, slot_of_cell
+from cronce.monitor import destinations, pings
 from cronce.monitor.pings import Ping, Pinger, check_ping, ping_of
-from tests.house.wait import wait_until
+from tests.house.wait import PATIENCE, wait_until
 from tests.monitor.receiver import Receiver, receiving
 from tests.runtime.shelf import SLOT, START
 
@@ -117,17 +117,24 @@ def test_runs_of_a_scheduler_are_told_in_order_with_one_id_each(receiver: Receiv
         raise ValueError("no")
 
     pinger = Pinger(f"{receiver.url}/ping/{{job}}")
-    cron.on_event(pinger.hear)
+    first: dict[str, str] = {}
+
+    def hear(event: Event) -> None:
+        """Of the first slot of each: the next may begin before it is over."""
+        if event.key.startswith("run/") and first.setdefault(slot_of_cell(event.key).job, event.key) == event.key:
+            pinger.hear(event)
+
+    cron.on_event(hear)
     with cron:
         cron.start()
         wait_until(lambda: {"good", "bad/fail"} <= {path[6:].partition("?")[0] for path in paths(receiver)})
         cron.stop()
-    pinger.close(10)
+    pinger.close(PATIENCE)
     told = [path[6:].split("?rid=") for path in paths(receiver)]
-    attempt, again, done = [(sign, rid) for sign, rid in told if sign.startswith("good")][:3]
+    attempt, again, done = [(sign, rid) for sign, rid in told if sign.startswith("good")]
     assert [attempt[0], again[0], done[0]] == ["good/start", "good/start", "good"]
     assert (attempt[1] == again[1], again[1] == done[1]) == (False, True)
-    began, failed = [(sign, rid) for sign, rid in told if sign.startswith("bad")][:2]
+    began, failed = [(sign, rid) for sign, rid in told if sign.startswith("bad")]
     assert (began, failed) == (("bad/start", began[1]), ("bad/fail", began[1]))
     why = next(one.body.decode() for one in receiver.heard if one.path.startswith("/ping/bad/fail"))
     assert (why[:6], why[-24:]) == ("bad@20", "Z failed: ValueError: no")
@@ -137,6 +144,8 @@ def test_no_body_waits_for_a_receiver_that_hangs_and_the_oldest_go(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pings, "ROOM", 5)
+    for limit in ("ANSWER", "WHOLE"):  # nobody gives up on the receiver before the test does
+        monkeypatch.setattr(destinations, limit, 2 * PATIENCE)
     receiver.answer = receiver.hang
     pinger = Pinger(f"{receiver.url}/hush")
     pinger.hear(event(What.STARTED))
@@ -144,12 +153,12 @@ def test_no_body_waits_for_a_receiver_that_hangs_and_the_oldest_go(
     began = time.monotonic()
     for number in range(20):
         pinger.hear(event(What.CLOSED, f"failed: {number}"))
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < PATIENCE / 2
     receiver.let_go.set()
-    pinger.close(10)
+    pinger.close(PATIENCE)
     said = [one.body.decode().rpartition(" ")[2] for one in receiver.heard[1:]]
     assert said == ["15", "16", "17", "18", "19"]
-    assert [line.getMessage() for line in caplog.records] == [
+    assert [line.getMessage() for line in caplog.records if "ping" in line.getMessage()] == [
         "15 pings were not sent: their receiver is away, or too slow"
     ]
 
@@ -160,8 +169,8 @@ def test_a_ping_that_is_not_heard_is_a_line_in_the_log_without_the_url(
     receiver.answer = lambda _heard: 500
     pinger = Pinger(f"{receiver.url}/hush/{{job}}")
     pinger.hear(event(What.STARTED))
-    pinger.close(10)
-    assert [(line.levelno, line.getMessage()) for line in caplog.records] == [
+    pinger.close(PATIENCE)
+    assert [(line.levelno, line.getMessage()) for line in caplog.records if "ping" in line.getMessage()] == [
         (logging.WARNING, "a ping for billing was not heard: http://127.0.0.1 answered 500")
     ]
 
@@ -173,7 +182,7 @@ def test_a_pinger_that_got_no_thread_asks_again(receiver: Receiver, monkeypatch:
         with pytest.raises(RuntimeError, match="new thread"):
             pinger.hear(event(What.STARTED))
     pinger.hear(event(What.CLOSED, "succeeded"))
-    pinger.close(10)
+    pinger.close(PATIENCE)
     assert [path.partition("?")[0] for path in paths(receiver)] == ["/ping/start", "/ping"]
 
 

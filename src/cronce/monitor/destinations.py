@@ -267,6 +267,8 @@ class _Deadline:
     def connect(self, *where: Any) -> socket.socket:
         made = socket.create_connection(*where)
         self._line = made.dup()
+        if self.passed:  # before there was a line to be cut
+            self._cut()
         return made
 
     def _cut(self) -> None:
