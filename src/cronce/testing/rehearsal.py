@@ -11,7 +11,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -71,10 +70,11 @@ def _rehearsed(app: str, processes: int, seconds: float, url: str, place: Path) 
         began = _now(url)
         _poll(crew, seconds, lambda: False)
         ended = _now(url)
+        _poll(crew, PATIENCE, lambda: not _not_on_record(url, began, ended))  # some may be late
     finally:
         crew.end(PATIENCE)
     lines += tail.new()
-    return _counted(lines, url, began, ended)
+    return _counted(lines, _not_on_record(url, began, ended))
 
 
 def _ready(tail: Tail, lines: list[Line]) -> int:
@@ -95,23 +95,23 @@ def _now(url: str) -> Instant:
         return store.load([]).now
 
 
-def _counted(lines: Sequence[Line], url: str, began: Instant, ended: Instant) -> Rehearsal:
+def _counted(lines: Sequence[Line], not_on_record: Sequence[str]) -> Rehearsal:
     starts = [line for line in lines if line.what == "start"]
     attempts = Counter((line.slot, line.attempt) for line in starts)
     ran = Counter(line.slot for line in starts)
-    missed = [key for key in _fell_due(url, began, ended) if key not in ran]
+    missed = [key for key in not_on_record if key not in ran]
     extra = sorted({slot for (slot, _), times in attempts.items() if times > 1})
     return Rehearsal(ran, Counter(line.who for line in starts), extra, missed)
 
 
-def _fell_due(url: str, began: Instant, ended: Instant) -> list[str]:
-    """Slots of that time that are not on record; the last second is left out, in which a body may not have begun."""
+def _not_on_record(url: str, began: Instant, ended: Instant) -> list[str]:
+    """The slots of that time that are not."""
     keys: list[str] = []
     with closing(open_store(url)) as store:
         _, found = drive(jobs(), store, SystemClock())
         for line in found:
             at = line.seen.schedule.next(began) if line.seen.schedule else None
-            while at is not None and line.seen.schedule and at < ended - timedelta(seconds=1):
+            while at is not None and line.seen.schedule and at < ended:
                 slot = Slot(line.seen.name, at)
                 if not store.scan(Scan(slot.cell, limit=1)).cells:
                     keys.append(slot.key)
