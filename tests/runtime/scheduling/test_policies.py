@@ -108,7 +108,7 @@ def prepare(most: Sequence[Season], halted: Sequence[Season]) -> None:
         season.begin_doomed()
     for season in most:
         season.drain_doomed()
-    zero = most[0].now().replace(microsecond=0) + 4 * SECOND
+    zero = most[0].now().replace(microsecond=0) + 6 * SECOND
     for season in (*most, *halted):
         season.declare(zero)
     for season in most:
@@ -166,20 +166,20 @@ def test_overlap_wait_runs_all_of_them_one_after_the_other(season: Season) -> No
     assert season.events("wait", What.OVERRUN, What.MISSED) == [("overrun", "0")]
 
 
-@job(seconds(0, 1, 4), overlap="replace")
+@job(seconds(0, 2, 5), overlap="replace")
 def replace(season: Season, run: Run) -> None:
-    while season.number(run.slot) < 4:
+    while season.number(run.slot) < 5:
         time.sleep(0.01)
 
 
 def test_overlap_replace_stops_the_one_before(season: Season) -> None:
-    assert season.runs("replace") == [0, 1, 4]
+    assert season.runs("replace") == [0, 2, 5]
     assert season.at_once("replace") == 1
-    by = {number: season.slot("replace", number).cell for number in (1, 4)}
+    by = {number: season.slot("replace", number).cell for number in (2, 5)}
     assert season.outcomes("replace") == {
-        0: ("failed", f"stopped: asked to stop: replaced by {by[1]}"),
-        1: ("failed", f"stopped: asked to stop: replaced by {by[4]}"),
-        4: SUCCEEDED,
+        0: ("failed", f"stopped: asked to stop: replaced by {by[2]}"),
+        2: ("failed", f"stopped: asked to stop: replaced by {by[5]}"),
+        5: SUCCEEDED,
     }
     assert season.events("replace", What.MISSED) == []
 
@@ -343,7 +343,7 @@ def test_a_retry_that_succeeds_is_the_last(season: Season) -> None:
     assert season.events("recovers", What.RETRYING) == [("retrying", "0")] * 2
 
 
-@job(seconds(0), timeout="500ms")
+@job(seconds(0), timeout="3s")
 def times_out(_season: Season, _run: Run) -> None:
     while True:
         time.sleep(0.01)
@@ -354,8 +354,8 @@ def test_what_takes_too_long_is_stopped(season: Season) -> None:
     record = season.records[ran.slot]
     assert record.started is not None
     assert record.finished is not None
-    assert record.finished - record.started >= SECOND / 2
-    assert season.outcomes("times_out") == {0: ("failed", "timed out after 500ms")}
+    assert record.finished - record.started >= 3 * SECOND
+    assert season.outcomes("times_out") == {0: ("failed", "timed out after 3s")}
 
 
 # --- when -------------------------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ def test_jitter_delays_each_slot_by_its_own_measure(season: Season) -> None:
     declared = season.cron.jobs["jitter"]
     slots = [season.slot("jitter", number) for number in range(4)]
     delays = [declared.delay(slot) for slot in slots]
-    assert len(set(delays)) == 4
+    assert len(set(delays)) > 1  # two of four are the same by chance, once in 150 seasons
     for slot, delay in zip(slots, delays, strict=True):
         started = season.records[slot].started
         assert started is not None
@@ -474,11 +474,12 @@ def test_two_thousand_jobs_of_the_same_second_run_once_each(
     with Cronce(url) as one, Cronce(url) as two:
         for cron in (one, two):
             for number in range(2000):
-                cron.job(every="2s", start_within="1m", name=f"job{number}")(lambda run: ran.append(run.slot))
+                policies: Any = {"every": "8s", "start_within": "2m", "overlap": "allow"}  # however late it comes
+                cron.job(**policies, name=f"job{number}")(lambda run: ran.append(run.slot))
         schedulers = [one.start(workers=50), two.start(workers=50)]
         assert all(scheduler.wait_ready(60) for scheduler in schedulers)
         desk = one.at_work().desk
-        at = Every("2s").next(desk.store.load([]).now)
+        at = Every("8s").next(desk.store.load([]).now)
         assert at is not None
         wait_until(lambda: sum(slot.at == at for slot in list(ran)) >= 2000)
         assert [scheduler.stop() for scheduler in schedulers] == [True, True]

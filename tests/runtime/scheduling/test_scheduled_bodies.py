@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cronce import Cronce, Run
+from cronce.clock import SystemClock
 from cronce.errors import LeaseLost
 from cronce.protocol.record import Outcome, Record, State
 from cronce.runtime.hand.acts import Hand
@@ -24,8 +25,17 @@ REASONS = {
     "loop-cancel": f"stopped: {CANCELLED}",
     "child-cancel": CANCELLED,
     "command-cancel": CANCELLED,
-    **{f"{kind}-timeout": "timed out after 2s" for kind in bodies.KINDS},
+    **{f"{kind}-timeout": "timed out after 1m" for kind in bodies.KINDS},
 }
+
+
+class Ahead(SystemClock):
+    """The machine's clock, and a test may put it forward."""
+
+    seconds = 0.0
+
+    def boot(self) -> float:
+        return super().boot() + self.seconds
 
 
 def record_of(cron: Cronce, key: str) -> Record:
@@ -39,18 +49,19 @@ def record_of(cron: Cronce, key: str) -> Record:
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Record]]]:
     """All of them at the same time, each triggered once; half of them are cancelled as soon as they have begun."""
-    folder = tmp_path_factory.mktemp("bodies")
-    with pytest.MonkeyPatch.context() as patch, Cronce(f"sqlite:///{folder}/cronce.db") as cron:
+    folder, clock = tmp_path_factory.mktemp("bodies"), Ahead()
+    with pytest.MonkeyPatch.context() as patch, Cronce(f"sqlite:///{folder}/cronce.db", clock=clock) as cron:
         patch.setenv(bodies.FOLDER, str(folder))
         for kind in bodies.KINDS:
             bodies.declare(cron, kind)
-            bodies.declare(cron, kind, timeout="2s")
+            bodies.declare(cron, kind, timeout="1m")
         assert cron.start(workers=20).wait_ready(60)
         keys = {name: cron.trigger(name) for name in REASONS}
         for name, key in keys.items():
+            wait_until((folder / f"{name}.begun").exists)
             if name.endswith("cancel"):
-                wait_until((folder / f"{name}.begun").exists)
                 cron.cancel(key, "enough", by="ann")
+        clock.seconds = 60.0  # however long it took until all had begun
         wait_until(lambda: all(record_of(cron, key).state is State.CLOSED for key in keys.values()))
         yield folder, {name: record_of(cron, key) for name, key in keys.items()}
 
@@ -70,7 +81,7 @@ def test_it_is_stopped_cleans_up_and_is_on_record(records: tuple[Path, dict[str,
     ("policies", "asked", "why"),
     [
         ({}, ", after it was asked to stop: cancelled by ann: enough", CANCELLED),
-        ({"timeout": "200ms"}, "", "timed out after 200ms"),
+        ({"timeout": "1s"}, "", "timed out after 1s"),
     ],
     ids=["cancel", "timeout"],
 )
@@ -94,7 +105,7 @@ def test_what_cannot_be_stopped_is_fenced_and_reported(
         one, two = (stack.enter_context(Cronce(url)) for _ in range(2))
         stack.callback(release.set)
         for cron in (one, two):
-            cron.job(name="stuck", lease="1s", **policies)(stuck)
+            cron.job(name="stuck", lease="3s", **policies)(stuck)
             assert cron.start().wait_ready(60)
         key = one.trigger("stuck")
         assert begun.wait(60)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -36,9 +37,14 @@ class Line(NamedTuple):
     wall: float
 
     @property
+    def at(self) -> float:
+        """The slot's instant."""
+        return datetime.fromisoformat(self.slot).timestamp()
+
+    @property
     def late(self) -> float:
         """Seconds after the slot's instant, by this machine's clock, which is every server's here."""
-        return self.wall - datetime.fromisoformat(self.slot).timestamp()
+        return self.wall - self.at
 
 
 class Town:
@@ -106,6 +112,11 @@ class Town:
         """How often each slot of each job was started."""
         return Counter((line.job, line.slot) for line in self.lines("start"))
 
+    def gaps(self) -> list[tuple[str, float]]:
+        """Where, between the first and the last slot of a job that were started, others were not."""
+        slots = sorted({(line.job, line.at) for line in self.lines("start")})
+        return [earlier for earlier, later in pairwise(slots) if earlier[0] == later[0] and later[1] - earlier[1] != 1]
+
     @cached_property
     def _store(self) -> Store:
         return open_store(self.url)
@@ -118,6 +129,10 @@ class Town:
         """The processes that say they are alive."""
         _, live = drive(holders(), self._store, SystemClock())
         return {int(one.holder.holder.split(":")[1]): one for one in live}
+
+    def draining(self) -> list[bool]:
+        """Of each of them, whether it claims no more."""
+        return [one.holder.draining for one in self.holders().values()]
 
     def states(self, state: Literal["due", "running"]) -> int:
         """How many runs are in that state."""

@@ -10,8 +10,8 @@ from typing import Any
 from cronce import Cronce, Run
 
 DOOMED = {
-    "lost_skip": {"on_lost": "skip", "lease": "2s"},
-    "lost_rerun": {"on_lost": "rerun", "lease": "2s"},
+    "lost_skip": {"on_lost": "skip", "lease": "5s"},
+    "lost_rerun": {"on_lost": "rerun", "lease": "5s"},
 }
 """Of each, the one slot is run by the process that is killed."""
 

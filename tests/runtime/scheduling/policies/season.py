@@ -34,7 +34,7 @@ SECOND = timedelta(seconds=1)
 AGO = timedelta(seconds=150)
 """So old is the last slot of jobs that nobody looked after: more than a minute late is missed."""
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds, for what takes three on a machine that has nothing else to do."""
 
 TELLING = (What.LATE, What.OVERRUN, What.MISSED)
