@@ -32,9 +32,12 @@ def sleeps(book: str) -> None:
 
 
 def ignores_term(book: str) -> None:
+    """The book is as old as the last sign of life."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     begin(book)
-    time.sleep(1e6)
+    while True:
+        os.utime(book)
+        time.sleep(0.005)
 
 
 def has_children(book: str) -> None:
@@ -68,7 +71,7 @@ def asks(run: Run, book: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     begin(book)
     while run.trusted:
-        pass
+        os.utime(book)
     run.check()
 
 

@@ -89,7 +89,7 @@ def end(cron: Cronce, over: Over) -> None:
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(cron: Cronce, url: str, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     script = f"trap '' TERM; sleep 1000 & echo $! > {begun}.new; mv {begun}.new {begun}; wait"
-    sync = sh(cron, script, lease="1500ms")
+    sync = sh(cron, script, lease="4s")
     with ThreadPoolExecutor() as threads:
         call = threads.submit(sync.at(WHEN))
         wait_until(begun.exists)
