@@ -144,6 +144,25 @@ def test_who_resigns_is_followed_within_a_second_by_another_term(town: Town) -> 
     assert [past.end for past in town.record().past] == ["released"]
 
 
+def test_nobody_else_leads_before_on_deposed_of_who_resigns_has_returned(town: Town) -> None:
+    first, second = town.candidates(2, "3s")
+    campaign, led = first.leader._campaign, list[bool]()
+
+    def takes_its_time(_term: Term) -> None:
+        for _ in range(100):  # for three times its lease
+            town.clock.turn(STEP)
+            first.office.keeper.watch()
+            first.office.keeper.renew()
+            second.live()
+            led.append(second.leader.is_leader)
+
+    campaign._stands = campaign._stands._replace(on_deposed=takes_its_time)
+    first.leader.stop()
+    town.until(lambda: second.leader.is_leader)
+    assert led == [False] * 100
+    assert [past.end for past in town.record().past] == ["released"]
+
+
 def test_who_stops_while_it_is_elected_gives_it_back_and_nobody_is_called(town: Town, store: Wire) -> None:
     (first,) = town.candidates(1)
     first.leader.stop()
@@ -429,7 +448,7 @@ def test_starting_and_stopping_again_changes_nothing(cron: Cronce) -> None:
     leader.stop()
     leader.start()
     wait_until(lambda: leader.is_leader)
-    assert len([thread for thread in threading.enumerate() if thread.name == "cronce-leader-indexer"]) == 1
+    wait_until(lambda: [one.name for one in threading.enumerate()].count("cronce-leader-indexer") == 1)
 
 
 def test_closing_resigns_and_leaves_no_thread(cron: Cronce, other: Cronce) -> None:
@@ -451,8 +470,7 @@ def test_a_leader_that_was_started_and_forgotten_leads_on_until_it_is_closed(url
         assert len(cron._leaders) == 1
     with other.leader("indexer").elected():
         pass
-    gc.collect()
-    assert len(cron._leaders) == 0
+    wait_until(lambda: gc.collect() >= 0 and not len(cron._leaders))  # its thread may still be on its way out
 
 
 def test_a_process_that_exits_resigns(url: str, cron: Cronce) -> None:
@@ -527,8 +545,8 @@ def test_an_on_elected_that_goes_on_is_stopped_when_its_term_is_lost(cron: Cronc
     told: list[str] = []
 
     def on_elected(_term: Term) -> None:
-        silence(cron)
         try:
+            silence(cron)
             while True:
                 pass
         finally:
@@ -538,7 +556,7 @@ def test_an_on_elected_that_goes_on_is_stopped_when_its_term_is_lost(cron: Cronc
         told.append(f"deposed, trusted: {term.trusted}")
         leader.stop()
 
-    leader = cron.leader("indexer", lease="1s", on_elected=on_elected, on_deposed=on_deposed)
+    leader = cron.leader("indexer", lease="2s", on_elected=on_elected, on_deposed=on_deposed)
     leader.start()
     wait_until(lambda: told == ["stopped", "deposed, trusted: False"])
 
@@ -566,28 +584,6 @@ def test_after_a_failover_one_can_start_at_once_wait_or_skip(cron: Cronce, other
     wait_until(lambda: sorted(done) == ["started at once", "waited"])
 
 
-def test_nobody_else_leads_before_on_deposed_of_who_resigns_has_returned(cron: Cronce, other: Cronce) -> None:
-    begun, going, go = threading.Event(), threading.Event(), threading.Event()
-
-    def on_deposed(_term: Term) -> None:
-        going.set()
-        assert go.wait(60)
-
-    leader = cron.leader("indexer", lease="1s", on_elected=lambda _term: begun.set(), on_deposed=on_deposed)
-    leader.start()
-    assert begun.wait(60)
-    stopping = threading.Thread(target=leader.stop)
-    stopping.start()
-    assert going.wait(60)
-    second = other.leader("indexer")
-    with pytest.raises(NotElected), second.elected(wait="2s"):  # twice its lease
-        pass
-    go.set()
-    stopping.join(60)
-    with second.elected():
-        pass
-
-
 def test_a_callback_may_resign(cron: Cronce, other: Cronce) -> None:
     told: list[str] = []
 
@@ -598,7 +594,7 @@ def test_a_callback_may_resign(cron: Cronce, other: Cronce) -> None:
     leader = cron.leader("indexer", on_elected=on_elected, on_deposed=lambda _term: told.append("deposed"))
     leader.start()
     wait_until(lambda: told == ["went on", "deposed"])
-    with other.leader("indexer").elected(wait="5s"):
+    with other.leader("indexer").elected(wait="1m"):
         pass
 
 
@@ -636,7 +632,7 @@ def test_a_block_waits_until_it_is_elected(cron: Cronce, other: Cronce) -> None:
 
 def test_a_block_whose_term_ends_is_stopped_and_is_an_error(url: str) -> None:
     with Cronce(url) as cron:
-        leader = cron.leader("indexer", lease="1s")
+        leader = cron.leader("indexer", lease="2s")
 
         def endless() -> None:
             with leader.elected():
@@ -656,7 +652,7 @@ def test_an_async_block_whose_term_ends_is_cancelled_and_is_an_error(url: str) -
         return "still here"
 
     async def endless(cron: Cronce) -> None:
-        async with cron.leader("indexer", lease="1s").elected() as term:
+        async with cron.leader("indexer", lease="2s").elected() as term:
             assert term.trusted
             silence(cron)
             await asyncio.Event().wait()

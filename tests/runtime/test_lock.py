@@ -109,20 +109,20 @@ def test_many_threads_that_wait_are_never_in_the_block_together(cron: Cronce) ->
 
 def test_a_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) -> None:
     def endless() -> None:
-        with cron.lock("reindex", at_most="1s"):
+        with cron.lock("reindex", at_most="2s"):
             while True:
                 pass
 
     with pytest.raises(LeaseLost, match=r"the lock reindex ended before its block did: it was held for at_most"):
         endless()
-    with cron.lock("reindex", wait="5s"):
+    with cron.lock("reindex", wait="1m"):
         pass
 
 
 def test_an_async_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) -> None:
     async def main() -> str:
         with pytest.raises(LeaseLost, match="it was held for at_most"):
-            async with cron.lock("reindex", at_most="1s"):
+            async with cron.lock("reindex", at_most="2s"):
                 await asyncio.Event().wait()
         await asyncio.sleep(0)
         return "still here"
@@ -212,17 +212,24 @@ def test_a_single_function_is_skipped_while_it_runs_elsewhere(cron: Cronce) -> N
 
 
 def test_a_single_coroutine_is_skipped_while_it_runs_elsewhere(cron: Cronce) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
     @cron.single("reindex")
     async def reindex() -> int:
-        await asyncio.sleep(0.2)
+        begun.set()
+        await release.wait()
         return 1
 
     async def main() -> list[int | Skipped]:
-        return list(await asyncio.gather(reindex(), reindex(), reindex()))
+        first = asyncio.ensure_future(reindex())
+        await begun.wait()
+        others = await asyncio.gather(reindex(), reindex())
+        release.set()
+        return [await first, *others]
 
     answers = asyncio.run(main())
-    assert [answer for answer in answers if answer] == [1]
-    assert [type(answer) for answer in answers].count(Skipped) == 2
+    assert answers[0] == 1
+    assert [type(answer) for answer in answers[1:]] == [Skipped, Skipped]
 
 
 def test_a_lock_held_error_of_the_body_is_its_own(cron: Cronce) -> None:

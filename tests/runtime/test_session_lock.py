@@ -33,7 +33,14 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def cron(postgres: Postgres) -> Iterator[Cronce]:
-    with Cronce(f"{postgres.url}?timeout=0.5") as cron:
+    with Cronce(postgres.url) as cron:
+        yield cron
+
+
+@pytest.fixture
+def hasty(postgres: Postgres) -> Iterator[Cronce]:
+    """For servers that do not answer: they are not waited for for long, but for long enough for one that is busy."""
+    with Cronce(f"{postgres.url}?timeout=2") as cron:
         yield cron
 
 
@@ -55,7 +62,7 @@ def test_a_session_lock_is_held_by_one_and_says_by_whom(cron: Cronce, other: Cro
         (process,) = backends(admin, lock.key)
         with pytest.raises(LockHeld) as held:
             other.lock(name, session=True).__enter__()
-        me = cron._in_session().holder
+        me = cron._presence.in_session().holder
         assert str(held.value) == f"the lock {name} is held by {me} (backend {process}, from 127.0.0.1)"
         assert held.value.until is None
         with pytest.raises(BadInput, match="a session lock has no fence"):
@@ -70,7 +77,7 @@ def test_it_is_not_reentrant_although_advisory_locks_are(cron: Cronce, name: str
         for again in (lock, cron.lock(name, session=True), cron.lock("another", session=key_of(name))):
             with pytest.raises(LockHeld) as held:
                 again.__enter__()
-            assert held.value.by == cron._in_session().holder
+            assert held.value.by == cron._presence.in_session().holder
     with lock:
         pass
 
@@ -89,7 +96,7 @@ def test_a_number_of_the_users_own_excludes_whoever_uses_it_with_any_tool(
 def test_a_hundred_locks_take_one_connection_which_goes_with_close(cron: Cronce, admin: Admin, name: str) -> None:
     def connections() -> int:
         rows = admin.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (cron._in_session().holder,)
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (cron._presence.in_session().holder,)
         )
         return int(rows.fetchone()[0])  # type: ignore[index]
 
@@ -231,14 +238,11 @@ def _until_told(cron: Cronce, name: str, end: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "why", "within"),
-    [
-        (terminated, "terminating connection due to administrator command", 1.5),
-        (stopped, "did not answer for 0.5 s", 6),
-    ],
+    ("end", "why"),
+    [(terminated, "terminating connection due to administrator command"), (stopped, "did not answer for 2 s")],
 )
 def test_a_holder_whose_session_is_lost_is_told_and_can_begin_again(
-    cron: Cronce, admin: Admin, name: str, end: Callable[[Admin, int], None], why: str, within: float
+    hasty: Cronce, admin: Admin, name: str, end: Callable[[Admin, int], None], why: str
 ) -> None:
     processes = []
 
@@ -248,11 +252,11 @@ def test_a_holder_whose_session_is_lost_is_told_and_can_begin_again(
 
     began = time.monotonic()
     with pytest.raises(LeaseLost, match=f"the lock {name} ended before its block did: .*{why}"):
-        _until_told(cron, name, lose)
-    assert time.monotonic() - began < within
+        _until_told(hasty, name, lose)
+    assert time.monotonic() - began < 30  # and not when some timeout of TCP is over
     if end is stopped:
         os.kill(processes[0], signal.SIGCONT)
-    with cron.lock(name, session=True, wait="10s"):
+    with hasty.lock(name, session=True, wait="1m"):
         assert backends(admin, key_of(name)) != processes
 
 
@@ -271,18 +275,18 @@ def test_all_holders_are_told_and_none_of_them_keeps_the_others(cron: Cronce, ad
 
     def hold(number: int) -> None:
         try:
-            _until_told(cron, f"{name}-{number}", lambda: started.wait(30))
+            _until_told(cron, f"{name}-{number}", lambda: started.wait(60))
         except LeaseLost:
             told.append(number)
 
     threads = [threading.Thread(target=hold, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
-    started.wait(30)
+    started.wait(60)
     (process,) = backends(admin, key_of(f"{name}-0"))
     terminated(admin, process)
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert sorted(told) == [0, 1, 2]
 
 
@@ -291,7 +295,7 @@ def test_a_server_that_dies_ends_the_lock_and_nobody_gets_it_before_it_is_back()
         killing = threading.Thread(target=server.kill)
         with pytest.raises(LeaseLost, match="the lock reindex ended before its block did"):
             _until_told(cron, "reindex", killing.start)
-        killing.join(30)
+        killing.join(60)
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             cron.lock("reindex", session=True).__enter__()
         server.start()
@@ -301,21 +305,23 @@ def test_a_server_that_dies_ends_the_lock_and_nobody_gets_it_before_it_is_back()
 
 @pytest.mark.parametrize("end", [terminated, stopped])
 def test_a_block_that_does_not_stop_is_kept_apart_from_others_as_far_as_can_be(
-    cron: Cronce, other: Cronce, admin: Admin, name: str, end: Callable[[Admin, int], None]
+    hasty: Cronce, other: Cronce, admin: Admin, name: str, end: Callable[[Admin, int], None]
 ) -> None:
     """In this process its name stays taken, whatever the server knows of it; and a server that was only silent for a
     while keeps the lock until the block has ended, since nobody hung up."""
-    inside, told, let_go = threading.Event(), threading.Event(), threading.Event()
+    inside, told, let_go = threading.Event(), threading.Event(), threading.Lock()
     ended: list[LeaseLost] = []
+    let_go.acquire()
 
     def deaf() -> None:
-        with cron.lock(name, session=True):
-            while not let_go.is_set():
-                try:
-                    inside.set()
-                    let_go.wait(0.01)
-                except BaseException:
-                    told.set()
+        with hasty.lock(name, session=True):
+            try:
+                inside.set()
+                while True:
+                    pass
+            except BaseException:
+                told.set()
+                let_go.acquire()  # in C, where nothing that is thrown arrives
 
     def hold() -> None:
         try:
@@ -325,27 +331,27 @@ def test_a_block_that_does_not_stop_is_kept_apart_from_others_as_far_as_can_be(
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert inside.wait(30)
+    assert inside.wait(60)
     (process,) = backends(admin, key_of(name))
     end(admin, process)
-    assert told.wait(30)
+    assert told.wait(60)
     with pytest.raises(LockHeld):
-        cron.lock(name, session=True).__enter__()
+        hasty.lock(name, session=True).__enter__()
     if end is stopped:
         os.kill(process, signal.SIGCONT)
         with pytest.raises(LockHeld):
             other.lock(name, session=True).__enter__()
-    let_go.set()
-    thread.join(30)
+    let_go.release()
+    thread.join(60)
     assert len(ended) == 1
-    with cron.lock(name, session=True, wait="10s"):
+    with hasty.lock(name, session=True, wait="1m"):
         pass
 
 
 def test_a_check_after_a_long_silence_asks_the_server(cron: Cronce, admin: Admin, name: str) -> None:
     """As after a suspend: the clock alone cannot say, the session can."""
     with cron.lock(name, session=True) as lock:
-        session = cron._in_session()._session
+        session = cron._presence.in_session()._session
         assert session is not None
         session.proven -= 3600
         assert not lock.trusted
@@ -401,8 +407,8 @@ def test_the_server_frees_the_lock_of_a_killed_process_at_once_even_if_its_child
             cron.lock(name, session=True).__enter__()
         os.kill(holder.pid, signal.SIGKILL)
         began = time.monotonic()
-        with cron.lock(name, session=True, wait="10s"):
-            assert time.monotonic() - began < 2
+        with cron.lock(name, session=True, wait="1m"):
+            assert time.monotonic() - began < 20  # sooner than the server gives up whoever went silent
     finally:
         os.killpg(holder.pid, signal.SIGKILL)
         holder.wait(30)
