@@ -29,3 +29,9 @@ def other(store: Wire) -> Desk:
 @pytest.fixture
 def office(store: Wire) -> Office:
     return Office(store)
+
+
+@pytest.fixture
+def patient_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is jotted down is all on record after `close`, also where the machine is busy for seconds."""
+    monkeypatch.setattr("cronce.runtime.jotter.FAREWELL", 60.0)

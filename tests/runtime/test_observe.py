@@ -32,6 +32,8 @@ from cronce.stores.memory import MemoryStore
 from tests.house.wait import wait_until
 from tests.runtime.shelf import START, Desk, HandClock, Wire
 
+pytestmark = pytest.mark.usefixtures("patient_farewell")
+
 WINDOW = timedelta(seconds=10)
 NOTHING = Observed(None, (), 0, 0, ())
 NOBODY = "redis://127.0.0.1:1/0"
@@ -335,7 +337,7 @@ def test_no_more_wait_to_be_written_than_so_many() -> None:
     sync = cron.observe("sync", window="1h")(lambda: None)
     for _ in range(MOST + 50):
         sync()
-    assert store.asked.acquire(timeout=20)
+    assert store.asked.acquire(timeout=60)
     store.open.set()
     wait_until(lambda: noted(store).times == MOST)
     cron.close()
@@ -389,7 +391,7 @@ def test_what_could_not_be_written_has_one_more_try_at_the_end() -> None:
     store = Shut(waits=False)
     cron = Cronce(store=store)
     cron.observe("sync")(lambda: None)()
-    assert store.asked.acquire(timeout=20)
+    assert store.asked.acquire(timeout=60)
     store.open.set()
     cron.close()
     assert noted(store).times == 1

@@ -20,6 +20,8 @@ from cronce.stores import open_store
 from tests.house.wait import wait_until
 from tests.runtime.test_observe import NOBODY, noted
 
+pytestmark = pytest.mark.usefixtures("patient_farewell")
+
 WHEN = datetime(2026, 3, 29, 12, tzinfo=UTC)
 NEXT = WHEN + timedelta(days=1)
 
