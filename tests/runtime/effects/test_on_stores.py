@@ -146,7 +146,7 @@ def test_a_process_that_is_killed_in_a_step_leaves_a_doubt_and_nobody_pays_again
     assert killed.returncode == -signal.SIGKILL
     with Cronce(url) as cron:
 
-        @cron.job(None, name=name, on_lost="rerun", lease="2s")
+        @cron.job(None, name=name, on_lost="rerun")
         def body(run: Run) -> None:
             run.once("pay", lambda: book.write_text("paid twice"))
 

@@ -683,12 +683,15 @@ def test_a_step_that_nobody_awaits_fails_the_run(office: Office, receiver: Recei
 
 
 def test_a_cancelled_step_is_in_doubt_and_the_cancellation_goes_on(office: Office) -> None:
+    begun = asyncio.Event()
+
     async def hangs() -> None:
+        begun.set()
         await asyncio.Event().wait()
 
     async def body(run: Run) -> None:
         task = asyncio.ensure_future(run.once("mail", hangs))
-        await asyncio.sleep(0.01)
+        await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -862,5 +862,5 @@ def colour(url: str, name: str, ran: dict[str, list[tuple[str, Any]]]) -> Iterat
             ran[name].append((run.slot.key, run.payload["run"]))
 
         with cron.start(labels={"colour": name}) as scheduler:
-            assert scheduler.wait_ready(30)
+            assert scheduler.wait_ready(60)
             yield scheduler

@@ -301,7 +301,7 @@ def test_on_sqlite_another_writer_is_waited_for(sqlite_site: Site) -> None:
     sqlite_site.ask("PRAGMA journal_mode = WAL")
     with (
         closing(read_database(sqlite_site.url)) as database,
-        closing(sqlite3.connect(sqlite_site.path)) as conn,
+        closing(sqlite3.connect(sqlite_site.path, timeout=60)) as conn,
         closing(sqlite3.connect(sqlite_site.path, check_same_thread=False)) as other,
     ):
         run = Run.begun(database)
@@ -359,7 +359,7 @@ def test_a_connection_that_breaks_inside_fails_with_what_the_driver_says(
     postgres_site: Site, database: Database
 ) -> None:
     def kill(tx: Any) -> None:
-        postgres_site.ask(f"SELECT pg_terminate_backend({tx.info.backend_pid}, 5000)")
+        postgres_site.ask(f"SELECT pg_terminate_backend({tx.info.backend_pid}, 60000)")
 
     with closing(psycopg.connect(postgres_site.url)) as conn, pytest.raises(psycopg.OperationalError):
         commit(database, Run.begun(database), conn, kill)

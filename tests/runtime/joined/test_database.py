@@ -192,7 +192,7 @@ def test_a_connection_is_kept_and_one_that_was_hung_up_is_replaced(admin: Admin,
     (first,) = pids(admin, "joined")
     Run.begun(named)
     assert pids(admin, "joined") == [first]
-    admin.execute("SELECT pg_terminate_backend(%s, 5000)", (first,))
+    admin.execute("SELECT pg_terminate_backend(%s, 60000)", (first,))
     Run.begun(named)
     (second,) = pids(admin, "joined")
     assert second != first
