@@ -28,7 +28,7 @@ def test_a_held_slot_waits_for_its_word_and_the_others_do_not() -> None:
 def test_nothing_waits_when_all_is_over() -> None:
     cues = Cues(iter([PLAN.written()]))
     cues.wait("report@2026-03-29T08:17:05Z")
-    assert cues.over.wait(timeout=10)
+    assert cues.over.wait(timeout=60)
 
 
 @pytest.mark.parametrize("kind", ["guarded", "unguarded"])
@@ -56,6 +56,6 @@ def test_without_a_plan_there_is_nothing_to_do(tmp_path: Path) -> None:
     worker = Worker("unguarded", "web-1", tmp_path)
     thread = threading.Thread(target=worker.work, args=(iter([]),), daemon=True)
     thread.start()
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     assert not thread.is_alive()
     assert [line.what for line in Tail(tmp_path / "unguarded.calls").new()] == ["ready", "through"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.house.needs import needs
+from tests.house.wait import PATIENCE
 from tests.servers.process import Server, Service, free_port
 
 
@@ -28,14 +29,14 @@ class Etcd(Server):
 
     def ask(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """One request to its JSON API, as curl would make it."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
             connection.request("POST", path, json.dumps(body or {}))
             answer: dict[str, Any] = json.loads(connection.getresponse().read())
             return answer
 
     def requests(self) -> int:
         """How many requests it was sent so far, by its own count."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as connection:
             connection.request("GET", "/metrics")
             lines = connection.getresponse().read().decode().splitlines()
         return sum(int(line.rpartition(" ")[2]) for line in lines if line.startswith("grpc_server_started_total{"))
@@ -43,7 +44,7 @@ class Etcd(Server):
     def ctl(self, *words: str) -> str:
         """What `etcdctl` says."""
         command = [str(self.programs / "etcdctl"), f"--endpoints=127.0.0.1:{self.port}", *words]
-        return subprocess.run(command, capture_output=True, check=True, text=True, timeout=30).stdout
+        return subprocess.run(command, capture_output=True, check=True, text=True, timeout=PATIENCE).stdout
 
     def restore(self, snapshot: Path) -> None:
         """The way a backup is put back: a new data directory, with the very names and addresses of the old one."""

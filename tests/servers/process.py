@@ -14,12 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from tests.house.wait import wait_until
+from tests.house.wait import PATIENCE, wait_until
 
 NOBODY: Final = 65534
 """Who a server runs as that refuses to be root."""
-
-PATIENCE: Final = 30.0
 
 
 def free_port() -> int:
@@ -112,8 +110,8 @@ class Server(Service):
 
     def pause(self) -> None:
         """Alive, and silent. Connections stay open, no answer comes."""
-        _stop([self.pid])  # the others after it, since it makes more of them
-        _stop(self.processes())
+        stop([self.pid])  # the others after it, since it makes more of them
+        stop(self.processes())
 
     def resume(self) -> None:
         for pid in self.processes():
@@ -153,7 +151,7 @@ def _works_in(directory: Path, process: Path) -> bool:
         return False
 
 
-def _stop(pids: Sequence[int]) -> None:
+def stop(pids: Sequence[int]) -> None:
     """The signal reaches a busy program's threads one after the other: wait for the last."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from tests.house.needs import needs
-from tests.house.wait import wait_until
+from tests.house.wait import PATIENCE, wait_until
 from tests.servers.process import Server, Service, free_port
 
 DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
@@ -26,7 +26,7 @@ class Valkey(Server):
         """One command, as a person at its prompt would say it."""
         import redis  # noqa: PLC0415
 
-        with redis.Redis(port=self.port, socket_timeout=10, decode_responses=True) as client:
+        with redis.Redis(port=self.port, socket_timeout=PATIENCE, decode_responses=True) as client:
             return client.execute_command(*words)
 
     def replica(self, *arguments: str) -> "Valkey":
@@ -72,10 +72,10 @@ def _answers(server: Server) -> bool:
 class Sentinel(Valkey):
     """One of those that watch a master."""
 
-    def __init__(self, master: Valkey) -> None:
+    def __init__(self, master: Valkey, down_after: int) -> None:
         settings = (
-            f"sentinel monitor {MASTER} 127.0.0.1 {master.port} 2\nsentinel down-after-milliseconds {MASTER} 1000\n"
-            f"sentinel failover-timeout {MASTER} 3000\n"
+            f"sentinel monitor {MASTER} 127.0.0.1 {master.port} 2\nsentinel failover-timeout {MASTER} 3000\n"
+            f"sentinel down-after-milliseconds {MASTER} {down_after}\n"
         )
         super().__init__()
         (self.directory / "sentinel.conf").write_text(settings)
@@ -91,17 +91,18 @@ class Sentinel(Valkey):
 
 
 class Watched(Service):
-    """A master and its replicas under three Sentinels, of which two decide."""
+    """A master and its replicas under three Sentinels, of which two decide that it is down, after so many ms."""
 
-    def __init__(self, replicas: int = 1) -> None:
+    def __init__(self, replicas: int = 1, down_after: int = 1000) -> None:
         self.master = Valkey()
         self.count = replicas
+        self.down_after = down_after
         self.servers: list[Valkey] = [self.master]
 
     def start(self) -> Self:
         self.master.start()
         self.replicas = [self.master.replica() for _ in range(self.count)]
-        sentinels = [Sentinel(self.master).start() for _ in range(3)]
+        sentinels = [Sentinel(self.master, self.down_after).start() for _ in range(3)]
         self.servers += [*self.replicas, *sentinels]
         wait_until(lambda: all(sentinel.knows() == (self.count, 2) for sentinel in sentinels))
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in sentinels)
@@ -122,7 +123,7 @@ class Cluster(Service):
     def __init__(self) -> None:
         self.buses = [free_port() for _ in range(3)]
         self.nodes = [
-            Valkey("--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", "2000")
+            Valkey("--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", "60000")
             for bus in self.buses
         ]
 

@@ -32,6 +32,7 @@ from cronce.testing.contract import (
     win,
 )
 from tests.servers.kubernetes import Kubernetes, Refused
+from tests.servers.patience import until_it_answers
 from tests.stores.forks import ask
 from tests.stores.places import name_of
 
@@ -460,7 +461,7 @@ def test_a_write_without_an_answer_may_have_landed_and_is_not_sent_again(
 
 
 def test_a_server_that_hangs_is_given_up_after_the_timeout(own: Kubernetes) -> None:
-    with closing(open_store(own.url("jobs", timeout=0.2))) as store:
+    with closing(until_it_answers(lambda: open_store(own.url("jobs", timeout=0.2)))) as store:
         late = pytest.raises(StoreUnavailable, match=r"no answer within 0\.2 s")
         with own.paused(), late:
             store.load([])

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cronce.clock import SystemClock
 from cronce.errors import (
     BadInput,
     StoreCopied,
@@ -27,14 +28,14 @@ from cronce.errors import (
 from cronce.model import FREE, Cell, Mark, Origin, Refusal, Write, slot, to_us
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.stores.base import Scan
-from cronce.stores.mysql import MysqlStore, adopt, ddl, init, open_store
+from cronce.stores.mysql import MysqlStore, adopt, ddl, init, open_store, server
 from cronce.stores.mysql import store as mysql
 from cronce.stores.mysql.schema import NOW, prepare
 from cronce.stores.mysql.server import Line, Server, explained, locate
 from cronce.stores.mysql.store import SAID_READ, SAID_SWAP, say_scan
 from cronce.stores.sql import FOREVER, NEVER
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
-from tests.house.wait import wait_until
+from tests.house.wait import PATIENCE, wait_until
 from tests.stores.forks import Child
 from tests.stores.test_mysql_contract import administrator, database
 
@@ -295,26 +296,27 @@ def test_the_clock_is_utc_in_any_time_zone(url: str) -> None:
     line = Line(locate(url), None)
     (((there,),),) = line.ask(f"SET time_zone = '+09:00'; SELECT {NOW}")
     line.close()
-    assert abs(there - to_us(datetime.now(UTC))) < 2_000_000
+    assert abs(there - to_us(datetime.now(UTC))) < 60_000_000  # zones are a quarter of an hour apart, or more
 
 
-def test_a_swap_reads_the_clock_when_it_has_the_lock(store: MysqlStore, sql: Any) -> None:
+def test_a_swap_reads_the_clock_when_it_has_the_lock(url: str, sql: Any) -> None:
     found = []
-    sql.execute("BEGIN; SELECT * FROM cronce_meta FOR UPDATE")
-    sql.nextset()
-    waiting = threading.Thread(target=lambda: found.append(swap(store, claim("a"))))
-    waiting.start()
-    wait_for(sql, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'", 1)
-    sql.execute(f"SELECT {NOW}")
-    ((released,),) = sql.fetchall()
-    sql.execute("COMMIT")
-    waiting.join()
+    with opened(f"{url}?timeout=60") as store:
+        sql.execute("BEGIN; SELECT * FROM cronce_meta FOR UPDATE")
+        sql.nextset()
+        waiting = threading.Thread(target=lambda: found.append(swap(store, claim("a"))))
+        waiting.start()
+        wait_for(sql, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'", 1)
+        sql.execute(f"SELECT {NOW}")
+        ((released,),) = sql.fetchall()
+        sql.execute("COMMIT")
+        waiting.join()
     assert to_us(found[0].now) > released
     assert refusals(found[0]) == [None]
 
 
 def wait_for(sql: Any, question: str, answer: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while True:
         sql.execute(question)
         if sql.fetchone() == (answer,):
@@ -323,47 +325,54 @@ def wait_for(sql: Any, question: str, answer: int) -> None:
         time.sleep(0.15)  # the server looks at its transactions anew every tenth of a second
 
 
+def unanswered(ask: Callable[[], object]) -> str:
+    """It gets no answer; why, says the server, if it comes to it in time."""
+    with pytest.raises(StoreUnavailable) as late:
+        ask()
+    return str(late.value)
+
+
 # --- locks and losers -------------------------------------------------------------------------------------------------
 
 
-def test_a_loser_waits_for_no_lock_and_a_winner_not_for_ever(url: str, sql: Any) -> None:
-    with opened(f"{url}?timeout=2") as store:
+def test_a_loser_waits_for_no_lock_and_a_winner_not_for_ever(url: str, store: MysqlStore, sql: Any) -> None:
+    with opened(f"{url}?timeout=2") as hasty:
         (cell,) = win(store, claim("a"))
         sql.execute("BEGIN; SELECT * FROM cronce_meta FOR UPDATE")
         sql.nextset()
         assert refusals(swap(store, claim("a"))) == [Refusal.VERSION]
         assert cell_of(store, "a") == cell
-        with pytest.raises(StoreUnavailable, match="lock held by another for too long, and nothing was written"):
-            swap(store, claim("b"))
+        kept = "lock held by another for too long, and nothing was written"
+        wait_until(lambda: kept in unanswered(lambda: swap(hasty, claim("b"))))
         sql.execute("ROLLBACK")
         assert cell_of(store, "b") == Cell("b")
         assert refusals(swap(store, claim("b"))) == [None]
 
 
 def test_a_swap_that_others_are_always_faster_than_gives_up_in_time(
-    url: str, sql: Any, monkeypatch: pytest.MonkeyPatch
+    store: MysqlStore, sql: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = Line.ask
+    ask, boots = Line.ask, [SystemClock().boot()]
 
     def outrun(line: Line, statements: str, **values: Any) -> Any:
         if statements == SAID_SWAP:
+            boots.append(boots[-1] + 1)
             sql.execute("UPDATE cronce_cells SET version = version + 1 WHERE `key` = 'held'")
         return ask(line, statements, **values)
 
-    with opened(f"{url}?timeout=0.5") as store:
-        win(store, claim("held"))
-        monkeypatch.setattr(Line, "ask", outrun)
-        began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match=r"not done within 0\.5 s; too much goes on"):
-            swap(store, claim("held"), claim("free"))
-        assert 0.5 <= time.monotonic() - began < 2
-        assert cell_of(store, "free") == Cell("free")
+    win(store, claim("held"))
+    monkeypatch.setattr(server, "_boot", lambda: boots[-1])
+    monkeypatch.setattr(Line, "ask", outrun)
+    with pytest.raises(StoreUnavailable, match=r"not done within 5 s; too much goes on"):
+        swap(store, claim("held"), claim("free"))
+    assert len(boots) == 6
+    assert cell_of(store, "free") == Cell("free")
 
 
 def test_a_round_trip_has_what_is_left_of_its_calls_time(store: MysqlStore) -> None:
     def slowly(line: Line) -> None:
-        line.deadline -= 4.5
-        line.ask("SELECT SLEEP(10)")
+        line.deadline = SystemClock().boot() + 0.5
+        line.ask("SELECT SLEEP(60)")
 
     def too_late(line: Line) -> None:
         line.deadline -= 5
@@ -372,7 +381,7 @@ def test_a_round_trip_has_what_is_left_of_its_calls_time(store: MysqlStore) -> N
     began = time.monotonic()
     with pytest.raises(StoreUnavailable, match="gave no answer"):
         store._use(slowly)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 4
     with pytest.raises(StoreUnavailable, match="not done within 5 s"):
         store._use(too_late)
     assert refusals(swap(store, claim("a"))) == [None]
@@ -409,7 +418,7 @@ def log_position(sql: Any) -> int:
 
 def quiet(sql: Any) -> int:
     """Where the log ends when the server has tidied up behind earlier writes."""
-    deadline, position, same = time.monotonic() + 20, log_position(sql), 0
+    deadline, position, same = time.monotonic() + PATIENCE, log_position(sql), 0
     while same < 10:
         assert time.monotonic() < deadline, "the server never rests"
         time.sleep(0.02)
@@ -432,19 +441,22 @@ def test_a_client_that_stops_in_the_middle_of_a_swap_holds_no_lock(url: str, sto
     line.connection._force_close()  # type: ignore[attr-defined]
 
 
-def test_nobody_is_told_what_is_not_on_disk_yet(url: str, sql: Any) -> None:
+def test_nobody_is_told_what_is_not_on_disk_yet(url: str, store: MysqlStore, sql: Any) -> None:
     """A winner holds a named lock until its commit is flushed; here somebody else does."""
-    with opened(f"{url}?timeout=2") as store:
+    with opened(f"{url}?timeout=2") as hasty:
         (cell,) = win(store, claim("a"))
         epoch = store.load([]).epoch
         sql.execute(f"SELECT GET_LOCK('cronce:{epoch.birth}:{epoch.tally}', 0)")
         assert sql.fetchone() == (1,)
-        tells: list[Callable[[], object]] = [lambda: store.load(["a"]), lambda: store.swap([claim("a")], epoch.seen)]
+        tells: list[Callable[[], object]] = [lambda: hasty.load(["a"]), lambda: hasty.swap([claim("a")], epoch.seen)]
         for tell in tells:
-            with pytest.raises(StoreUnavailable, match="has not flushed its log for 1 s"):
-                tell()
+            wait_until(partial(not_flushed, tell))
         assert refusals(store.swap([claim("b")], epoch.seen)) == [None]  # its own commit flushes all before it
         assert cell_of(store, "a") == cell
+
+
+def not_flushed(tell: Callable[[], object]) -> bool:
+    return "has not flushed its log for 1 s" in unanswered(tell)
 
 
 def test_a_winner_holds_its_named_lock_over_the_commit() -> None:

@@ -135,6 +135,7 @@ def test_sqlite_what_is_written_in_the_tick_of_the_last_look_is_heard(
         win(store, news())
         assert listener.wait(SOON)
         assert not listener.wait(QUIET)
+        monkeypatch.setattr(sqlite_news, "TICK", 0)  # it is over
         win(store, news())
         assert not listener.wait(QUIET)  # no stamp, no look
         monkeypatch.setattr(sqlite_news, "ANYWAY", 0)

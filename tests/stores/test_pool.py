@@ -137,7 +137,7 @@ def test_closing_wakes_those_who_wait(desk: Desk) -> None:
         waiting = threads.submit(pool.line().__enter__)
         pool.close()
         with pytest.raises(StoreUnavailable, match="closed by this process"):
-            waiting.result(timeout=10)
+            waiting.result(timeout=60)
 
 
 def _in_child(pool: Pool[Phone], desk: Desk, before: Phone) -> list[bool]:

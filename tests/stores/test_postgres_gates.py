@@ -33,8 +33,9 @@ LEASE = timedelta(minutes=5)
 
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[Postgres]:
-    """A server that does nothing by itself."""
+    """A server that does nothing by itself; for standbys it would note every 15 s which transactions run."""
     settings = {"checkpoint_timeout": "1h", "max_wal_size": "4GB", "bgwriter_lru_maxpages": "0"}
+    settings |= {"wal_level": "minimal", "max_wal_senders": "0"}
     with Postgres(autovacuum="off", **settings) as server:
         yield server
 
@@ -231,10 +232,10 @@ def test_a_settled_loser_writes_no_byte_and_takes_no_transaction_id(
 
 
 def syncs(store: PostgresStore) -> int:
-    """How often sessions of clients had the log written to disk."""
+    """How often its session had the log written to disk."""
     store.ask("SELECT pg_stat_force_next_flush()", [])
     ((found,),) = store.ask(
-        "SELECT sum(fsyncs)::integer FROM pg_stat_io WHERE object = 'wal' AND backend_type = 'client backend'", []
+        "SELECT sum(fsyncs)::integer FROM pg_stat_get_backend_io(pg_backend_pid()) WHERE object = 'wal'", []
     )
     assert isinstance(found, int)
     return found
@@ -242,6 +243,7 @@ def syncs(store: PostgresStore) -> int:
 
 @pytest.mark.parametrize("writes", [1, 2, 1000])
 def test_a_batch_is_one_sync(store: PostgresStore, writes: int) -> None:
+    store.ask("SELECT pg_switch_wal()", [])  # where a file of the log ends in the middle of a batch, that is one more
     win(store, claim("first"))
     before = syncs(store)
     win(store, *(claim(f"{kind}/{n}", group=n) for n in range(writes) for kind in ("run", "turn")))

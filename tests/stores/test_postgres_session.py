@@ -103,13 +103,13 @@ def terminated(admin: Admin, process: int) -> Callable[[], object]:
     ("end", "stirs", "why"),
     [
         (terminated, True, "{}: terminating connection due to administrator command"),
-        (stopped, False, "{} did not answer for 0.3 s"),
+        (stopped, False, "{} did not answer for 1 s"),
     ],
 )
 def test_the_end_of_a_session_is_noticed_and_it_stays_lost(
     postgres: Postgres, admin: Admin, key: int, end: Callable[[Admin, int], Callable[[], object]], stirs: bool, why: str
 ) -> None:
-    with ExitStack() as stack, closing(Session(f"{postgres.url}?timeout=0.3", "web-1")) as session:
+    with ExitStack() as stack, closing(Session(f"{postgres.url}?timeout=1", "web-1")) as session:
         assert session.try_lock(key)
         assert not session.stirs(0.0)
         (process,) = backends(admin, key)
@@ -117,7 +117,7 @@ def test_the_end_of_a_session_is_noticed_and_it_stays_lost(
         assert session.stirs(0.2) is stirs
         with pytest.raises(StoreUnavailable) as lost:
             session.beat()
-        assert str(lost.value) == session.lost == why.format(f"{postgres.url}?timeout=0.3")
+        assert str(lost.value) == session.lost == why.format(f"{postgres.url}?timeout=1")
         for question in (session.beat, lambda: session.try_lock(key), lambda: session.unlock(key)):
             with pytest.raises(StoreUnavailable):
                 question()

@@ -6,7 +6,7 @@ that was put back while no process lived.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +27,7 @@ from cronce.stores.base import Scan, Store
 from cronce.stores.redis import RedisStore, init
 from cronce.testing.contract import cell_of, claim, put, refusals, swap, win
 from tests.house.wait import wait_until
+from tests.servers.patience import until_it_answers
 from tests.servers.valkey import DURABLE, Valkey, Watched
 
 T = TypeVar("T")
@@ -367,19 +368,6 @@ def test_nothing_fires_twice_and_later_slots_run(server: Valkey, forget: Forget,
 def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
     with Watched(getattr(request, "param", 1)) as servers:
         yield servers
-
-
-def until_it_answers(ask: Callable[[], T]) -> T:
-    """While one server takes another's place, each call says that it got no answer; then it goes on by itself."""
-    answers: list[T] = []
-
-    def asked() -> bool:
-        with suppress(StoreUnavailable):
-            answers.append(ask())
-        return bool(answers)
-
-    wait_until(asked)
-    return answers[0]
 
 
 def test_a_lagging_replica_in_the_masters_place_is_a_store_that_lost_writes(watched: Watched, opened: Opened) -> None:

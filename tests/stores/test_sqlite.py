@@ -559,7 +559,7 @@ def test_a_deleted_file_is_noticed_in_a_burst_of_calls(store: SqliteStore, path:
     win(store, claim("a"))
     path.unlink()
     with pytest.raises(StoreForgot):
-        _use_for(timedelta(seconds=10), store)
+        _use_for(timedelta(minutes=1), store)
 
 
 def _use_for(longest: timedelta, store: SqliteStore) -> None:
