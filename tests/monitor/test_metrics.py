@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from cronce.monitor.metrics.registry import JOBS, Key, Registry, Value, Values, 
 from cronce.monitor.metrics.slates import HALF, Slates, Snapshot
 from cronce.protocol.record import Outcome
 from cronce.stores.memory import MemoryStore
-from tests.house.wait import wait_until
+from tests.house.wait import PATIENCE, wait_until
 from tests.monitor import metrics_page
 from tests.runtime.shelf import START
 
@@ -116,7 +117,7 @@ def test_only_the_first_start_of_a_slot_of_the_schedule_tells_how_late_it_was() 
 
 
 def test_what_an_application_does_is_counted_exactly(tmp_path: Path) -> None:
-    cron = Cronce(f"sqlite:///{tmp_path}/cronce.db")
+    cron, began = Cronce(f"sqlite:///{tmp_path}/cronce.db"), time.monotonic()
     metrics = Metrics(cron)
     good = cron.job("0 0 1 3 *", name="good", start_within="3650d")(lambda: None)
     bad = cron.job("0 0 1 3 *", name="bad", start_within="3650d")(lambda: 1 / 0)
@@ -134,6 +135,7 @@ def test_what_an_application_does_is_counted_exactly(tmp_path: Path) -> None:
                 cron.lock("reindex").__enter__()
             held = parsed(metrics.text())
         found = parsed(metrics.text())
+    took = time.monotonic() - began
     for labels, number in {
         ("cronce_claims_total", "job=good", "result=won"): 2,
         ("cronce_claims_total", "job=good", "result=lost"): 1,
@@ -153,10 +155,10 @@ def test_what_an_application_does_is_counted_exactly(tmp_path: Path) -> None:
     assert held["cronce_lease_age_seconds", "kind=lock"] > 0 == found["cronce_lease_age_seconds", "kind=lock"]
     assert 0.4 < held["cronce_lease_left_ratio", "kind=lock"] < 1
     assert ("cronce_lease_left_ratio", "kind=lock") not in found
-    assert abs(found["cronce_clock_skew_seconds",]) < 1  # one machine
+    assert abs(found["cronce_clock_skew_seconds",]) < 1 + took  # one machine, of which an answer may take its time
     calls = {key[1] for key in found if key[0] == "cronce_store_round_trip_seconds_count"}
     assert calls >= {"call=load", "call=swap"}
-    assert 0 < found["cronce_store_round_trip_seconds_sum", "call=swap"] < 10
+    assert 0 < found["cronce_store_round_trip_seconds_sum", "call=swap"] < took
 
 
 class Slow(MemoryStore):
@@ -245,7 +247,7 @@ def test_a_forked_child_counts_from_nothing_even_if_a_thread_held_the_lock() -> 
     with metrics._registry._lock:
         pid = os.fork()
         if not pid:
-            signal.alarm(20)
+            signal.alarm(round(PATIENCE))
             metrics.hear(event(What.LATE))
             os._exit(int(metrics._registry.read() != {("cronce_late_total", "billing"): 1}))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -313,17 +315,18 @@ def test_who_reads_while_another_writes_never_sees_half_of_it() -> None:
             number += 1
             values: Values = {("cronce_late_total", f"job{place}"): number for place in range(100)}
             slates.write(0, Snapshot(float(number), values))
-    wait_until(lambda: slates.read(0) is not None)
     seen: list[float] = []
-    for _ in range(300):
-        snapshot = slates.read(0)
-        if snapshot is not None:
-            assert {snapshot.at} == set(snapshot.values.values())
-            seen.append(snapshot.at)
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
+    try:
+        wait_until(lambda: slates.read(0) is not None)
+        while len(seen) < 300 or seen[0] == seen[-1]:  # whoever writes may have to wait for longer than that takes
+            snapshot = slates.read(0)
+            if snapshot is not None:
+                assert {snapshot.at} == set(snapshot.values.values())
+                seen.append(snapshot.at)
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
     assert seen == sorted(seen)
-    assert len(set(seen)) > 1
     assert slates.read(0) is not None
 
 

@@ -99,10 +99,15 @@ def dead_holder(name: str, ago: float) -> Write:
     return Write(holder_cell(name), 0, encode_holder(holder), Mark.OPEN, ttl=timedelta(seconds=-ago))
 
 
-def fall_silent(*monitors: Monitor) -> None:
+def wait_in_silence(true: Callable[[], object], *monitors: Monitor) -> None:
     """As if the store had not answered them for as long as it takes; an answer that was under way may come after it."""
-    for one in monitors:
-        one._heard = SystemClock().boot() - subject.SILENCE
+
+    def is_true() -> object:
+        for one in monitors:
+            one._heard = SystemClock().boot() - subject.SILENCE
+        return true()
+
+    wait_until(is_true)
 
 
 def are_all_told(monitor: Monitor) -> bool:
@@ -169,7 +174,7 @@ def test_a_store_that_does_not_answer_is_told_by_each_process_and_that_it_does_a
         wait_until(lambda: first.standing == () and store.load([leader_cell(MONITOR)]).cells[0].version)
         store.trouble = lambda: StoreUnavailable("no answer from db.example:5432")
         wait_until(lambda: first._trouble and second._trouble)
-        wait_until(lambda: fall_silent(first, second) or receiver.told() == [("unreachable", "raised")] * 2)
+        wait_in_silence(lambda: receiver.told() == [("unreachable", "raised")] * 2, first, second)
         store.trouble = lambda: None
         wait_until(lambda: receiver.told()[2:] == [("unreachable", "cleared")] * 2)
     facts = receiver.heard[0].alert
@@ -181,7 +186,7 @@ def test_who_stops_while_the_store_is_away_says_that_nobody_there_watches_it_any
     store = Line()
     with watched(store, receiver.url) as monitor:
         store.trouble = lambda: StoreUnavailable("no answer from db.example:5432")
-        wait_until(lambda: fall_silent(monitor) or receiver.told() == [("unreachable", "raised")])
+        wait_in_silence(lambda: receiver.told() == [("unreachable", "raised")], monitor)
     assert receiver.told() == [("unreachable", "raised"), ("unreachable", "cleared")]
     raised, last = (one.alert for one in receiver.heard)
     assert last["text"].startswith(f"no longer watched by {last['host']}:{os.getpid()}; it was unreachable since 20")
@@ -193,11 +198,9 @@ def test_that_is_not_waited_for_for_long(receiver: Receiver, monkeypatch: pytest
     store = Line()
     with watched(store, receiver.url) as monitor:
         store.trouble = lambda: StoreUnavailable("no answer from db.example:5432")
-        wait_until(
-            lambda: (
-                fall_silent(monitor)
-                or [one for one in monitor.own if sum(d.sent is not None for d in one.deliveries.values()) == 2]
-            )
+        wait_in_silence(
+            lambda: [one for one in monitor.own if sum(d.sent is not None for d in one.deliveries.values()) == 2],
+            monitor,
         )
         receiver.answer = receiver.hang
         began = time.monotonic()
@@ -209,7 +212,7 @@ def test_a_call_that_hangs_is_told_too(receiver: Receiver) -> None:
     store = Line()
     with watched(store, receiver.url) as monitor:
         store.hangs.set()
-        wait_until(lambda: fall_silent(monitor) or receiver.told() == [("unreachable", "raised")])
+        wait_in_silence(lambda: receiver.told() == [("unreachable", "raised")], monitor)
         store.hangs.clear()
         wait_until(lambda: receiver.told()[1:] == [("unreachable", "cleared")])
 
