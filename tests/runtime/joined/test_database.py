@@ -231,7 +231,16 @@ def test_an_engines_pool_is_left_to_its_user(postgres_site: Site) -> None:
     engine.dispose()
 
 
-def test_at_most_four_lie_idle(admin: Admin, named: Database, postgres_site: Site) -> None:
+def waits_for(monkeypatch: pytest.MonkeyPatch, span: str) -> None:
+    """So long a lock is waited for."""
+    limits = POSTGRESQL.limits.replace(f"{WAIT}s", span)
+    monkeypatch.setattr("cronce.runtime.joined.drivers.POSTGRESQL", POSTGRESQL._replace(limits=limits))
+
+
+def test_at_most_four_lie_idle(
+    admin: Admin, named: Database, postgres_site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits_for(monkeypatch, "60s")
     run = Run.begun(named)
     with psycopg.connect(postgres_site.url) as conn, ThreadPoolExecutor(6) as pool:
         conn.execute("SELECT FROM cronce_effects WHERE slot = %s FOR UPDATE", (run.key,))
@@ -246,8 +255,7 @@ def test_at_most_four_lie_idle(admin: Admin, named: Database, postgres_site: Sit
 def test_a_lock_is_not_waited_for_for_ever(
     postgres_site: Site, named: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hasty = POSTGRESQL._replace(limits=POSTGRESQL.limits.replace(f"{WAIT}s", "50ms"))
-    monkeypatch.setattr("cronce.runtime.joined.drivers.POSTGRESQL", hasty)
+    waits_for(monkeypatch, "50ms")
     run = Run.begun(named)
     with psycopg.connect(postgres_site.url) as conn:
         conn.execute("SELECT FROM cronce_effects WHERE slot = %s FOR UPDATE", (run.key,))
