@@ -95,7 +95,7 @@ def test_jobs_that_are_paused_called_with_two_schedules_or_unreadable_say_so(
     _header, billing, mail, new = said(capsys, "jobs", "--store", url).splitlines()
     assert billing.split()[:6] == ["billing", "every", "1d", "paused", "by", "ada"]
     assert "(2 seen)" in mail
-    assert new == "new      the cell 'job/new' has format 99, this cronce reads up to 5: upgrade cronce"
+    assert new == "new      the cell 'job/new' has format 99, this cronce reads up to 6: upgrade cronce"
     documents = told(capsys, "jobs", "--store", url)["jobs"]
     assert [document["paused"] for document in documents] == [True, False, None]
 

@@ -176,9 +176,24 @@ billing@2026-03-29T12:00:00Z is lost: web-1 was granted it at 12:00:00Z and was 
         == """\
 billing@2026-03-29T12:00:00Z counts as succeeded since 12:01:11Z, resolved: ada looked.
   12:00:00Z  granted to web-1
-  12:01:11Z  lost
+  12:00:11Z  lost
   12:01:11Z  succeeded: resolved: ada looked"""
     )
+
+
+def test_a_slot_that_somebody_had_tried_again_says_when_it_was_lost_and_when_they_looked(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    granted(desk)
+    watch(clock, other, 11)
+    claim(other)
+    clock.turn(60)
+    other.do(other.ledger.resolve(SLOT, Resolve("retry", "by ada: fixed")))
+    assert told(store).splitlines()[1:4] == [
+        "  12:00:00Z  granted to web-1",
+        "  12:00:11Z  lost",
+        "  12:01:11Z  retried: by ada: fixed",
+    ]
 
 
 def test_a_slot_that_is_tried_again_says_which_attempt_failed_and_from_when_the_next_may_start(
@@ -482,7 +497,7 @@ def test_what_a_newer_cronce_wrote_is_said_to_be_unreadable(desk: Desk, store: W
     store._cells[SLOT.cell] = store._cells[SLOT.cell]._replace(value=newer)
     assert told(store) == (
         "billing@2026-03-29T12:00:00Z cannot be read: the cell 'run/billing/2026-03-29T12:00:00Z' has format 99, this"
-        " cronce reads up to 5: upgrade cronce."
+        " cronce reads up to 6: upgrade cronce."
     )
     store._cells["job/billing"] = store._cells["job/billing"]._replace(value=newer)
     assert about(asked(store, None)).startswith("billing cannot be read: the cell 'job/billing' has format 99")

@@ -44,7 +44,8 @@ nonces = st.sampled_from(["n1", "n2"])
 on_losts = st.sampled_from(get_args(OnLost))
 
 makers = st.builds(Maker, st.just("run/billing/2026-03-29T01:00:00Z"), fences)
-pasts = st.builds(Past, st.none() | fences, any_text, st.none() | instants, any_text, st.none() | instants)
+maybe_instants = st.none() | instants
+pasts = st.builds(Past, st.none() | fences, any_text, maybe_instants, any_text, maybe_instants, maybe_instants)
 records = st.builds(
     Record,
     st.sampled_from(State),

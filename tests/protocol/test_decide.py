@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import pytest
 from hypothesis import example, given
@@ -279,9 +279,10 @@ TAKEN_OVER = NEW_GRANT._replace(grant=2, turn="turn/billing/0", past=(Past(F1, "
 GIVEN_BACK = RAN._replace(state=State.DUE, on_lost="rerun", turn="", past=(Past(F1, "web-1", AT, "lapsed", NOW),))
 REGRANTED = RAN._replace(grant=2, started=NOW, past=(Past(F1, "web-1", AT, "never started", NOW),))
 LATE = Closed(Outcome.SKIPPED, "too late to start")
-FAILED = DONE._replace(outcome=Outcome.FAILED, reason="boom")
-AGAIN = RAN._replace(state=State.DUE, turn="", past=(Past(F1, "web-1", AT, "failed, retried: fixed", NOW),))
-LOOKED_AT = FAILED._replace(past=(Past(F1, "web-1", AT, "failed", NOW),))
+FAILED = DONE._replace(outcome=Outcome.FAILED, reason="boom", finished=NOW - SECOND)
+RETRIED = Past(F1, "web-1", AT, "failed, retried: fixed", NOW - SECOND, NOW)
+AGAIN = RAN._replace(state=State.DUE, turn="", past=(RETRIED,))
+LOOKED_AT = FAILED._replace(past=(RETRIED._replace(end="failed", retried=None),))
 
 ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
     (
@@ -733,6 +734,24 @@ def test_what_a_person_resolved_as_done_is_closed_for_everybody() -> None:
     slot.say(Finish(fence, Outcome.FAILED, "boom"))
     assert slot.say(Resolve("done", "by hand")) == Closed(Outcome.SUCCEEDED, "resolved: by hand")
     assert slot.say(claim("n2", "web-2")) == Closed(Outcome.SUCCEEDED, "resolved: by hand")
+
+
+@pytest.mark.parametrize("verdict", ["done", "retry"])
+def test_when_it_was_found_lost_and_when_a_person_looked_are_both_on_record(verdict: Literal["done", "retry"]) -> None:
+    slot = OneCell()
+    slot.granted(on_lost="skip")
+    slot.later(2 * LEASE)
+    slot.say(Settle())
+    assert slot.record.outcome is Outcome.LOST
+    found = slot.record.finished
+    slot.later(timedelta(days=1))
+    slot.say(Resolve(verdict, "by ada"))
+    looked = slot.now
+    (past,) = slot.record.past
+    assert past.ended == found
+    assert (past.retried, slot.record.finished) == ((None, looked) if verdict == "done" else (looked, None))
+    said = slot.record.reason if verdict == "done" else past.end
+    assert said == ("resolved: by ada" if verdict == "done" else "lost, retried: by ada")
 
 
 def test_the_one_that_failed_cannot_speak_for_the_retry_of_a_person() -> None:

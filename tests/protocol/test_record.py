@@ -42,7 +42,7 @@ TWO = datetime(2026, 3, 29, 2, 0, 0, 250, tzinfo=UTC)
 
 
 class Kind(NamedTuple):
-    """One kind of value: its codec, random ones, and how version 4 spells one with every field set. For ever."""
+    """One kind of value: its codec, random ones, and how version 6 spells one with every field set. For ever."""
 
     encode: Callable[[Any], str]
     decode: Callable[[str, str], Any]
@@ -70,7 +70,7 @@ RUN = Kind(
         finished=TWO,
         outcome=Outcome.FAILED,
         reason="größer\n\0\udcff",
-        past=(Past(Fence(7, 8), "web-1:70:9", ONE, "lapsed", TWO), Past(None, "", None, "")),
+        past=(Past(Fence(7, 8), "web-1:70:9", ONE, "lapsed", TWO, TWO), Past(None, "", None, "")),
         output="3 rows\n",
         by="ada",
         payload='{"month":3}',
@@ -81,10 +81,11 @@ RUN = Kind(
         keep=timedelta(days=1),
         joined=True,
     ),
-    r'{"v":5,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
+    r'{"v":6,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
     r'"attempts":3,"failures":1,"turn":"turn/billing/0","ask":"replaced","started":1774746000000000,'
     r'"finished":1774749600000250,"outcome":"failed","reason":"gr\u00f6\u00dfer\n\u0000\udcff",'
-    r'"past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lapsed",1774749600000250],[null,"",null,"",null]],'
+    r'"past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lapsed",1774749600000250,'
+    r'1774749600000250],[null,"",null,"",null,null]],'
     r'"output":"3 rows\n","by":"ada","payload":"{\"month\":3}","key":"billing@2026-03-29T00:00:00Z","progress":[3,10],'
     r'"under":"run/billing/2026-03-29T01:00:00Z 00000000000007-000000000009","result":"{\"id\":7}","keep":86400000000,'
     r'"joined":true}',
@@ -94,7 +95,7 @@ TURN = Kind(
     record.decode_turn,
     strategies.turns,
     Turn("run/billing/2026-03-29T01:00:00Z"),
-    '{"v":5,"run":"run/billing/2026-03-29T01:00:00Z"}',
+    '{"v":6,"run":"run/billing/2026-03-29T01:00:00Z"}',
 )
 JOB = Kind(
     record.encode_job,
@@ -108,7 +109,7 @@ JOB = Kind(
         spans=(Span(ONE, TWO, 3, "paused"), Span(ONE, TWO, None, "edited")),
         purging=Purging(ONE, TWO),
     ),
-    '{"v":5,"floor":1774746000000000,"paused":["ada",1774749600000250,"deploy"],'
+    '{"v":6,"floor":1774746000000000,"paused":["ada",1774749600000250,"deploy"],'
     '"specs":[["a1",1774746000000000,"0 * * * *"],'
     '["b2",1774749600000250,""]],"firing":"b2","spans":[[1774746000000000,1774749600000250,3,"paused"],'
     '[1774746000000000,1774749600000250,null,"edited"]],"purging":[1774746000000000,1774749600000250]}',
@@ -131,7 +132,7 @@ HOLDER = Kind(
         timedelta(milliseconds=-400),
         3,
     ),
-    '{"v":5,"holder":"web-1:70:9","bundle":"c3d4","role":"both","workers":10,"labels":{"colour":"blue"},'
+    '{"v":6,"holder":"web-1:70:9","bundle":"c3d4","role":"both","workers":10,"labels":{"colour":"blue"},'
     '"since":1774746000000000,"cronce":"1.0","draining":true,"gone":true,"every":1000000,"skew":-400000,"running":3}',
 )
 BUNDLE = Kind(
@@ -139,49 +140,49 @@ BUNDLE = Kind(
     record.decode_bundle,
     strategies.bundles,
     Bundle({"billing": "a1"}),
-    '{"v":5,"specs":{"billing":"a1"}}',
+    '{"v":6,"specs":{"billing":"a1"}}',
 )
 ACT = Kind(
     record.encode_act,
     record.decode_act,
     strategies.acts,
     Act("ada", ONE, "deploy"),
-    '{"v":5,"act":["ada",1774746000000000,"deploy"]}',
+    '{"v":6,"act":["ada",1774746000000000,"deploy"]}',
 )
 STORED = Kind(
     record.encode_stored,
     record.decode_stored,
     strategies.stored,
     Stored(3, '{"every":"15m"}', "ada", ONE),
-    '{"v":5,"revision":3,"definition":"{\\"every\\":\\"15m\\"}","by":"ada","at":1774746000000000}',
+    '{"v":6,"revision":3,"definition":"{\\"every\\":\\"15m\\"}","by":"ada","at":1774746000000000}',
 )
 MACHINE = Kind(
     record.encode_machine,
     record.decode_machine,
     strategies.machines,
     Machine("0f3a", (Sample(1.5, 1.75, ONE), Sample(31.0, 31.25, TWO))),
-    '{"v":5,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
+    '{"v":6,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
 )
 REFUSALS = Kind(
     record.encode_refusals,
     record.decode_refusals,
     strategies.refusals,
     Refusals(7, (Refused("billing@2026-03-29T01:00:00Z", ONE, "held by web-1:70:9"),)),
-    '{"v":5,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
+    '{"v":6,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
 )
 POSITION = Kind(
     record.encode_position,
     record.decode_position,
     strategies.positions,
     Position(Fence(7, 8), '"2026-03"'),
-    r'{"v":5,"fence":"00000000000007-000000000008","value":"\"2026-03\""}',
+    r'{"v":6,"fence":"00000000000007-000000000008","value":"\"2026-03\""}',
 )
 ALERT = Kind(
     notices.encode_alert,
     notices.decode_alert,
     strategies.alerts,
     Alert("lost", "billing", "critical", "1 slot", ONE, TWO, 3, {"a1": Delivery("cleared", None, TWO, 2)}, "look"),
-    '{"v":5,"kind":"lost","subject":"billing","severity":"critical","text":"1 slot","since":1774746000000000,'
+    '{"v":6,"kind":"lost","subject":"billing","severity":"critical","text":"1 slot","since":1774746000000000,'
     '"cleared":1774749600000250,"times":3,"deliveries":{"a1":["cleared",null,1774749600000250,2]},"remedy":"look"}',
 )
 BEATS = Kind(
@@ -189,14 +190,14 @@ BEATS = Kind(
     notices.decode_beats,
     strategies.beats,
     Beats(timedelta(minutes=1), (Beaten(ONE, "web-1:70"),), 7),
-    '{"v":5,"every":60000000,"recent":[[1774746000000000,"web-1:70"]],"times":7}',
+    '{"v":6,"every":60000000,"recent":[[1774746000000000,"web-1:70"]],"times":7}',
 )
 OBSERVED = Kind(
     notices.encode_observed,
     notices.decode_observed,
     strategies.observed,
     Observed(None, (Beaten(ONE, "web-1"),), 7, 2, (Doubled("billing@2026-03-29T01:00:00Z", TWO, "web-2", "held"),)),
-    '{"v":5,"window":null,"calls":[[1774746000000000,"web-1"]],"times":7,"doubled":2,'
+    '{"v":6,"window":null,"calls":[[1774746000000000,"web-1"]],"times":7,"doubled":2,'
     '"recent":[["billing@2026-03-29T01:00:00Z",1774749600000250,"web-2","held"]]}',
 )
 KINDS = {
@@ -222,18 +223,18 @@ every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @every_kind
-def test_version_5_is_spelled_like_this_for_ever(kind: Kind) -> None:
+def test_version_6_is_spelled_like_this_for_ever(kind: Kind) -> None:
     assert kind.encode(kind.value) == kind.golden
 
 
 @every_kind
-def test_version_5_is_readable_for_ever(kind: Kind) -> None:
+def test_version_6_is_readable_for_ever(kind: Kind) -> None:
     assert kind.decode(kind.golden, "k") == kind.value
 
 
 def test_what_is_at_its_default_is_not_written() -> None:
-    assert record.encode(Record(State.DUE)) == '{"v":5,"state":"due"}'
-    assert record.decode('{"v":5,"state":"due"}') == Record(State.DUE)
+    assert record.encode(Record(State.DUE)) == '{"v":6,"state":"due"}'
+    assert record.decode('{"v":6,"state":"due"}') == Record(State.DUE)
 
 
 @given(st.data())
@@ -250,15 +251,15 @@ def test_what_is_written_is_read_back_whole(kind: Kind, data: st.DataObject) -> 
 
 @every_kind
 def test_a_newer_version_is_refused_never_guessed(kind: Kind) -> None:
-    newer = kind.golden.replace('"v":5', '"v":6')
-    with pytest.raises(BadRecord, match=r"the cell 'k' has format 6, this cronce reads up to 5: upgrade cronce"):
+    newer = kind.golden.replace('"v":6', '"v":7')
+    with pytest.raises(BadRecord, match=r"the cell 'k' has format 7, this cronce reads up to 6: upgrade cronce"):
         kind.decode(newer, "k")
 
 
 @every_kind
 @pytest.mark.parametrize("version", ["0", "-1", "true", "1.0", '"1"', "null", "[1]", "1e999"])
 def test_a_version_that_never_was_is_refused(kind: Kind, version: str) -> None:
-    _refused(kind, kind.golden.replace('"v":5', f'"v":{version}'))
+    _refused(kind, kind.golden.replace('"v":6', f'"v":{version}'))
 
 
 def test_an_older_version_is_upgraded_step_by_step_while_reading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,6 +318,16 @@ def test_version_4_is_readable_for_ever() -> None:
     assert record.decode('{"v":4,"state":"due"}') == Record(State.DUE)
 
 
+def test_version_5_is_readable_for_ever() -> None:
+    """It did not say when a person had a slot tried again."""
+    text = (
+        '{"v":5,"state":"due","past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lost, retried: by'
+        ' ada",1774749600000250]]}'
+    )
+    past = Past(Fence(7, 8), "web-1:70:9", ONE, "lost, retried: by ada", TWO)
+    assert record.decode(text) == Record(State.DUE, past=(past,))
+
+
 def test_there_is_a_way_from_every_version_ever_written() -> None:
     assert sorted(codec.UPGRADES) == list(range(1, codec.VERSION))
 
@@ -332,8 +343,8 @@ def _refused(kind: Kind, text: str) -> None:
 @every_kind
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":5}', '["v"]', "\x80\x04N.", '{"v":5,"v":5,"state":"due"}{',
-     "[" * 100_000, '{"v":' * 100_000, '{"v":5,"run":' + "[" * 100_000, "9" * 5000],
+    ["", "x", "{", "[]", "7", "null", '"v"', "{}", '{"v":6}', '["v"]', "\x80\x04N.", '{"v":6,"v":6,"state":"due"}{',
+     "[" * 100_000, '{"v":' * 100_000, '{"v":6,"run":' + "[" * 100_000, "9" * 5000],
     ids=lambda text: repr(text[:30]),
 )  # fmt: skip
 def test_garbage_is_refused_and_the_cell_named(kind: Kind, text: str) -> None:
@@ -391,7 +402,11 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (POSITION, [*NOT_TEXT, "", "1-1", "x"], ["fence"]),
     (POSITION, NOT_TEXT, ["value"]),
     (RUN, NOT_AN_INSTANT, ["started", "finished"]),
-    (RUN, [*NOT_ROWS, [["1-1", "", None, "", 0]], [[7, "", None, "", 0]], [[None, "", 10**30, "", 0]]], ["past"]),
+    (
+        RUN,
+        [*NOT_ROWS, [["1-1", "", None, "", 0, 0]], [[7, "", None, "", 0, 0]], [[None, "", 10**30, "", 0, 0]]],
+        ["past"],
+    ),
     (TURN, NOT_TEXT, ["run"]),
     (JOB, NOT_AN_INSTANT, ["floor"]),
     (JOB, [0, True, "true", [], ["ada"], ["ada", 0, 7], [7, 0, ""], ["ada", 10**30, ""], {}], ["paused"]),

@@ -64,16 +64,24 @@ def test_a_retry_is_no_takeover() -> None:
     assert found.handovers == ()
 
 
-@pytest.mark.parametrize(("outcome", "reason"), [("lost", "resolved: by ana: looked"), ("lost, retried: looked", "")])
-def test_what_somebody_resolved_later_is_drawn_for_the_lease_that_it_had(outcome: str, reason: str) -> None:
-    was = Past(fence(), A, ago(400), outcome, ago(100))
+@pytest.mark.parametrize(
+    ("was", "reason", "said"),
+    [
+        (Past(fence(), A, ago(400), "lost", ago(300)), "resolved: by ana: looked", ""),
+        (
+            Past(fence(), A, ago(400), "lost, retried: by ana: looked", ago(300), ago(100)),
+            "",
+            ": lost, retried: by ana: looked at 2026-03-29T11:58:20Z",
+        ),
+    ],
+)
+def test_what_somebody_resolved_later_is_drawn_to_when_it_was_found_lost(was: Past, reason: str, said: str) -> None:
     record = Record(State.CLOSED, 1, "n", A, timedelta(seconds=30), started=ago(400), finished=ago(100), past=(was,))
     closed = record._replace(outcome=Outcome.SUCCEEDED, reason=reason)
     piece = only(facts(seen(Slot("mail", ago(400)), closed, was.fence)))
-    assert (piece.look, piece.start, piece.end) == ("lost", ago(400), ago(370))
+    assert (piece.look, piece.start, piece.end) == ("lost", ago(400), ago(300))
     assert piece.told == (
-        f"mail@2026-03-29T11:53:20Z: lost on {A}, from 2026-03-29T11:53:20Z, for how long is not known: resolved by"
-        " hand at 2026-03-29T11:58:20Z"
+        f"mail@2026-03-29T11:53:20Z: lost on {A}, from 2026-03-29T11:53:20Z to 2026-03-29T11:55:00Z (1m 40s){said}"
     )
 
 

@@ -7,7 +7,7 @@ from cronce.cli.looking import add_store, looking, nothing, tone
 from cronce.cli.table import Text, Toned, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
-from cronce.protocol.record import Record
+from cronce.protocol.record import RESOLVED, Record
 from cronce.runtime.flow import drive
 from cronce.runtime.look import WANTED, RunSeen, job_names, refuse_unknown, runs
 from cronce.telling.documents import run_document
@@ -52,9 +52,13 @@ def _row(one: RunSeen) -> list[Text]:
     state = Toned(one.shown, tone(one.shown))
     if record is None:
         return [one.slot.key, state, "", "", "", one.trouble]
-    took = short(record.finished - record.started) if record.started and record.finished else ""
+    took = "" if record.reason.startswith(RESOLVED) else _took(record)  # by hand, at a time that says nothing of it
     started = moment(record.started, one.slot.at) if record.started else ""
     return [one.slot.key, state, record.holder, started, took, _remark(record)]
+
+
+def _took(record: Record) -> str:
+    return short(record.finished - record.started) if record.started and record.finished else ""
 
 
 def _remark(record: Record) -> str:

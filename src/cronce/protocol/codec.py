@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from cronce.errors import BadRecord
 from cronce.model import Instant, from_us, to_us
 
-VERSION: Final = 5
+VERSION: Final = 6
 MICROSECOND: Final = timedelta(microseconds=1)
 
 
@@ -154,11 +154,19 @@ def _with_pulse(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def _with_retried(fields: dict[str, Any]) -> dict[str, Any]:
+    """Version 6 says when a person had a slot tried again, beside when it ended."""
+    if "past" in fields:
+        fields["past"] = [[*row, None] for row in fields["past"]]
+    return fields
+
+
 UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     1: _with_ended,
     2: _with_acts,
     3: _with_effects,
     4: _with_pulse,
+    5: _with_retried,
 }
 """From a version to the next: how old values become readable. Entries are added, never removed."""
 

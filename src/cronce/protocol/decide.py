@@ -315,10 +315,10 @@ def resolve(cell: Cell, record: Record, command: Resolve, facts: Facts) -> Decis
     if record.outcome not in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):
         return closed(cell, record, command, facts)
     if command.verdict == "done":
-        was = _ended(cell, record, str(record.outcome), facts)
+        was = _looked_at(cell, record, str(record.outcome))
         known = was._replace(result=command.result or was.result)
         return _close(cell, known, Outcome.SUCCEEDED, f"{RESOLVED}{command.reason}", facts)
-    again = _ended(cell, record, f"{record.outcome}, retried: {command.reason}", facts)._replace(
+    again = _looked_at(cell, record, f"{record.outcome}, retried: {command.reason}", facts.now)._replace(
         state=State.DUE, outcome=None, reason="", finished=None, failures=0, turn="", ask=""
     )
     return Decision(Queued(waiting=False), Change(again, Mark.OPEN))
@@ -364,7 +364,15 @@ def _close(_cell: Cell, record: Record, outcome: Outcome, reason: str, facts: Fa
 
 def _ended(cell: Cell, record: Record, end: str, facts: Facts) -> Record:
     """The grant becomes part of the past."""
-    was = Past(cell.fence, record.holder, record.started, end, facts.now)
+    return _past(record, Past(cell.fence, record.holder, record.started, end, facts.now))
+
+
+def _looked_at(cell: Cell, record: Record, end: str, retried: Instant | None = None) -> Record:
+    """It ended when it was closed, however much later a person looked."""
+    return _past(record, Past(cell.fence, record.holder, record.started, end, record.finished, retried))
+
+
+def _past(record: Record, was: Past) -> Record:
     return record._replace(past=(*record.past, was)[-PAST_KEPT:])
 
 

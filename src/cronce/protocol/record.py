@@ -81,6 +81,7 @@ class Past(NamedTuple):
     started: Instant | None
     end: str
     ended: Instant | None = None  # version 1 did not write it
+    retried: Instant | None = None  # when a person had it tried again; version 5 had only that, as `ended`
 
 
 class Maker(NamedTuple):
@@ -250,7 +251,7 @@ _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     "finished": to_us,
     "progress": list,
     "past": lambda past: [
-        [str(p.fence) if p.fence else None, p.holder, us(p.started), p.end, us(p.ended)] for p in past
+        [str(p.fence) if p.fence else None, p.holder, us(p.started), p.end, us(p.ended), us(p.retried)] for p in past
     ],
 }
 
@@ -368,7 +369,7 @@ _RUN: Final[dict[str, Reader]] = {
     "finished": instant,
     "outcome": Outcome,
     "reason": text,
-    "past": each(Past, maybe(read_fence), text, maybe(instant), text, maybe(instant)),
+    "past": each(Past, maybe(read_fence), text, maybe(instant), text, maybe(instant), maybe(instant)),
     "output": text,
     "by": text,
     "payload": text,

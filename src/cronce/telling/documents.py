@@ -81,6 +81,11 @@ def act_document(act: Act | None) -> dict[str, object] | None:
 
 
 def past_document(past: Past) -> dict[str, object]:
+    """An earlier grant of a slot."""
+    return {**_term(past), "retried": iso(past.retried)}
+
+
+def _term(past: Past) -> dict[str, object]:
     return {
         "holder": past.holder,
         "fence": str(past.fence) if past.fence else None,
@@ -149,7 +154,7 @@ def held_document(one: HeldSeen, says: Callable[[str], str] = str) -> dict[str, 
         "until": iso(one.cell.until) if one.state != "free" else None,
         "fence": str(one.cell.fence) if held else None,
         "history": [
-            {**past_document(past), "end": says(past.end)} for past in reversed(record.past)
+            {**_term(past), "end": says(past.end)} for past in reversed(record.past)
         ] if record else [],
     }  # fmt: skip
 

@@ -312,8 +312,11 @@ def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]
     for past in record.past:
         if past.started:
             yield past.started, f"{'taken over by' if lapsed else 'granted to'} {past.holder}"
+        end, _, again = past.end.partition(", ") if past.retried else (_end(past.end), "", "")
         if past.ended:
-            yield past.ended, _end(past.end)
+            yield past.ended, end
+        if past.retried:
+            yield past.retried, again
         lapsed = past.end == LAPSED
     in_past = any(past.fence == fence for past in record.past)
     if fence is not None and record.started and not in_past:

@@ -9,7 +9,7 @@ from cronce.errors import BadRecord
 from cronce.model import SWITCH, Cell, Epoch, Instant, Mark, check_name, job_cell, stored_cell
 from cronce.monitor.reading.index import JobIndex
 from cronce.monitor.reading.runs import Runs, RunsPage, marked_runs, newest_runs, readable
-from cronce.protocol.record import Act, Refusals, Stored, decode_refusals, standing_act
+from cronce.protocol.record import RESOLVED, Act, Refusals, Stored, decode_refusals, standing_act
 from cronce.runtime.effects.seen import load
 from cronce.runtime.flow import Flow
 from cronce.runtime.look import JobLine, JobSeen, RunSeen, read_page, seen_job
@@ -145,7 +145,9 @@ def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobVie
 def _took(runs: Iterable[RunSeen]) -> Iterator[Took]:
     for run in runs:
         record = run.record
-        if record is not None and record.started is not None and record.finished is not None:
+        if record is None or record.started is None or record.finished is None:
+            continue
+        if not record.reason.startswith(RESOLVED):  # that it was over, somebody said who had not seen it
             yield Took(run, record.finished - record.started)
 
 

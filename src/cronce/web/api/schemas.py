@@ -47,7 +47,7 @@ def _more(of: Schema, **keys: Schema) -> Schema:
     return whole(**of["properties"], **keys)
 
 
-_PAST: Final = whole(
+_TERM: Final = whole(
     holder=TEXT, fence=maybe(TEXT), started=maybe(INSTANT), ended=maybe(INSTANT), end=TEXT
 )  # fmt: skip
 _RUN: Final = whole(
@@ -96,7 +96,7 @@ _HELD: Final = whole(
     since=maybe(INSTANT),
     until=maybe(INSTANT),
     fence=maybe(TEXT),
-    history=many(ref("Past")),
+    history=many(ref("Term")),
 )
 _STORY: Final = whole(
     slot=TEXT,
@@ -113,7 +113,8 @@ _SOME_RUNS: Final = whole(count=NUMBER, more=YES, runs=many(ref("Run")))
 SCHEMAS: Final[dict[str, Schema]] = {
     "Error": whole(error=TEXT),
     "Act": _ACT,
-    "Past": _PAST,
+    "Term": _TERM,
+    "Past": _more(_TERM, retried=maybe(INSTANT)),
     "Run": _RUN,
     "Job": _JOB,
     "Effect": _EFFECT,

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final, Literal
 
 from cronce.model import Instant, Slot
-from cronce.protocol.record import LAPSED, NEVER_STARTED, RELEASED, RESOLVED, Past, Record, Refused, State
+from cronce.protocol.record import LAPSED, NEVER_STARTED, RELEASED, Past, Record, Refused, State
 from cronce.runtime.look import RunSeen
 from cronce.telling.words import fine, safe, short
 from cronce.value import NamedTuple
@@ -107,7 +107,7 @@ def _grants(run: RunSeen, now: Instant) -> list[Piece]:
     record = run.record
     if record is None:
         return [_mark(run, run.slot.at, "", run.trouble)]
-    bars = [_earlier(run.slot, record, past, past.started) for past in record.past if past.started]
+    bars = [_earlier(run.slot, past, past.started) for past in record.past if past.started]
     in_past = any(past.fence == run.cell.fence for past in record.past)
     if record.started and run.cell.fence and not in_past:
         bars.append(_latest(run, record, record.started, now))
@@ -137,27 +137,11 @@ def _latest(run: RunSeen, record: Record, started: Instant, now: Instant) -> Pie
     return _saying(piece, said)._replace(until=until if record.state is State.RUNNING else None)
 
 
-def _earlier(slot: Slot, record: Record, past: Past, started: Instant) -> Piece:
-    look, ended = _ended(past.end), past.ended or started
-    if _resolved(record, past):
-        return _known_until(slot, look, past, started, min(ended, started + record.lease))
-    piece = _bar(slot, look, past.holder, started, ended)
-    return _saying(piece, "" if past.end == look else past.end)
-
-
-def _resolved(record: Record, past: Past) -> bool:
-    """Whether it ended so by hand: then that is when somebody said so, and not how long it ran."""
-    outcome, _, then = past.end.partition(", ")
-    retried = outcome in ("failed", "lost", "unknown") and then.startswith("retried: ")
-    return retried or (record.reason.startswith(RESOLVED) and past == record.past[-1])
-
-
-def _known_until(slot: Slot, look: str, past: Past, started: Instant, end: Instant) -> Piece:
-    """Up to the end of the lease that it was granted with: of later signs of it none is on record any more."""
-    when = f" at {fine(past.ended)}" if past.ended else ""
-    span = f"from {fine(started)}, for how long is not known: resolved by hand{when}"
-    piece = _bar(slot, look, past.holder, started, end)
-    return piece._replace(told=safe(f"{slot.key}: {look} on {past.holder}, {span}"))
+def _earlier(slot: Slot, past: Past, started: Instant) -> Piece:
+    look = _ended(past.end)
+    piece = _bar(slot, look, past.holder, started, past.ended or started)
+    again = f" at {fine(past.retried)}" if past.retried else ""
+    return _saying(piece, "" if past.end == look else f"{past.end}{again}")
 
 
 def _bar(slot: Slot, look: str, holder: str, start: Instant, end: Instant) -> Piece:
