@@ -1,5 +1,6 @@
 """Triggers that say the same in every process."""
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
@@ -155,6 +156,25 @@ def test_what_is_not_safe_is_reported(cron: Cronce, caplog: pytest.LogCaptureFix
     scheduler.start(paused=True)
     assert [record.message for record in caplog.records if record.name == "cronce"].count(report(scheduler)[0]) == 1
     scheduler.shutdown()
+
+
+@pytest.fixture
+def _abroad(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where it is another day than in UTC."""
+    monkeypatch.setenv("TZ", "<+14>-14" if datetime.now(UTC).hour >= 10 else "<-12>+12")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_abroad")
+def test_today_is_that_of_the_machine_as_apscheduler_has_it() -> None:
+    """It was compared with the day in UTC, and the remark was missing for half of each day."""
+    scheduler = BackgroundScheduler(timezone=UTC, job_defaults={"misfire_grace_time": 60})
+    scheduler.add_job(nothing, CalendarIntervalTrigger(days=2, timezone=UTC), id="calendar")
+    (said,) = report(scheduler)
+    assert said.startswith("calendar: it counts from today")
 
 
 def test_one_id_in_two_job_stores_is_reported(cron: Cronce) -> None:

@@ -90,7 +90,7 @@ def _of_times(job: Any) -> Iterator[str]:
     trigger, first = job.trigger, getattr(job, "next_run_time", None)
     if getattr(trigger, "jitter", None):
         yield f"{job.id}: each process draws its own jitter, and has slots of its own by that; protect leaves it out"
-    if isinstance(trigger, CalendarIntervalTrigger) and trigger.start_date == SystemClock().wall().date():
+    if isinstance(trigger, CalendarIntervalTrigger) and trigger.start_date == SystemClock().wall().astimezone().date():
         yield f"{job.id}: it counts from today, and tomorrow's processes count from tomorrow; give it a start_date"
     if first is not None and first.microsecond and not isinstance(trigger, DateTrigger | IntervalTrigger):
         yield f"{job.id}: next_run_time was read off a clock, and each process has a first run of its own"
