@@ -9,7 +9,7 @@ from cronce.monitor.alerts import alert_of
 from cronce.monitor.folds.others import beating, doubled, flapping
 from cronce.monitor.gathered import EACH, gathered
 from cronce.monitor.model import Finding, Kind, worst_first
-from cronce.monitor.survey import _named
+from cronce.monitor.survey import named
 from cronce.monitor.watch import judge
 from cronce.protocol.commands import Finish
 from cronce.protocol.notices import Beaten, Beats, Doubled, Observed, decode_beats, encode_beats, encode_observed
@@ -275,15 +275,14 @@ def test_beats_stand_in_cells(town: Town) -> None:
 
 def test_all_pages_of_them_are_read_up_to_a_bound(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cronce.monitor.survey.SLICE", 2)
-    monkeypatch.setattr("cronce.monitor.survey.NAMES", 6)
     for number in range(5):
         town.put(beat_cell(f"cron-{number}"), encode_beats(beats(0)))
-    assert sorted(drive(_named("beat/", decode_beats), town.store, town.clock)) == [
+    assert sorted(drive(named("beat/", decode_beats, 6), town.store, town.clock)) == [
         f"cron-{number}" for number in range(5)
     ]
     for number in range(5, 8):
         town.put(beat_cell(f"cron-{number}"), encode_beats(beats(0)))
-    assert sorted(drive(_named("beat/", decode_beats), town.store, town.clock)) == [
+    assert sorted(drive(named("beat/", decode_beats, 6), town.store, town.clock)) == [
         f"cron-{number}" for number in range(6)
     ]
 

@@ -18,11 +18,11 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Final
 
-from cronce.errors import BadRecord
 from cronce.model import Cell, Epoch, Instant, Mark, Write, alert_cell
 from cronce.monitor.gathered import gathered
 from cronce.monitor.model import Finding, rank, worst_first
 from cronce.protocol.notices import Alert, Delivery, Notice, decode_alert, encode_alert
+from cronce.protocol.readable import readable
 from cronce.runtime.carrier import Carrier
 from cronce.runtime.flow import Flow
 from cronce.runtime.scheduling.roster import CHUNK, chunks
@@ -226,10 +226,7 @@ def _is_less(finding: Finding, posted: Posted | None) -> bool:
 
 def _read(cell: Cell) -> Alert | None:
     """What a newer cronce wrote is left to that."""
-    try:
-        return decode_alert(cell.value, cell.key) if cell.version else None
-    except BadRecord:
-        return None
+    return readable(cell, decode_alert) if cell.version else None
 
 
 def _with(alert: Alert, to: str, delivery: Delivery) -> Alert:

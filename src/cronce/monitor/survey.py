@@ -4,18 +4,18 @@ Facts, no words and no judgement: those are the folds' (`watch`). What cannot be
 cronce, is left out; what a store does not keep is not there.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import timedelta
 from typing import Final, Literal, TypeVar
 
-from cronce.errors import BadRecord
 from cronce.model import BOARD_JOBS, SWITCH, Cell, Epoch, Instant, Mark, Slot, bundle_cells
 from cronce.monitor.durations import read_histories
 from cronce.monitor.known import SLICE, Known, read_runs, watched_rule
 from cronce.protocol.decide import NOTHING_RAN
 from cronce.protocol.notices import Beats, Observed, decode_beats, decode_observed
+from cronce.protocol.readable import Decode, all_readable
 from cronce.protocol.record import Act, Holder, Outcome, Record, decode_bundle, standing_act
-from cronce.runtime.effects.seen import EffectSeen, load, look_at
+from cronce.runtime.effects.seen import EffectSeen, Listed, load, look_at
 from cronce.runtime.flow import Flow
 from cronce.runtime.hand.acts import BACKFILL
 from cronce.runtime.holders import HolderSeen, everybody
@@ -149,10 +149,10 @@ def survey(known: Known) -> Flow[Survey]:
         open=still_open,
         attention=attention,
         more=more,
-        doubts=(yield from _doubts(first.now)),
+        doubts=(yield from effects_in_doubt(SLICE)).effects,
         leaders=(yield from leaders()),
-        beats=(yield from _named("beat/", decode_beats)),
-        observed=(yield from _named("observed/", decode_observed)),
+        beats=(yield from named("beat/", decode_beats, NAMES)),
+        observed=(yield from named("observed/", decode_observed, NAMES)),
         took={job: took for job, (_, took) in known.took.items()},
     )
 
@@ -170,7 +170,7 @@ def _bundles(known: Known, everyone: Iterable[HolderSeen], now: Instant) -> Flow
     known.bundles = {bundle: specs for bundle, specs in known.bundles.items() if bundle in wanted}
     for bundle in sorted(wanted - known.bundles.keys()):
         _, cells = yield from read_all(Scan(bundle_cells(bundle)))
-        parts = [part for cell in cells if (part := _readable(decode_bundle, cell)) is not None]
+        parts = [part for _, part in all_readable(cells, decode_bundle)]
         if parts:
             known.bundles[bundle] = {job: digest for part in parts for job, digest in part.specs.items()}
     return known.bundles
@@ -230,35 +230,31 @@ def _note_recent(known: Known) -> Flow[None]:
                 known.note(run)
 
 
-def _doubts(now: Instant) -> Flow[list[EffectSeen]]:
-    """Those that wait for a person, and keys whose lease has passed. (A step that was begun is over with its run, and
-    that is lost then.)"""
-    found: list[EffectSeen] = []
+def effects_in_doubt(most: int, begun: int = 0) -> Flow[Listed]:
+    """Those that wait for a person, and keys whose lease has passed: of each sort so many. So many steps that stand as
+    begun are looked at besides, whether somebody still is at them. (Whoever is told of runs needs none of those: such a
+    step is over with its run, and that is lost then.)"""
+    page = yield from read_page(Scan("effect/", mark=Mark.ATTENTION, limit=most))
+    found = yield from look_at(page.cells, page.now)
+    more = page.next is not None
     for scan in (
-        Scan("effect/", mark=Mark.ATTENTION),
-        Scan("once/", mark=Mark.ATTENTION),
-        Scan("once/", "until", Mark.OPEN, now),
+        Scan("once/", mark=Mark.ATTENTION, limit=most),
+        Scan("once/", "until", Mark.OPEN, page.now, limit=most),
+        *([Scan("effect/", mark=Mark.OPEN, limit=begun)] if begun else []),
     ):
         page = yield from read_page(scan)
         found += yield from look_at(page.cells, page.now)
-    return [one for one in found if one.state == "in doubt"]
+        more = more or page.next is not None
+    return Listed(tuple(one for one in found if one.state == "in doubt"), more)
 
 
-def _named(prefix: str, read: Callable[[str, str], T]) -> Flow[dict[str, T]]:
-    """The first of them by name, if there are more than anybody has."""
-    scan, cells = Scan(prefix, limit=SLICE), list[Cell]()
-    for _ in range(NAMES // SLICE):
+def named(prefix: str, decode: Decode[T], most: int) -> Flow[dict[str, T]]:
+    """What stands under each name; the first of them by name, if there are more than that."""
+    scan, cells = Scan(prefix, limit=min(most, SLICE)), list[Cell]()
+    for _ in range(most // scan.limit):
         page = yield from read_page(scan)
         cells += page.cells
         if page.next is None:
             break
         scan = scan._replace(after=page.next)
-    found = ((cell.key.removeprefix(prefix), _readable(read, cell)) for cell in cells)
-    return {name: value for name, value in found if value is not None}
-
-
-def _readable(read: Callable[[str, str], T], cell: Cell) -> T | None:
-    try:
-        return read(cell.value, cell.key)
-    except BadRecord:
-        return None
+    return {cell.key.removeprefix(prefix): said for cell, said in all_readable(cells, decode)}

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Final, cast
 
-from cronce.errors import BadInput, BadPolicy, BadRecord
+from cronce.errors import BadInput, BadPolicy
 from cronce.model import Cell, Instant, Mark, Traits
+from cronce.protocol.readable import readable
 from cronce.protocol.record import Outcome, Record, decode
 from cronce.schedule.duration import format_duration, parse_duration
 from cronce.value import NamedTuple
@@ -105,8 +106,5 @@ def _over(cell: Cell) -> Record | None:
     """The record of a run that is over; None if it is not, or a newer cronce wrote it."""
     if cell.mark not in (Mark.CLOSED, Mark.ATTENTION):
         return None
-    try:
-        record = decode(cell.value, cell.key)
-    except BadRecord:
-        return None
-    return record if record.outcome in OUTCOMES else None
+    record = readable(cell, decode)
+    return record if record is not None and record.outcome in OUTCOMES else None

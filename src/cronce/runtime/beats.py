@@ -6,13 +6,13 @@ two, however they are shifted against each other. But nothing is judged here.
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import BadInput, BadRecord
+from cronce.errors import BadInput
 from cronce.model import Boot, Cell, Mark, Write, beat_cell, check_name
 from cronce.protocol.notices import Beaten, Beats, decode_beats, encode_beats
+from cronce.protocol.readable import readable
 from cronce.runtime.carrier import Carrier
 from cronce.runtime.declare import SHORTEST, Duration
 from cronce.runtime.desk import host_name
@@ -36,7 +36,7 @@ class SignOfLife(Jot):
         self.by = f"{host_name()}:{os.getpid()}"
 
     def add(self, cell: Cell, beside: Sequence[Jot], _holder: str) -> Jotted:
-        known = _known(cell)
+        known = readable(cell, decode_beats) or Beats(timedelta(0), (), 0)
         beats = [Beaten(one.at, one.by) for one in beside if isinstance(one, SignOfLife) and one.at is not None]
         fresh = [beat for beat in beats if beat not in known.recent]  # the others landed, and no answer came
         if not fresh:
@@ -44,13 +44,6 @@ class SignOfLife(Jot):
         recent = sorted((*known.recent, *fresh))[-RECENT:]
         value = encode_beats(Beats(self.every, tuple(recent), known.times + len(fresh)))
         return Jotted(Write(cell.key, cell.version, value, Mark.OPEN, ttl=LASTS * self.every))
-
-
-def _known(cell: Cell) -> Beats:
-    if cell.version:
-        with suppress(BadRecord):
-            return decode_beats(cell.value, cell.key)
-    return Beats(timedelta(0), (), 0)
 
 
 def read_every(every: Duration) -> timedelta:

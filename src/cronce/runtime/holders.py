@@ -1,10 +1,12 @@
 """Which schedulers are alive, who is told to claim nothing more, and what they would run. Flows that only read."""
 
-from cronce.errors import BadRecord
+from collections.abc import Iterable
+
 from cronce.model import Cell, Instant, bundle_cells, drain_cells
+from cronce.protocol.readable import all_readable
 from cronce.protocol.record import Act, Holder, decode_bundle, decode_holder, standing_act
 from cronce.runtime.flow import Flow
-from cronce.runtime.look import read_all
+from cronce.runtime.look import read_all, read_page
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
@@ -35,21 +37,25 @@ def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
     """Those that are dead, too, as long as they are remembered. One that a newer cronce wrote says nothing that we
     understand."""
     _, orders = yield from read_all(Scan("drain/"))
-    acts = {cell.key: act for cell in orders if (act := standing_act(cell)) is not None}
     now, cells = yield from read_all(Scan("holder/"))
-    seen = (_seen(cell, acts) for cell in cells)
-    return now, [one for one in seen if one is not None]
+    return now, _seen(cells, orders)
 
 
-def _seen(cell: Cell, acts: dict[str, Act]) -> HolderSeen | None:
-    if cell.until is None:
-        return None
-    try:
-        holder = decode_holder(cell.value, cell.key)
-    except BadRecord:
-        return None
-    stands = (acts[key] for key in drain_cells(holder.holder, holder.labels) if key in acts)
-    return HolderSeen(holder, cell.until, next(stands, None))
+def latest(limit: int) -> Flow[tuple[Instant, list[HolderSeen]]]:
+    """So many of everybody, those last heard of first: for whoever must not read all of it."""
+    orders = yield from read_page(Scan("drain/"))
+    page = yield from read_page(Scan("holder/", "until", newest_first=True, limit=limit))
+    return page.now, _seen(page.cells, orders.cells)
+
+
+def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
+    acts = {cell.key: act for cell in orders if (act := standing_act(cell)) is not None}
+    seen = []
+    for cell, holder in all_readable(cells, decode_holder):
+        if cell.until is not None:
+            stands = (acts[key] for key in drain_cells(holder.holder, holder.labels) if key in acts)
+            seen.append(HolderSeen(holder, cell.until, next(stands, None)))
+    return seen
 
 
 def carried() -> Flow[set[str]]:
@@ -58,12 +64,5 @@ def carried() -> Flow[set[str]]:
     jobs: set[str] = set()
     for bundle in {one.holder.bundle for one in live if one.claims and one.holder.role != "schedule"}:
         _, cells = yield from read_all(Scan(bundle_cells(bundle)))
-        jobs |= set().union(*map(_jobs, cells))
+        jobs |= set().union(*(part.specs for _, part in all_readable(cells, decode_bundle)))
     return jobs
-
-
-def _jobs(cell: Cell) -> set[str]:
-    try:
-        return set(decode_bundle(cell.value, cell.key).specs)
-    except BadRecord:
-        return set()

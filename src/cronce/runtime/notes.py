@@ -3,14 +3,13 @@ it is nobody's error."""
 
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 from cronce.clock import boot_id
-from cronce.errors import BadRecord
 from cronce.model import Cell, Mark, Slot, Write, machine_cell, refusals_cell
 from cronce.protocol.lease import LONGEST_LEASE
+from cronce.protocol.readable import readable
 from cronce.protocol.record import (
     Machine,
     Refusals,
@@ -69,10 +68,7 @@ def note_refusals(ledger: Ledger, refused: dict[str, list[Refused]]) -> Flow[Non
 
 
 def _noted(cell: Cell, new: Iterable[Refused]) -> Write:
-    known = Refusals(0, ())
-    if cell.version:
-        with suppress(BadRecord):
-            known = decode_refusals(cell.value, cell.key)
+    known = readable(cell, decode_refusals) or Refusals(0, ())
     recent = (*known.recent, *new)
     value = encode_refusals(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
     return Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)
@@ -82,11 +78,9 @@ def recall_clock(ledger: Ledger) -> Flow[Cell]:
     """Go on from what other processes of this machine have seen of the store's clock, since it was booted."""
     loaded, _ = yield from ledger.carrier.load([machine_cell(boot_id() or host_name())])
     (cell,) = loaded.cells
-    if cell.version:
-        with suppress(BadRecord):
-            machine = decode_machine(cell.value, cell.key)
-            if machine.boot_id and machine.boot_id == boot_id():
-                ledger.know.recall(machine.samples)
+    machine = readable(cell, decode_machine)
+    if machine is not None and machine.boot_id and machine.boot_id == boot_id():
+        ledger.know.recall(machine.samples)
     return cell
 
 

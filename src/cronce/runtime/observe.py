@@ -10,25 +10,26 @@ kept come within one window, the second count is a lower bound.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from functools import wraps
 from inspect import Signature, signature
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
 
-from cronce.errors import BadInput, BadRecord
+from cronce.errors import BadInput
 from cronce.events import Event, What
 from cronce.model import Boot, Cell, Instant, Mark, Write, check_key, check_name, observed_cell
 from cronce.protocol.codec import MICROSECOND
 from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_observed
+from cronce.protocol.readable import readable
 from cronce.runtime.attempt import describe
 from cronce.runtime.callables import is_async
 from cronce.runtime.declare import Duration
 from cronce.runtime.flow import Flow, Load
 from cronce.runtime.jotter import Jot, Jotted, Jotter
+from cronce.runtime.look import read_all
 from cronce.runtime.notes import REMEMBERED
 from cronce.schedule import format_duration, parse_duration
-from cronce.stores.base import Loaded, Page, Scan
+from cronce.stores.base import Loaded, Scan
 from cronce.value import NamedTuple
 
 CALLS: Final = 50
@@ -126,10 +127,7 @@ def _event(one: Doubled, cell: str, holder: str, count: int, times: int) -> Even
 
 
 def _known(cell: Cell) -> Observed:
-    if cell.version:
-        with suppress(BadRecord):
-            return decode_observed(cell.value, cell.key)
-    return Observed(None, (), 0, 0, ())
+    return readable(cell, decode_observed) or Observed(None, (), 0, 0, ())
 
 
 # --- any function ---------------------------------------------------------------------------------------------------
@@ -227,19 +225,9 @@ def observations(name: str | None = None) -> Flow[tuple[Instant, list[ObservedSe
         timed = yield Load([observed_cell(check_name(name))])
         loaded = cast(Loaded, timed.reply)
         return loaded.now, [_seen(cell) for cell in loaded.cells if cell.version]
-    found: list[ObservedSeen] = []
-    scan: Scan | None = Scan("observed/")
-    while scan is not None:
-        timed = yield scan
-        page = cast(Page, timed.reply)
-        found += map(_seen, page.cells)
-        scan = scan._replace(after=page.next) if page.next else None
-    return page.now, found
+    now, cells = yield from read_all(Scan("observed/"))
+    return now, [_seen(cell) for cell in cells]
 
 
 def _seen(cell: Cell) -> ObservedSeen:
-    name = cell.key.partition("/")[2]
-    try:
-        return ObservedSeen(name, decode_observed(cell.value, cell.key))
-    except BadRecord:
-        return ObservedSeen(name, None)
+    return ObservedSeen(cell.key.partition("/")[2], readable(cell, decode_observed))

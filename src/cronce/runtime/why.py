@@ -3,12 +3,12 @@
 Facts, no words: whoever shows them to a person says them in theirs.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final
 
-from cronce.errors import BadRecord
 from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, effect_cells, job_cell, slot_of_cell, stored_cell
+from cronce.protocol.readable import all_readable, readable
 from cronce.protocol.record import (
     STILL_RAN,
     TOO_LATE,
@@ -30,8 +30,6 @@ from cronce.runtime.look import JobSeen, RunSeen, halted, read_all, read_page, s
 from cronce.runtime.stored.definitions import seen_stored
 from cronce.stores.base import Loaded, Scan
 from cronce.value import NamedTuple
-
-T = TypeVar("T")
 
 OPEN_SHOWN: Final = 5
 """Of the open slots of a job, so many are told of: the newest."""
@@ -161,7 +159,7 @@ def _that_matter(seen: JobSeen, now: Instant) -> Flow[list[Slot]]:
 
 def _blockers(job: str) -> Flow[tuple[Blocker, ...]]:
     _, cells = yield from read_all(Scan(f"turn/{job}/", mark=Mark.OPEN))
-    turns = ((_readable(decode_turn, cell), cell.until) for cell in cells)
+    turns = ((readable(cell, decode_turn), cell.until) for cell in cells)
     return tuple(Blocker(turn.run, until) for turn, until in turns if turn is not None and turn.run)
 
 
@@ -169,16 +167,7 @@ def _refusals(job: str) -> Flow[list[tuple[str, Refusals]]]:
     """What each host was refused of the job."""
     prefix = f"refusals/{job}/"
     _, cells = yield from read_all(Scan(prefix))
-    told = ((cell.key.removeprefix(prefix), _readable(decode_refusals, cell)) for cell in cells)
-    return [(host, refusals) for host, refusals in told if refusals is not None]
-
-
-def _readable(read: Callable[[str, str], T], cell: Cell) -> T | None:
-    """What a newer cronce wrote beside the matter says nothing that we understand, and is left out."""
-    try:
-        return read(cell.value, cell.key)
-    except BadRecord:
-        return None
+    return [(cell.key.removeprefix(prefix), refusals) for cell, refusals in all_readable(cells, decode_refusals)]
 
 
 def _story(slot: Slot, cell: Cell, seen: JobSeen, read: Loaded, refusals: Iterable[tuple[str, Refusals]]) -> Story:

@@ -1,12 +1,11 @@
 """What watchers left: alerts, the beats of other schedulers, calls that were only observed; and who holds what."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
-from cronce.errors import BadRecord
-from cronce.model import Cell, Instant, Mark, check_name
+from cronce.model import Instant, Mark, check_name
+from cronce.monitor.survey import named
 from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
+from cronce.protocol.readable import all_readable
 from cronce.runtime.flow import Flow
 from cronce.runtime.look import HeldSeen, read_page, seen_held
 from cronce.stores.base import Position, Scan
@@ -14,8 +13,6 @@ from cronce.value import NamedTuple
 
 SHOWN: Final = 200
 """So many of a kind are told of."""
-
-T = TypeVar("T")
 
 
 class AlertsPage(NamedTuple):
@@ -47,17 +44,16 @@ class HeldPage(NamedTuple):
 def alerts(*, open: bool = True) -> Flow[AlertsPage]:  # noqa: A002  it is what they are
     """Those that stand, or those that were cleared."""
     page = yield from read_page(Scan("alert/", mark=Mark.OPEN if open else Mark.FREE, limit=SHOWN))
-    return AlertsPage(page.now, tuple(alert for _, alert in _decoded(page.cells, decode_alert)), page.next is not None)
+    told = tuple(alert for _, alert in all_readable(page.cells, decode_alert))
+    return AlertsPage(page.now, told, page.next is not None)
 
 
 def beats() -> Flow[tuple[BeatsSeen, ...]]:
-    page = yield from read_page(Scan("beat/", limit=SHOWN))
-    return tuple(BeatsSeen(*one) for one in _decoded(page.cells, decode_beats))
+    return tuple(BeatsSeen(*one) for one in (yield from named("beat/", decode_beats, SHOWN)).items())
 
 
 def observed() -> Flow[tuple[ObservedSeen, ...]]:
-    page = yield from read_page(Scan("observed/", limit=SHOWN))
-    return tuple(ObservedSeen(*one) for one in _decoded(page.cells, decode_observed))
+    return tuple(ObservedSeen(*one) for one in (yield from named("observed/", decode_observed, SHOWN)).items())
 
 
 def locks(after: str = "", limit: int = SHOWN) -> Flow[HeldPage]:
@@ -73,10 +69,3 @@ def _held(prefix: str, after: str, limit: int) -> Flow[HeldPage]:
     page = yield from read_page(Scan(prefix, after=place, limit=limit))
     found = tuple(seen_held(cell, cell.key.removeprefix(prefix), page.now) for cell in page.cells)
     return HeldPage(page.now, found, found[-1].name if page.next else None)
-
-
-def _decoded(cells: Sequence[Cell], decode: Callable[[str, str], T]) -> Iterator[tuple[str, T]]:
-    """What can be read, each with the name behind the kind of its cell; a newer cronce says nothing to us."""
-    for cell in cells:
-        with suppress(BadRecord):
-            yield cell.key.partition("/")[2], decode(cell.value, cell.key)

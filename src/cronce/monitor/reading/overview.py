@@ -3,17 +3,17 @@
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import BadRecord
-from cronce.model import BOARD_JOBS, BOARD_RUNS, SWITCH, Cell, Epoch, Instant, Mark, drain_cells
+from cronce.model import BOARD_JOBS, BOARD_RUNS, SWITCH, Epoch, Instant, Mark
+from cronce.monitor import survey
 from cronce.monitor.reading.notices import AlertsPage, alerts
 from cronce.monitor.reading.runs import COUNTED, Runs, marked_runs, newest_of
 from cronce.monitor.survey import Life, beat_state
-from cronce.protocol.record import Act, Holder, decode_holder, standing_act
-from cronce.runtime.effects.seen import load, look_at
+from cronce.protocol.record import Act, Holder, standing_act
+from cronce.runtime.effects.seen import load
 from cronce.runtime.flow import Flow
-from cronce.runtime.look import RunSeen, read_page
+from cronce.runtime.holders import HolderSeen, latest
+from cronce.runtime.look import RunSeen
 from cronce.runtime.scheduling.roster import HOLDER_TTL
-from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
 HOLDERS: Final = 200
@@ -106,37 +106,22 @@ def overview(recent: int = 30, drawn: int = 0) -> Flow[Overview]:
 
 def holders() -> Flow[tuple[HolderLine, ...]]:
     """The live first, by name; then those that are gone, the latest first."""
-    orders = yield from read_page(Scan("drain/"))
-    acts = {cell.key: act for cell in orders.cells if (act := standing_act(cell)) is not None}
-    page = yield from read_page(Scan("holder/", "until", newest_first=True, limit=HOLDERS))
-    lines = [line for cell in page.cells if (line := _line(cell, acts, page.now)) is not None]
+    now, seen = yield from latest(HOLDERS)
+    lines = [_line(one, now) for one in seen if one.until >= now - REMEMBERED]
     live = sorted((line for line in lines if line.life != "dead"), key=lambda line: line.holder.holder)
     return (*live, *(line for line in lines if line.life == "dead"))
 
 
-def _line(cell: Cell, acts: dict[str, Act], now: Instant) -> HolderLine | None:
-    """None: it is long gone, or of a newer cronce and says nothing that we understand."""
-    if cell.until is None or cell.until < now - REMEMBERED:
-        return None
-    try:
-        holder = decode_holder(cell.value, cell.key)
-    except BadRecord:
-        return None
-    stands = (acts[key] for key in drain_cells(holder.holder, holder.labels) if key in acts)
-    beat = cell.until if holder.gone else cell.until - HOLDER_TTL
-    return HolderLine(holder, beat_state(holder, cell.until, now), beat, cell.until, next(stands, None))
+def _line(seen: HolderSeen, now: Instant) -> HolderLine:
+    holder, until, drained = seen
+    beat = until if holder.gone else until - HOLDER_TTL
+    return HolderLine(holder, beat_state(holder, until, now), beat, until, drained)
 
 
 # --- effects --------------------------------------------------------------------------------------------------------
 
 
 def effects_in_doubt() -> Flow[Count]:
-    """Those that are marked so, and of those that stand as begun the ones that nobody is at any more."""
-    count, more = 0, False
-    for prefix in ("effect/", "once/"):
-        marked = yield from read_page(Scan(prefix, mark=Mark.ATTENTION, limit=DOUBTS))
-        begun = yield from read_page(Scan(prefix, mark=Mark.OPEN, limit=LOOKED_AT))
-        seen = yield from look_at(begun.cells, begun.now)
-        count += len(marked.cells) + sum(one.state == "in doubt" for one in seen)
-        more = more or marked.next is not None or begun.next is not None
-    return Count(count, more)
+    """Also of steps that stand as begun, those that nobody is at any more."""
+    found = yield from survey.effects_in_doubt(DOUBTS, begun=LOOKED_AT)
+    return Count(len(found.effects), found.more)

@@ -8,18 +8,19 @@ Facts, no words: whoever shows them to a person says them in theirs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
 
 from cronce.errors import BadInput, BadRecord
 from cronce.model import Cell, Instant, Mark, Slot, check_key, check_name, effect_cells, once_cell, spell
 from cronce.protocol.decide import is_expired
+from cronce.protocol.readable import readable
 from cronce.protocol.record import DOUBTFUL, Outcome, Record, State, decode, effects_key
 from cronce.runtime.effects.makers import whereabouts
 from cronce.runtime.flow import Flow, Load
 from cronce.runtime.look import read_page, slot_named
-from cronce.stores.base import Loaded, Scan
+from cronce.stores.base import Loaded, Position, Scan
 from cronce.value import NamedTuple
 
 COUNTED: Final = 1000
@@ -152,11 +153,19 @@ def _gone(cell: Cell, record: Record, now: Instant, runs: Mapping[str, Cell]) ->
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
+class Spot(NamedTuple):
+    """Where a list goes on: behind this key, among the cells of this mark."""
+
+    mark: Mark
+    key: str
+
+
 class Listed(NamedTuple):
-    """Some effects, and whether there may be more."""
+    """Some effects, whether there may be more, and where."""
 
     effects: tuple[EffectSeen, ...]
     more: bool
+    next: Spot | None = None
 
 
 class Survey(NamedTuple):
@@ -186,11 +195,7 @@ def places(what: str | None) -> Flow[list[str]]:
         return [f"effect/{name}/", f"once/{name}/"]
     slot = slot_named(what)
     (run,) = (yield from load([slot.cell])).cells
-    try:
-        record = decode(run.value, run.key) if run.version else None
-    except BadRecord:
-        record = None
-    return [effect_cells(effects_key(record, slot))]
+    return [effect_cells(effects_key(readable(run, decode), slot))]
 
 
 def any_effect(prefixes: Iterable[str]) -> Flow[bool]:
@@ -202,23 +207,50 @@ def any_effect(prefixes: Iterable[str]) -> Flow[bool]:
     return False
 
 
-def effects(prefixes: Sequence[str], limit: int, *, everything: bool = False) -> Flow[Listed]:
+def effects(
+    prefixes: Sequence[str], limit: int, *, everything: bool = False, after: Spot | None = None
+) -> Flow[Listed]:
     """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
     found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
-    looked, more = 0, False
-    for mark in (Mark.ATTENTION, Mark.OPEN, *([Mark.FREE, Mark.CLOSED] if everything else [])):
-        size = COUNTED if mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
-        for prefix in prefixes:
-            scan: Scan | None = Scan(prefix, mark=mark, limit=size)
-            while scan is not None and len(found) <= limit and looked < LOOKED:
-                page = yield from read_page(scan)
-                looked += len(page.cells)
-                found |= {one.name: one for one in (yield from look_at(page.cells, page.now)) if one.state in wanted}
-                scan = scan._replace(after=page.next) if page.next else None
-            more = more or scan is not None
+    looked = 0
+    for spot, prefix in _ways(prefixes, after, everything=everything):
+        size = COUNTED if spot.mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
+        scan: Scan | None = Scan(prefix, mark=spot.mark, after=Position(0, spot.key), limit=size)
+        while scan is not None:
+            if looked >= LOOKED:
+                return _listed(found, spot)
+            page = yield from read_page(scan)
+            looked += len(page.cells)
+            for one in (yield from look_at(page.cells, page.now)):
+                if one.state in wanted:
+                    if len(found) == limit and one.name not in found:
+                        return _listed(found, spot)
+                    found[one.name] = one
+                spot = spot._replace(key=one.cell.key)
+            scan = scan._replace(after=page.next) if page.next else None
+    return _listed(found, None)
+
+
+def _ways(prefixes: Sequence[str], after: Spot | None, *, everything: bool) -> Iterator[tuple[Spot, str]]:
+    """Where there is to look, one after the other, from `after` on."""
+    marks = (Mark.ATTENTION, Mark.OPEN, *([Mark.FREE, Mark.CLOSED] if everything else []))
+    ways = [(Spot(mark, prefix), prefix) for mark in marks for prefix in prefixes]
+    if after is None:
+        yield from ways
+        return
+    reached = False
+    for spot, prefix in ways:
+        here = spot.mark is after.mark and after.key.startswith(prefix)
+        reached = reached or here
+        if reached:
+            yield (after if here else spot), prefix
+
+
+def _listed(found: Mapping[str, EffectSeen], spot: Spot | None) -> Listed:
+    """What a person should look at comes first."""
     ordered = sorted(found.values(), key=lambda one: (STATES.index(one.state), one.name))
-    return Listed(tuple(ordered[:limit]), more or len(ordered) > limit)
+    return Listed(tuple(ordered), spot is not None, spot)
 
 
 def survey(prefix: str, marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[Survey]:

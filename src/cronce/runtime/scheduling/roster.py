@@ -20,6 +20,7 @@ from typing import Final
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.model import FREE, Cell, Instant, Mark, Refusal, Slot, Write, bundle_cells, holder_cell
 from cronce.protocol.lease import tolerance
+from cronce.protocol.readable import all_readable
 from cronce.protocol.record import (
     Bundle,
     Holder,
@@ -162,9 +163,8 @@ class Roster:
         for bundle in bundles - self._bundles.keys():
             specs: dict[str, str] = {}
             page = yield from self._carrier.scan(Scan(bundle_cells(bundle)))
-            for cell in page.cells:
-                with suppress(BadRecord):
-                    specs.update(decode_bundle(cell.value, cell.key).specs)
+            for _, part in all_readable(page.cells, decode_bundle):
+                specs.update(part.specs)
             if specs:
                 self._bundles[bundle] = specs
 

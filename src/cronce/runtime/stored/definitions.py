@@ -8,7 +8,6 @@ of them a process runs is its own choice (`shelf`).
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from cronce.model import (
     spell,
     stored_cell,
 )
+from cronce.protocol.readable import all_readable, readable
 from cronce.protocol.record import (
     Job,
     Spec,
@@ -263,9 +263,8 @@ def _carried(name: str) -> Flow[set[str]]:
     _, live = yield from holders()
     carried = set()
     for bundle in {one.holder.bundle for one in live}:
-        for cell in (yield from read_all(Scan(bundle_cells(bundle))))[1]:
-            with suppress(BadRecord):
-                carried.add(decode_bundle(cell.value, cell.key).specs.get(name, ""))
+        _, cells = yield from read_all(Scan(bundle_cells(bundle)))
+        carried |= {part.specs.get(name, "") for _, part in all_readable(cells, decode_bundle)}
     return carried - {""}
 
 
@@ -313,11 +312,8 @@ def line_of(name: str, cell: Cell, line: JobLine | None, now: Instant) -> JobLin
     if seen is None:
         return None  # removed, and nothing is left of it
     line = JobLine(seen, seen.next(now), line.last if line else None)
-    try:
-        stored = decode_stored(cell.value, cell.key)
-    except BadRecord:
-        return line
-    if stored.definition is None and "revision" not in seen.policies:
+    stored = readable(cell, decode_stored)
+    if stored is None or (stored.definition is None and "revision" not in seen.policies):
         return line  # removed, and there is one of that name in code now
     return line._replace(stored=stored, next=line.next if stored.definition else None)
 
