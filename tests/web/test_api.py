@@ -105,6 +105,8 @@ def test_it_tells_the_documents_of_the_command_line(busy: Busy, program: Api) ->
         ("/jobs?matching=IN&", "jobs", "job"),
         ("/locks?", "locks", "name"),
         ("/leaders?", "leaders", "name"),
+        ("/effects?", "effects", "effect"),
+        ("/effects?all=true&", "effects", "effect"),
     ],
 )
 def test_a_list_in_parts_is_the_whole_list(program: Api, path: str, key: str, name: str) -> None:
@@ -154,6 +156,10 @@ def test_what_is_wanted_is_told(busy: Busy, program: Api) -> None:
         "/effects?what=a/b",
         "/effects?what=%00",
         "/effects?all=yes",
+        "/effects?after=x",
+        "/effects?after=4@run/billing",
+        "/effects?after=7@effect/billing",
+        "/effects?what=order-email&after=4@once/letter/7",
         "/timeline?start=yesterday",
         "/timeline?start=2026-01-01",
         "/timeline?end=0001-01-01T00:00:00Z",

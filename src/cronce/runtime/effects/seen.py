@@ -214,7 +214,8 @@ def effects(
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
     found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
     looked = 0
-    for spot, prefix in _ways(prefixes, after, everything=everything):
+    for start, prefix in _ways(prefixes, after, everything=everything):
+        spot = start
         size = COUNTED if spot.mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
         scan: Scan | None = Scan(prefix, mark=spot.mark, after=Position(0, spot.key), limit=size)
         while scan is not None:

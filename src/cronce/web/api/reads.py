@@ -7,8 +7,8 @@ from typing import Final
 from cronce.errors import NotOnRecord
 from cronce.model import check_name
 from cronce.monitor import reading
-from cronce.runtime.effects.seen import effects as effects_seen
-from cronce.runtime.effects.seen import names_effect, places
+from cronce.monitor.reading.effects import effects_page
+from cronce.runtime.effects.seen import names_effect
 from cronce.runtime.holders import HolderSeen, carried
 from cronce.runtime.look import JobLine, RunSeen, job_names, refuse_unknown, slot_named
 from cronce.runtime.why import Case, why
@@ -176,10 +176,10 @@ async def effects(asked: Asked) -> Document:
     what = asked.given.get("what")
     if what is not None and names_effect(what):
         raise Problem(400, "`what` is a job, a slot or an idempotent function, and no single effect")
-    prefixes = await asked.site.ask(places(what))
-    limit, everything = asked.given.get("limit", SHOWN), asked.given.get("all", False)
-    found = await asked.site.ask(effects_seen(prefixes, limit, everything=everything))
-    return {"effects": [effect_document(one) for one in found.effects], "more": found.more}
+    given = asked.given
+    flow = effects_page(what, given.get("after"), given.get("limit", SHOWN), everything=given.get("all", False))
+    page = await asked.site.ask(flow)
+    return {"effects": [effect_document(one) for one in page.effects], "next": page.next}
 
 
 async def alerts(asked: Asked) -> Document:
@@ -248,7 +248,9 @@ READS: Final = (
     Endpoint("/holders", "holders", "Schedulers that live, or did lately", "Holders", holders),
     Endpoint("/locks", "locks", "Who holds which lock", "Locks", locks, (LIMIT, AFTER)),
     Endpoint("/leaders", "leaders", "Who leads which group", "Leaders", leaders, (LIMIT, AFTER)),
-    Endpoint("/effects", "effects", "Effects in doubt, and in progress", "Effects", effects, (WHAT, EVERYTHING, LIMIT)),
+    Endpoint(
+        "/effects", "effects", "Effects in doubt, and in progress", "Effects", effects, (WHAT, EVERYTHING, LIMIT, AFTER)
+    ),
     Endpoint("/alerts", "alerts", "Alerts that stand, or were cleared", "Alerts", alerts, (OPEN,)),
     Endpoint("/observed", "observed", "Calls that were only observed", "Observed", observed),
     Endpoint("/beats", "beats", "Signs of life of other schedulers", "Beats", beats),

@@ -185,7 +185,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Holders": whole(holders=many(ref("Holder"))),
     "Locks": whole(locks=many(ref("Held")), next=maybe(TEXT)),
     "Leaders": whole(leaders=many(ref("Held")), next=maybe(TEXT)),
-    "Effects": whole(effects=many(ref("Effect")), more=YES),
+    "Effects": whole(effects=many(ref("Effect")), next=maybe(TEXT)),
     "Alerts": whole(alerts=many(ref("Alert")), more=YES),
     "Observed": whole(
         observed=many(

@@ -5,7 +5,8 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cronce.runtime.effects.seen import EffectSeen, Listed, effect, effect_named, effects, load, names_effect, places
+from cronce.monitor.reading.effects import EffectsPage, effects_page
+from cronce.runtime.effects.seen import EffectSeen, effect, effect_named, load, names_effect
 from cronce.runtime.flow import Flow
 from cronce.telling.doubts import verdicts
 from cronce.value import NamedTuple
@@ -30,22 +31,24 @@ class Row(NamedTuple):
 async def page(request: Request) -> Response:
     query = request.query_params
     what = query.get("what", "").strip() or None
-    return await show(request, "effects.html", _page(what, everything=query.get("all") == "1"))
+    return await show(
+        request, "effects.html", _page(what, query.get("after") or None, everything=query.get("all") == "1")
+    )
 
 
-def _page(what: str | None, *, everything: bool) -> Flow[Shown]:
+def _page(what: str | None, after: str | None, *, everything: bool) -> Flow[Shown]:
     if what is not None and names_effect(what):
         one = yield from effect(effect_named(what))
-        found = Listed((one,) if one else (), more=False)
+        found = EffectsPage((one,) if one else (), None)
     else:
-        found = yield from effects((yield from places(what)), AT_ONCE, everything=everything)
+        found = yield from effects_page(what, after, AT_ONCE, everything=everything)
     now = (yield from load([])).now
     return {
         "now": now,
         "rows": [_row(one) for one in found.effects],
-        "more": found.more,
-        "what": what,
-        "all": everything,
+        "next": found.next,
+        "kept": {"what": what, "all": 1 if everything else None},
+        "after": after,
     }
 
 
