@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from tests.house.wait import wait_until
+from tests.house.wait import PATIENCE, wait_until
 from tests.servers.process import free_port
 
 APP: Final = '''
@@ -28,7 +28,7 @@ def tick() -> None:
     """What there is always news of."""
 
 
-@cron.job(every="2s", on_lost="rerun", lease="2s")
+@cron.job(every="2s", on_lost="rerun", lease="6s")
 def haul() -> None:
     """Never ends, and is taken over from whoever is killed."""
     while True:
@@ -93,7 +93,7 @@ class Cluster:
     # --- what it says of itself ---
 
     def ask(self, way: str) -> Any:
-        with urllib.request.urlopen(f"{self.url}/api/v1/{way}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/{way}", timeout=PATIENCE) as answer:
             return json.load(answer)
 
     def wait_for_beats(self, number: int) -> None:

@@ -4,12 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.house.needs import needs
+from tests.house.wait import PATIENCE
 from tests.web.browser.cluster import Cluster
 from tests.web.browser.eye import Eye
 from tests.web.browser.stage import Stage
+
+SOON = 1000 * PATIENCE
+"""Milliseconds, for whatever a page is expected to show in its own time."""
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = (
@@ -23,6 +27,7 @@ def browser() -> Iterator[Browser]:
     """Closed before other tests go on: while it lives its thread has a running event loop."""
     if not CHROMIUM.exists():
         needs("chromium", "apt-get install chromium")
+    expect.set_options(timeout=SOON)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
@@ -32,7 +37,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(SOON)
     yield context
     context.close()
 

@@ -12,13 +12,13 @@ from tests.web.browser.eye import Eye
 from tests.web.browser.stage import Served, Stage
 from tests.web.browser.tour import PHONE, Visit, brightness, ready, tour
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.timeout(600),  # the first of them waits for the whole tour
+]
 
 EMPTY = ("/", "/jobs", "/timeline", "/holders", "/findings")
 ACTING = ("/login", "/jobs/billing/pause")
-
-SOON = 15_000
-"""Milliseconds, for what happens in its own time."""
 
 Visits = Mapping[str, Visit]
 
@@ -146,7 +146,7 @@ def test_a_store_that_goes_away_is_told_and_so_is_that_it_is_back(page: Page, ey
         page.goto(f"{served.url}/jobs")
         ready(page)
         valkey.pause()
-        expect(page.locator(".live")).to_have_attribute("data-state", "away", timeout=SOON)
+        expect(page.locator(".live")).to_have_attribute("data-state", "away")
         expect(page.locator(".live")).to_be_visible()
         valkey.resume()
-        expect(page.locator(".live")).to_have_attribute("data-state", "on", timeout=SOON)
+        expect(page.locator(".live")).to_have_attribute("data-state", "on")

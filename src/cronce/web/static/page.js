@@ -82,14 +82,15 @@ function refresh() {
 
 async function fetchNow() {
   [timer, wanted, busy, fetched] = [0, false, true, Date.now()];
+  const asked = location.href;
   try {
-    const answer = await fetch(location.href, { headers: { "X-Fragment": "1", Accept: "text/html" }, redirect: "error" });
+    const answer = await fetch(asked, { headers: { "X-Fragment": "1", Accept: "text/html" }, redirect: "error" });
     if (answer.ok) {
       const text = await answer.text();
       ahead = Math.max(ahead, Date.parse(answer.headers.get("X-Now")) - Date.now() || -Infinity); // the way took a while
       if (main.querySelector("[data-trouble]")) location.reload(); // the store is back
       else if (document.activeElement.closest("form.filter")) refill(text);
-      else if (!inUse()) swap(text);
+      else if (!inUse() && asked === location.href) swap(text); // meanwhile one may have moved in time
       state("on", "live");
     } else if (answer.status >= 500) state("away", "reconnecting…");
   } catch { state("away", "reconnecting…"); }
