@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from cronce.clock import Clock
 from cronce.errors import LeaseLost, NotRecorded, StoreError
-from cronce.events import Event, What
+from cronce.events import Event
 from cronce.integrations.process import Supervisor
 from cronce.model import Origin, Slot, slot_of_cell, spell
 from cronce.protocol.record import Outcome
@@ -149,7 +149,7 @@ class Exec:
     def _heard(self, event: Event) -> None:
         """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""
         self._hear(event)
-        if event.what is What.CLOSED and event.detail.startswith((Outcome.LOST, Outcome.UNKNOWN)):
+        if event.in_doubt:
             self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
 
 

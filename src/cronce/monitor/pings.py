@@ -44,14 +44,14 @@ def ping_of(event: Event) -> Ping | None:
     """What an event means to a service of this kind; most mean nothing."""
     if event.what not in (What.STARTED, What.CLOSED) or event.fence is None or not event.key.startswith("run/"):
         return None
-    slot, outcome = slot_of_cell(event.key), event.detail.partition(":")[0]
+    slot = slot_of_cell(event.key)
     rid = run_id(slot, event.fence)
     match event.what:
         case What.STARTED:
             return Ping(slot.job, "start", rid)
-        case What.CLOSED if outcome == "succeeded":
+        case What.CLOSED if event.outcome == "succeeded":
             return Ping(slot.job, "", rid)
-        case What.CLOSED if outcome in FAILED:
+        case What.CLOSED if event.outcome in FAILED:
             return Ping(slot.job, "fail", rid, f"{slot.key} {event.detail}")
         case _:
             return None

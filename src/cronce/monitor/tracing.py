@@ -67,9 +67,9 @@ class Spans:
             return
         from opentelemetry.trace import StatusCode  # noqa: PLC0415
 
-        span.set_attributes({"cronce.outcome": event.detail, "cronce.holder": event.holder})
-        if event.detail != WELL:
-            span.set_status(StatusCode.ERROR, event.detail)
+        span.set_attributes({"cronce.outcome": event.outcome, "cronce.holder": event.holder})
+        if event.outcome != WELL:
+            span.set_status(StatusCode.ERROR, event.outcome)
         span.end()
 
 

@@ -91,7 +91,7 @@ class Log:
 def log(event: Event) -> None:
     """The event itself goes with the line, as its attribute `event`, for handlers that want more than words."""
     level = LEVELS.get(event.what, logging.DEBUG)
-    if event.what is What.CLOSED and event.detail.startswith(("lost", "unknown")):
+    if event.in_doubt:
         level = logging.WARNING
     if LOGGER.isEnabledFor(level):
         detail = _detail(event)

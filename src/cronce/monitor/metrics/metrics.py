@@ -30,9 +30,6 @@ KINDS: Final = ("run", "lock", "leader")
 
 CLAIMS: Final = {What.GRANTED: "won", What.TAKEN_OVER: "won", What.REFUSED: "lost"}
 
-REFUSED: Final = ("paused", "superseded", "too old")
-"""How refusals begin that no other process is the reason of."""
-
 
 class Metrics:
     """Counts what `cron` does in this process, from now on. `before` is what was counted in its place before."""
@@ -62,7 +59,7 @@ class Metrics:
         if kind == "run":
             self._of_slot(event, rest.partition("/")[0])
         elif kind == "job" and event.what is What.MISSED:
-            self._registry.count("cronce_slots_missed_total", rest, by=int(event.detail.partition(" ")[0]))
+            self._registry.count("cronce_slots_missed_total", rest, by=event.number)
         elif event.what is What.DOUBLED:
             self._registry.count("cronce_doubled_total", rest)
         elif kind in KINDS and event.what in CLAIMS:
@@ -76,18 +73,18 @@ class Metrics:
     def _of_slot(self, event: Event, job: str) -> None:
         count = self._registry.count
         if (result := CLAIMS.get(event.what)) is not None:
-            count("cronce_claims_total", job, "refused" if event.detail.startswith(REFUSED) else result)
+            count("cronce_claims_total", job, "refused" if event.barred else result)
         if (name := OF_SLOTS.get(event.what)) is not None:
             count(name, job)
         match event.what:
-            case What.STARTED if event.detail == "attempt 1" and "#" not in event.key:
+            case What.STARTED if event.number == 1 and "#" not in event.key:
                 self._registry.observe("cronce_slot_to_start_seconds", event.seconds or 0.0, job)
             case What.ENDED:
-                count("cronce_runs_ended_total", job, event.detail)
+                count("cronce_runs_ended_total", job, event.outcome)
                 self._registry.observe("cronce_run_duration_seconds", event.seconds or 0.0, job)
-            case What.CLOSED if event.detail.startswith("lost"):
+            case What.CLOSED if event.outcome == "lost":
                 count("cronce_slots_lost_total", job)
-            case What.CLOSED if event.detail.startswith("unknown"):
+            case What.CLOSED if event.outcome == "unknown":
                 count("cronce_slots_unknown_total", job)
 
     def _answered(self, request: str, seconds: float) -> None:
