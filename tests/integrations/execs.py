@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from cronce.model import Cell
 from cronce.protocol.record import Record, decode
 from cronce.stores import open_store
+from tests.house.wait import wait_until
 
 SLOT = "2026-03-29T01:00:00Z"
 
@@ -52,19 +54,30 @@ class Desk:
         self.started.append(process)
         return process
 
+    def begun(self, *options: str) -> subprocess.Popen[str]:
+        """One that is at work, and may be killed: if what its command prints is handed on, its watchdog knows of it."""
+        process = self.exec(*options, command=("sh", "-c", f"echo up\n{WORKS}"))
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        wait_until(lambda: self.lines("start"))
+        return process
+
     def lines(self, what: str = "") -> list[Line]:
         text = self.book.read_text() if self.book.exists() else ""
         rows = [line.split() for line in text.splitlines()]
         lines = [Line(word, slot, fence, int(attempt), int(pid)) for word, slot, fence, attempt, pid in rows]
         return [line for line in lines if not what or line.what == what]
 
-    def record(self, at: str = SLOT) -> Record:
+    def cell(self, at: str = SLOT) -> Cell:
         store = open_store(self.url)
         try:
-            (cell,) = store.load([f"run/sync/{at}"]).cells
-            return decode(cell.value, cell.key)
+            return store.load([f"run/sync/{at}"]).cells[0]
         finally:
             store.close()
+
+    def record(self, at: str = SLOT) -> Record:
+        cell = self.cell(at)
+        return decode(cell.value, cell.key)
 
     def let_go(self) -> None:
         self.release.touch()

@@ -23,7 +23,8 @@ from tests.integrations.execs import SLOT, Desk, ended, gone
 from tests.servers.valkey import Valkey
 
 AT = ("--slot", SLOT)
-RERUN = (*AT, "--on-lost", "rerun", "--lease", "2s")
+HANDED_OVER = (*AT, "--on-lost", "rerun")
+RERUN = (*HANDED_OVER, "--lease", "3s")
 SKIP = (*AT, "--lease", "2s")
 
 
@@ -78,8 +79,8 @@ def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed
     assert (record.outcome, record.reason, record.output) == (Outcome.FAILED, "exit code 3", "trouble\n")
     later = f"cronce exec: sync@{SLOT} was not run here: it is closed: failed, exit code 3\n"
     assert ended(desk.exec(*AT)) == (76, "", later)  # whoever names a slot is told
-    assert ended(desk.exec("--schedule", "@daily", command=sh("exit 3")))[0] == 3
-    assert ended(desk.exec("--schedule", "@daily")) == (76, "", "")  # cron is not
+    assert ended(desk.exec("--schedule", "@monthly", command=sh("exit 3")))[0] == 3
+    assert ended(desk.exec("--schedule", "@monthly")) == (76, "", "")  # cron is not
 
 
 def test_a_loser_says_why_only_when_it_is_asked(desk: Desk) -> None:
@@ -154,9 +155,9 @@ def test_a_command_that_cannot_be_started_takes_no_slot(desk: Desk, command: str
 
 def test_a_timeout_stops_the_whole_group_and_is_124(desk: Desk) -> None:
     command = sh('sh -c "trap : TERM; while :; do sleep 0.05; done" & echo $!; wait')
-    code, out, _ = ended(desk.exec(*AT, "--timeout", "500ms", "--grace", "300ms", command=command))
+    code, out, _ = ended(desk.exec(*AT, "--timeout", "2s", "--grace", "300ms", command=command))
     assert code == 124
-    assert desk.record().reason == "timed out after 500ms"
+    assert desk.record().reason == "timed out after 2s"
     wait_until(lambda: gone(int(out)))
 
 
@@ -173,10 +174,13 @@ def test_retries_end_with_the_commands_own_code(desk: Desk) -> None:
 
 
 def test_a_run_longer_than_its_lease_is_renewed(desk: Desk) -> None:
-    process = desk.exec(*SKIP)
+    options = (*AT, "--lease", "4s")
+    process = desk.exec(*options)
     wait_until(lambda: desk.lines("start"))
-    assert ended(desk.exec(*SKIP, command=("sleep", "5"))) == (0, "", "")  # held: it does not run
-    Event().wait(5)  # two leases and a half
+    first = desk.cell().until
+    assert first is not None
+    assert ended(desk.exec(*options, command=("sleep", "5"))) == (0, "", "")  # held: it does not run
+    wait_until(lambda: datetime.now(UTC) > first)
     desk.let_go()
     assert ended(process) == (0, "", "")
     assert len(desk.lines("done")) == 1
@@ -253,7 +257,8 @@ def test_what_looks_meant_in_local_time_is_doubted_aloud(desk: Desk) -> None:
     """cron fires by the machine's zone; a schedule without one is UTC's, and would name yesterday's slot."""
     berlin = {"TZ": ":UTC-5"}  # five hours ahead of UTC
     now = datetime.now(UTC) + timedelta(hours=5)
-    options = ("--schedule", f"{now:%M} {now:%H} * * *")
+    soon = now + timedelta(hours=1)  # by when it has surely begun
+    options = ("--schedule", f"* {now:%H},{soon:%H} * * *")
     code, _, err = ended(desk.exec(*options, command=("true",), env=berlin))
     assert code == 0
     assert "but" in err
@@ -299,8 +304,7 @@ def test_a_watchdog_that_somebody_stopped_does_not_keep_us(desk: Desk) -> None:
 
 
 def test_sigkill_under_skip_no_orphan_and_the_slot_is_lost_never_run_again(desk: Desk) -> None:
-    process = desk.exec(*SKIP)
-    wait_until(lambda: desk.lines("start"))
+    process = desk.begun(*SKIP)
     process.kill()
     wait_until(lambda: gone(desk.lines("start")[0].pid))
     codes = set()
@@ -314,8 +318,7 @@ def test_sigkill_under_skip_no_orphan_and_the_slot_is_lost_never_run_again(desk:
 
 
 def test_sigkill_under_rerun_who_stands_by_takes_over(desk: Desk) -> None:
-    first = desk.exec(*RERUN)
-    wait_until(lambda: desk.lines("start"))
+    first = desk.begun(*RERUN)
     others = [desk.exec(*RERUN) for _ in range(2)]
     first.kill()
     wait_until(lambda: len(desk.lines("start")) == 2)
@@ -329,15 +332,14 @@ def test_sigkill_under_rerun_who_stands_by_takes_over(desk: Desk) -> None:
 
 def test_sigkill_under_rerun_the_next_slots_exec_takes_over_first(desk: Desk) -> None:
     """A crontab alone: nobody stands by, and the next minute's exec runs the older slot before its own."""
-    first = desk.exec(*RERUN)
-    wait_until(lambda: desk.lines("start"))
+    first = desk.begun(*RERUN)
     first.kill()
     wait_until(lambda: gone(desk.lines("start")[0].pid))
     desk.let_go()
     later = "2026-03-29T01:01:00Z"
-    options = ("--slot", later, "--on-lost", "rerun", "--lease", "2s")
+    options = ("--slot", later, "--on-lost", "rerun", "--lease", "3s")
     ended(desk.exec("--slot", "2026-03-29T00:59:00Z"))  # below the floor: it runs nothing, but it looks at the clock
-    Event().wait(2.5)  # its lease
+    Event().wait(3.5)  # its lease
     assert ended(desk.exec(*options)) == (0, "", "")
     done = [line.slot for line in desk.lines("done")]
     assert done == [SLOT, later]
@@ -345,8 +347,7 @@ def test_sigkill_under_rerun_the_next_slots_exec_takes_over_first(desk: Desk) ->
 
 
 def test_sigstop_past_the_lease_under_rerun_the_group_ends_before_another_begins(desk: Desk) -> None:
-    first = desk.exec(*RERUN)
-    wait_until(lambda: desk.lines("start"))
+    first = desk.begun(*RERUN)
     other = desk.exec(*RERUN)
     first.send_signal(signal.SIGSTOP)
     wait_until(lambda: len(desk.lines("start")) == 2)
@@ -359,8 +360,7 @@ def test_sigstop_past_the_lease_under_rerun_the_group_ends_before_another_begins
 
 
 def test_sigstop_past_the_lease_under_skip_the_one_body_goes_on(desk: Desk) -> None:
-    first = desk.exec(*SKIP)
-    wait_until(lambda: desk.lines("start"))
+    first = desk.begun(*SKIP)
     first.send_signal(signal.SIGSTOP)
     codes = set()
     while 76 not in codes:
@@ -374,7 +374,7 @@ def test_sigstop_past_the_lease_under_skip_the_one_body_goes_on(desk: Desk) -> N
 
 
 def test_sigterm_under_skip_ends_the_command_and_closes_the_slot(desk: Desk) -> None:
-    first = desk.exec(*SKIP)
+    first = desk.exec(*AT)
     wait_until(lambda: desk.lines("start"))
     first.terminate()
     assert ended(first)[0] == 128 + signal.SIGTERM
@@ -382,14 +382,14 @@ def test_sigterm_under_skip_ends_the_command_and_closes_the_slot(desk: Desk) -> 
     record = desk.record()
     assert (record.outcome, record.reason) == (Outcome.FAILED, "stopped by SIGTERM")
     desk.let_go()
-    assert ended(desk.exec(*SKIP))[0] == 76
+    assert ended(desk.exec(*AT))[0] == 76
     assert len(desk.lines()) == 1
 
 
 def test_sigterm_under_rerun_hands_over_at_once(desk: Desk) -> None:
-    first = desk.exec(*RERUN)
+    first = desk.exec(*HANDED_OVER)
     wait_until(lambda: desk.lines("start"))
-    other = desk.exec(*RERUN)
+    other = desk.exec(*HANDED_OVER)
     first.terminate()
     assert ended(first)[0] == 128 + signal.SIGTERM
     wait_until(lambda: len(desk.lines("start")) == 2)
@@ -413,9 +413,9 @@ def has_open(pid: int, path: Path) -> bool:
 
 
 def test_sigterm_while_standing_by_leaves_the_slot_alone(desk: Desk) -> None:
-    first = desk.exec(*RERUN)
+    first = desk.exec(*HANDED_OVER)
     wait_until(lambda: desk.lines("start"))
-    other = desk.exec(*RERUN)
+    other = desk.exec(*HANDED_OVER)
     wait_until(lambda: has_open(other.pid, desk.folder / "cronce.db"))  # it stands by, and takes signals
     other.terminate()
     assert ended(other)[0] == 128 + signal.SIGTERM

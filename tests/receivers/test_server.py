@@ -38,6 +38,8 @@ class Served:
             str(port),
             "--log-level",
             "error",
+            "--timeout-worker-healthcheck",
+            "15",
         ]
         env = {**os.environ, "SERVICE_FOLDER": str(folder)}
         self._process = subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, env=env)

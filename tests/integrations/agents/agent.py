@@ -69,7 +69,7 @@ def tools(run: Run) -> list[BaseTool]:
     return [once(search, run), once(charge, run, unsure="retry"), once(mail, run)]
 
 
-@cron.job(name="plain", on_lost="rerun", lease="2s")
+@cron.job(name="plain", on_lost="rerun", lease="3s")
 def plain(run: Run) -> list[str]:
     """No framework: a loop. A thought is a step, like a call of a tool, or a second attempt would pay for it again."""
     model, by_name = Scripted(), {one.name: one for one in tools(run)}
@@ -87,7 +87,7 @@ def plain(run: Run) -> list[str]:
         messages += [by_name[call["name"]].invoke(call) for call in said.tool_calls]
 
 
-@cron.job(name="graph", on_lost="rerun", lease="2s")
+@cron.job(name="graph", on_lost="rerun", lease="3s")
 def graph(run: Run) -> list[str]:
     """LangGraph keeps the thoughts: the slot is its thread, and what a step brought is on disk before the next."""
     from langgraph.graph import START, MessagesState, StateGraph  # noqa: PLC0415

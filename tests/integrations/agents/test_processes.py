@@ -21,7 +21,7 @@ def test_each_thought_and_each_tool_is_paid_once(tmp_path: Path, kind: str, kill
             "NIGHT": str(tmp_path),
         }
         words = [sys.executable, "-m", "tests.integrations.agents.agent", kind]
-        done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
+        done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, timeout=110, check=True)
     *said, codes = done.stdout.splitlines()
     late = ["it is closed: succeeded"] * (2 - killed)
     assert sorted(said) == ["['search 2', 'charge 4', 'mail 6']", *late]

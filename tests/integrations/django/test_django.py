@@ -60,7 +60,7 @@ class Project:
 
     def call(self, *words: str) -> tuple[int, str]:
         with ended(self.start(*words)) as process:
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=110)
             return process.returncode, out
 
     def runs(self, job: str = "") -> list[Ran]:
@@ -72,7 +72,7 @@ class Project:
 @pytest.fixture
 def database(postgres: Postgres) -> dict[str, object]:
     with postgres.admin() as admin:
-        admin.execute("DROP DATABASE IF EXISTS shop")
+        admin.execute("DROP DATABASE IF EXISTS shop WITH (FORCE)")  # who left it may not be gone yet
         admin.execute("CREATE DATABASE shop")
     place = {"NAME": "shop", "USER": "postgres", "HOST": "127.0.0.1", "PORT": postgres.port}
     return {"ENGINE": "django.db.backends.postgresql", **place}

@@ -16,7 +16,7 @@ from tests.integrations.kubernetes.kubelet import Cluster, Status, ended, exec_w
 NEW_YEAR = datetime(SystemClock().wall().year, 1, 1, tzinfo=UTC)
 JOB = f"report-{(NEW_YEAR - EPOCH) // timedelta(minutes=1)}"
 KEY = f"report@{spell(NEW_YEAR)}"
-RERUN = ("--on-lost", "rerun", "--lease", "1s")
+RERUN = ("--on-lost", "rerun", "--lease", "2s")
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_pod_that_waits_runs_the_retry_and_the_one_that_failed_comes_back_to_i
     assert cluster.bodies() == [f"{KEY} 1", f"{KEY} 2"]
 
 
-@pytest.mark.parametrize(("options", "code", "bodies"), [(RERUN, 0, 2), (("--lease", "1s"), 76, 1)])
+@pytest.mark.parametrize(("options", "code", "bodies"), [(RERUN, 0, 2), (("--lease", "2s"), 76, 1)])
 def test_of_a_pod_that_is_killed_the_next_waits_out_the_lease(
     cluster: Cluster, options: tuple[str, ...], code: int, bodies: int
 ) -> None:

@@ -24,7 +24,7 @@ broker = RedisBroker(  # type: ignore[no-untyped-call]
     maintenance_chance=1_000_000,
 )
 broker.add_middleware(AsyncIO())
-broker.add_middleware(Once(cron, lease="2s"))
+broker.add_middleware(Once(cron, lease="4s"))
 dramatiq.set_broker(broker)
 
 
@@ -40,7 +40,7 @@ async def fails_at_first(name: str) -> None:
         raise ConnectionError("not yet")
 
 
-@dramatiq.actor(max_retries=3, min_backoff=1, time_limit=100)
+@dramatiq.actor(max_retries=3, min_backoff=1, time_limit=1500)
 def slow_at_first(name: str) -> None:
     here().note("start", name)
     while len(here().lines("start", name)) == 1:

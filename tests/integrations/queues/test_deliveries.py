@@ -41,7 +41,7 @@ def cron(store: Moody) -> Iterator[Cronce]:
 
 
 def kept(cron: Cronce, **policies: Any) -> Callable[[Callable[[], Any]], Any]:
-    made = Deliveries(cron, **({"on_lost": "skip", "ttl": "1d", "lease": "1s"} | policies))
+    made = Deliveries(cron, **({"on_lost": "skip", "ttl": "1d", "lease": "30s"} | policies))
     return lambda body: made.once("reports.send", "message-1", body)
 
 
@@ -90,7 +90,7 @@ def test_a_body_that_is_done_while_the_store_is_away_is_done(
         store.away = True
         return "sent"
 
-    assert kept(cron)(body) == "sent"
+    assert kept(cron, lease="2s")(body) == "sent"
     assert "reports.send message-1 is done, but that is not on record" in caplog.text
 
 
