@@ -1,4 +1,8 @@
-"""etcd under faults: killed, stopped, restored, emptied. No win is lost, and processes go on by themselves."""
+"""etcd under faults: killed, stopped, restored, emptied. No win is lost, and processes go on by themselves.
+
+Whoever gives up here was about to write: a client that goes away in the middle of a read may crash an etcd before 3.5.7
+("unexpected error during txn: context canceled"), and the one of these tests is older.
+"""
 
 import shutil
 import threading
@@ -59,12 +63,12 @@ def eventually_win(store: Store, key: str) -> Cell:
 
 
 def test_the_leader_is_killed_in_mid_traffic_and_no_win_is_lost(cluster: EtcdCluster) -> None:
-    with closing(open_store(f"{cluster.url}/?timeout=2&namespace=killed")) as store:
+    with closing(open_store(f"{cluster.url}/?namespace=killed")) as store:
         assert store.traits == TRAITS
         under_way = threading.Barrier(5)
 
         def work(number: int) -> list[Cell]:
-            with closing(open_store(f"{cluster.url}/?timeout=2&namespace=killed")) as mine:
+            with closing(open_store(f"{cluster.url}/?namespace=killed")) as mine:
                 wins = [eventually_win(mine, f"run/{number}/{turn:03}") for turn in range(10)]
                 under_way.wait(PATIENCE.total_seconds())
                 return wins + [eventually_win(mine, f"run/{number}/{turn:03}") for turn in range(10, 60)]
@@ -86,13 +90,14 @@ def test_the_leader_is_killed_in_mid_traffic_and_no_win_is_lost(cluster: EtcdClu
 def test_a_member_stands_still_then_most_of_them_and_then_it_goes_on(cluster: EtcdCluster) -> None:
     with closing(open_store(cluster.url)) as store:
         (won,) = win(store, claim("a"))
+        seen = store.load([]).epoch.seen
     with closing(until_it_answers(lambda: open_store(f"{cluster.url}/?timeout=1"))) as store:
         cluster.members[0].pause()  # the one that it talks to, which goes on taking connections
         with pytest.raises(StoreUnavailable):
-            swap(store, claim("b"))
+            store.swap([claim("b")], seen)
         assert eventually_win(store, "c").version > won.version
         cluster.members[1].pause()
-        assert in_time(2.5, lambda: _fails_to(store.load, []))
+        assert in_time(2.5, lambda: _fails_to(store.swap, [claim("d")], seen))
         for member in cluster.members[:2]:
             member.resume()
         assert eventually_win(store, "e").version > won.version
@@ -124,18 +129,19 @@ def test_a_member_that_has_lost_the_others_ends_what_is_listened_to(cluster: Etc
 
 
 def test_a_server_that_gives_no_answer_is_given_up_in_time_and_used_again_after(own: Etcd) -> None:
-    """It is held back on the way: etcd that was itself stopped may need long to serve JSON again."""
+    """It is held back on the way."""
     with closing(Proxy(Address("127.0.0.1", own.port))) as proxy:
         link = proxy.link()
         with closing(open_store(own.url)) as store:
             (won,) = win(store, claim("a", "mine"))
+            seen = store.load([]).epoch.seen
         hasty = f"etcd://127.0.0.1:{link.port}/?timeout=0.5"
         with closing(until_it_answers(lambda: open_store(hasty))) as store:
             link.cut()
             for _ in range(2):
                 began = time.monotonic()
                 with pytest.raises(StoreUnavailable, match=r"no answer within 0\.5 s"):
-                    store.load(["a"])
+                    store.swap([claim("b")], seen)
                 assert 0.4 < time.monotonic() - began < TIMEOUT
             link.heal()
             assert eventually_win(store, "a") == won
