@@ -1,7 +1,8 @@
 """A process that claims slots from one SQLite file until all are closed. Run as a script; it expects to be killed.
 
 What it does is written to a plain file of lines, appended and synced by the bodies themselves: a ledger that knows
-nothing of cronce, and cannot be talked into anything by it.
+nothing of cronce, and cannot be talked into anything by it. Each has the moment at which the body made sure that it may
+run: the line itself may come any time later.
 """
 
 import os
@@ -25,7 +26,8 @@ from tests.faults.slots import DEATH, JOB, LEASE, SLOTS, instant
 
 
 class Claimant:
-    def __init__(self, url: str, book: str, on_lost: OnLost, overlap: Overlap) -> None:
+    def __init__(self, url: str, book: str, on_lost: OnLost, overlap: Overlap, *, doomed: bool) -> None:
+        self.doomed = doomed
         self.store = open_store(url)
         self.clock = SystemClock()
         self.name = f"{socket.gethostname()}:{os.getpid()}"
@@ -41,18 +43,19 @@ class Claimant:
     def run(self, grant: Grant) -> None:
         assert grant.slot is not None
         self.maybe_die()
-        if not grant.trust.holds(self.clock.boot()):
+        boot = self.clock.boot()
+        if not grant.trust.holds(boot):
             return
-        self.write("start", grant.slot.key, grant.fence)
-        self.maybe_die()
-        self.write("end", grant.slot.key, grant.fence)
+        self.write("start", grant.slot.key, grant.fence, boot)
+        self.maybe_die(surely=self.doomed)
+        self.write("end", grant.slot.key, grant.fence, boot)
         self.maybe_die()
         drive(self.ledger.finish(grant, Outcome.SUCCEEDED), self.store, self.clock)
         self.maybe_die()
 
-    def maybe_die(self) -> None:
+    def maybe_die(self, *, surely: bool = False) -> None:
         """As a machine that loses power: at the worst of moments, and without a word."""
-        if random.random() < DEATH:
+        if surely or random.random() < DEATH:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def claim(self, wanted: list[Wanted]) -> None:
@@ -78,7 +81,8 @@ class Claimant:
 def main() -> None:
     url, book, on_lost, overlap, seed = sys.argv[1:]
     random.seed(seed)
-    claimant = Claimant(url, book, cast(OnLost, on_lost), cast(Overlap, overlap))
+    doomed = seed == "1"  # that somebody dies in the middle of a body is not left to chance
+    claimant = Claimant(url, book, cast(OnLost, on_lost), cast(Overlap, overlap), doomed=doomed)
     while True:
         try:
             claimant.work()

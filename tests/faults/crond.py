@@ -1,6 +1,6 @@
-"""A crond in a few lines: starts a command every two seconds of its own wall clock, as wrong as that may be.
+"""A crond in a few lines: starts a command every so many seconds of its own wall clock, as wrong as that may be.
 
-python crond.py FIRST COUNT COMMAND...
+python crond.py FIRST EVERY COUNT COMMAND...
 """
 
 import subprocess
@@ -12,11 +12,11 @@ from cronce.clock import SystemClock
 
 
 def main() -> int:
-    first, slots, command = datetime.fromisoformat(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    first, every, slots, command = datetime.fromisoformat(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     clock = SystemClock()
     started = []
     for number in range(slots):
-        due = first + timedelta(seconds=2 * number)
+        due = first + timedelta(seconds=every * number)
         while (left := (due - clock.wall()).total_seconds()) > 0:
             Event().wait(min(left, 0.2))
         started.append(subprocess.Popen(command))

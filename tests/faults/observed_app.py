@@ -24,7 +24,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: over.set())
 
     def ran(what: str, called: float) -> None:
-        os.write(ledger, f"{what} {os.getpid()} {round(called)} {called}\n".encode())
+        os.write(ledger, f"{what} {os.getpid()} {int(called)} {called}\n".encode())
 
     @cron.observe("function", window="500ms")
     def function(called: float) -> None:

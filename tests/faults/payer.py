@@ -50,7 +50,7 @@ cron = Cronce(STORE)
 conn = connect()
 
 
-@cron.job(None, name=NAME, on_lost="rerun", lease="2s", transaction=DATABASE)
+@cron.job(None, name=NAME, on_lost="rerun", lease="3s", transaction=DATABASE)
 def pay(run: Run) -> str:
     with run.transaction(conn) as tx:
         tx.cursor().execute(f"insert into {NAME.replace('-', '_')} values ({os.getpid()})")

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from cronce.runtime.flow import drive
 from cronce.runtime.look import leaders
 from cronce.stores import open_store
 from cronce.stores.redis import init
-from tests.house.wait import wait_until
+from tests.house.wait import PATIENCE, wait_until
 from tests.servers.etcd import Etcd
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import Postgres
@@ -29,12 +28,13 @@ from tests.servers.valkey import DURABLE, Valkey
 
 ROOT = Path(__file__).parents[2]
 FULL = bool(os.environ.get("CRONCE_TORTURE_RUNS"))  # `make proof`
-LEASE = 2.0
+LEASE = 4.0
+"""Seconds. Whoever does not come to run for half of that is deposed, and rightly so."""
 ETCD_LEASE = 6.0
 """Its clock is only known to 1.75 s."""
 
-PRESSURE = 30.0 if FULL else 3.0
-"""Seconds that all cores are busy: more than the 2.4 that a lease of three is trusted for."""
+PRESSURE = 30.0 if FULL else 5.0
+"""Seconds that all cores are busy: more than the 4.8 that a lease of six is trusted for."""
 
 BOOT = SystemClock().boot
 SERVERS: dict[str, Callable[[], Server]] = {
@@ -80,10 +80,9 @@ class Town:
                 found[pid, fence] = Reign(first, boot, pid, fence)
         return list(found.values())
 
-    def woke(self, pid: int) -> list[str]:
-        """What a process first said when it had said nothing for a while, though it led."""
-        times = [(boot, fence) for boot, who, fence in self._lines() if who == pid and fence != "stands"]
-        return [fence for (before, _), (boot, fence) in pairwise(times) if boot - before > self.lease / 2]
+    def said(self, pid: int, since: float) -> list[str]:
+        """What a process says from then on."""
+        return [fence for boot, who, fence in self._lines() if who == pid and boot > since]
 
     def leads(self, *, but: int = 0) -> int:
         """Who leads now, and is not the one who did."""
@@ -133,17 +132,18 @@ def test_one_leads_at_a_time_whatever_happens_to_the_others(server: Server, tmp_
         os.kill(first, signal.SIGKILL)
         killed = BOOT()
         second, since = three.followed(first)
-        assert since < killed + lease + 1
+        assert since < killed + 2 * lease
 
         os.kill(second, signal.SIGSTOP)
         third, _ = three.followed(second)
+        woken = BOOT()
         os.kill(second, signal.SIGCONT)
-        wait_until(lambda: three.woke(second))
-        assert three.woke(second) == ["-"]
+        wait_until(lambda: three.said(second, woken))
+        assert three.said(second, woken)[0] == "-"
 
         server.pause()
         paused = BOOT()
-        wait_until(lambda: BOOT() > paused + lease * 1.5)
+        wait_until(lambda: BOOT() > paused + lease * 1.25)
         server.resume()
         assert paused < three.reigns()[-1].last < paused + lease
         fourth = three.leads()
@@ -151,8 +151,8 @@ def test_one_leads_at_a_time_whatever_happens_to_the_others(server: Server, tmp_
         three.all[fourth].terminate()
         resigned = BOOT()
         last, since = three.followed(fourth)
-        assert since < resigned + 1.5
-        assert three.all[fourth].wait(30) == 0
+        assert since < resigned + 0.75 * lease
+        assert three.all[fourth].wait(PATIENCE) == 0
         assert three.judge() == [first, second, third, fourth, last]
     assert ends(url) == ["lapsed", "lapsed", "lapsed", "released"]
 
@@ -167,13 +167,13 @@ def ends(url: str) -> list[str]:
 
 def test_busy_cores_depose_nobody(tmp_path: Path) -> None:
     """Twice as many that spin as there are cores, and two threads that spin in each candidate."""
-    with town(f"sqlite:///{tmp_path}/store.db", tmp_path / "book", 3.0) as two, spinning(2 * (os.cpu_count() or 1)):
+    with town(f"sqlite:///{tmp_path}/store.db", tmp_path / "book", 6.0) as two:
         two.start(2, busy=2)
         first = two.leads()
-        until = BOOT() + PRESSURE
-        while BOOT() < until:
-            time.sleep(0.1)
-        assert two.leads() == first
+        with spinning(2 * (os.cpu_count() or 1)):
+            until = BOOT() + PRESSURE
+            wait_until(lambda: BOOT() > until)
+            assert two.leads() == first
         assert two.judge() == [first]
 
 

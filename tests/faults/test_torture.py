@@ -102,7 +102,7 @@ def test_a_store_that_is_gone_for_good_is_no_verdict(tmp_path: Path, monkeypatch
         with pytest.raises(StoreUnavailable) as stopped:
             torture.run()
     said = (
-        r"the store stopped answering in the middle, at \d\d:\d\d:\d\d UTC \(\d s after the first slot\), and nothing"
+        r"the store stopped answering in the middle, at \d\d:\d\d:\d\d UTC \(\d+ s after the first slot\), and nothing"
     )
     assert re.match(said, str(stopped.value)), stopped.value
 

@@ -98,7 +98,7 @@ def test_slots_before_since_are_nobodys_business() -> None:
 def test_a_year_asleep_is_counted_exactly_and_at_once(schedule: Schedule, count: int) -> None:
     start = process_time()
     found = due(schedule, NOON - timedelta(days=365), NOON, "latest")
-    assert process_time() - start < 0.5  # one by one it would be a minute
+    assert process_time() - start < 5  # one by one it would be a minute
     assert found.slots == (NOON,)
     assert found.skipped is not None
     assert found.skipped.count == count - 1

@@ -214,7 +214,7 @@ def test_hostile_input_is_refused_quickly_and_briefly(text: str) -> None:
     start = process_time()
     with pytest.raises(BadInput) as error:
         parse_schedule(text)
-    assert process_time() - start < 0.5  # a thousand times what it takes; a backtracking pattern would take minutes
+    assert process_time() - start < 5  # thousands of times what it takes; a backtracking pattern would take minutes
     assert len(str(error.value)) < 5_000
 
 

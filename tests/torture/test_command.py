@@ -74,6 +74,15 @@ def test_the_store_has_two_names() -> None:
     assert parsed("--store", "sqlite:///x.db") == parsed("--url", "sqlite:///x.db")
 
 
+def test_a_store_that_was_gone_before_the_first_slot_is_not_told_of_in_negative_seconds(tmp_path: Path) -> None:
+    stopped = Torture(Settings("sqlite:////x.db"), tmp_path)
+    stopped._begun = stopped._clock.boot()
+    stopped._answered = stopped._begun - 2
+    assert "UTC (0 s after the first slot), and nothing was judged: gone" in stopped._stopped_answering(
+        StoreUnavailable("gone")
+    )
+
+
 def test_a_picture_is_not_begun_before_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever ends it earlier finds what was there before, or nothing."""
 

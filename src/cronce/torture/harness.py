@@ -216,7 +216,7 @@ class Torture:
     def _stopped_answering(self, error: StoreUnavailable) -> str:
         """Every process has asked it since, in vain."""
         ago = timedelta(seconds=self._clock.boot() - self._answered)
-        last, after = self._clock.wall() - ago, self._answered - self._begun
+        last, after = self._clock.wall() - ago, max(self._answered - self._begun, 0)
         return (
             f"the store stopped answering in the middle, at {last:%H:%M:%S} UTC ({after:.0f} s after the first slot),"
             f" and nothing was judged: {error}"
