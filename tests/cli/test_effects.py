@@ -383,7 +383,7 @@ DOOMED = """
         threading.Event().wait()
 
     def doomed(name, on_lost):
-        @cron.job(at=datetime.fromisoformat(slot), name=name, on_lost=on_lost, lease="2s", start_within="1h")
+        @cron.job(at=datetime.fromisoformat(slot), name=name, on_lost=on_lost, lease="6s", start_within="1h")
         def body(run):
             run.once("charge", charge, name)
         return body.at(datetime.fromisoformat(slot))
@@ -457,7 +457,7 @@ def test_what_a_killed_process_left_in_doubt_is_charged_once_or_again_as_somebod
     results: dict[str, str] = {}
 
     def declare(cron: Cronce, name: str, on_lost: Any) -> None:
-        @cron.job(at=at, name=name, on_lost=on_lost, lease="2s", start_within="1h")
+        @cron.job(at=at, name=name, on_lost=on_lost, lease="6s", start_within="1h")
         def body(run: Run) -> None:
             results[name] = run.once("charge", book.charge, name)
 
