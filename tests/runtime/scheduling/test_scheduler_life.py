@@ -355,7 +355,7 @@ def test_what_could_not_be_recorded_is_an_exit_code(found: Found) -> None:
     town = found(body="long")
     process = town.run("--grace", "2s")
     town.wait_for("start")
-    with closing(sqlite3.connect(town.folder / "cronce.db", isolation_level=None)) as hog:
+    with closing(sqlite3.connect(town.folder / "cronce.db", timeout=60, isolation_level=None)) as hog:
         hog.execute("BEGIN IMMEDIATE")
         town.release.touch()
         town.wait_for("end")
