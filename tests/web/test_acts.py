@@ -55,7 +55,11 @@ def test_whoever_acts_on_the_page_is_on_record(town: Busy, ada: Browser) -> None
     assert "<script>alert" not in ada.get("/jobs/billing").text
 
     acts(town, ada, "/jobs/billing/resume")
-    assert api.ask("/jobs/billing")["pause"] is None
+    seen = api.ask("/jobs/billing")
+    assert (seen["pause"], seen["passed_over"][-1]["end"]) == (None, seen["floor"])
+    when = f"{pause['at'][:19]}Z"
+    assert seen["passed_over"][-1]["reason"] == f"paused by ada (page) at {when} ({HOSTILE}), resumed by ada (page)"
+    assert f"paused by ada (page) at {when} " in ada.get("/jobs/billing").text
 
     after = acts(town, ada, "/jobs/billing/trigger", payload='{"month": "2026-03"}', id="march")
     run = api.get(f"/api/v1{after}").json()["run"]

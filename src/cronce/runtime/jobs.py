@@ -7,7 +7,7 @@ from typing import Final
 
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.events import Event, What
-from cronce.model import SWITCH, Cell, Instant, Mark, Write, job_cell
+from cronce.model import SWITCH, Cell, Instant, Mark, Write, job_cell, spell
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, PURGE_DELAY, tolerance
 from cronce.protocol.record import (
     PAUSED,
@@ -235,9 +235,10 @@ class Jobs:
 
 
 def paused_and_resumed(paused: Act, by: str) -> str:
-    """Why slots were passed over meanwhile: who paused, and who resumed."""
+    """Why slots were passed over meanwhile: who paused, when and why, and who resumed, which was when they end."""
+    when = f" at {spell(paused.at)}" if paused.at else ""
     why = f" ({paused.reason})" if paused.reason else ""
-    return f"{PAUSED} by {paused.by}{why}, resumed by {by}" if paused.by and by else PAUSED
+    return f"{PAUSED} by {paused.by}{when}{why}, resumed by {by}" if paused.by and by else PAUSED
 
 
 def _is_news(job: Job | None, new: Job) -> bool:

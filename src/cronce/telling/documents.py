@@ -5,7 +5,7 @@ from collections.abc import Callable, Container
 from math import isfinite
 
 from cronce.protocol.commands import Asked, Closed
-from cronce.protocol.record import RELEASED, Act, Past, Stored
+from cronce.protocol.record import RELEASED, Act, Past, Span, Stored
 from cronce.runtime.effects.seen import STATES, EffectSeen, Survey
 from cronce.runtime.hand.acts import Stands
 from cronce.runtime.holders import HolderSeen
@@ -112,6 +112,11 @@ def job_document(line: JobLine, carried: Container[str]) -> dict[str, object]:
         "last": run_document(line.last) if line.last else None,
         "stored": _stored_document(line.stored) if line.stored else None,
     }
+
+
+def span_document(span: Span) -> dict[str, object]:
+    """Slots that were passed over, and why: also who paused the job, and who resumed it."""
+    return {"start": iso(span.start), "end": iso(span.end), "slots": span.slots, "reason": span.reason}
 
 
 def _stored_document(stored: Stored) -> dict[str, object]:

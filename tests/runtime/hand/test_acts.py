@@ -123,7 +123,7 @@ def test_what_fell_due_while_paused_does_not_run_and_both_names_are_on_record(
     desk.do(hand(desk).pause("billing", "moving"))
     clock.turn(90)
     assert desk.do(hand(desk, "bob").resume("billing")) == Act("ada", START, "moving")
-    why = "paused by ada (moving), resumed by bob"
+    why = "paused by ada at 2026-03-29T12:00:00Z (moving), resumed by bob"
     assert job(store).spans == (Span(START - SECOND, START + 90 * SECOND, None, why),)
     assert [claim(desk, later(minutes)) for minutes in (0, 1)] == [
         Closed(Outcome.TOO_OLD, "up to 2026-03-29T12:01:30Z slots without a record are closed")
@@ -168,7 +168,8 @@ def test_when_everything_is_resumed_nothing_fires_that_fell_due_and_what_was_pau
     clock.turn(90)
     assert other.do(hand(other, "bob").resume_all()) == Act("ada", START)
     assert act(store, SWITCH) is None
-    span = Span(START - SECOND, START + 90 * SECOND, None, "paused by ada, resumed by bob")
+    why = "paused by ada at 2026-03-29T12:00:00Z, resumed by bob"
+    span = Span(START - SECOND, START + 90 * SECOND, None, why)
     assert [(job(store, name).spans, job(store, name).paused) for name in ("billing", "mail")] == [
         ((span,), None),
         ((span,), alone),

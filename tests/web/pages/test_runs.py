@@ -7,9 +7,10 @@ from urllib.parse import quote
 
 import pytest
 
-from cronce.model import Instant
+from cronce.model import ABSENT, Instant, Mark, Write
 from cronce.monitor.model import Kind
 from cronce.protocol.notices import Alert, Delivery
+from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.web.pages.overview import where
 from cronce.web.pages.watched import alert_row
 from tests.web.house import Browser, Busy
@@ -104,6 +105,20 @@ def test_locks_and_leaders_say_who_and_who_before(papers: dict[str, Paper]) -> N
     assert re.search(rf"reindex held {WEB_1} 4m ago in .* 1 before {WEB_2} , released", papers["/locks"].text)
     assert "vacuum free" in papers["/locks"].text
     assert re.search(rf"indexer led {WEB_1} .* 2 before {WEB_3} , lapsed", papers["/leaders"].text)
+
+
+def test_effects_come_part_by_part() -> None:
+    busy = still(token=None)
+    doubt = encode(Record(State.CLOSED, outcome=Outcome.UNKNOWN))
+    writes = [Write(f"once/letter/{number:03}", ABSENT, doubt, Mark.ATTENTION) for number in range(250)]
+    busy.store.swap(writes, busy.store.load([]).epoch.seen)
+    seen, way, visitor = [], "/effects?what=letter", Browser(busy.app)
+    while way:
+        one = paper(visitor, way)
+        seen.append(re.findall(r"letter/(\d{3}) in doubt", one.text))
+        way = one.next
+    assert [len(part) for part in seen] == [100, 100, 50]
+    assert [one for part in seen for one in part] == [f"{number:03}" for number in range(250)]
 
 
 def test_effects_in_doubt_come_first_with_what_to_say(busy: Busy) -> None:

@@ -21,6 +21,7 @@ from cronce.telling.documents import (
     leader_says,
     past_document,
     run_document,
+    span_document,
 )
 from cronce.telling.notices import (
     alert_document,
@@ -94,6 +95,7 @@ async def job(asked: Asked) -> Document:
         "open": _some(view.open),
         "attention": _some(view.attention),
         "refused": [refusals_document(*one) for one in view.refused],
+        "passed_over": [span_document(one) for one in view.seen.job.spans] if view.seen.job else [],
         "took": [{"slot": one.run.slot.key, "seconds": one.span.total_seconds()} for one in view.durations],
     }
 

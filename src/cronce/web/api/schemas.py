@@ -167,6 +167,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         open=ref("SomeRuns"),
         attention=ref("SomeRuns"),
         refused=many(whole(host=TEXT, times=NUMBER, recent=many(ref("Refused")))),
+        passed_over=many(whole(start=INSTANT, end=INSTANT, slots=maybe(NUMBER), reason=TEXT)),
         took=many(whole(slot=TEXT, seconds=SECONDS)),
     ),
     "Runs": whole(runs=many(ref("Run")), next=maybe(TEXT)),
