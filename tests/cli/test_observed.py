@@ -173,7 +173,7 @@ def test_a_signal_reaches_the_command_and_how_it_ended_is_on_record(url: str, tm
     with subprocess.Popen(exec_words(url, command=command)) as process:
         wait_until((tmp_path / "up").exists)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 9
+        assert process.wait(60) == 9
     with closing(open_store(url)) as store:
         (cell,) = store.load([f"run/sync/{SLOT}"]).cells
     record = decode(cell.value)
