@@ -6,15 +6,13 @@ closed. What is kept grows with the jobs, never with the runs.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import BadInput
 from cronce.model import Cell, Epoch, Instant, Mark, Slot
 from cronce.protocol.record import TOO_LATE, Job, Outcome, Record, State
 from cronce.runtime.flow import Flow
-from cronce.runtime.look import JobSeen, RunSeen, read_page, seen_job, seen_run
+from cronce.runtime.look import JobSeen, RunSeen, read_page, seen_job, seen_runs
 from cronce.runtime.stored.definitions import seen_stored
 from cronce.schedule import Schedule
 from cronce.schedule.agenda import Agenda
@@ -287,9 +285,7 @@ def read_runs(scan: Scan, most: int) -> Flow[tuple[list[RunSeen], bool]]:
     runs: list[RunSeen] = []
     for _ in range(most // scan.limit):
         page = yield from read_page(scan)
-        for cell in page.cells:
-            with suppress(BadInput):  # nobody's
-                runs.append(seen_run(cell, page.now))
+        runs += seen_runs(page.cells, page.now)
         if page.next is None:
             break
         scan = scan._replace(after=page.next)

@@ -5,6 +5,7 @@ Facts, no words: whoever shows them to a person says them in theirs.
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -249,6 +250,15 @@ def seen_run(cell: Cell, now: Instant) -> RunSeen:
     except BadRecord as error:
         return RunSeen(slot, cell, None, trouble=str(error))
     return RunSeen(slot, cell, record, lapsed=_passed(cell, record, now))
+
+
+def seen_runs(cells: Iterable[Cell], now: Instant) -> list[RunSeen]:
+    """The runs behind these cells; one whose very key is none of a run is nobody's, and left out."""
+    runs = []
+    for cell in cells:
+        with suppress(BadInput):
+            runs.append(seen_run(cell, now))
+    return runs
 
 
 def _passed(cell: Cell, record: Record, now: Instant) -> bool:

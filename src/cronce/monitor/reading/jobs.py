@@ -1,18 +1,17 @@
 """Jobs: a part of their list, and all that there is to see of one."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import BadRecord
 from cronce.model import SWITCH, Cell, Epoch, Instant, Mark, check_name, job_cell, stored_cell
 from cronce.monitor.reading.index import JobIndex
-from cronce.monitor.reading.runs import Runs, RunsPage, marked_runs, newest_runs, readable
+from cronce.monitor.reading.runs import Runs, RunsPage, marked_runs, newest_runs
+from cronce.protocol.readable import all_readable
 from cronce.protocol.record import RESOLVED, Act, Refusals, Stored, decode_refusals, standing_act
 from cronce.runtime.effects.seen import load
 from cronce.runtime.flow import Flow
-from cronce.runtime.look import JobLine, JobSeen, RunSeen, read_page, seen_job
+from cronce.runtime.look import JobLine, JobSeen, RunSeen, read_page, seen_job, seen_runs
 from cronce.runtime.stored.definitions import line_of
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
@@ -61,7 +60,7 @@ def lines_of(names: Sequence[str]) -> Flow[tuple[Instant, tuple[JobLine, ...]]]:
 
 def last_run(name: str) -> Flow[RunSeen | None]:
     page = yield from read_page(Scan(f"run/{name}/", newest_first=True, limit=1))
-    return next(iter(readable(page.cells, page.now)), None)
+    return next(iter(seen_runs(page.cells, page.now)), None)
 
 
 def lines_alone(names: Sequence[str]) -> Flow[tuple[Instant, tuple[JobLine, ...]]]:
@@ -163,8 +162,7 @@ def refusals(prefix: str) -> Scan:
 
 def hosts_refused(cells: Iterable[Cell]) -> tuple[HostRefused, ...]:
     found = []
-    for cell in cells:
+    for cell, refused in all_readable(cells, decode_refusals):
         _, job, host = cell.key.split("/", 2) if cell.key.count("/") > 1 else ("", "", "")
-        with suppress(BadRecord):  # of a newer cronce
-            found.append(HostRefused(job, host, decode_refusals(cell.value, cell.key)))
+        found.append(HostRefused(job, host, refused))
     return tuple(found)

@@ -12,7 +12,7 @@ from cronce.errors import BadInput
 from cronce.model import Cell, Instant, Mark, check_name
 from cronce.monitor.reading.cursor import read_cursor, spell_cursor
 from cronce.runtime.flow import Flow
-from cronce.runtime.look import MARKS, WANTED, RunSeen, matches, read_page, seen_run
+from cronce.runtime.look import MARKS, WANTED, RunSeen, matches, read_page, seen_runs
 from cronce.stores.base import By, Position, Scan, position
 from cronce.value import NamedTuple
 
@@ -42,18 +42,6 @@ class RunsPage(NamedTuple):
     next: str | None
 
 
-def readable(cells: Iterable[Cell], now: Instant) -> list[RunSeen]:
-    """The runs behind these cells; one whose very key is none of a run is left out."""
-    return [run for run in (_readable(cell, now) for cell in cells) if run is not None]
-
-
-def _readable(cell: Cell, now: Instant) -> RunSeen | None:
-    try:
-        return seen_run(cell, now)
-    except BadInput:
-        return None
-
-
 # --- by their mark ---------------------------------------------------------------------------------------------------
 
 
@@ -62,7 +50,7 @@ def marked_runs(mark: Mark, job: str = "", shown: int = 200, counted: int = COUN
     scan = by_key(mark, job, counted) if mark is Mark.OPEN or job else final_runs(mark, counted)
     page = yield from read_page(scan)
     newest = _by_at(page.cells)[:shown]
-    return Runs(tuple(readable(newest, page.now)), len(page.cells), page.next is not None)
+    return Runs(tuple(seen_runs(newest, page.now)), len(page.cells), page.next is not None)
 
 
 def by_key(mark: Mark, job: str, limit: int) -> Scan:
@@ -103,7 +91,7 @@ def newest_runs(
         return (yield from _sifted(final_runs(mark, limit, place), wanted, limit))
     if mark is Mark.OPEN:
         page = yield from read_page(_OPEN)
-        found = [run.cell for run in readable(page.cells, page.now) if matches(run, wanted or "")]
+        found = [run.cell for run in seen_runs(page.cells, page.now) if matches(run, wanted or "")]
         return _cut(page.now, found, place, limit)
     return (yield from _across(place, limit, with_open=wanted is None))
 
@@ -120,7 +108,7 @@ def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
     while True:
         page = yield from read_page(scan)
         looked += len(page.cells)
-        found += [run for run in readable(page.cells, page.now) if wanted is None or matches(run, wanted)]
+        found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
         if len(found) > limit:
             return RunsPage(page.now, tuple(found[:limit]), _cursor(found[limit - 1].cell, scan.by))
         if page.next is None or len(found) == limit or looked >= LOOKED:
@@ -146,7 +134,7 @@ def _cut(now: Instant, cells: Iterable[Cell], after: Position | None, limit: int
     ordered = [cell for cell in _by_at(cells) if after is None or _place(cell) < after]
     part = ordered[:limit]
     goes_on = part and (more or len(ordered) > limit)
-    return RunsPage(now, tuple(readable(part, now)), _cursor(part[-1], "at") if goes_on else None)
+    return RunsPage(now, tuple(seen_runs(part, now)), _cursor(part[-1], "at") if goes_on else None)
 
 
 def _cursor(cell: Cell, by: By) -> str:

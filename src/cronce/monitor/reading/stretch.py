@@ -8,10 +8,10 @@ from cronce.errors import BadInput
 from cronce.model import EPOCH, Cell, Instant, Mark, check_name, spell, unspell
 from cronce.monitor.reading.jobs import HostRefused, hosts_refused, refusals
 from cronce.monitor.reading.overview import Overview
-from cronce.monitor.reading.runs import Runs, by_key, final_runs, readable
+from cronce.monitor.reading.runs import Runs, by_key, final_runs
 from cronce.protocol.record import Refused
 from cronce.runtime.flow import Flow
-from cronce.runtime.look import RunSeen, read_page
+from cronce.runtime.look import RunSeen, read_page, seen_runs
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple
 
@@ -75,7 +75,7 @@ def stretch(start: Instant, end: Instant, job: str | None = None, limit: int = 2
         parts += [(yield from _back_to(start, scan, limit, when))]
     still_open = yield from read_page(by_key(Mark.OPEN, job or "", min(OPEN, limit)))
     chosen = _chosen(parts, (cell for cell in still_open.cells if cell.at and when(cell) < end), limit, when)
-    runs = readable(chosen.cells, still_open.now)
+    runs = seen_runs(chosen.cells, still_open.now)
     ghosts, more = yield from _ghosts(start, end, job, runs, JOBS)
     more_open = still_open.next is not None
     return Stretch(still_open.now, start, end, tuple(runs), ghosts, chosen.whole_from, more_open, more)

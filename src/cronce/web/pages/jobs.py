@@ -11,11 +11,11 @@ from cronce.errors import BadInput
 from cronce.model import Instant
 from cronce.monitor.reading.index import JobIndex
 from cronce.monitor.reading.jobs import last_run, lines_alone
-from cronce.monitor.reading.runs import newest_runs, readable
+from cronce.monitor.reading.runs import newest_runs
 from cronce.runtime.effects.seen import load
 from cronce.runtime.flow import Flow
 from cronce.runtime.holders import carried
-from cronce.runtime.look import JobLine, RunSeen, read_page
+from cronce.runtime.look import JobLine, RunSeen, read_page, seen_runs
 from cronce.stores.base import Scan
 from cronce.telling.schedules import as_written
 from cronce.value import NamedTuple
@@ -114,7 +114,7 @@ def _start(asked: Asked, names: Sequence[str]) -> int:
 
 def _row(line: JobLine, served: Collection[str]) -> Flow[Row]:
     page = yield from read_page(Scan(f"run/{line.seen.name}/", newest_first=True, limit=SPARKS))
-    runs = readable(page.cells, page.now)
+    runs = seen_runs(page.cells, page.now)
     outcomes = tuple(run.shown for run in reversed(runs))
     schedules = "; ".join(map(as_written, line.seen.schedules))
     return Row(line, schedules, tuple(stands_of(line, served)), runs[0] if runs else None, outcomes)
