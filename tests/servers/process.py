@@ -20,13 +20,25 @@ NOBODY: Final = 65534
 """Who a server runs as that refuses to be root."""
 
 
+_GIVEN: Final[list[socket.socket]] = []
+"""Ports of UDP, which no server here uses, with the numbers of those that this process has given away: whoever looks
+for one, here or in another process, sees that the number is taken, also while its server is not up."""
+
+
 def free_port() -> int:
     """One that no outgoing connection takes by chance before the server does: they are given higher ones."""
     while True:
         port = 20_000 + random.randrange(12_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+        given = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            with socket.socket() as probe:
+                given.bind(("127.0.0.1", port))
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            given.close()
+            continue
+        _GIVEN.append(given)
+        return port
 
 
 class Service(ABC):
