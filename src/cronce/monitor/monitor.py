@@ -24,6 +24,7 @@ from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreF
 from cronce.model import MONITOR, Boot, leader_cell, spell
 from cronce.monitor.alerts import Alerts, Claimed
 from cronce.monitor.destinations import Document, Given, Log, destination, document
+from cronce.monitor.evenly import Evenly
 from cronce.monitor.known import Known
 from cronce.monitor.model import Finding, Kind
 from cronce.monitor.post import Post, told_apart
@@ -92,6 +93,7 @@ class Monitor:
         self._post: Post | None = None
         self._known = Known()
         self._memory: Memory | None = None
+        self._evenly = Evenly()
         self._survey_at = 0.0
         # Of both: when the store last answered, and what it last said instead.
         self._heard = self._clock.boot()
@@ -182,6 +184,8 @@ class Monitor:
         anew, memory = self._memory is None, self._memory or Memory()
         self._known = Known() if anew else self._known
         seen = self._do(survey(self._known))
+        if not self._evenly.goes(seen.now, self._clock.boot()):
+            return
         findings, remembered = judge(seen, memory, self._settings)
         self._memory = remembered
         post.settle(findings, lambda alert: is_over(alert, seen, remembered, self._settings), anew=anew)

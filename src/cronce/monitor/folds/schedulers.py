@@ -123,8 +123,9 @@ def missed(holders: Collection[HolderSeen], now: Instant) -> Iterator[HolderSeen
     dead = (one for one in holders if not one.holder.gone and NONE <= now - one.until < MOURNED)
     for one in sorted(dead, key=last_beat, reverse=True):
         left = heirs[host(one.holder.holder)]
-        if left and left[-1].holder.since > last_beat(one):
-            left.pop()
+        heir = next((other for other in reversed(left) if other is not one), None)  # a clock may have been set back
+        if heir is not None and heir.holder.since > last_beat(one):
+            left.remove(heir)
         else:
             yield one
 

@@ -1,0 +1,164 @@
+"""Clocks that are set, and nights in which they change: nobody is told of what is not so, and of all that is."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cronce.model import spell
+from cronce.monitor.evenly import SET, SETTLED, Evenly
+from cronce.runtime.declare import Declaration, declare
+from cronce.runtime.scheduling.roster import HOLDER_TTL
+from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
+from tests.runtime.shelf import START
+
+WEB = "web-1:1:a"
+MICROSECOND = timedelta(microseconds=1)
+
+
+# --- nights -----------------------------------------------------------------------------------------------------------
+
+
+def z(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
+
+FALL, SPRING = z("2026-10-25T01:00"), z("2027-03-28T01:00")  # Berlin: from 3 to 2 o'clock, and from 2 to 3
+FALL_NY, SPRING_NY = z("2026-11-01T06:00"), z("2027-03-14T07:00")  # from 2 to 1, and from 2 to 3
+FALL_LH, SPRING_LH = z("2027-04-03T15:00"), z("2026-10-03T15:30")  # from 2:00 to 1:30, and from 2:00 to 2:30
+
+NIGHTS: list[tuple[str, str, dict[str, Any], datetime, list[str]]] = [
+    (BERLIN, "30 2 * * *", {}, FALL, ["2026-10-25T00:30"]),
+    (BERLIN, "30 2 * * *", {"fold": "second"}, FALL, ["2026-10-25T01:30"]),
+    (BERLIN, "30 2 * * *", {"fold": "both"}, FALL, ["2026-10-25T00:30", "2026-10-25T01:30"]),
+    (BERLIN, "0 3 * * *", {}, FALL, ["2026-10-25T02:00"]),
+    (BERLIN, "0 * * * *", {}, FALL, [f"2026-10-{day}T{hour}:00" for day, hour in
+                                     (("24", "23"), ("25", "00"), ("25", "01"), ("25", "02"), ("25", "03"))]),
+    (BERLIN, "30 2 * * *", {}, SPRING, ["2027-03-28T01:00"]),
+    (BERLIN, "30 2 * * *", {"gap": "skip"}, SPRING, []),
+    (BERLIN, "0 3 * * *", {}, SPRING, ["2027-03-28T01:00"]),
+    (BERLIN, "0 * * * *", {}, SPRING, [f"2027-03-{day}T{hour}:00" for day, hour in
+                                       (("27", "23"), ("28", "00"), ("28", "01"), ("28", "02"), ("28", "03"))]),
+    (NEW_YORK, "30 1 * * *", {}, FALL_NY, ["2026-11-01T05:30"]),
+    (NEW_YORK, "30 1 * * *", {"fold": "both"}, FALL_NY, ["2026-11-01T05:30", "2026-11-01T06:30"]),
+    (NEW_YORK, "30 2 * * *", {}, SPRING_NY, ["2027-03-14T07:00"]),
+    (NEW_YORK, "30 2 * * *", {"gap": "skip"}, SPRING_NY, []),
+    (LORD_HOWE, "45 1 * * *", {}, FALL_LH, ["2027-04-03T14:45"]),
+    (LORD_HOWE, "45 1 * * *", {"fold": "second"}, FALL_LH, ["2027-04-03T15:15"]),
+    (LORD_HOWE, "45 1 * * *", {"fold": "both"}, FALL_LH, ["2027-04-03T14:45", "2027-04-03T15:15"]),
+    (LORD_HOWE, "15 2 * * *", {}, SPRING_LH, ["2026-10-03T15:30"]),
+    (LORD_HOWE, "15 2 * * *", {"gap": "skip"}, SPRING_LH, []),
+]  # fmt: skip
+
+nights = pytest.mark.parametrize(
+    ("zone", "cron", "policies", "change", "slots"),
+    NIGHTS,
+    ids=[f"{zone}-{cron}-{policies}-{change:%Y-%m-%d}" for zone, cron, policies, change, _ in NIGHTS],
+)
+
+
+def begun(job: Declaration, change: datetime) -> Town:
+    """It is carried, and watched, from two hours and some before the clocks change."""
+    town = Town()
+    town.pass_time(change - 2 * HOUR - 10 * MINUTE - town.now)
+    town.beat(WEB, job)
+    assert town.kinds() == []
+    return town
+
+
+def steps(town: Town, end: datetime) -> Iterator[None]:
+    """The scheduler beats, to the end."""
+    while town.now < end:
+        town.pass_time(MINUTE)
+        town.beat(WEB, since=START)
+        yield
+
+
+@nights
+def test_of_a_night_in_which_all_ran_nothing_is_told(
+    zone: str, cron: str, policies: dict[str, Any], change: datetime, slots: list[str]
+) -> None:
+    job = declare("billing", cron, tz=zone, **policies)
+    town, due = begun(job, change), [z(one) for one in slots]
+    for _ in steps(town, change + 2 * HOUR + 10 * MINUTE):
+        while due and due[0] <= town.now:
+            town.run(job, due.pop(0))
+        assert town.kinds() == []
+    assert due == []
+    assert town.fresh() == []  # nor to whoever comes in the morning
+
+
+@nights
+def test_of_a_night_in_which_none_ran_each_is_missed_a_minute_after_it_was_due(
+    zone: str, cron: str, policies: dict[str, Any], change: datetime, slots: list[str]
+) -> None:
+    job = declare("billing", cron, tz=zone, **policies)
+    town, due = begun(job, change), [z(one) for one in slots]
+    told: list[tuple[str, datetime]] = []
+    for _ in steps(town, change + 2 * HOUR + 10 * MINUTE):
+        found = town.look()
+        over = [at for at in due if at + MINUTE < town.now]
+        assert [one.id for one in found] == (["missed/billing"] if over else [])
+        told += [(one.text, one.since) for one in found if (one.text, one.since) not in told]
+    since = [at + MINUTE for at in due[:1]] * len(due)
+    assert told == list(zip(missed(due), since, strict=True))
+
+
+def missed(due: list[datetime]) -> Iterator[str]:
+    """What is said, as one after the other is missed."""
+    for count, _ in enumerate(due, 1):
+        which = (
+            f"{count} slots fell due and did not run, the first" if count > 1 else "1 slot fell due and did not run,"
+        )
+        yield f"billing: {which} at {spell(due[0])}."
+
+
+# --- clocks that are set ----------------------------------------------------------------------------------------------
+
+
+class Judge:
+    """Somebody who watches, as a monitor does: by the store's clock, as long as that goes evenly."""
+
+    def __init__(self, town: Town) -> None:
+        self._town, self._evenly = town, Evenly()
+
+    def kinds(self) -> list[str] | None:
+        """None: not now."""
+        seen = self._town.survey()
+        return self._town.kinds() if self._evenly.goes(seen.now, self._town.clock.boot()) else None
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_when_the_stores_clock_is_set_nothing_is_told_that_is_not_so_and_then_all_that_is(hours: int) -> None:
+    job, town = every("10m"), Town()
+    town.beat(WEB, job)
+    judge = Judge(town)
+    assert judge.kinds() == []
+    town.pass_time(5 * SECOND)
+    town.clock.back -= hours * 3600  # somebody sets it
+    assert town.fresh() == (["missed/billing", "silent/"] if hours > 0 else [])  # as it seems to whoever comes just now
+    assert judge.kinds() is None
+    for _ in range(5):
+        town.pass_time(5 * SECOND)
+        town.beat(WEB, since=START)
+        assert judge.kinds() is None
+    town.pass_time(5 * SECOND)
+    if hours > 0:
+        town.run(job, START + HOUR)
+    assert judge.kinds() == []
+    town.pass_time(HOLDER_TTL)
+    assert judge.kinds() == [f"gone/{WEB}", "silent/"]
+
+
+def test_a_clock_that_goes_a_little_otherwise_was_not_set() -> None:
+    evenly = Evenly()
+    assert evenly.goes(START, 5000.0)
+    assert evenly.goes(START + 5 * SECOND + SET, 5005.0)
+    assert evenly.goes(START + 10 * SECOND, 5010.0)
+    assert not evenly.goes(START + 15 * SECOND + SET + MICROSECOND, 5015.0)
+    settled = 5015.0 + SETTLED.total_seconds()
+    assert not evenly.goes(START + 15 * SECOND + SET + MICROSECOND + SETTLED - SECOND, settled - 1.0)
+    assert evenly.goes(START + 15 * SECOND + SET + MICROSECOND + SETTLED, settled)
