@@ -114,8 +114,9 @@ def test_the_debug_reloader_of_flask_runs_two_schedulers_and_each_slot_once(town
     """The process that watches the files has loaded the application, too. What it restarts ends well."""
     town.env["LIFE_WHEN"] = "import"
     server = town.script(DEBUG.format(port=free_port()))
-    wait_until(lambda: {line.pid for line in town.lines("start")} == {server.pid, *children(server.pid)})
+    wait_until(lambda: children(server.pid))
     (first,) = children(server.pid)
+    wait_until(lambda: {line.pid for line in town.lines("start")} == {server.pid, first})
     wait_until(lambda: town.holders().keys() == {server.pid, first})
     wait_until(lambda: is_reloaded(town.folder / "script0.py", first))
     wait_until(lambda: {line.pid for line in town.lines("end")} & set(children(server.pid)))
