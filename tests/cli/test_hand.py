@@ -76,8 +76,10 @@ def beat(desk: Desk, role: str = "both", **labels: str) -> None:
 
 
 @contextmanager
-def worker(url: str, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "") -> Iterator[None]:
-    """A live scheduler, which runs whatever is due and ends it so."""
+def worker(
+    url: str, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "", begin: threading.Event | None = None
+) -> Iterator[None]:
+    """A live scheduler, which runs whatever is due (when it may begin) and ends it so."""
     stop = threading.Event()
 
     def work() -> None:
@@ -85,6 +87,8 @@ def worker(url: str, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "") -> 
             beat(desk)
             up.set()
             while not stop.wait(0.01):
+                if begin is not None and not begin.is_set():
+                    continue
                 wanted = [Wanted(slot_of_cell(cell.key), TERMS, known=True) for cell in desk.do(desk.ledger.overdue())]
                 for grant in desk.do(desk.ledger.claim(wanted)) if wanted else []:
                     assert isinstance(grant, Grant), grant
@@ -367,7 +371,7 @@ def test_what_was_backfilled_in_vain_can_be_run_again(url: str, say: Say) -> Non
         assert (again[1:], "4 were backfilled before in vain; 0 are left" in again[0]) == (sorted(told[2:]), True)
 
 
-def test_a_backfill_for_programs(url: str, say: Say) -> None:
+def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [ago(minutes, "backfill").key for minutes in (4, 3, 2, 1)]
     counts = {"wanted": 4, "succeeded": 0, "open": 0, "ended": 0}
     told: dict[str, object] = {"job": "billing", "slots": counts, "asked": [], "runs": None, "obstacle": None}
@@ -376,7 +380,14 @@ def test_a_backfill_for_programs(url: str, say: Say) -> None:
     counts = {"wanted": 0, "succeeded": 0, "open": 4, "ended": 0}
     nobody = "no live scheduler carries billing"
     assert say.json(*BACKFILL, code=1) == {**told, "slots": counts, "runs": [], "obstacle": nobody}
-    with worker(url):
+    begin = threading.Event()
+
+    def wait(seconds: float) -> None:
+        begin.set()  # whoever waits has seen that all of them are open
+        threading.Event().wait(seconds)
+
+    monkeypatch.setattr("cronce.cli.acting.time.sleep", wait)
+    with worker(url, begin=begin):
         runs = json.loads(json.dumps(say.json(*BACKFILL)["runs"]))
     assert sorted((run["slot"], run["outcome"]) for run in runs) == [(key, "succeeded") for key in keys]
 

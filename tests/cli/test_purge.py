@@ -58,7 +58,7 @@ def test_a_dry_run_changes_nothing(url: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_the_document_for_programs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["purge", "billing", "--keep", "3h30m", "--json", "--store", url]) == 0
+    assert main(["purge", "billing", "--keep", "3h55m", "--json", "--store", url]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "jobs": [{"job": "billing", "found": 6, "purged": 6}],
         "swept": 0,
