@@ -57,7 +57,8 @@ class Attendant(ABC):
             print(f"cronce run: nobody answers at {self.url}: {error}", file=sys.stderr, flush=True)
         except BaseException as error:
             print(traceback_of(error), file=sys.stderr, flush=True)
-        os._exit(1)
+        finally:  # also where nobody takes these words: it must not come back as another foreman
+            os._exit(1)
 
     def is_process(self, pid: int) -> bool:
         return pid == self._pid

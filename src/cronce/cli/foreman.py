@@ -173,7 +173,8 @@ class Foreman:
         """What a child still has of its parent, it loses before a signal can reach it."""
         inlet, rope = os.pipe()
         for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()  # else the child would print it, too
+            with suppress(OSError):
+                stream.flush()  # else the child would print it, too
         self._page.begin(place, self._boot())
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
         pid = os.fork()
@@ -272,4 +273,6 @@ def _in_words(code: int) -> str:
 
 
 def _say(text: str) -> None:
-    print(f"cronce run: {text}", file=sys.stderr, flush=True)
+    """What nobody takes, since the disk is full or the reader gone, is no reason to leave the others alone."""
+    with suppress(OSError):
+        print(f"cronce run: {text}", file=sys.stderr, flush=True)

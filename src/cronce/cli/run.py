@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
@@ -67,6 +68,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    try:
+        return _run(options)
+    finally:
+        _let_go()
+
+
+def _run(options: argparse.Namespace) -> int:
     labels(options.label)  # before anything is started
     told(options)
     grace = parse_duration(options.grace).total_seconds()
@@ -124,10 +132,21 @@ def _described(cron: Cronce, scheduler: Scheduler, options: argparse.Namespace) 
 
 
 def _say(line: str) -> None:
-    """In one write: other processes of -n say theirs on the same screen."""
+    """In one write: other processes of -n say theirs on the same screen. Nobody need take it."""
     if sys.stdout is not None:
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        with suppress(OSError):
+            sys.stdout.write(line)
+            sys.stdout.flush()
+
+
+def _let_go() -> None:
+    """Words that a full disk did not take are none of what ran: Python would try once more, and exit with 120."""
+    for name in ("stdout", "stderr"):
+        try:
+            if (stream := getattr(sys, name)) is not None:
+                stream.flush()
+        except OSError:
+            setattr(sys, name, None)
 
 
 def _log(*, verbose: bool, as_json: bool) -> None:
@@ -140,8 +159,7 @@ def _log(*, verbose: bool, as_json: bool) -> None:
 
 def _leave() -> NoReturn:
     """A body still runs, or the store hangs: nobody may have to wait for their threads."""
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        stream.flush()
+    _let_go()
     os._exit(1)
 
 
