@@ -30,7 +30,7 @@ def test_no_example_is_left_out() -> None:
 @pytest.mark.parametrize("name", VERDICTS)
 def test_the_example_ends_with_its_verdict(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == VERDICTS[name]
 

@@ -31,7 +31,8 @@ class Suite:
         (self.pytester.path / "tests" / name).write_text(source)
 
     def run(self, *args: str) -> pytest.RunResult:
-        return self.pytester.runpytest("-p", "tests.house.plugin", "-p", "no:cacheprovider", *args)
+        plugins = ("tests.house.plugin", "xdist.plugin", "no:cacheprovider")
+        return self.pytester.runpytest(*(word for name in plugins for word in ("-p", name)), *args)
 
 
 @pytest.fixture
@@ -39,6 +40,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     # The outer run may itself be an xdist worker; the inner one must not take itself for the same.
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each of its workers would load all that we use
     return Suite(pytester)
 
 
