@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
-from cronce.model import spell
+from cronce import Cronce
+from cronce.clock import SystemClock
+from cronce.model import Mark, Write, holder_cell, spell
+from cronce.monitor import monitor as subject
 from cronce.monitor.evenly import SET, SETTLED, Evenly
+from cronce.monitor.monitor import Monitor
+from cronce.protocol.record import Holder, encode_holder
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.scheduling.roster import HOLDER_TTL
+from cronce.stores.base import Page, Scan
+from cronce.stores.memory import MemoryStore
+from tests.house.wait import wait_until
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
-from tests.runtime.shelf import START
+from tests.runtime.shelf import DURABLE, START
 
 WEB = "web-1:1:a"
 MICROSECOND = timedelta(microseconds=1)
@@ -162,3 +170,33 @@ def test_a_clock_that_goes_a_little_otherwise_was_not_set() -> None:
     settled = 5015.0 + SETTLED.total_seconds()
     assert not evenly.goes(START + 15 * SECOND + SET + MICROSECOND + SETTLED - SECOND, settled - 1.0)
     assert evenly.goes(START + 15 * SECOND + SET + MICROSECOND + SETTLED, settled)
+
+
+class Settable(MemoryStore):
+    """A store whose clock can be set, and that counts how often somebody looks at who is alive."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta(0)
+        self.looks = 0
+        clock = SystemClock()
+        super().__init__(lambda: clock.wall() + self.ahead, DURABLE)
+
+    def scan(self, scan: Scan) -> Page:
+        self.looks += scan.prefix == "holder/"
+        return super().scan(scan)
+
+
+def test_a_monitor_waits_until_the_clock_has_gone_evenly_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {"EVERY": 0.1, "TICK": 0.05}.items():
+        monkeypatch.setattr(subject, name, seconds)
+    store = Settable()
+    alive = Holder(WEB, "", "both", 1, {}, store.load([]).now, "")
+    store.swap([Write(holder_cell(WEB), 0, encode_holder(alive), Mark.OPEN, ttl=HOUR)], store.load([]).epoch.seen)
+    with Cronce(store=store) as cron, Monitor(cron) as monitor:
+        wait_until(lambda: store.looks > 3)
+        store.ahead = HOUR + MINUTE
+        looks = store.looks
+        wait_until(lambda: store.looks > looks + 5)
+        assert monitor.standing == ()
+        monitor._evenly._from = 0.0  # half a minute later it is still silent
+        wait_until(lambda: [one.kind for one in monitor.standing] == ["gone"])
