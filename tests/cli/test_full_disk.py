@@ -1,7 +1,10 @@
 """What says something of itself where there is no room for it: a log on a disk that is full costs no run."""
 
 import logging
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -46,6 +49,31 @@ def test_the_foreman_replaces_one_that_died_although_it_cannot_say_so(town: Town
     assert second in children(process.pid)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--", "touch", "ran"], 0),  # which store it is would be said now: nobody chose one
+        (["--verbose", "--", "touch", "ran"], 0),
+        (["--observe", "--", "touch", "ran"], 0),
+        (["--", "nothing-of-this-name"], 127),
+        (["--store", "redis://127.0.0.1:1", "--", "touch", "ran"], 75),
+    ],
+)
+def test_exec_runs_and_says_how_it_went_by_its_code(words: list[str], code: int, tmp_path: Path) -> None:
+    call = [sys.executable, "-m", "cronce", "exec", "job", "--schedule", "@monthly", *words]
+    with FULL.open("w") as full:
+        process = subprocess.run(
+            call,
+            cwd=tmp_path,
+            env={**os.environ, "HOME": str(tmp_path)},
+            stdout=full,
+            stderr=full,
+            timeout=110,
+            check=False,
+        )
+    assert (process.returncode, (tmp_path / "ran").exists()) == (code, code == 0)
 
 
 def test_a_log_file_on_a_full_disk_keeps_no_job_from_running(capfd: pytest.CaptureFixture[str]) -> None:

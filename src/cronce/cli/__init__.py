@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import Final, NoReturn
 
 from cronce import __version__
+from cronce.cli.words import let_go, say
 from cronce.errors import BadInput, CronceError, StoreUnavailable, StoreUnusable
 
 GROUPS: Final = {
@@ -92,8 +93,7 @@ def console() -> NoReturn:
             eval("0")  # noqa: S307  until there is another text (`exec` is a verb of ours)
     gc.disable()
     code = main()
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # a caller may have closed them
-        stream.flush()
+    let_go()
     os._exit(code)
 
 
@@ -169,10 +169,10 @@ def _call(verb: str, given: Sequence[str]) -> int:
             sys.stdout.flush()
         return code
     except CronceError as error:
-        print(f"cronce {verb}: {_fit(str(error))}", file=sys.stderr)
+        say(verb, _fit(str(error)))
         return _code(error)
     except KeyboardInterrupt:
-        print(f"cronce {verb}: interrupted", file=sys.stderr)
+        say(verb, "interrupted")
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from cronce.cli.address import url_of
+from cronce.cli.words import say
 from cronce.errors import CronceError
 from cronce.runtime.log import traceback_of
 
@@ -54,7 +55,7 @@ class Attendant(ABC):
         try:
             self.answer()
         except CronceError as error:
-            print(f"cronce run: nobody answers at {self.url}: {error}", file=sys.stderr, flush=True)
+            say("run", f"nobody answers at {self.url}: {error}")
         except BaseException as error:
             print(traceback_of(error), file=sys.stderr, flush=True)
         finally:  # also where nobody takes these words: it must not come back as another foreman

@@ -3,11 +3,11 @@
 import argparse
 import gc
 import os
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, get_args
 
+from cronce.cli.words import say
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CannotStart, StoreError
 from cronce.events import Event
@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         code = _run(options, heard.append)
     except CannotStart as error:
-        print(f"cronce exec: {error}", file=sys.stderr)
+        say("exec", str(error))
         _ping(ping, options.name, heard, str(error))
         return error.code
     except StoreError as error:
@@ -153,7 +153,7 @@ def _ping(url: str | None, job: str, heard: list[Event], trouble: str = "", *, o
     from cronce.monitor.pings import ping_after  # noqa: PLC0415
 
     if went_wrong := ping_after(url, job, heard, trouble, only_seen=only_seen):
-        print(f"cronce exec: {went_wrong}", file=sys.stderr)
+        say("exec", went_wrong)
 
 
 def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
@@ -167,16 +167,23 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
     if options.tz == "UTC" and options.slot is None and not job_name:
         _doubt_zone(job.schedule, clock.wall())
 
-    def say(text: str, *, quiet: bool = False) -> None:
+    def tell(text: str, *, quiet: bool = False) -> None:
         if options.verbose or not quiet:
-            print(f"cronce exec: {text}", file=sys.stderr)
+            say("exec", text)
 
     is_new = chosen.is_default and not os.path.exists(chosen.file)  # noqa: PTH110  pathlib is slow to import
     in_cluster = bool(job_name) or "KUBERNETES_SERVICE_HOST" in os.environ
     with Supervisor(clock, parse_duration(options.grace).total_seconds(), hastens=in_cluster) as supervisor:
         stand_by = options.wait or in_cluster
         command = Exec(
-            job, options.command, supervisor, env=_passed_on(), stand_by=stand_by, job_name=job_name, say=say, hear=hear
+            job,
+            options.command,
+            supervisor,
+            env=_passed_on(),
+            stand_by=stand_by,
+            job_name=job_name,
+            say=tell,
+            hear=hear,
         )
         gc.freeze()  # from here on it may live for days: what was loaded is for ever, the rest is collected
         gc.enable()
@@ -190,20 +197,20 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
         finally:
             store.close()
             if is_new and command.ran:
-                say(f"slots are kept in {chosen.file}; set CRONCE_URL to choose another store")
+                tell(f"slots are kept in {chosen.file}; set CRONCE_URL to choose another store")
 
 
 def _observed(options: argparse.Namespace, job: Declaration) -> int:
     """Without a store that can be used the command runs all the same."""
     from cronce.integrations.observed import ObservedExec  # noqa: PLC0415  only who observes pays for it
 
-    def say(text: str, *, quiet: bool = False) -> None:
+    def tell(text: str, *, quiet: bool = False) -> None:
         if options.verbose or not quiet:
-            print(f"cronce exec: {text}", file=sys.stderr)
+            say("exec", text)
 
     clock = SystemClock()
     with Supervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
-        only = ObservedExec(job, supervisor, clock, lambda: open_chosen(choose(options.store)), say)
+        only = ObservedExec(job, supervisor, clock, lambda: open_chosen(choose(options.store)), tell)
         return only.run(options.command, os.environ, options.slot)
 
 
@@ -232,10 +239,10 @@ def _doubt_zone(schedule: Schedule | None, now: Instant) -> None:
     if _due(schedule, now + offset) and not _due(schedule, now):
         from cronce.cli.machine import shell_zone, system_zone  # noqa: PLC0415  rarely needed, and slow to import
 
-        print(
-            f"cronce exec: it is {local:%H:%M} here, when {schedule.text!r} is due, but {now:%H:%M} in UTC, in which it"
+        say(
+            "exec",
+            f"it is {local:%H:%M} here, when {schedule.text!r} is due, but {now:%H:%M} in UTC, in which it"
             f" is meant; did you mean --tz {shell_zone() or system_zone() or f'{local:%Z}'}?",
-            file=sys.stderr,
         )
 
 

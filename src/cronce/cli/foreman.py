@@ -23,6 +23,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from cronce.cli.health import Page
+from cronce.cli.words import say
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Boot
@@ -119,9 +120,9 @@ class Foreman:
         """Until all have ended because they were told to. A member never comes back from here: it exits."""
         with self._listening():
             if self._usher is not None:
-                _say(f"{self._usher.url} is the page")
+                say("run", f"{self._usher.url} is the page")
             if self._door is not None:
-                _say(f"{self._door.url}/healthz and /readyz tell how they are, /metrics what they count")
+                say("run", f"{self._door.url}/healthz and /readyz tell how they are, /metrics what they count")
             while self._crew or self._starts:
                 self._start_due()
                 self._hear()
@@ -213,7 +214,7 @@ class Foreman:
         attendant, how = beside.attendant, f"process {pid} ended ({_in_words(code)})"
         if self._told:
             attendant.shut()
-            _say(f"{how}, and nobody answers at {attendant.url} any more")
+            say("run", f"{how}, and nobody answers at {attendant.url} any more")
         else:
             self._replace(f"{how}, and nobody answers at {attendant.url}", attendant, beside)
 
@@ -232,7 +233,7 @@ class Foreman:
         young = one.young + 1 if self._boot() - one.since < GROWN else 1
         pause = min(PAUSE * 2 ** (young - 1), LONGEST)
         self._starts.append(Start(place, self._boot() + pause, young))
-        _say(f"{how}; another starts in {pause:g} s")
+        say("run", f"{how}; another starts in {pause:g} s")
 
     # --- what they are told ---
 
@@ -252,7 +253,7 @@ class Foreman:
     def _kill(self) -> None:
         self._kill_at, self._code = inf, 1
         for pid in self._crew:
-            _say(f"process {pid} does not end; it is killed")
+            say("run", f"process {pid} does not end; it is killed")
             os.kill(pid, signal.SIGKILL)
 
 
@@ -270,9 +271,3 @@ def _listen(inlet: int, orders: Orders) -> None:
 
 def _in_words(code: int) -> str:
     return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-
-
-def _say(text: str) -> None:
-    """What nobody takes, since the disk is full or the reader gone, is no reason to leave the others alone."""
-    with suppress(OSError):
-        print(f"cronce run: {text}", file=sys.stderr, flush=True)

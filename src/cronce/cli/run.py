@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
 from cronce.cli.alerting import add_alerts, monitored, told
 from cronce.cli.foreman import Foreman, Watch, unwatched
+from cronce.cli.words import let_go
 from cronce.errors import BadInput
 from cronce.monitor.logs import install
 from cronce.monitor.tracing import trace_if_configured
@@ -71,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         return _run(options)
     finally:
-        _let_go()
+        let_go()
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -139,16 +140,6 @@ def _say(line: str) -> None:
             sys.stdout.flush()
 
 
-def _let_go() -> None:
-    """Words that a full disk did not take are none of what ran: Python would try once more, and exit with 120."""
-    for name in ("stdout", "stderr"):
-        try:
-            if (stream := getattr(sys, name)) is not None:
-                stream.flush()
-        except OSError:
-            setattr(sys, name, None)
-
-
 def _log(*, verbose: bool, as_json: bool) -> None:
     """To stderr, unless the application has said otherwise."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
@@ -159,7 +150,7 @@ def _log(*, verbose: bool, as_json: bool) -> None:
 
 def _leave() -> NoReturn:
     """A body still runs, or the store hangs: nobody may have to wait for their threads."""
-    _let_go()
+    let_go()
     os._exit(1)
 
 

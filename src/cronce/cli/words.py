@@ -1,0 +1,20 @@
+"""Words that nobody need take: a full disk, or a reader who has gone, is no reason to leave a run undone."""
+
+import sys
+from contextlib import suppress
+
+
+def say(verb: str, text: str) -> None:
+    if sys.stderr is not None:  # a caller may have closed it
+        with suppress(OSError):
+            print(f"cronce {verb}: {text}", file=sys.stderr, flush=True)
+
+
+def let_go() -> None:
+    """What was not taken is none of what ran: Python would try once more, and exit with 120."""
+    for name in ("stdout", "stderr"):
+        try:
+            if (stream := getattr(sys, name)) is not None:
+                stream.flush()
+        except OSError:
+            setattr(sys, name, None)
