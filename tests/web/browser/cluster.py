@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -86,7 +85,7 @@ class Cluster:
 
     def _answers(self) -> bool:
         try:
-            return len(self.ask("holders")["holders"]) == self._number
+            return len(self.holders()) == self._number
         except OSError:
             return False
 
@@ -96,14 +95,25 @@ class Cluster:
         with urllib.request.urlopen(f"{self.url}/api/v1/{way}", timeout=PATIENCE) as answer:
             return json.load(answer)
 
-    def wait_for_beats(self, number: int) -> None:
-        """Until each that lives was seen to beat so often."""
-        beats: defaultdict[str, set[str]] = defaultdict(set)
+    def holders(self) -> dict[str, str]:
+        """When each beat last."""
+        return {one["holder"]: one["beat"] for one in self.ask("holders")["holders"]}
+
+    def one_more(self) -> str:
+        """Another scheduler's name."""
+        before = self.holders().keys()
+        self.start("run", "app:cron", "--grace", "1s")
+        wait_until(lambda: self.holders().keys() - before)
+        (name,) = self.holders().keys() - before
+        return name
+
+    def wait_for_beats(self, holder: str, number: int) -> None:
+        """Until it was seen to beat so often."""
+        beats: set[str] = set()
 
         def enough() -> bool:
-            for one in self.ask("holders")["holders"]:
-                beats[one["holder"]].add(one["beat"])
-            return all(len(seen) >= number for seen in beats.values())
+            beats.add(self.holders()[holder])
+            return len(beats) >= number
 
         wait_until(enough)
 
