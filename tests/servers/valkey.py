@@ -12,6 +12,8 @@ from tests.servers.process import Server, Service, free_port
 DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
 MASTER: Final = "main"
 """What the Sentinels call the master."""
+NEVER: Final = 600_000
+"""Milliseconds, longer than any test."""
 
 
 class Valkey(Server):
@@ -70,12 +72,12 @@ def _answers(server: Server) -> bool:
 
 
 class Sentinel(Valkey):
-    """One of those that watch a master."""
+    """One of those that watch a master, and call it down by themselves only after `NEVER`."""
 
-    def __init__(self, master: Valkey, down_after: int) -> None:
+    def __init__(self, master: Valkey) -> None:
         settings = (
             f"sentinel monitor {MASTER} 127.0.0.1 {master.port} 2\nsentinel failover-timeout {MASTER} 3000\n"
-            f"sentinel down-after-milliseconds {MASTER} {down_after}\n"
+            f"sentinel down-after-milliseconds {MASTER} {NEVER}\n"
         )
         super().__init__()
         (self.directory / "sentinel.conf").write_text(settings)
@@ -89,25 +91,42 @@ class Sentinel(Valkey):
         facts = self.cli("SENTINEL", "MASTER", MASTER)
         return int(facts["num-slaves"]), int(facts["num-other-sentinels"])
 
+    def master(self) -> int:
+        """The port of who it takes for the master."""
+        return int(self.cli("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+
+    def wait_for(self, silent: int) -> None:
+        """From now on, whoever is silent for so many ms is down."""
+        self.cli("SENTINEL", "SET", MASTER, "down-after-milliseconds", silent)
+
 
 class Watched(Service):
-    """A master and its replicas under three Sentinels, of which two decide that it is down, after so many ms."""
+    """A master and its replicas under three Sentinels, of which two decide that it is down: when it was lost, and never
+    because the machine is busy."""
 
-    def __init__(self, replicas: int = 1, down_after: int = 1000) -> None:
+    def __init__(self, replicas: int = 1) -> None:
         self.master = Valkey()
         self.count = replicas
-        self.down_after = down_after
         self.servers: list[Valkey] = [self.master]
 
     def start(self) -> Self:
         self.master.start()
         self.replicas = [self.master.replica() for _ in range(self.count)]
-        sentinels = [Sentinel(self.master, self.down_after).start() for _ in range(3)]
-        self.servers += [*self.replicas, *sentinels]
-        wait_until(lambda: all(sentinel.knows() == (self.count, 2) for sentinel in sentinels))
-        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in sentinels)
+        self.sentinels = [Sentinel(self.master).start() for _ in range(3)]
+        self.servers += [*self.replicas, *self.sentinels]
+        wait_until(lambda: all(sentinel.knows() == (self.count, 2) for sentinel in self.sentinels))
+        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         self.url = f"redis://{hosts}/?sentinel={MASTER}"
         return self
+
+    def lose_master(self) -> None:
+        """Kill it, until a replica is in its place, and stays there."""
+        self.master.kill()
+        for sentinel in self.sentinels:
+            sentinel.wait_for(1000)
+        wait_until(lambda: any(sentinel.master() != self.master.port for sentinel in self.sentinels))
+        for sentinel in self.sentinels:
+            sentinel.wait_for(NEVER)
 
     def close(self) -> None:
         for server in reversed(self.servers):

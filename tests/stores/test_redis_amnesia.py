@@ -374,7 +374,7 @@ def test_a_lagging_replica_in_the_masters_place_is_a_store_that_lost_writes(watc
     init(watched.url)
     process = Process(opened(watched.url))
     day = Day(process, lambda: watched.replicas[0].cli("REPLICAOF", "127.0.0.1", 1))
-    watched.master.kill()
+    watched.lose_master()
     assert until_it_answers(lambda: process.store.load([])).epoch.origin is Origin.RESTORED
     day.check(Process(opened(watched.url), "web-2"), "restored")
 
@@ -388,7 +388,7 @@ def test_a_run_goes_on_through_a_failover_when_replicas_have_every_win(watched: 
     assert process.store.traits.survives_failover
     day = Day(process, lambda: None)
     before = process.store.load([]).epoch
-    watched.master.kill()
+    watched.lose_master()
     assert until_it_answers(lambda: process.store.load([])).epoch == before
     answer = until_it_answers(lambda: _sure(process.do(process.ledger.finish(day.grant, Outcome.SUCCEEDED))))
     assert answer == Finished(Outcome.SUCCEEDED)

@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Watched]:
-    with Watched(down_after=60_000) as servers:  # none is, however busy the machine is
+    with Watched() as servers:
         yield servers
 
 
