@@ -57,11 +57,13 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, di
             bodies.declare(cron, kind, timeout="1m")
         assert cron.start(workers=20).wait_ready(60)
         keys = {name: cron.trigger(name) for name in REASONS}
-        for name, key in keys.items():
+        for name in keys:
             wait_until((folder / f"{name}.begun").exists)
-            if name.endswith("cancel"):
-                cron.cancel(key, "enough", by="ann")
-        clock.seconds = 60.0  # however long it took until all had begun
+        cancelled = [key for name, key in keys.items() if name.endswith("cancel")]
+        for key in cancelled:
+            cron.cancel(key, "enough", by="ann")
+        wait_until(lambda: all(record_of(cron, key).state is State.CLOSED for key in cancelled))
+        clock.seconds = 60.0  # not before: who is asked to stop has some seconds for it
         wait_until(lambda: all(record_of(cron, key).state is State.CLOSED for key in keys.values()))
         yield folder, {name: record_of(cron, key) for name, key in keys.items()}
 
