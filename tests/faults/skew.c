@@ -1,5 +1,6 @@
 /* Preloaded into a process, this makes its wall clock wrong by $SKEW_SECONDS (such as 5, or -0.4), and no other clock:
-   not the monotonic ones that sleeping rests on, and not gettimeofday, which is how SQLite reads the store's time. */
+   not the monotonic ones that sleeping rests on, and not gettimeofday, which is how SQLite reads the store's time.
+   With $SKEW_BEGIN it is that many seconds after the epoch when the process first asks, however late it gets to. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -13,7 +14,13 @@ int clock_gettime(clockid_t id, struct timespec *now)
     if (!real)
         real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     int result = real(id, now);
-    const char *skew = getenv("SKEW_SECONDS");
+    const char *skew = getenv("SKEW_SECONDS"), *begin = getenv("SKEW_BEGIN");
+    static time_t first;
+    if (result == 0 && id == CLOCK_REALTIME && begin) {
+        if (!first)
+            first = now->tv_sec;
+        now->tv_sec += atol(begin) - first;
+    }
     if (result == 0 && id == CLOCK_REALTIME && skew) {
         long wrong = now->tv_nsec + (long)(atof(skew) * SECOND);
         now->tv_sec += wrong / SECOND - (wrong % SECOND < 0);

@@ -1,6 +1,7 @@
 """The distribution's own cron on three machines that share a store: lines as people have them, and guarded."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
@@ -15,7 +16,9 @@ from tests.runtime.scheduling.life.town import children
 
 MACHINES = 3
 SOON = 4
-"""Seconds from the start of the daemons to their midnight."""
+"""Seconds from when a daemon first asks what time it is to its midnight. From then on it makes up for what it missed."""
+A_WHILE = 45
+"""Seconds in which all are through, by the real clock, which the guarded lines go by."""
 
 LINES = r"""
 @daily echo one two >> $OUT/echo
@@ -30,10 +33,10 @@ PLAIN = 'echo "$# $*" >> $OUT/plain\n'  # no #! at all: a shell runs it all the 
 WRITTEN = {"echo", "script", "plain", "input", "bash"}
 
 
-def until_midnight() -> int:
-    """Seconds, by the clocks that cron fires by."""
-    now = datetime.now().astimezone()
-    return int(((now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0) - now).total_seconds())
+def midnight() -> float:
+    """The next one, of the clocks that cron fires by."""
+    tomorrow = datetime.now().astimezone() + timedelta(days=1)
+    return tomorrow.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
 
 @pytest.fixture
@@ -54,13 +57,13 @@ def test_real_cron_on_three_machines_runs_each_guarded_line_once_and_to_the_lett
     lines = LINES.format(folder=folder)
     (folder / "before.cron").write_text(f"OUT={folder}/before\n{lines}")
     (folder / "after.cron").write_text(f"OUT={folder}/after\nSHELL=/bin/sh\n{lines}")
-    wait_until(lambda: until_midnight() > 2 * SOON)
     with ExitStack() as stack:
         hosts = [stack.enter_context(machine()) for _ in range(MACHINES)]
         for host in hosts:
             host.run("crontab", "-", given=f"CRONCE_URL=sqlite:///{folder}/cronce.db\n")
             host.cronce("install", str(folder / "after.cron"), "--name", "after", "--wrap")
             host.cronce("install", str(folder / "before.cron"), "--name", "before")
+        wait_until(lambda: midnight() - time.time() > A_WHILE)
         daemons = [stack.enter_context(fired(host, [cron, "-f"], library)) for host in hosts]
         # Lines are started from top to bottom: with all of the lower block written, all of the upper is started.
         wait_until(lambda: runs(written(folder / "before")) == dict.fromkeys(WRITTEN, MACHINES))
@@ -74,7 +77,7 @@ def test_real_cron_on_three_machines_runs_each_guarded_line_once_and_to_the_lett
 @contextmanager
 def fired(host: Machine, words: list[str], library: Path) -> Iterator[int]:
     """A daemon that takes midnight to be near; its number."""
-    skew = {"LD_PRELOAD": str(library), "SKEW_SECONDS": str(until_midnight() - SOON)}
+    skew = {"LD_PRELOAD": str(library), "SKEW_BEGIN": str(int(midnight()) - SOON)}
     with host.start(*words, env={**os.environ, **skew}) as daemon:
         try:
             yield daemon.pid

@@ -137,13 +137,20 @@ def test_it_is_stored_with_its_job(cron: Cronce, tmp_path: Path) -> None:
     scheduler.shutdown()
 
 
+@pytest.fixture
+def _at_noon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where no day ends within the test."""
+    yield from _where(monkeypatch, f"<noon>{datetime.now(UTC).hour - 12}")
+
+
+@pytest.mark.usefixtures("_at_noon")
 def test_what_is_not_safe_is_reported(cron: Cronce, caplog: pytest.LogCaptureFixture) -> None:
     scheduler = BackgroundScheduler(timezone=UTC)
-    scheduler.add_job(nothing, CronTrigger(minute=30, jitter=20), id="jittered")
+    scheduler.add_job(nothing, CronTrigger(minute=30, jitter=20, timezone=UTC), id="jittered")
     scheduler.add_job(nothing, "interval", minutes=5)
     scheduler.add_job(nothing, "date", run_date=NOON)
     scheduler.add_job(nothing, id="errand", misfire_grace_time=60)
-    scheduler.add_job(nothing, CalendarIntervalTrigger(days=2), id="calendar", misfire_grace_time=2)
+    scheduler.add_job(nothing, CalendarIntervalTrigger(days=2, timezone=UTC), id="calendar", misfire_grace_time=2)
     scheduler.add_job(nothing, "cron", hour=3, id="now", next_run_time=datetime(2026, 1, 1, 1, 1, 1, 1, UTC))
     scheduler.add_job(nothing, "cron", hour=3, id="fine", misfire_grace_time=60)
     said = report(scheduler)
@@ -161,7 +168,11 @@ def test_what_is_not_safe_is_reported(cron: Cronce, caplog: pytest.LogCaptureFix
 @pytest.fixture
 def _abroad(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Where it is another day than in UTC."""
-    monkeypatch.setenv("TZ", "<+14>-14" if datetime.now(UTC).hour >= 10 else "<-12>+12")
+    yield from _where(monkeypatch, "<+14>-14" if datetime.now(UTC).hour >= 10 else "<-12>+12")
+
+
+def _where(monkeypatch: pytest.MonkeyPatch, zone: str) -> Iterator[None]:
+    monkeypatch.setenv("TZ", zone)
     time.tzset()
     yield
     monkeypatch.undo()
