@@ -341,7 +341,7 @@ def logged_by_apscheduler(jobs: int) -> str:
         for _ in range(jobs):
             scheduler.add_job(done.append, "date", [None], run_date=when, name="order sync", misfire_grace_time=60)
         scheduler.start()
-        wait_until(lambda: len(done) == jobs)
+        wait_until(lambda: len(done) == jobs and not scheduler.get_jobs())  # its thread is done with them, too
         scheduler.shutdown(wait=True)
         return text.getvalue()
 

@@ -90,7 +90,7 @@ def test_a_recovery_says_what_is_over_under_the_same_id() -> None:
     [
         ("db down postgresql://admin:hush@db/x token=hush", "db down postgresql://admin:***@db/x token=***"),
         ("Authorization: Bearer hush, no", "Authorization: *** no"),
-        ("{'api_key': 'hush'} Password=hush", "{'api_key': *** Password=***"),
+        ("{'api_key': 'hush'} Password=hush", "{'api_key': ***} Password=***"),
         ("MY_SECRET = hush", "MY_SECRET = ***"),
         ("its secret is out", "its secret is out"),
     ],

@@ -56,7 +56,7 @@ def _traceback(error: BaseException, last: int | None = None) -> str:
 
 def _mask(record: logging.LogRecord) -> bool:
     """What holds no secret goes on as it is. Of an exception that does, only its masked traceback goes on, as text."""
-    with suppress(TypeError, ValueError):  # a line whose arguments do not fit: whoever writes it will say so
+    with suppress(Exception):  # arguments that do not fit, or cannot be shown: whoever writes the line will say so
         message = record.getMessage()
         if (shown := discreet(message)) != message:
             record.msg, record.args = shown, None
@@ -94,6 +94,7 @@ def log(event: Event) -> None:
     if event.in_doubt:
         level = logging.WARNING
     if LOGGER.isEnabledFor(level):
+        event = event._replace(detail=discreet(event.detail))
         detail = _detail(event)
         words = f"{_named(event.key)} {event.what}{f': {detail}' if detail else ''}{_whose(event)}"
         LOGGER.log(level, "%s", words.lstrip(), extra={"event": event})

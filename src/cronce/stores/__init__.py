@@ -29,8 +29,11 @@ _USER: Final = r"(?s)(?<=://)([^:@/]*):.*@"
 _HIDDEN: Final = r"(?i)([?&;][^=&;?]{0,60}(?:pass|pwd|token|secret|key|auth|cred|sig)[^=&;]{0,60}=)[^&;]*"
 _IN_TEXT: Final = r"(?<![\w+.-])[\w+.-]+://[^\s'\"`]+"
 _QUOTED: Final = r"(?<=://)([^\s:@/'\"`]*):[^\s/@]*@"
+_WORD: Final = r"""(?i)(?<![^\W_])(pass\w*|pwd)=(?!\*\*\*)(?:'[^']*'|"[^"]*"|\S+)"""
 _SAID: Final = (
-    r"""(?i)((?:token|password|secret|api[_-]?key|authorization)["']?\s*[=:]\s*)(?:(?:basic|bearer)\s+)?(?!\*\*\*)\S+"""
+    r"""(?i)((?:token|passw(?:or)?d|passphrase|pwd|secret(?:[_-][\w-]{0,40})?|api[_-]?key|authorization)"""
+    r"""\\*["']?\s*[=:]\s*)(?:b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'"""
+    r"""|digest\s[^\n]*|(?:(?:basic|bearer|token|negotiate|apikey)\s+)?(?!\*\*\*)\S+)"""
 )
 """What programs write before a secret when they say what went wrong."""
 
@@ -103,14 +106,15 @@ def seconds(shown: str, text: str) -> float:
 
 def mask(url: str) -> str:
     """A URL fit for people and logs: without its password, tokens and keys."""
-    return re.sub(_HIDDEN, r"\1***", re.sub(_USER, r"\1:***@", url))
+    rest = url.rfind("@") + 1  # a text without an end may look like one URL after another
+    return re.sub(_HIDDEN, r"\1***", re.sub(_USER, r"\1:***@", url[:rest]) + url[rest:])
 
 
 def mask_all(text: str) -> str:
     """A text fit for people in which there may be URLs, or words such as libpq takes."""
-    text = re.sub(r"(?i)\b(pass\w*|pwd)=[^\s&']+", r"\1=***", text)
     text = re.sub(_IN_TEXT, lambda found: mask(found[0]), text)
-    return re.sub(_QUOTED, r"\1:***@", text)  # a password may hold what ends a URL in a text
+    text = re.sub(_QUOTED, r"\1:***@", text)  # a password may hold what ends a URL in a text
+    return re.sub(_WORD, r"\1=***", text)
 
 
 def discreet(text: str) -> str:
