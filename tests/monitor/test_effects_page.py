@@ -1,5 +1,7 @@
 """Effects, part by part: nothing is left out, nothing comes twice, and no part reads more than it should."""
 
+from datetime import timedelta
+
 import pytest
 
 from cronce.errors import BadInput
@@ -82,6 +84,24 @@ def test_a_part_in_which_nothing_is_wanted_says_where_to_look_further(desk: Desk
     empty, full = parts(desk, 5)
     assert (empty.effects, [one.cell.key for one in full.effects]) == ((), [late])
     assert store.read == LOOKED + 501
+
+
+def test_a_part_in_which_all_has_expired_says_where_to_look_further(desk: Desk, store: Counting) -> None:
+    """What is forgotten stays in the store until it is purged: it is not shown, and it is not looked at again."""
+    expired = [f"once/order-mail/a{place:06}" for place in range(LOOKED + 50)]
+    kept = encode(DONE._replace(keep=timedelta(0)))
+    store.swap([Write(key, ABSENT, kept, Mark.CLOSED, ttl=timedelta(0)) for key in expired], store.load([]).epoch.seen)
+    (late,) = fill(store, "once/order-mail/b", 1, DONE, Mark.CLOSED)
+    first = desk.do(effects_page(None, None, 999, everything=True))
+    assert (first.effects, store.read) == ((), LOOKED)
+    second = desk.do(effects_page(None, first.next, 999, everything=True))
+    assert (keys([second]), second.next, store.read) == ([late], None, LOOKED + 51)
+
+
+def test_a_key_may_look_like_a_place_in_a_list(desk: Desk, store: Counting) -> None:
+    cells = [f"once/order-mail/{key}" for key in ("a", "b@effect/1", "c", "d")]
+    store.swap([Write(key, ABSENT, encode(DOUBTFUL), Mark.ATTENTION) for key in cells], store.load([]).epoch.seen)
+    assert keys(parts(desk, 1)) == cells
 
 
 def test_what_ends_while_somebody_turns_the_page_is_not_left_out(desk: Desk, store: Counting) -> None:

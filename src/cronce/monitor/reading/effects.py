@@ -27,7 +27,8 @@ def effects_page(what: str | None, after: str | None, limit: int, *, everything:
 
 def _read(after: str, prefixes: list[str]) -> Spot:
     """Comes from outside: it may be of another list."""
-    of_this = next((prefix for prefix in prefixes if f"@{prefix}" in after), prefixes[0])
+    behind = after.partition("@")[2]
+    of_this = next((prefix for prefix in prefixes if behind.startswith(prefix)), prefixes[0])
     mark, key = read_cursor(after, of_this)
     if mark not in set(Mark):
         raise BadInput(f"{after[:60]!r} is not where a list of effects goes on")

@@ -229,6 +229,8 @@ def effects(
                         return _listed(found, spot)
                     found[one.name] = one
                 spot = spot._replace(key=one.cell.key)
+            if page.cells:  # the last may have expired, and not be seen
+                spot = spot._replace(key=page.cells[-1].key)
             scan = scan._replace(after=page.next) if page.next else None
     return _listed(found, None)
 
