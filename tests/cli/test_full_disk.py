@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -74,6 +75,68 @@ def test_exec_runs_and_says_how_it_went_by_its_code(words: list[str], code: int,
             check=False,
         )
     assert (process.returncode, (tmp_path / "ran").exists()) == (code, code == 0)
+
+
+Stream = IO[str] | int | None
+
+
+def in_vain(
+    words: list[str], where: Path, stdout: Stream = None, stderr: Stream = None
+) -> subprocess.CompletedProcess[str]:
+    """Python with a home of its own, at work where there may be no room for what it says."""
+    env = {**os.environ, "HOME": str(where), "PYTHONPATH": str(where)}
+    env.pop("CRONCE_URL", None)
+    call = [sys.executable, *words]
+    return subprocess.run(call, cwd=where, env=env, stdout=stdout, stderr=stderr, text=True, timeout=110, check=False)
+
+
+NO_STORE_CHOSEN = """
+import sys
+from cronce import Cronce
+
+if sys.argv[1:]:
+    sys.stderr = None
+with Cronce().lock("ledger"):
+    print("ran")
+"""
+
+
+@pytest.mark.parametrize("closed", [(), ("closed",)])
+def test_a_function_runs_although_it_cannot_say_in_which_store(closed: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(NO_STORE_CHOSEN)
+    with FULL.open("w") as full:
+        process = in_vain(["app.py", *closed], tmp_path, stdout=subprocess.PIPE, stderr=full)
+    assert process.stdout == "ran\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["nosuchverb"], 2), (["run", "broken:cron"], 2), (["run", "nosuchmodule:cron"], 2), (["jobs", "--bogus"], 2)],
+)
+def test_what_makes_no_sense_is_told_by_its_code(words: list[str], code: int, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0")
+    with FULL.open("w") as full:
+        assert in_vain(["-m", "cronce", *words], tmp_path, stderr=full).returncode == code
+
+
+def test_a_scheduler_runs_its_jobs_although_it_cannot_say_in_which_store(tmp_path: Path) -> None:
+    job = "@cron.job(every='1s')\ndef tick():\n    open('ran', 'a').close()\n    cron.stop()"
+    (tmp_path / "app.py").write_text(f"from cronce import Cronce\ncron = Cronce()\n{job}\n")
+    with FULL.open("w") as full:
+        assert in_vain(["-m", "cronce", "run", "app:cron"], tmp_path, stderr=full).returncode == 0
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_list_for_which_there_is_no_room_ends_in_one_line(tmp_path: Path) -> None:
+    with FULL.open("w") as full:
+        process = in_vain(["-m", "cronce", "next", "@daily"], tmp_path, stdout=full, stderr=subprocess.PIPE)
+    assert (process.returncode, process.stderr) == (1, "cronce next: No space left on device\n")
+
+
+def test_a_list_that_nobody_takes_is_told_to_nobody(tmp_path: Path) -> None:
+    closed = "import sys; from cronce.cli import main; sys.stdout = None; sys.exit(main(['next', '@daily']))"
+    process = in_vain(["-c", closed], tmp_path, stderr=subprocess.PIPE)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_a_log_file_on_a_full_disk_keeps_no_job_from_running(capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ cannot be reached, 78 the store needs a person.
 """
 
 import argparse
+import errno
 import gc
 import io
 import os
@@ -19,6 +20,7 @@ from typing import Final, NoReturn
 from cronce import __version__
 from cronce.cli.words import let_go, say
 from cronce.errors import BadInput, CronceError, StoreUnavailable, StoreUnusable
+from cronce.runtime.aside import tell
 
 GROUPS: Final = {
     "try": {
@@ -105,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if verb == "help":
         return main([*given[1:2], "--help"])
     if verb and not verb.startswith("-"):
-        print(f"cronce: {_unknown(verb)}", file=sys.stderr)
+        tell(f"cronce: {_unknown(verb)}")
         return 2
     parser = _overview()
     parser.parse_args(given)
@@ -177,6 +179,12 @@ def _call(verb: str, given: Sequence[str]) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        say(verb, os.strerror(errno.ENOSPC))
+        let_go()
+        return 1
 
 
 def _split(given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

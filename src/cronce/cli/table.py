@@ -36,7 +36,7 @@ Text = str | Toned
 
 def screen(out: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Screen:
     out = out or sys.stdout
-    if not out.isatty():
+    if out is None or not out.isatty():  # a caller may have closed it
         return Screen()
     try:
         width = os.get_terminal_size(out.fileno()).columns or None

@@ -1,13 +1,12 @@
 """Words that nobody need take: a full disk, or a reader who has gone, is no reason to leave a run undone."""
 
 import sys
-from contextlib import suppress
+
+from cronce.runtime.aside import tell
 
 
 def say(verb: str, text: str) -> None:
-    if sys.stderr is not None:  # a caller may have closed it
-        with suppress(OSError):
-            print(f"cronce {verb}: {text}", file=sys.stderr, flush=True)
+    tell(f"cronce {verb}: {text}")
 
 
 def let_go() -> None:

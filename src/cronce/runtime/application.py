@@ -10,6 +10,7 @@ from typing import Any
 
 from cronce.errors import BadInput, CronceError
 from cronce.runtime.app import Cronce
+from cronce.runtime.aside import tell
 from cronce.runtime.log import traceback_of
 from cronce.runtime.processes.loading import Enough, loading
 
@@ -53,7 +54,7 @@ def _imported(name: str) -> ModuleType:
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             raise BadInput(f"there is no module {error.name}, neither in {here} nor where Python looks") from None
-        print(traceback_of(error, last=len(_frames(error))), file=sys.stderr)
+        tell(traceback_of(error, last=len(_frames(error))))
         raise BadInput(f"{name} cannot be imported") from None
 
 

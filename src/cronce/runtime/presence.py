@@ -1,7 +1,6 @@
 """A process at its store: which store that is, and what the process holds there. Nothing is opened before something is
 asked of it."""
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cronce.clock import Clock
 from cronce.errors import BadInput
+from cronce.runtime.aside import tell
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.listeners import Listeners
@@ -68,7 +68,7 @@ class Presence:
             return self.given
         chosen = self._choose()
         if first and chosen.is_default:
-            print(f"cronce: the store is {chosen.url}; set CRONCE_URL to choose another", file=sys.stderr)
+            tell(f"cronce: the store is {chosen.url}; set CRONCE_URL to choose another")
         return open_chosen(chosen)
 
     # --- being there ---
