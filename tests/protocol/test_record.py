@@ -319,13 +319,17 @@ def test_version_4_is_readable_for_ever() -> None:
 
 
 def test_version_5_is_readable_for_ever() -> None:
-    """It did not say when a person had a slot tried again."""
+    """When a person had a slot tried again stood where now stands when it ended."""
     text = (
         '{"v":5,"state":"due","past":[["00000000000007-000000000008","web-1:70:9",1774746000000000,"lost, retried: by'
         ' ada",1774749600000250]]}'
     )
-    past = Past(Fence(7, 8), "web-1:70:9", ONE, "lost, retried: by ada", TWO)
+    past = Past(Fence(7, 8), "web-1:70:9", ONE, "lost, retried: by ada", None, TWO)
     assert record.decode(text) == Record(State.DUE, past=(past,))
+    said = "failed: Boom, retried: in vain"  # by whoever raised it
+    failed = Past(Fence(7, 8), "web-1:70:9", ONE, said, TWO)
+    assert record.decode(text.replace("lost, retried: by ada", said)) == Record(State.DUE, past=(failed,))
+    _refused(RUN, text.replace("250]]", "250,null]]"))
 
 
 def test_there_is_a_way_from_every_version_ever_written() -> None:

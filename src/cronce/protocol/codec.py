@@ -155,10 +155,16 @@ def _with_pulse(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_retried(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 6 says when a person had a slot tried again, beside when it ended."""
+    """Version 6 says when a person had a slot tried again, beside when it ended: before, that stood in its place."""
     if "past" in fields:
-        fields["past"] = [[*row, None] for row in fields["past"]]
+        fields["past"] = [
+            [*row[:4], None, *row[4:]] if row[3].startswith(_RETRIED) else [*row, None] for row in fields["past"]
+        ]
     return fields
+
+
+_RETRIED: Final = ("failed, retried: ", "lost, retried: ", "unknown, retried: ")
+"""So began how it ended; a failure of its own says "failed: " and what it likes."""
 
 
 UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
