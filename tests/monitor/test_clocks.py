@@ -1,5 +1,6 @@
 """Clocks that are set, and nights in which they change: nobody is told of what is not so, and of all that is."""
 
+import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +20,7 @@ from cronce.stores.base import Page, Scan
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import wait_until
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
-from tests.runtime.shelf import DURABLE, START
+from tests.runtime.shelf import DURABLE, START, HandClock, Wire
 
 WEB = "web-1:1:a"
 MICROSECOND = timedelta(microseconds=1)
@@ -170,6 +171,58 @@ def test_a_clock_that_goes_a_little_otherwise_was_not_set() -> None:
     settled = 5015.0 + SETTLED.total_seconds()
     assert not evenly.goes(START + 15 * SECOND + SET + MICROSECOND + SETTLED - SECOND, settled - 1.0)
     assert evenly.goes(START + 15 * SECOND + SET + MICROSECOND + SETTLED, settled)
+
+
+def test_a_clock_that_keeps_being_set_is_told_once_until_it_goes_evenly_again(caplog: pytest.LogCaptureFixture) -> None:
+    evenly, boot, ahead = Evenly(), 5000.0, timedelta(0)
+
+    def look(*, sets: timedelta = timedelta(0)) -> bool:
+        nonlocal boot, ahead
+        boot, ahead = boot + 20.0, ahead + sets
+        return evenly.goes(START + timedelta(seconds=boot) + ahead, boot)
+
+    told = [("cronce", logging.WARNING, "the store's clock keeps being set, and nothing is judged meanwhile")]
+    for times in (1, 2):
+        assert look()
+        assert [look(sets=MINUTE) for _ in range(4)] == [False] * 4  # for twice as long as it takes to settle
+        assert caplog.record_tuples == told * (times - 1)
+        assert [look(sets=MINUTE) for _ in range(20)] == [False] * 20
+        assert caplog.record_tuples == told * times
+        assert not look()
+        assert look()
+    assert not look(sets=HOUR)  # once is no matter
+    assert not look()
+    assert look()
+    assert caplog.record_tuples == told * 2
+
+
+class Slow(Wire):
+    """A store that takes so many seconds to say who is alive."""
+
+    takes = 0.0
+
+    def scan(self, scan: Scan) -> Page:
+        if scan.prefix == "holder/":
+            self.clock.turn(self.takes)
+        return super().scan(scan)
+
+
+def test_a_survey_that_takes_long_is_no_clock_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = HandClock()
+    monkeypatch.setattr(subject, "SystemClock", lambda: clock)
+    store = Slow(clock)
+    alive = Holder(WEB, "", "both", 1, {}, START, "")
+    store.swap([Write(holder_cell(WEB), 0, encode_holder(alive), Mark.OPEN, ttl=SECOND)], store.load([]).epoch.seen)
+    with Cronce(store=store) as cron:
+        monitor = Monitor(cron)
+        post = monitor._arrive()
+        told = []
+        for takes in (0.0, 20.0, 0.0, 20.0):
+            store.takes = takes
+            monitor._survey(post)
+            told.append([one.alert.kind for one in post.deliver().posted])
+            clock.turn(subject.EVERY)
+    assert told == [[], ["gone"], ["gone"], ["gone"]]
 
 
 class Settable(MemoryStore):

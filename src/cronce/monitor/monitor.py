@@ -184,7 +184,7 @@ class Monitor:
         anew, memory = self._memory is None, self._memory or Memory()
         self._known = Known() if anew else self._known
         seen = self._do(survey(self._known))
-        if not self._evenly.goes(seen.now, self._clock.boot()):
+        if not self._evenly.goes(seen.now, boot):  # both from when it began: how long it takes tells nothing of a clock
             return
         findings, remembered = judge(seen, memory, self._settings)
         self._memory = remembered
