@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from cronce import Cronce, Fence, LeaseLost, LockHeld
 from cronce.cli import main
 from cronce.errors import BadInput, BadPolicy, NotElected, StoreUnavailable
 from cronce.events import What
-from cronce.model import Traits, leader_cell
+from cronce.model import Mark, Traits, Write, leader_cell
+from cronce.protocol.codec import VERSION
 from cronce.protocol.record import Record, decode
 from cronce.runtime.election import Leader, Seat, Term, candidacy
 from cronce.runtime.keeper import NOT_RENEWED, Beat
@@ -190,6 +192,44 @@ def test_callbacks_come_in_pairs_a_term_that_ends_before_the_first_calls_neither
     town.go(1)
     assert town.record().grant == 1
     assert first.history == []
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ('{"v":99,"state":"running"}', f"has format 99, this cronce reads up to {VERSION}: upgrade cronce"),
+        ("garbage", "holds something cronce did not write: 'garbage'"),
+    ],
+)
+def test_who_cannot_read_who_leads_says_so_once_and_does_not_lead_until_it_can(
+    town: Town, store: Wire, caplog: pytest.LogCaptureFixture, value: str, why: str
+) -> None:
+    key = leader_cell("indexer")
+
+    def write(value: str) -> None:
+        (cell,) = store.load([key]).cells
+        store.swap([Write(key, cell.version, value, Mark.FREE)], store.load([]).epoch.seen)
+
+    (first,) = town.candidates(1)
+    first.leader.stop()
+    town.go(1)
+    readable = store.load([key]).cells[0].value
+    write(value)
+    (second,) = town.candidates(1)
+    for times in (1, 2):
+        town.go(30)
+        assert town.leaders() == []
+        assert str(second.leader.refused) == f"the cell 'leader/indexer' {why}"
+        said = f"nobody here leads indexer: the cell 'leader/indexer' {why}"
+        assert caplog.record_tuples == [("cronce", logging.WARNING, said)] * times
+        write(readable)
+        town.until(lambda: second.leader.is_leader)
+        second.leader.stop()
+        town.go(1)
+        write(value)
+        second.leader.start()
+    assert second.history == ["elected", "over"] * 2
+    assert [event.what for event in second.office.events if event.what in (What.SILENT, What.ANSWERS)] == []
 
 
 @pytest.mark.parametrize("lease", ["3s", "15s", "30s"])

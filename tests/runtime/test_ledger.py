@@ -516,6 +516,15 @@ def test_one_unreadable_cell_does_not_take_the_others_down(desk: Desk, store: Wi
     assert "upgrade cronce" in second.why
 
 
+def test_a_store_that_does_not_answer_is_told_beside_an_unreadable_cell(desk: Desk, store: Wire) -> None:
+    newer = Write(later(1).cell, 0, '{"v":99,"state":"running"}', Mark.OPEN, at=later(1).at)
+    store.swap([newer], store.load([]).epoch.seen)
+    store.lose = lambda call: "before" if call == "swap" else ""
+    wanted = [Wanted(later(number), terms(overlap="allow"), known=True) for number in (1, 2)]
+    with pytest.raises(StoreUnavailable, match="the call was lost"):
+        desk.do(desk.ledger.claim(wanted))
+
+
 def test_a_batch_takes_turns_that_differ(desk: Desk, clock: HandClock, store: Wire) -> None:
     clock.turn(400)
     wanted = [Wanted(later(number), terms(turns=300, overlap="wait")) for number in range(300)]

@@ -9,8 +9,8 @@ from typing import assert_type
 import pytest
 
 from cronce import Cronce, LeaseLost, LockHeld, Skipped
-from cronce.errors import BadInput, BadPolicy, StoreUnavailable
-from cronce.model import lock_cell
+from cronce.errors import BadInput, BadPolicy, BadRecord, StoreUnavailable
+from cronce.model import Mark, Write, lock_cell
 from cronce.protocol.record import Record, State, decode
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.lock import Lock, limits
@@ -293,6 +293,13 @@ def test_a_store_that_answers_too_slowly_gives_no_lock() -> None:
     store = Wire(HandClock())
     store.slow = 31
     with pytest.raises(StoreUnavailable, match="answers too slowly for the lock reindex"):
+        Rented(store, wait="1m").acquire()
+
+
+def test_a_lock_that_cannot_be_read_is_nobodys_here() -> None:
+    store = Wire(HandClock())
+    store.swap([Write(lock_cell("reindex"), 0, '{"v":99}', Mark.OPEN)], store.load([]).epoch.seen)
+    with pytest.raises(BadRecord, match=r"the cell 'lock/reindex' has format 99, .* upgrade cronce"):
         Rented(store, wait="1m").acquire()
 
 

@@ -26,7 +26,7 @@ from os import urandom
 from typing import Final
 
 from cronce.clock import Clock
-from cronce.errors import BadPolicy, CronceError, NotElected, StoreError, StoreUnavailable
+from cronce.errors import BadPolicy, BadRecord, CronceError, NotElected, StoreError, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import Boot, check_name, leader_cell
 from cronce.protocol.commands import Early, Held
@@ -160,6 +160,7 @@ class Campaign:
         self._seats: set[Seat] = set()
         self._thread = 0
         self._beat = beat(f"cronce-leader-{stands.group}", self.look, clock)
+        self._unreadable = False
         self.refused: CronceError = NotElected(stands.group, "", None)
 
     # --- from the threads that want it ---
@@ -278,12 +279,24 @@ class Campaign:
             keeper.outage.unanswered(began, str(error))
             self.refused = error
             return self.clock.boot() + self._pause()
+        except BadRecord as error:
+            keeper.outage.answered()
+            self._cannot_read(error)
+            return self.clock.boot() + self._pause()
         keeper.outage.answered()
+        self._unreadable = False
         if isinstance(answer, Grant):
             self._lead(answer, keeper)
             return self.clock.boot() + ASK
         self.refused = self._why(answer)
         return self.clock.boot() + self._until(answer, keeper)
+
+    def _cannot_read(self, error: BadRecord) -> None:
+        """Of a newer cronce, or damaged: the store answers, and perhaps another leads. Said once until it can be read,
+        since a person has to act."""
+        if not self._unreadable:
+            LOGGER.warning("nobody here leads %s: %s", self._group, error)
+        self._unreadable, self.refused = True, error
 
     def _why(self, answer: Refused) -> CronceError:
         match answer:

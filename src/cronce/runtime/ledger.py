@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, cast
 
 from cronce.clock import Clock
-from cronce.errors import BadPolicy, BadRecord, StoreError, StoreUnavailable
+from cronce.errors import BadPolicy, BadRecord, CronceError, StoreUnavailable
 from cronce.events import Event
 from cronce.model import Cell, Fence, Instant, Mark, Slot, Traits, slot_of_cell, turn_cell
 from cronce.policy import OnLost, Overlap, check_choice
@@ -157,8 +157,9 @@ class Ledger:
         yield from self.carrier.carry_out(tasks)
         grants = [self._granted(task) for task in asked]
         unsure = [grant for grant in grants if isinstance(grant, Unsure)]
-        if asked and len(unsure) == len(asked) and any(one.error for one in unsure):
-            raise _error(unsure[0])
+        errors = [one.error for one in unsure if one.error]
+        if errors and len(unsure) == len(asked):
+            raise errors[0]
         return (yield from self._in_time(grants))
 
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
@@ -285,7 +286,8 @@ class Ledger:
     # --- locks and leaders: a lease with no slot ---
 
     def acquire(self, key: str, lease: timedelta = LOCK_LEASE) -> Flow[Grant | Refused]:
-        """A lock or a leadership: a claim on a cell that never closes."""
+        """A lock or a leadership: a claim on a cell that never closes. Raises `BadRecord` where the store answers, and
+        nobody here can read what."""
         if not timedelta(0) < lease <= LOCK_LEASE:
             raise BadPolicy(
                 f"a lock's lease is more than nothing and at most {format_duration(LOCK_LEASE)}, not {lease}"
@@ -464,5 +466,5 @@ def _by_hand(terms: Terms) -> Terms:
     return terms._replace(start_within=None, overlap="allow" if terms.overlap == "allow" else "wait")
 
 
-def _error(unsure: Unsure) -> StoreError:
-    return unsure.error or StoreUnavailable(unsure.why)
+def _error(unsure: Unsure) -> CronceError:
+    return unsure.error or (BadRecord if unsure.unreadable else StoreUnavailable)(unsure.why)
