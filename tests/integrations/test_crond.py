@@ -16,7 +16,7 @@ from tests.runtime.scheduling.life.town import children
 
 MACHINES = 3
 SOON = 4
-"""Seconds from when a daemon first asks what time it is to its midnight. From then on it makes up for what it missed."""
+"""Seconds from when a daemon first asks what time it is to its midnight. What it misses later it makes up for."""
 A_WHILE = 45
 """Seconds in which all are through, by the real clock, which the guarded lines go by."""
 

@@ -1,6 +1,7 @@
 """Stopping bodies from outside: nested, shielded, lost on the way, in threads that start threads."""
 
 import asyncio
+import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,12 @@ import pytest
 from cronce import Cronce, LeaseLost, TimedOut
 from cronce.clock import SystemClock
 from cronce.model import Write
-from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
+from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here, is_starting_another
 from cronce.runtime.keeper import NOT_RENEWED, Lease
 from cronce.runtime.steps import Body, Steps, take
 from cronce.stores.base import Swapped
 from cronce.stores.memory import MemoryStore
+from tests.house.wait import PATIENCE, wait_until
 
 CLOCK = SystemClock()
 
@@ -111,6 +113,47 @@ def test_a_thread_that_is_being_born_does_not_get_what_is_meant_for_its_parent()
         except Interrupt:
             gate.leave()
         stopper.join()
+
+
+def test_a_start_of_a_thread_that_somebody_else_cut_short_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python keeps it among those that are being born for ever."""
+    never = threading.Thread()
+    monkeypatch.setitem(threading._limbo, never, never)  # type: ignore[attr-defined]
+    gate = ThreadGate()
+    gate.enter()
+    with pytest.raises(Interrupt):  # noqa: PT012
+        threading.Thread(target=gate.stop, daemon=True).start()
+        spin()
+    gate.leave()
+
+
+def test_a_thread_is_not_stopped_between_saying_that_it_starts_another_and_doing_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would leave one behind that is never born. Whoever throws may have to wait in the middle of it, and the other
+    comes to start a thread meanwhile."""
+    gate, thrown, born = ThreadGate(), threading.Event(), threading.Event()
+    real = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    me = threading.get_ident()
+
+    def slow(number: ctypes.c_ulong, what: object) -> int:
+        if not thrown.is_set():
+            thrown.set()
+            wait_until(lambda: is_starting_another(me))
+        return int(real(number, what))
+
+    monkeypatch.setattr(ctypes.pythonapi, "PyThreadState_SetAsyncExc", slow)
+    stopper = threading.Thread(target=gate.stop)
+    gate.enter()
+    stopper.start()
+    thrown.wait()
+    with pytest.raises(Interrupt):  # noqa: PT012
+        threading.Thread(target=born.set).start()
+        spin()
+    gate.leave()
+    stopper.join()
+    assert born.wait(PATIENCE)
+    assert threading._limbo == {}  # type: ignore[attr-defined]
 
 
 def test_tasks_that_nest_are_each_told() -> None:

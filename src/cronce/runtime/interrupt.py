@@ -15,8 +15,11 @@ shield put down, and a gate around it was stopped, it is thrown again.
 *An exception may be lost*: in a `__del__`, in a bare `except`. So whoever wants a stop says so again after a while.
 
 *A thread that is being born* carries the number of its parent on Python 3.11, and would get what is meant for that.
+And a parent that is stopped before it was born leaves it among those that are being born, for ever. So nothing is
+thrown into a thread while it starts another.
 """
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -179,8 +182,22 @@ def throw(thread: int, kind: type[BaseException] | None) -> None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(number, what)
         return
     while True:
-        with threading._active_limbo_lock:  # type: ignore[attr-defined]
-            if not threading._limbo:  # type: ignore[attr-defined]
+        with threading._active_limbo_lock:  # type: ignore[attr-defined]  # nobody gets any further with a start
+            if not is_starting_another(thread):
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(number, what)
-                return
+                if not is_starting_another(thread):
+                    return
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, None)  # it came to that meanwhile, and waits there
         threading.Event().wait(0.0005)
+
+
+def is_starting_another(thread: int) -> bool:
+    """Whether it is in `Thread.start`, and the other does not run yet. It may go on while this looks, and a frame that
+    is left has nothing behind it any more: then this looks again."""
+    while True:
+        top = frame = sys._current_frames().get(thread)
+        while frame and not (frame.f_code.co_name == "start" and frame.f_globals is vars(threading)):
+            frame = frame.f_back
+        starting = frame is not None and not frame.f_locals["self"]._started.is_set()
+        if sys._current_frames().get(thread) is top:
+            return starting
