@@ -8,7 +8,6 @@ meanwhile waits.
 import os
 import signal
 import socket
-import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ from typing import NoReturn
 from cronce.cli.address import url_of
 from cronce.cli.words import say
 from cronce.errors import CronceError
+from cronce.runtime.aside import tell
 from cronce.runtime.log import traceback_of
 
 
@@ -57,7 +57,7 @@ class Attendant(ABC):
         except CronceError as error:
             say("run", f"nobody answers at {self.url}: {error}")
         except BaseException as error:
-            print(traceback_of(error), file=sys.stderr, flush=True)
+            tell(traceback_of(error))
         finally:  # also where nobody takes these words: it must not come back as another foreman
             os._exit(1)
 

@@ -23,6 +23,7 @@ from cronce.errors import BadInput, LeaseLost
 from cronce.model import Cell, from_us, read_fence, slot_of_cell
 from cronce.protocol.lease import Trust
 from cronce.protocol.record import decode
+from cronce.runtime.aside import tell
 from cronce.runtime.attempt import describe
 from cronce.runtime.current import Current
 from cronce.runtime.desk import Desk
@@ -153,7 +154,7 @@ def main() -> None:
     except Interrupt:
         sys.exit(128 + signal.SIGTERM)
     except BaseException as error:
-        print(traceback_of(error), file=sys.stderr)
+        tell(traceback_of(error))
         progress.say()
         untrusted = isinstance(error, LeaseLost) and not run.trusted
         line.tell(raised=describe(error), untrusted=untrusted, doubts=run.doubts, committed=run.committed)
