@@ -251,6 +251,20 @@ def test_a_lock_that_lets_two_in_or_nobody_again_is_found(body: str, expected: l
         ),
         pytest.param(
             """
+            class Cache:
+                def add(self, key, value, timeout):
+                    if timeout == 0:
+                        if ret := bool(client.set(key, value, nx=True)):
+                            client.delete(key)
+                        return ret
+                    return bool(client.set(key, value, ex=timeout, nx=True))
+                def touch(self, key, timeout):
+                    return client.expire(key, timeout)
+            """,
+            id="a cache that drops at once what may not live",
+        ),
+        pytest.param(
+            """
             def job(**options):
                 if client.set("lock", 1, nx=True, **options):
                     work()

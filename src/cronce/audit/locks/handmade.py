@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cronce.audit.locks.spelled import Spelling, spelling
@@ -46,7 +47,7 @@ def locks(facts: Facts) -> list[Lock]:
     """For `facts.conclude(locks)`: keys that are set with NX by a client of Redis, as its methods show."""
     known = facts.conclude(names)
     spell = facts.conclude(spelling)
-    uses = _uses(facts, spell)
+    uses, busy = _uses(facts, spell), facts.conclude(_busy)
     found = []
     for taken in known.calls("set", "setnx"):
         key = _key(taken)
@@ -54,7 +55,7 @@ def locks(facts: Facts) -> list[Lock]:
             continue
         identity = _identity(facts, taken, key, spell)
         same = uses.get(identity, []) if identity else []
-        deletes = tuple(use for use in same if use.method in _ENDS and _is_release(use, taken))
+        deletes = tuple(use for use in same if use.method in _ENDS and _is_release(use, taken, busy))
         renewals = tuple(use for use in same if use.method in _RENEWS)
         name = f"{taken.scope.function} {spell.of(key)}"
         found.append(Lock(taken, key, _expires(taken), deletes, renewals, name))
@@ -82,6 +83,14 @@ def _home(facts: Facts, call: Call) -> str:
     return owner if owner in facts.conclude(_class_names) else call.scope.module
 
 
+def _busy(facts: Facts) -> dict[str, list[int]]:
+    """The lines of each function on which something is called."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for call in facts.of(Call):
+        found[call.scope.function].append(call.place.line)
+    return found
+
+
 def _class_names(facts: Facts) -> frozenset[str]:
     return frozenset(each.name for each in facts.of(Class))
 
@@ -104,14 +113,17 @@ def _expires(call: Call) -> bool | None:
     return call.method == "set" and len(call.called.args) > 2  # set(name, value, ex)
 
 
-def _is_release(call: Call, taken: Call) -> bool:
+def _is_release(call: Call, taken: Call, busy: Mapping[str, Sequence[int]]) -> bool:
     """Not every delete of a key gives a lock back: it may be somebody who clears up by hand, or who takes a mark back
-    because the work failed."""
-    if call.scope.part == "except" or _BY_HAND.search(call.scope.function.rpartition(".")[2]):
+    because the work failed; and where nothing is done in between, nothing was locked."""
+    function, line = call.scope.function, call.place.line
+    if call.scope.part == "except" or _BY_HAND.search(function.rpartition(".")[2]):
         return False
-    same_function = call.scope.function == taken.scope.function
-    by_name = _RELEASES.search(call.scope.function.rpartition(".")[2]) is not None
-    return by_name or (same_function and (call.scope.part == "finally" or call.place.line > taken.place.line))
+    if _RELEASES.search(function.rpartition(".")[2]):
+        return True
+    same_function = function == taken.scope.function
+    works = any(taken.place.line < one < line for one in busy[function])
+    return same_function and (call.scope.part == "finally" or works)
 
 
 def compares_owner(call: Call, spell: Spelling) -> bool:
