@@ -95,6 +95,7 @@ def found(root: Path, body: str) -> list[str]:
             """
             def job():
                 if client.set("a", 1, nx=True, ex=None):
+                    work()
                     client.delete("a")
             """,
             ["CR302 2"],

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from cronce.audit.locks.spelled import Spelling, spelling
@@ -55,9 +55,10 @@ def locks(facts: Facts) -> list[Lock]:
             continue
         identity = _identity(facts, taken, key, spell)
         same = uses.get(identity, []) if identity else []
-        deletes = tuple(use for use in same if use.method in _ENDS and _is_release(use, taken, busy))
-        renewals = tuple(use for use in same if use.method in _RENEWS)
         name = f"{taken.scope.function} {spell.of(key)}"
+        works = busy[taken.scope.function] if not _LOCKLIKE.search(name) else None
+        deletes = tuple(use for use in same if use.method in _ENDS and _is_release(use, taken, works))
+        renewals = tuple(use for use in same if use.method in _RENEWS)
         found.append(Lock(taken, key, _expires(taken), deletes, renewals, name))
     return found
 
@@ -113,17 +114,16 @@ def _expires(call: Call) -> bool | None:
     return call.method == "set" and len(call.called.args) > 2  # set(name, value, ex)
 
 
-def _is_release(call: Call, taken: Call, busy: Mapping[str, Sequence[int]]) -> bool:
+def _is_release(call: Call, taken: Call, works: Sequence[int] | None) -> bool:
     """Not every delete of a key gives a lock back: it may be somebody who clears up by hand, or who takes a mark back
-    because the work failed; and where nothing is done in between, nothing was locked."""
+    because the work failed. And where nothing `works` in between, nothing was locked, unless its name says so."""
     function, line = call.scope.function, call.place.line
     if call.scope.part == "except" or _BY_HAND.search(function.rpartition(".")[2]):
         return False
     if _RELEASES.search(function.rpartition(".")[2]):
         return True
-    same_function = function == taken.scope.function
-    works = any(taken.place.line < one < line for one in busy[function])
-    return same_function and (call.scope.part == "finally" or works)
+    behind = line > taken.place.line and (works is None or any(taken.place.line < one < line for one in works))
+    return function == taken.scope.function and (call.scope.part == "finally" or behind)
 
 
 def compares_owner(call: Call, spell: Spelling) -> bool:
