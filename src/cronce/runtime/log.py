@@ -94,7 +94,8 @@ def log(event: Event) -> None:
     if event.in_doubt:
         level = logging.WARNING
     if LOGGER.isEnabledFor(level):
-        event = event._replace(detail=discreet(event.detail))
+        if (shown := discreet(event.detail)) != event.detail:
+            event = event._replace(detail=shown)
         detail = _detail(event)
         words = f"{_named(event.key)} {event.what}{f': {detail}' if detail else ''}{_whose(event)}"
         LOGGER.log(level, "%s", words.lstrip(), extra={"event": event})
