@@ -81,11 +81,10 @@ Stream = IO[str] | int | None
 
 
 def in_vain(
-    words: list[str], where: Path, stdout: Stream = None, stderr: Stream = None
+    words: list[str], where: Path, stdout: Stream = None, stderr: Stream = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Python with a home of its own, at work where there may be no room for what it says."""
-    env = {**os.environ, "HOME": str(where), "PYTHONPATH": str(where)}
-    env.pop("CRONCE_URL", None)
+    env = {"PATH": os.environ["PATH"], "HOME": str(where), "PYTHONPATH": str(where), **more}
     call = [sys.executable, *words]
     return subprocess.run(call, cwd=where, env=env, stdout=stdout, stderr=stderr, text=True, timeout=110, check=False)
 
@@ -111,12 +110,36 @@ def test_a_function_runs_although_it_cannot_say_in_which_store(closed: tuple[str
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [(["nosuchverb"], 2), (["run", "broken:cron"], 2), (["run", "nosuchmodule:cron"], 2), (["jobs", "--bogus"], 2)],
+    [
+        ([], 2),
+        (["--bogus"], 2),
+        (["nosuchverb"], 2),
+        (["run", "broken:cron"], 2),
+        (["run", "nosuchmodule:cron"], 2),
+        (["jobs", "--bogus"], 2),
+        (["store", "nosuchaction"], 2),
+    ],
 )
-def test_what_makes_no_sense_is_told_by_its_code(words: list[str], code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+def test_what_makes_no_sense_is_told_by_its_code(
+    words: list[str], code: int, buffered: dict[str, str], tmp_path: Path
+) -> None:
+    """Whatever PYTHONUNBUFFERED says: without it, the interpreter's own last flush made 120 of them."""
     (tmp_path / "broken.py").write_text("1 / 0")
     with FULL.open("w") as full:
-        assert in_vain(["-m", "cronce", *words], tmp_path, stderr=full).returncode == code
+        done = in_vain(["-m", "cronce", *words], tmp_path, stdout=subprocess.DEVNULL, stderr=full, **buffered)
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["jobs", "--help"], ["store", "init", "--help"]])
+@pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+def test_a_help_text_for_which_there_is_no_room_ends_in_one_line(
+    words: list[str], buffered: dict[str, str], tmp_path: Path
+) -> None:
+    with FULL.open("w") as full:
+        done = in_vain(["-m", "cronce", *words], tmp_path, stdout=full, stderr=subprocess.PIPE, **buffered)
+    verb = "" if words[0].startswith("-") else f" {words[0]}"
+    assert (done.returncode, done.stderr) == (1, f"cronce{verb}: No space left on device\n")
 
 
 def test_a_scheduler_runs_its_jobs_although_it_cannot_say_in_which_store(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import IO, Final, NoReturn
 
 from cronce import __version__
 from cronce.cli.words import let_go, say
@@ -91,7 +91,9 @@ def console() -> NoReturn:
     if sys.argv[1:2] != ["exec"]:
         try:
             sys.exit(main())
-        finally:  # an interrupt within a text (a namedtuple is made of one) is how Python ends, though it was caught
+        finally:
+            let_go()
+            # an interrupt within a text (a namedtuple is made of one) is how Python ends, though it was caught
             eval("0")  # noqa: S307  until there is another text (`exec` is a verb of ours)
     gc.disable()
     code = main()
@@ -102,17 +104,14 @@ def console() -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     verb = given[0] if given else ""
-    if verb in VERBS:
-        return _call(verb, given[1:])
     if verb == "help":
         return main([*given[1:2], "--help"])
+    if verb in VERBS:
+        return _call(verb, given[1:])
     if verb and not verb.startswith("-"):
         tell(f"cronce: {_unknown(verb)}")
         return 2
-    parser = _overview()
-    parser.parse_args(given)
-    parser.print_help()
-    return 2
+    return _call("", given)
 
 
 def parser_of(verb: str) -> argparse.ArgumentParser:
@@ -143,7 +142,26 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         hint = self.get_default("hint") if message.startswith("unrecognized") else None
-        super().error(_fit(f"{message}; {hint}" if hint else message))
+        told = _fit(f"{message}; {hint}" if hint else message)
+        tell(f"{self.format_usage()}{self.prog}: error: {told}")
+        sys.exit(2)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """After a help text or the version. A full disk is noticed here, not in the interpreter's own last flush."""
+        if message:
+            tell(message.rstrip("\n"))
+        _flush()
+        sys.exit(status)
+
+    def _print_message(self, message: str, file: IO[str] | None = None) -> None:
+        """As in Python 3.11.2: later ones say nothing of a disk that is full."""
+        if message:
+            (file or sys.stdout or io.StringIO()).write(message)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:  # a caller may have closed it
+        sys.stdout.flush()
 
 
 def _fit(message: str) -> str:
@@ -163,12 +181,8 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 def _call(verb: str, given: Sequence[str]) -> int:
     try:
-        words, command = _split(given) if verb in COMMANDS else (given, ())
-        options = parser_of(verb).parse_args(words)
-        options.command = command
-        code: int = import_module(f"cronce.cli.{verb}").run(options)
-        if sys.stdout is not None:  # a caller may have closed it
-            sys.stdout.flush()
+        code = _run(verb, given) if verb else _overview(given)
+        _flush()
         return code
     except CronceError as error:
         say(verb, _fit(str(error)))
@@ -185,6 +199,14 @@ def _call(verb: str, given: Sequence[str]) -> int:
         say(verb, os.strerror(errno.ENOSPC))
         let_go()
         return 1
+
+
+def _run(verb: str, given: Sequence[str]) -> int:
+    words, command = _split(given) if verb in COMMANDS else (given, ())
+    options = parser_of(verb).parse_args(words)
+    options.command = command
+    code: int = import_module(f"cronce.cli.{verb}").run(options)
+    return code
 
 
 def _split(given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -205,8 +227,9 @@ def _code(error: CronceError) -> int:
             return 1
 
 
-def _overview() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _overview(given: Sequence[str]) -> int:
+    """`cronce --help`; called with nothing at all, the same text, and the code of a call that makes no sense."""
+    parser = Parser(
         prog="cronce",
         usage="cronce VERB [options]",
         description=f"cron, once: each slot of a schedule runs once across any number of machines.\n\n{_listed()}",
@@ -214,7 +237,9 @@ def _overview() -> argparse.ArgumentParser:
         formatter_class=_formatter,
     )
     parser.add_argument("--version", action="version", version=f"cronce {__version__}")
-    return parser
+    parser.parse_args(given)
+    parser.print_help()
+    return 2
 
 
 def _listed() -> str:

@@ -6,7 +6,7 @@ from cronce.runtime.aside import tell
 
 
 def say(verb: str, text: str) -> None:
-    tell(f"cronce {verb}: {text}")
+    tell(f"cronce {verb}: {text}" if verb else f"cronce: {text}")
 
 
 def let_go() -> None:
