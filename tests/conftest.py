@@ -1,4 +1,6 @@
-"""What every test shares: a test bench for plugins, the watch over docs/requirements.md, clocks turned by hand."""
+"""What every test shares: a test bench for plugins, the watch over docs/requirements.md, clocks, signals."""
+
+import signal
 
 import pytest
 from hypothesis import settings
@@ -7,3 +9,13 @@ settings.load_profile("ci")  # what a busy machine is slow at is no finding, and
 pytest.register_assert_rewrite("cronce.testing.contract")  # its asserts are shown in full, though it is in the package
 
 pytest_plugins = ["pytester", "tests.house.plugin", "tests.runtime.fixtures", "tests.servers.fixtures"]
+
+
+def pytest_configure() -> None:
+    """A script's background job ignores SIGINT and SIGQUIT, what nohup starts ignores SIGHUP, and children inherit that.
+    The tests send these signals to children of theirs. A handler, even an empty one, is not inherited."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)

@@ -1,0 +1,73 @@
+"""What tests a module is found from its name: `src/cronce/a/b.py` is tested by `tests/a/test_b.py`.
+
+The list of modules that have no such file yet: `python -m tests.house.test_file_names`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCE = Path("src/cronce")
+UNNAMED = Counter(
+    {
+        "audit": 136,
+        "cli": 43,
+        "clock": 1,
+        "demo": 2,
+        "errors": 1,
+        "events": 1,
+        "evidence": 14,
+        "headers": 1,
+        "integrations": 24,
+        "monitor": 26,
+        "protocol": 4,
+        "runtime": 58,
+        "schedule": 6,
+        "stores": 37,
+        "telling": 7,
+        "testing": 24,
+        "torture": 4,
+        "web": 36,
+    }
+)
+"""Modules of each package with no test file of their name. A number that falls is lowered here; none may rise."""
+
+
+def modules(root: Path = ROOT) -> Iterator[Path]:
+    """Every module with code of its own, as a path below the package. `__init__` and `__main__` only lead there."""
+    for path in sorted((root / SOURCE).rglob("*.py")):
+        if not path.name.startswith("__"):
+            yield path.relative_to(root / SOURCE)
+
+
+def has_tests(module: Path, root: Path = ROOT) -> bool:
+    """`tests/a/test_b.py`, or parts of it: `tests/a/test_b_and_more.py`, or a folder `tests/a/b/` with tests in it."""
+    folder = root / "tests" / module.parent
+    own = [folder / f"test_{module.stem}.py", *folder.glob(f"test_{module.stem}_*.py")]
+    return any(path.is_file() for path in own) or any((folder / module.stem).rglob("test_*.py"))
+
+
+def unnamed(root: Path = ROOT) -> list[Path]:
+    return [module for module in modules(root) if not has_tests(module, root)]
+
+
+def test_no_more_modules_lack_a_test_file_of_their_name_than_did() -> None:
+    found = Counter(module.parts[0].removesuffix(".py") for module in unnamed())
+    assert found == UNNAMED, "\n".join(["modules without a test file of their name:", *map(str, unnamed())])
+
+
+def test_a_module_without_a_test_file_of_its_name_is_listed(tmp_path: Path) -> None:
+    for module in ("clock.py", "web/page.py", "web/site.py", "web/plot.py", "web/__init__.py", "lease.py"):
+        path = tmp_path / SOURCE / module
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for test in ("test_clock.py", "web/test_page_wide.py", "web/site/test_links.py", "test_plot.py"):
+        path = tmp_path / "tests" / test
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert unnamed(tmp_path) == [Path("lease.py"), Path("web/plot.py")]
+
+
+if __name__ == "__main__":
+    print(*unnamed(), sep="\n")
