@@ -12,8 +12,8 @@ pytest_plugins = ["pytester", "tests.house.plugin", "tests.runtime.fixtures", "t
 
 
 def pytest_configure() -> None:
-    """A script's background job ignores SIGINT and SIGQUIT, what nohup starts ignores SIGHUP, and children inherit that.
-    The tests send these signals to children of theirs. A handler, even an empty one, is not inherited."""
+    """A script's background job ignores SIGINT and SIGQUIT, what nohup starts ignores SIGHUP; children inherit it. The
+    tests send these signals to children of theirs. A handler, even an empty one, is not inherited."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT):
