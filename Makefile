@@ -39,13 +39,8 @@ test: $(STAMP) servers ## lint and all tests, side by side: mypy takes minutes o
 	$(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
 	wait $$lint; linted=$$?; cat $(VENV)/lint.log; exit $$((tests + linted))
 
-proof: $(STAMP) servers ## the full-size figures: torture on every store (four hours; TORTURE_RUNS=1 is less), 500 invoices and 50 kills, 20,000 seeds, every mutant, the explorer, 100 slots on three skewed hosts, other schedulers before and after
-	CRONCE_SKEWED_SLOTS=100 CRONCE_KILLED_SLOTS=500 $(BIN)/python -m pytest tests/faults/test_skewed_hosts.py tests/faults/test_sqlite_kill.py
-	CRONCE_TORTURE_RUNS=$(or $(TORTURE_RUNS),10) $(BIN)/python -m pytest tests/faults/torture_proof.py tests/faults/test_field_story.py tests/faults/test_outage.py tests/faults/test_election.py
-	CRONCE_BILLING=1 $(BIN)/python -m pytest tests/faults/test_billing.py
-	$(BIN)/python -m tests.faults.neighbours
-	$(BIN)/cronce simulate --seeds 20000
-	$(BIN)/python -m cronce.testing.explorer --check-docs
+proof: $(STAMP) servers ## the long checks, in parts, under 90 minutes; PART=name or PARTS="a b" runs only these, FRESH=1 repeats what passed, TORTURE_RUNS=10 for more
+	@TORTURE_RUNS=$(TORTURE_RUNS) $(BIN)/python -m tests.proof $(if $(FRESH),--fresh) $(PART) $(PARTS)
 
 $(PEERS): $(STAMP)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'

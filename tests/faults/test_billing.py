@@ -19,6 +19,7 @@ from tests.faults.billing.plan import BY, plan
 from tests.faults.billing.receiver import Entry, read_books
 from tests.faults.billing.servers import Store, database, places
 from tests.faults.billing.verdict import Verdict, count
+from tests.faults.notes import Note
 from tests.servers.postgres import Postgres
 from tests.servers.valkey import Valkey
 
@@ -43,10 +44,11 @@ def shop(postgres: Postgres) -> Iterator[str]:
         yield url
 
 
-def play(settings: Settings, folder: Path) -> Verdict:
+def play(settings: Settings, folder: Path, note: Note) -> Verdict:
     """The verdict, and not because nothing happened."""
     settings = settings._replace(invoices=INVOICES, kills=KILLS, pauses=PAUSES, drops=LOSSES)
     verdict = Billing(settings, folder).run()
+    note(verdict._asdict())
     assert (verdict.kills, verdict.pauses) == (KILLS, PAUSES)
     if not settings.store.startswith("sqlite"):
         assert 0 < verdict.replies_dropped <= 2 * DROPS * LOSSES
@@ -63,22 +65,24 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_by_key_every_invoice_is_charged_once(store: str, seed: int, tmp_path: Path) -> None:
-    verdict = play(Settings("key", store, seed=seed), tmp_path)
+def test_by_key_every_invoice_is_charged_once(store: str, seed: int, tmp_path: Path, note: Note) -> None:
+    verdict = play(Settings("key", store, seed=seed), tmp_path, note)
     assert (verdict.charges, verdict.duplicates, verdict.missing) == (INVOICES, 0, 0)
     assert verdict.requests > INVOICES  # some were asked for again: it was the key that made the difference
     assert verdict.answers_dropped
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_in_a_joined_transaction_every_invoice_is_charged_once(seed: int, shop: str, tmp_path: Path) -> None:
-    verdict = play(Settings("transaction", shop, shop, seed=seed), tmp_path)
+def test_in_a_joined_transaction_every_invoice_is_charged_once(
+    seed: int, shop: str, tmp_path: Path, note: Note
+) -> None:
+    verdict = play(Settings("transaction", shop, shop, seed=seed), tmp_path, note)
     assert (verdict.charges, verdict.duplicates, verdict.missing) == (INVOICES, 0, 0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_under_a_plain_lock_invoices_are_charged_twice(seed: int, valkey: Valkey, tmp_path: Path) -> None:
-    verdict = play(Settings("redis-lock", valkey.url, seed=seed), tmp_path)
+def test_under_a_plain_lock_invoices_are_charged_twice(seed: int, valkey: Valkey, tmp_path: Path, note: Note) -> None:
+    verdict = play(Settings("redis-lock", valkey.url, seed=seed), tmp_path, note)
     assert verdict.missing == 0
     assert verdict.duplicates > 0
     assert verdict.charges == verdict.requests == INVOICES + verdict.duplicates

@@ -15,6 +15,7 @@ from cronce.model import Slot, read_fence
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.stores import open_store
 from cronce.stores.base import Scan
+from tests.faults.notes import Note
 from tests.faults.slots import JOB, SLOTS, instant
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +65,7 @@ class Gang:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("overlap", ["allow", "wait"])
 @pytest.mark.parametrize("on_lost", ["rerun", "skip"])
-def test_every_slot_is_closed_once_under_sigkill(on_lost: str, overlap: str, tmp_path: Path) -> None:
+def test_every_slot_is_closed_once_under_sigkill(on_lost: str, overlap: str, tmp_path: Path, note: Note) -> None:
     gang = Gang(f"sqlite:///{tmp_path}/store.db", tmp_path / "book", on_lost, overlap)
     for _ in range(PROCESSES):
         gang.start()
@@ -75,6 +76,7 @@ def test_every_slot_is_closed_once_under_sigkill(on_lost: str, overlap: str, tmp
             one.kill()
             one.wait()
     judge(gang)
+    note({"on_lost": on_lost, "overlap": overlap, "slots": SLOTS, "kills": gang.killed})
 
 
 def judge(gang: Gang) -> None:

@@ -1,9 +1,7 @@
 """Effects in simulated histories: what the receivers' own ledgers say, and the table that the docs show of it."""
 
 import json
-import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -11,13 +9,11 @@ from cronce.cli import main
 from cronce.model import Fence
 from cronce.testing.chaos import DURABLE
 from cronce.testing.database import COMMIT, Connection, Error, ModelDatabase, ModelDriver, Server
-from cronce.testing.effects_table import BEGIN, END, ZERO, by_way, redrawn, table
-from cronce.testing.effects_table import main as draw
+from cronce.testing.effects_table import by_way, table
 from cronce.testing.receivers import COLUMNS, Effect, Receivers, Refused, Way
 from cronce.testing.simulate import play_seeds
 from cronce.testing.world import Play, Process, World
 
-PAGE = Path(__file__).parents[2] / "docs" / "explain" / "effects.md"
 LOW, HIGH = Fence(1, 1), Fence(1, 2)
 
 
@@ -184,42 +180,8 @@ def test_the_command_prints_a_line_for_each_way(capsys: pytest.CaptureFixture[st
 # --- the table ---
 
 
-def drawn() -> tuple[str, dict[str, dict[str, int]], int]:
-    """The table of the docs, and the figures that it shows."""
-    _, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    block = rest.partition(END)[0].strip()
-    effects = {}
-    for line in block.splitlines()[4:]:
-        way, _, *cells = (cell.strip(" *") for cell in line.strip("|").split("|"))
-        effects[way] = {column: int(cell.replace(",", "")) for column, cell in zip(COLUMNS, cells, strict=True)}
-    seeds = re.match(r"In ([\d,]+) histories", block)
-    assert seeds
-    return block, effects, int(seeds[1].replace(",", ""))
-
-
-def test_the_table_in_the_docs_is_as_it_is_drawn() -> None:
-    block, effects, seeds = drawn()
-    assert block == table(effects, seeds)
-    assert f"| histories played | {seeds:,}, no promise broken |" in PAGE.with_name("simulator.md").read_text("utf-8")
-
-
-def test_what_is_promised_is_nought_in_the_docs() -> None:
-    _, effects, _ = drawn()
-    assert [(way, column) for way in Way for column in ZERO[way] if effects[way][column]] == []
-    assert effects[Way.NOTHING]["repeats"] > 1000  # what the others prevent
-
-
-def test_the_table_is_drawn_from_a_run(tmp_path: Path) -> None:
-    run, page = tmp_path / "run.json", tmp_path / "page.md"
+def test_the_table_is_drawn_from_a_run() -> None:
     effects = by_way(Counter({(Way.NOTHING, "repeats"): 1234}))
-    run.write_text(json.dumps({"seeds": 5000, "effects": effects}), "utf-8")
-    page.write_text(f"# page\n\n{BEGIN}\nold\n{END}\n\nrest\n", "utf-8")
-    draw([str(run), str(page)])
-    text = page.read_text("utf-8")
-    assert text == f"# page\n\n{BEGIN}\n\n{table(effects, 5000)}\n\n{END}\n\nrest\n"
+    text = table(effects, 5000)
+    assert text.startswith("In 5,000 histories of `cronce simulate`:\n\n| an effect | by | made |")
     assert "| by nothing | a plain call | 0 | 1,234 | 0 | 0 | 0 |" in text
-
-
-def test_a_page_without_the_marks_is_left_alone() -> None:
-    with pytest.raises(ValueError, match="the page has no <!-- drawn: effects -->"):
-        redrawn("# Another page", "table")

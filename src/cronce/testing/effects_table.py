@@ -1,13 +1,6 @@
-"""What became of effects in many simulated histories, as a table: on the screen, and in the docs.
+"""What became of effects in many simulated histories, as a table: on the screen, and in the docs."""
 
-cronce simulate --seeds 20000 --no-mutants --json > run.json
-python -m cronce.testing.effects_table run.json docs/explain/effects.md
-"""
-
-import json
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Final
 
 from cronce.testing.receivers import COLUMNS, Figures, Way
@@ -33,9 +26,6 @@ ZERO: Final = {
 }
 """What is promised: these are nought, and bold in the table."""
 
-BEGIN: Final = "<!-- drawn: effects -->"
-END: Final = "<!-- up to here -->"
-
 
 def by_way(figures: Figures) -> dict[str, dict[str, int]]:
     return {str(way): {column: figures[way, column] for column in COLUMNS} for way in Way}
@@ -59,23 +49,3 @@ def printed(effects: Effects) -> list[str]:
     head = "".join(f"{column.replace('_', ' '):>14}" for column in COLUMNS)
     rows = ("".join(f"{effects[way][column]:>14,}" for column in COLUMNS) + f"  {way}" for way in Way)
     return [head, *rows]
-
-
-def redrawn(page: str, drawing: str) -> str:
-    """The page with what stands between its marks drawn anew."""
-    before, found_begin, rest = page.partition(BEGIN)
-    _, found_end, after = rest.partition(END)
-    if not (found_begin and found_end):
-        raise ValueError(f"the page has no {BEGIN} … {END}")
-    return f"{before}{BEGIN}\n\n{drawing}\n\n{END}{after}"
-
-
-def main(arguments: Sequence[str]) -> None:
-    run, page = map(Path, arguments)
-    document = json.loads(run.read_text("utf-8"))
-    drawing = table(document["effects"], document["seeds"])
-    page.write_text(redrawn(page.read_text("utf-8"), drawing), "utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,0 +1,211 @@
+"""The parts of the proof, as data: what each runs, how its figures are read, and what they say in one line."""
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from tests.proof.record import Figures
+
+OUTPUT = "output"
+REPORT = "report.xml"
+"""Files of a part's folder: what it printed, and pytest's report."""
+
+FAULTS = "tests/faults"
+RUNS = os.environ.get("TORTURE_RUNS") or "2"
+"""How many minutes of torture each case gets, each with a seed of its own."""
+
+
+class Part(NamedTuple):
+    name: str
+    about: str
+    words: tuple[str, ...]
+    """Arguments for Python. `{folder}` stands for the part's folder."""
+    read: Callable[[Path], Figures]
+    """The figures, from the part's folder. Raises ValueError if there are none."""
+    showed: Callable[[Figures], str]
+    settings: Mapping[str, str] = {}
+    """Environment variables that set how much is run."""
+
+
+def read_json(folder: Path) -> Figures:
+    """Figures that the command printed as one JSON document."""
+    figures: Figures = json.loads((folder / OUTPUT).read_text("utf-8"))
+    return figures
+
+
+def read_report(folder: Path) -> Figures:
+    """How many tests passed and were skipped, and what each noted with pytest's `record_property`."""
+    cases = list(ElementTree.parse(folder / REPORT).iter("testcase"))
+    skipped = [case for case in cases if case.find("skipped") is not None]
+    if len(skipped) == len(cases):
+        raise ValueError("every test was skipped")
+    notes = [note for case in cases for note in case.iter("property")]
+    plays = [json.loads(note.attrib["value"]) for note in notes if note.attrib["name"] == "play"]
+    return {"passed": len(cases) - len(skipped), "skipped": len(skipped), "plays": plays}
+
+
+def pytest(
+    name: str,
+    about: str,
+    *tests: str,
+    showed: Callable[[Figures], str] = lambda _: "",
+    options: Sequence[str] = (),
+    **settings: str,
+) -> Part:
+    """A part that is tests, with these environment variables."""
+    report = ("--junitxml", f"{{folder}}/{REPORT}", "-o", "junit_family=xunit1")
+    words = ("-m", "pytest", "-q", *report, *options, *(f"{FAULTS}/{test}" for test in tests))
+    return Part(name, about, words, read_report, lambda figures: _tests(figures, showed(figures)), settings)
+
+
+def _tests(figures: Figures, showed: str) -> str:
+    skipped = f"{figures['skipped']} tests were skipped" if figures["skipped"] else ""
+    passed = "" if showed else f"{figures['passed']} tests passed"
+    return "; ".join(filter(None, (showed, passed, skipped)))
+
+
+TWO_AT_ONCE = ("-n", "2", "--dist", "worksteal")
+"""They mostly wait."""
+
+
+# --- what the figures say, in one line ---
+
+
+def _skewed(figures: Figures) -> str:
+    (play,) = figures["plays"]
+    return f"{play['slots']} slots, {play['hosts']} hosts: {play['runs']} runs, none twice"
+
+
+def _killed(figures: Figures) -> str:
+    plays = figures["plays"]
+    slots, kills = (sum(play[column] for play in plays) for column in ("slots", "kills"))
+    return f"{slots:,} slots, {kills:,} processes killed: each slot closed once"
+
+
+def _tortured(figures: Figures) -> str:
+    plays = figures["plays"]
+    faults = sum((Counter(play["faults"]) for play in plays), Counter[str]())
+    total = sum((Counter(play["verdict"]) for play in plays), Counter[str]())
+    wrong = total["extra"] + total["overlapping"] + total["stale_accepted"] + total["missed"]
+    return f"{len(plays)} minutes, {faults.total():,} faults, {total['slots']:,} slots: {wrong} extra or missed"
+
+
+def _billed(figures: Figures) -> str:
+    once = [play for play in figures["plays"] if play["variant"] != "redis-lock"]
+    charges, invoices = (sum(play[column] for play in once) for column in ("charges", "invoices"))
+    return f"{charges:,} charges for {invoices:,} invoices, in {len(once)} runs"
+
+
+def _neighbours(figures: Figures) -> str:
+    today = sum(setup["today"]["runs"] for setup in figures.values())
+    due, runs = (sum(setup["guarded"][column] for setup in figures.values()) for column in ("slots", "runs"))
+    return f"{len(figures)} setups, {due} slots: {today} runs without cronce, {runs} with it"
+
+
+def _simulated(figures: Figures) -> str:
+    caught = sum(needed is not None for needed in figures["mutants"].values())
+    return (
+        f"{figures['seeds']:,} histories, {figures['violations']} promises broken;"
+        f" {caught} of {len(figures['mutants'])} mutants caught"
+    )
+
+
+def _explored(figures: Figures) -> str:
+    states = sum(config["states"] for config in figures["configurations"])
+    return f"{states:,} states of {len(figures['configurations'])} configurations, no promise broken"
+
+
+PARTS: tuple[Part, ...] = (
+    Part(
+        "explorer",
+        "every reachable state of the decision table",
+        ("-m", "cronce.testing.explorer", "--json"),
+        read_json,
+        _explored,
+    ),
+    pytest(
+        "killed-sqlite",
+        "eight processes on one SQLite file, killed again and again",
+        "test_sqlite_kill.py",
+        showed=_killed,
+        CRONCE_KILLED_SLOTS="500",
+    ),
+    pytest(
+        "field-story",
+        "a store that is copied to a second server, and processes that die",
+        "test_field_story.py",
+        CRONCE_TORTURE_RUNS="1",
+    ),
+    pytest("election", "leaders on every server, and on busy cores", "test_election.py", CRONCE_TORTURE_RUNS="1"),
+    pytest(
+        "outage",
+        "every server away, for a while and for longer than a lease",
+        "test_outage.py",
+        CRONCE_TORTURE_RUNS="1",
+    ),
+    pytest(
+        "skewed-hosts",
+        "three hosts whose clocks are ten seconds apart",
+        "test_skewed_hosts.py",
+        showed=_skewed,
+        CRONCE_SKEWED_SLOTS="100",
+    ),
+    pytest(
+        "billing",
+        "500 invoices and 50 kills: by key, in a transaction, under a plain lock",
+        "test_billing.py",
+        showed=_billed,
+        CRONCE_BILLING="1",
+    ),
+    pytest(
+        "torture-durable",
+        "guarded functions under every fault, on every store that is durable",
+        "torture_proof.py::test_a_minute_on_a_file",
+        "torture_proof.py::test_a_minute_with_a_hard_restart_of_what_is_durable",
+        showed=_tortured,
+        options=TWO_AT_ONCE,
+        CRONCE_TORTURE_RUNS=RUNS,
+    ),
+    pytest(
+        "torture-forgetful",
+        "the same on stores that forget",
+        "torture_proof.py::test_a_minute_on_what_forgets_is_unknown_in_the_gap_and_nowhere_else",
+        showed=_tortured,
+        options=TWO_AT_ONCE,
+        CRONCE_TORTURE_RUNS=RUNS,
+    ),
+    pytest(
+        "torture-schedulers",
+        "three and eight schedulers under every fault, rolling restarts and deploys",
+        "torture_proof.py::test_a_minute_of_schedulers_on_a_file",
+        "torture_proof.py::test_a_minute_of_schedulers_on_a_server",
+        "torture_proof.py::test_a_minute_of_schedulers_on_what_forgets",
+        showed=_tortured,
+        options=TWO_AT_ONCE,
+        CRONCE_TORTURE_RUNS=RUNS,
+    ),
+    Part(
+        "neighbours",
+        "other schedulers, before and after one line",
+        ("-m", "tests.faults.neighbours", "--slots", "12", "--json"),
+        read_json,
+        _neighbours,
+    ),
+    Part(
+        "simulator",
+        "20,000 histories of the real code under virtual time, and every mutant",
+        ("-m", "cronce", "simulate", "--seeds", "20000", "--json"),
+        read_json,
+        _simulated,
+    ),
+)
+"""The short ones first."""
+
+
+def command(part: Part, folder: Path) -> list[str]:
+    return [sys.executable, *(word.replace("{folder}", str(folder)) for word in part.words)]
