@@ -38,6 +38,9 @@ def main() -> int:
         return 0
     try:
         outcomes = Runner(record).run(parts, fresh=options.fresh)
+    except KeyboardInterrupt:
+        print("\ninterrupted: what passed is on record, make proof goes on from there")
+        return 130
     finally:
         pages.write(record)
     failed = [outcome.part.name for outcome in outcomes if outcome.verdict == "failed"]

@@ -159,8 +159,8 @@ ALL_PARTS = "parts"
 def parts_table(record: Record) -> str:
     results, failures = record.results(), record.failures()
     lines = [
-        _cells(["part", "what it runs", "what it showed", "date", "commit", "duration", "verdict"]),
-        "|---" * 7 + "|",
+        _cells(["part", "what it runs", "what it showed", "date", "commit", "duration", "load", "verdict"]),
+        "|---" * 8 + "|",
     ]
     for part in PARTS:
         result, failed = results.get(part.name), failures.get(part.name)
@@ -169,8 +169,11 @@ def parts_table(record: Record) -> str:
     return "\n".join(lines)
 
 
-def _dated(result: Result | None) -> tuple[str, str, str]:
-    return (result.date[:10], str(result.source), spent(result.seconds)) if result else ("", "", "")
+def _dated(result: Result | None) -> tuple[str, str, str, str]:
+    if not result:
+        return "", "", "", ""
+    load = "" if result.load is None else f"{result.load:.0f}"
+    return result.date[:10], str(result.source), spent(result.seconds), load
 
 
 def _verdict(result: Result | None, failed: Mapping[str, Any] | None) -> str:

@@ -35,6 +35,8 @@ class Result(NamedTuple):
     settings: Mapping[str, str]
     """Environment variables that set how much is run."""
     figures: Figures
+    load: float | None = None
+    """How many processes wanted to run in the last five minutes: beside other work a part takes longer."""
     failed: Mapping[str, Any] | None = None
     """`date`, `commit` and `dirty` of a later run that failed."""
 

@@ -69,8 +69,8 @@ class Runner:
         if error:
             self._record.failed(part.name, date, now)
             return error
-        seconds = round(time.monotonic() - began)
-        self._record.passed(part.name, Result(date, now.commit, now.dirty, seconds, dict(part.settings), figures))
+        seconds, load = round(time.monotonic() - began), round(os.getloadavg()[1], 1)
+        self._record.passed(part.name, Result(date, *now, seconds, dict(part.settings), figures, load))
         return ""
 
     def _wait(self, part: Part, folder: Path) -> int:
