@@ -5,6 +5,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,6 @@ from tests.house import markdown
 PAGE = Path("docs/requirements.md")
 ROW = re.compile(r"^\| *(?P<number>\d+) *\|(?P<text>.*)\|(?P<owner>[^|]*)\|(?P<shown_by>[^|]*)\|$")
 EVIDENCE = re.compile(r"`([^`]+)`")
-
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,12 @@ def has_section(target: str, root: Path) -> bool:
     path, _, anchor = target.partition("#")
     page = root / path
     in_docs = path.startswith("docs/") and page.suffix == ".md" and page.is_file()
-    return in_docs and anchor in markdown.anchors(page.read_text(encoding="utf-8"))
+    return in_docs and anchor in _anchors(page)
+
+
+@cache
+def _anchors(page: Path) -> set[str]:
+    return markdown.anchors(page.read_text(encoding="utf-8"))
 
 
 def has_test(test_id: str, root: Path) -> bool:
@@ -71,15 +75,21 @@ def has_test(test_id: str, root: Path) -> bool:
     file = root / path
     if not (path.startswith("tests/") and file.is_file() and names[-1].startswith("test")):
         return False
-    return _defines(ast.parse(file.read_text(encoding="utf-8")).body, names) or _inherits(path, names)
+    return "::".join(names) in _defined(file) or _inherits(path, names)
 
 
-def _defines(body: list[ast.stmt], names: list[str]) -> bool:
-    first, *rest = names
-    found = next((node for node in body if isinstance(node, Definition) and node.name == first), None)
-    if found is None or not rest:
-        return isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
-    return isinstance(found, ast.ClassDef) and _defines(found.body, rest)
+@cache
+def _defined(file: Path) -> frozenset[str]:
+    """The functions of a file, methods with their class before them. Rows name many tests of the same file."""
+    return frozenset(_functions(ast.parse(file.read_text(encoding="utf-8")).body))
+
+
+def _functions(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}::{name}" for name in _functions(node.body))
 
 
 def _inherits(path: str, names: list[str]) -> bool:

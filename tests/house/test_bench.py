@@ -4,11 +4,12 @@ import gc
 import importlib
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pytest
 
 from bench import __main__ as cli
+from bench import harness
 from bench.harness import (
     MIN_CYCLES,
     THREAD_CPU,
@@ -27,6 +28,8 @@ from bench.harness import (
     orders,
 )
 
+FROZEN_HEAP = harness._frozen_heap
+
 
 class Odometer:
     """A meter under the test's control: a slice costs exactly what it says it does."""
@@ -44,6 +47,17 @@ class Odometer:
     def benchmark(self, ours: float, bare: float | None, limit: Limit) -> Benchmark:
         sides = Sides(Slice(self.drive(ours)), None if bare is None else Slice(self.drive(bare)))
         return Benchmark("drive", sides, limit, note="the straight road", meter=self.meter)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen_heap() -> Iterator[None]:
+    """Once for all of them: where the whole suite is loaded the heap is large, and each walk of it takes a second."""
+    gc.collect()
+    gc.freeze()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(harness, "_frozen_heap", nullcontext)
+        yield
+    gc.unfreeze()
 
 
 @pytest.fixture
@@ -141,6 +155,14 @@ def test_the_garbage_collector_rests_within_a_slice_and_only_there(odometer: Odo
     piece = Slice(run, before=lambda: around.add(gc.isenabled()), after=lambda: around.add(gc.isenabled()))
     measure(Benchmark("gc", Sides(piece), Within(1), note="none", meter=odometer.meter))
     assert (seen, around) == ({False}, {True})
+
+
+def test_the_collector_passes_over_what_was_there_before_and_only_meanwhile() -> None:
+    before = gc.get_freeze_count()
+    with FROZEN_HEAP():
+        assert gc.get_freeze_count() > before
+    assert gc.get_freeze_count() == 0
+    gc.freeze()  # as the other tests have it
 
 
 def test_fewer_than_forty_cycles_are_refused(odometer: Odometer) -> None:
