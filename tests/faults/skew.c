@@ -1,9 +1,11 @@
 /* Preloaded into a process, this makes its wall clock wrong by $SKEW_SECONDS (such as 5, or -0.4), and no other clock:
-   not the monotonic ones that sleeping rests on, and not gettimeofday, which is how SQLite reads the store's time.
+   not the monotonic ones that sleeping rests on, and not gettimeofday, which is how SQLite reads the store's time; that
+   is moved by $STORE_SECONDS, as if so much time had passed.
    With $SKEW_BEGIN it is that many seconds after the epoch when the process first asks, however late it gets to. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <sys/time.h>
 #include <time.h>
 
 #define SECOND 1000000000L
@@ -36,4 +38,19 @@ time_t time(time_t *kept) /* how cron asks */
     if (kept)
         *kept = now.tv_sec;
     return now.tv_sec;
+}
+
+int gettimeofday(struct timeval *now, void *zone)
+{
+    static int (*real)(struct timeval *, void *);
+    if (!real)
+        real = (int (*)(struct timeval *, void *))dlsym(RTLD_NEXT, "gettimeofday");
+    int result = real(now, zone);
+    const char *passed = getenv("STORE_SECONDS");
+    if (result == 0 && passed) {
+        long moved = now->tv_usec + (long)(atof(passed) * 1000000);
+        now->tv_sec += moved / 1000000;
+        now->tv_usec = moved % 1000000;
+    }
+    return result;
 }

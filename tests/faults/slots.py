@@ -4,7 +4,7 @@ import os
 from datetime import UTC, datetime, timedelta
 
 JOB = "billing"
-SLOTS = int(os.environ.get("CRONCE_KILLED_SLOTS", "200"))  # `make proof` takes 500
+SLOTS = int(os.environ.get("CRONCE_KILLED_SLOTS", "60"))  # `make proof` takes 500
 LEASE = timedelta(seconds=1)
 DEATH = 0.012
 """How likely a process dies at each step of a run: granted, started, ended, finished."""

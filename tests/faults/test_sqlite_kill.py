@@ -1,4 +1,4 @@
-"""Eight processes, hundreds of slots, one SQLite file, and a hand that kills with SIGKILL."""
+"""Eight processes, many slots, one SQLite file, and a hand that kills with SIGKILL."""
 
 import random
 import signal
