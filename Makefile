@@ -5,11 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test lint servers bench proof clean
+.PHONY: help demo test test-fast lint servers bench proof clean
 .DEFAULT_GOAL := help
 
 help: ## this text
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cronce needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
@@ -38,6 +38,9 @@ test: $(STAMP) servers ## lint and all tests, side by side: mypy takes minutes o
 	@nice $(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & lint=$$!; \
 	$(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
 	wait $$lint; linted=$$?; cat $(VENV)/lint.log; exit $$((tests + linted))
+
+test-fast: $(STAMP) ## the tests that need no server and no process of their own, for while you work: a minute or so
+	$(BIN)/python -m pytest -n 2 --fast
 
 proof: $(STAMP) servers ## the long checks, in parts, under 90 minutes; PART=name or PARTS="a b" runs only these, FRESH=1 repeats what passed, TORTURE_RUNS=10 for more
 	@TORTURE_RUNS=$(TORTURE_RUNS) $(BIN)/python -m tests.proof $(if $(FRESH),--fresh) $(PART) $(PARTS)

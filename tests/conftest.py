@@ -8,7 +8,13 @@ from hypothesis import settings
 settings.load_profile("ci")  # what a busy machine is slow at is no finding, and one run of the suite is like another
 pytest.register_assert_rewrite("cronce.testing.contract")  # its asserts are shown in full, though it is in the package
 
-pytest_plugins = ["pytester", "tests.house.plugin", "tests.runtime.fixtures", "tests.servers.fixtures"]
+pytest_plugins = [
+    "pytester",
+    "tests.house.plugin",
+    "tests.house.fast",
+    "tests.runtime.fixtures",
+    "tests.servers.fixtures",
+]
 
 
 def pytest_configure() -> None:

@@ -17,7 +17,18 @@ import pytest
 from tests.house import needs, requirements
 
 # Each of these runs a part of the suite, or none of it: such a run cannot tell what would have passed.
-NARROWING = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise", "collectonly", "setupplan")
+NARROWING = (
+    "fast",
+    "keyword",
+    "markexpr",
+    "deselect",
+    "ignore",
+    "ignore_glob",
+    "lf",
+    "stepwise",
+    "collectonly",
+    "setupplan",
+)
 
 PASSED = "passed"
 Outcomes = Mapping[str, Iterable[str]]

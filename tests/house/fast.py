@@ -1,0 +1,74 @@
+"""`--fast`: the tests that need neither a server nor a process of their own, for while one works (`make test-fast`).
+
+Nothing is marked by hand but what is merely long. A module is left out, before it is imported, when it or a helper that
+it imports from `tests` starts processes or servers: when it imports one of `STARTERS`. Of the other modules a test is
+left out when a fixture of `tests.servers` is among those it asks for, or when it is marked `slow`.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+IMPORT = re.compile(r"^\s*(?:from ([\w.]+) import (\([^)]*\)|.*)|import ([\w.]+))", re.MULTILINE)
+NAME = re.compile(r"\w+")
+STARTERS = ("subprocess", "multiprocessing", "playwright", "tests.servers")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out tests that start servers or processes, or are slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: needs no process and no server, and is long: not part of --fast")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Before it is imported: what it imports may take longer than its tests."""
+    if not config.getoption("fast") or collection_path.suffix != ".py" or collection_path.name == "conftest.py":
+        return None
+    return starts_something(collection_path) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("fast"):
+        return
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        (left_out if item.get_closest_marker("slow") or _needs_a_server(item) else kept).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _needs_a_server(item: pytest.Item) -> bool:
+    assert isinstance(item, pytest.Function)
+    known = item._fixtureinfo.name2fixturedefs.values()  # pytest has no public way to ask
+    return any(made.func.__module__ == "tests.servers.fixtures" for definitions in known for made in definitions)
+
+
+@cache
+def starts_something(path: Path) -> bool:
+    """Whether the module, or a module of the tests that it imports, imports one of STARTERS."""
+    names = set(_imported(path))
+    if any(name == starter or name.startswith(f"{starter}.") for name in names for starter in STARTERS):
+        return True
+    return any(starts_something(other) for other in map(_file, names) if other is not None and other != path)
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Found by pattern: to parse the files takes longer than the tests that are left."""
+    for module, names, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
+        yield module or plain
+        yield from (f"{module}.{name}" for name in NAME.findall(names))
+
+
+def _file(name: str) -> Path | None:
+    """The file of a module of the tests."""
+    if not name.startswith("tests."):
+        return None
+    path = ROOT / name.replace(".", "/")
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
