@@ -3,6 +3,9 @@
 Nothing is marked by hand but what is merely long. A module is left out, before it is imported, when it or a helper that
 it imports from `tests` starts processes or servers: when it imports one of `STARTERS`. Of the other modules a test is
 left out when a fixture of `tests.servers` is among those it asks for, or when it is marked `slow`.
+
+Without `--fast` the modules that start something come first: they mostly wait, and what only computes then fills the
+processors at the end, where no process of the run is left alone with a long test.
 """
 
 import re
@@ -35,6 +38,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("fast"):
+        items.sort(key=lambda item: not starts_something(item.path))
         return
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
