@@ -1,11 +1,14 @@
 """Running one command, supervised: real processes, real signals."""
 
+import fcntl
 import json
 import os
 import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -143,6 +146,12 @@ def pipe(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
+def unread(stream: IO[str] | None) -> int:
+    """How many bytes are in a pipe."""
+    found: tuple[int] = struct.unpack("i", fcntl.ioctl(pipe(stream), termios.FIONREAD, bytes(4)))
+    return found[0]
+
+
 def state(pid: int) -> str:
     """A letter as in ps; Z, a zombie, for one that is gone, too: whoever inherited it reaps it in his own time."""
     try:
@@ -252,6 +261,17 @@ def test_a_slow_reader_gets_everything(start: Start) -> None:
     wait_until(lambda: state(run.process.pid) == "S")
     assert len(pipe(run.process.stdout).read()) == 2**20 + 4
     assert run.ended()["code"] == 0
+
+
+def test_the_last_words_on_stderr_are_kept_also_where_stdout_is_read_later(start: Start) -> None:
+    """They were read at once, and what had been printed before them pushed them out of what is kept."""
+    run = start(sh("head -c 70000 /dev/zero; read word; head -c 5000 /dev/zero; echo it broke >&2; exit 3"))
+    wait_until(lambda: unread(run.process.stdout) >= 60_000)  # no more fits in
+    wait_until(lambda: state(run.process.pid) == "S")
+    run.answer("go on")
+    assert pipe(run.process.stderr).readline() == "it broke\n"
+    assert pipe(run.process.stdout).read() == "\0" * 75_000
+    assert run.ended() == {"code": 3, "stopped": "", "signalled": 0, "output": "\0" * 1991 + "it broke\n"}
 
 
 def test_a_reader_that_went_away_does_not_hurt_the_command(start: Start) -> None:

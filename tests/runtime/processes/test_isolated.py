@@ -184,11 +184,8 @@ def test_many_at_once_each_have_an_output_of_their_own(place: Place) -> None:
     words = ["one", "two", "three"]
     calls = [place.threads.submit(place.job(tasks.prints, name=word), word, 1000) for word in words]
     assert [call.result() for call in calls] == [None] * 3
-    for word in words:
-        output = place.record(word).output  # of two streams, which meet in the middle of a line
-        assert set(output) == {*word, "!", "\n"}
-        assert [other for other in words if other in output] == [word]
-        assert len(output) == 2000
+    for word in words:  # what it prints on stderr is the end, however late stdout is read
+        assert place.record(word).output == (f"{word}\n" * 1000 + f"{word}!\n")[-2000:]
 
 
 # --- how it fails ---------------------------------------------------------------------------------------------------

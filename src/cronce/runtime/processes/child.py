@@ -199,7 +199,8 @@ class Child:
         self._bell.watch(self._group)
 
     def _opened(self) -> list[Source]:
-        outputs = [Stream(1, self._tail), Stream(2, self._tail)]
+        stdout = Stream(1, self._tail)
+        outputs = [stdout, Stream(2, self._tail, stdout)]
         if self._line is None:
             return [*outputs]
         self._line.open()

@@ -2,26 +2,61 @@
 
 import os
 import select
+import sys
 from contextlib import suppress
+from fcntl import ioctl
+from termios import FIONREAD
 from typing import Final
 
 TAIL: Final = 2_000
 """Characters of a command's output that are kept: the end says what went wrong."""
 
+_TAIL_BYTES: Final = 4 * TAIL  # no character has more than four
+
 _PIPE_MOST: Final = 1 << 20  # what the largest pipe holds that an ordinary user can make
 
 
 class Tail:
-    """The end of all that was printed, in constant memory."""
+    """The end of all that was printed, in constant memory.
+
+    Two pipes have no common order. When our reader or the machine is slow, stdout is read later than stderr, and its
+    old lines would push the last words on stderr, such as a traceback, out of what is kept. So stderr is placed behind
+    the part of stdout that was there when stderr was read, though that part is read later.
+    """
 
     def __init__(self) -> None:
         self._bytes = b""
+        self._read = 0  # bytes of stdout
+        self._ahead: list[tuple[int, bytes]] = []  # of stderr: behind how many bytes of stdout it belongs
 
     def add(self, chunk: bytes) -> None:
-        self._bytes = (self._bytes + chunk)[-4 * TAIL :]  # no character has more than four bytes
+        """Of stdout."""
+        while self._ahead and self._ahead[0][0] <= self._read + len(chunk):
+            place, said = self._ahead.pop(0)
+            before, chunk = chunk[: place - self._read], chunk[place - self._read :]
+            self._append(before + said)
+            self._read = place
+        self._append(chunk)
+        self._read += len(chunk)
+
+    def add_stderr(self, chunk: bytes, unread: int) -> None:
+        """`unread` bytes of stdout were printed before it and are yet to come."""
+        self._ahead.append((self._read + unread, chunk[-_TAIL_BYTES:]))
+        self._forget()
+        self.add(b"")
 
     def text(self) -> str:
-        return self._bytes.decode(errors="replace")[-TAIL:]
+        kept = self._bytes + b"".join(said for _, said in self._ahead)
+        return kept.decode(errors="replace")[-TAIL:]
+
+    def _append(self, chunk: bytes) -> None:
+        self._bytes = (self._bytes + chunk)[-_TAIL_BYTES:]
+
+    def _forget(self) -> None:
+        """What is followed by so much of stderr that it will not be kept."""
+        size = sum(len(said) for _, said in self._ahead)
+        while size - len(self._ahead[0][1]) >= _TAIL_BYTES:
+            size -= len(self._ahead.pop(0)[1])
 
 
 class Stream:
@@ -32,11 +67,12 @@ class Stream:
     no such promise. There the watchdog's deadline is what remains.) A reader that went away costs the command nothing.
     """
 
-    def __init__(self, target: int, tail: Tail) -> None:
+    def __init__(self, target: int, tail: Tail, stdout: "Stream | None" = None) -> None:
         self.source, self.inlet = os.pipe()
         os.set_blocking(self.source, False)
         self._target = target
         self._tail = tail
+        self._stdout = stdout  # of the same command, if this is its stderr
         self.pending = memoryview(b"")
 
     def interest(self) -> dict[int, int]:
@@ -48,13 +84,25 @@ class Stream:
         """How many bytes came; at the end of the output the source is closed."""
         with suppress(BlockingIOError):
             chunk = os.read(self.source, 1 << 16)
-            self._tail.add(chunk)
+            self._keep(chunk)
             if self._target >= 0:
                 self.pending = memoryview(bytes(self.pending) + chunk)
             if not chunk:
                 self.close()
             return len(chunk)
         return 0
+
+    def _keep(self, chunk: bytes) -> None:
+        if self._stdout is None:
+            self._tail.add(chunk)
+        else:
+            self._tail.add_stderr(chunk, self._stdout.unread())
+
+    def unread(self) -> int:
+        """How many bytes were printed that are yet to be read."""
+        if self.source < 0:
+            return 0
+        return int.from_bytes(ioctl(self.source, FIONREAD, bytes(4)), sys.byteorder)
 
     def write(self) -> None:
         try:
