@@ -112,7 +112,7 @@ def prepare(most: Sequence[Season], halted: Sequence[Season]) -> None:
         season.begin_doomed()
     for season in most:
         season.drain_doomed()
-    until_zero = min(max(6, round(2 * (time.monotonic() - began))), 25)
+    until_zero = min(max(4, round(3 * (time.monotonic() - began))), 25)
     zero = most[0].now().replace(microsecond=0) + until_zero * SECOND
     for season in (*most, *halted):
         season.declare(zero)
@@ -454,14 +454,13 @@ def test_the_kill_switch_stops_everything_and_all_that_comes_later_runs(
 # --- many -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_a_backlog_is_capped_and_says_so(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_backlog_is_capped_and_says_so(tmp_path: Path) -> None:
     body: Body = lambda _season, _run: None  # noqa: E731
     backlog = Policy(
         every_second(-1002, 0), {"missed": "all", "overlap": "allow", "start_within": "1d"}, body, old=True
     )
     with telling() as events:
-        season = Season(place(store, tmp_path / "backlog", request), tmp_path, {"backlog": backlog}, events)
+        season = Season(f"sqlite:///{tmp_path}/backlog.db", tmp_path, {"backlog": backlog}, events)
         with closing(season):
             season.declare(season.now().replace(microsecond=0) - AGO)
             season.begin()
@@ -473,25 +472,32 @@ def test_a_backlog_is_capped_and_says_so(store: str, tmp_path: Path, request: py
             assert season.events("backlog", What.MISSED) == [("missed", f"3 slots up to {last}: capped")]
 
 
+AT_ONCE = int(os.environ.get("CRONCE_JOBS_AT_ONCE", "1100"))
+"""More than are loaded or registered in one go, which is a thousand. On servers fewer: what differs is the store."""
+
+
 @pytest.mark.parametrize("store", STORES)
-def test_two_thousand_jobs_of_the_same_second_run_once_each(
+def test_a_thousand_jobs_of_the_same_second_run_once_each(
     store: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     url, ran = place(store, tmp_path / "many", request), list[Slot]()
+    jobs = AT_ONCE if store == "sqlite" or "CRONCE_JOBS_AT_ONCE" in os.environ else 200
     with Cronce(url) as one, Cronce(url) as two:
+        desk = one.at_work().desk
+        begun = desk.store.load([]).now.replace(microsecond=0)
+        seconds = At(*[begun + 2**power * SECOND for power in range(1, 7)])  # one of them comes when all are there
         for cron in (one, two):
-            for number in range(2000):
-                policies: Any = {"every": "8s", "start_within": "2m", "overlap": "allow"}  # however late it comes
-                cron.job(**policies, name=f"job{number}")(lambda run: ran.append(run.slot))
+            for number in range(jobs):
+                policies: Any = {"missed": "all", "start_within": "2m", "overlap": "allow"}  # however late it comes
+                cron.job(seconds, **policies, name=f"job{number}")(lambda run: ran.append(run.slot))
         schedulers = [one.start(workers=50), two.start(workers=50)]
         assert all(scheduler.wait_ready(60) for scheduler in schedulers)
-        desk = one.at_work().desk
-        at = Every("8s").next(desk.store.load([]).now)
+        at = seconds.next(desk.store.load([]).now)
         assert at is not None
-        wait_until(lambda: sum(slot.at == at for slot in list(ran)) >= 2000)
+        wait_until(lambda: sum(slot.at == at for slot in list(ran)) >= jobs)
         assert [scheduler.stop() for scheduler in schedulers] == [True, True]
         _, cells = desk.do(read_all(Scan("run/")))
-    slots = {Slot(f"job{number}", at) for number in range(2000)}
+    slots = {Slot(f"job{number}", at) for number in range(jobs)}
     assert Counter(slot for slot in ran if slot.at == at) == dict.fromkeys(slots, 1)
     outcomes = Counter(decode(cell.value).outcome for cell in cells if slot_of_cell(cell.key) in slots)
-    assert outcomes == {Outcome.SUCCEEDED: 2000}
+    assert outcomes == {Outcome.SUCCEEDED: jobs}
