@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -321,14 +320,12 @@ def carried_by(url: str, name: str) -> list[str | None]:
 
 
 @pytest.mark.usefixtures("imported")
-def test_a_change_reaches_every_scheduler_that_allows_it_within_two_seconds(url: str) -> None:
-    took = []
+def test_a_change_reaches_every_scheduler_that_allows_it(url: str) -> None:
+    """How soon is shown on a clock that is turned by hand (`test_adoption.py`)."""
 
     def reach(change: Callable[[], object], *versions: str | None) -> None:
         change()
-        began = time.monotonic()
         wait_until(lambda: sorted(map(str, carried_by(url, "mail"))) == sorted(map(str, (*versions, None))))
-        took.append(time.monotonic() - began)
 
     def version(revision: int, **words: Any) -> str:
         return parsed("mail", job(**words).definition).job._replace(revision=revision).spec[0]
@@ -341,12 +338,11 @@ def test_a_change_reaches_every_scheduler_that_allows_it_within_two_seconds(url:
         reach(lambda: person.add("mail", every="1h", function="tasks:mail"), *2 * [version(1, every="1h")])
         reach(lambda: person.edit("mail", every="2h"), *2 * [version(2, every="2h")])
         reach(lambda: person.remove("mail"), None, None)
-        reach(lambda: person.add("mail", every="1h", function="tasks:mail"), *2 * [version(4, every="1h")])
-    assert min(took) < 2.0  # others may keep the machine busy for a while
 
 
 def test_each_slot_of_a_stored_job_runs_once_and_none_after_its_end(tmp_path: Path) -> None:
-    """Two schedulers, and a job that is added, changed and removed while they run."""
+    """Two schedulers, and a job that is added, changed and removed while they run. Which version each slot runs is shown
+    on a clock that is turned by hand (`test_adoption.py`)."""
     trace = tmp_path / "trace"
     trace.touch()
     url = f"sqlite:///{tmp_path}/at-work.db"
@@ -354,29 +350,22 @@ def test_each_slot_of_a_stored_job_runs_once_and_none_after_its_end(tmp_path: Pa
     def ran() -> list[str]:
         return trace.read_text().splitlines()
 
-    def moment(line: str) -> float:
-        return datetime.fromisoformat(line.partition(" ")[0]).timestamp()
-
     say = f'echo "$CRONCE_SLOT $CRONCE_PAYLOAD" >> {trace}'
     with ExitStack() as stack:
         person, one, two = [stack.enter_context(Cronce(url)) for _ in range(3)]
         schedulers = [stack.enter_context(cron.start(allow=["command:sh"])) for cron in (one, two)]
         person.add("tick", every="1s", command=["sh", "-c", say], payload=1)
         wait_until(lambda: len(ran()) >= 2)
-        old, edited = carried_by(url, "tick"), time.time()
         person.edit("tick", payload=2)
-        wait_until(lambda: not {*old, None} & {*carried_by(url, "tick")})
-        carried = time.time()
-        wait_until(lambda: any(moment(line) > carried for line in ran()))
+        wait_until(lambda: ran()[-1].endswith(" 2"))
         person.remove("tick")
         wait_until(lambda: carried_by(url, "tick") == [None, None])
         wait_until(lambda: all(scheduler.engine.idle for scheduler in schedulers))
         before, removed = ran(), time.monotonic()
         wait_until(lambda: time.monotonic() > removed + 2.1)  # two more slots would have come
         assert ran() == before
-    assert len({line.partition(" ")[0] for line in before}) == len(before)
-    assert {line.partition(" ")[2] for line in before if moment(line) < edited} == {"1"}
-    assert {line.partition(" ")[2] for line in before if moment(line) > carried} == {"2"}
+    slots = [line.partition(" ")[0] for line in before]
+    assert len(slots) == len(set(slots))
 
 
 @pytest.mark.usefixtures("imported")
