@@ -14,6 +14,7 @@ from cronce.testing.receivers import Way
 from tests.faults.neighbours.__main__ import Row
 from tests.faults.neighbours.book import Counted
 from tests.faults.neighbours.setups import SETUPS
+from tests.house import requirements
 from tests.house.needs import tool
 from tests.proof import pages
 from tests.proof.parts import PARTS, REPORT, Part, read_json, read_report
@@ -49,6 +50,13 @@ def test_every_region_and_result_is_of_a_part_that_exists() -> None:
     assert Record().results().keys() <= known
     durations = {name.removeprefix(pages.DURATION) for name in marked() if name.startswith(pages.DURATION)}
     assert durations <= known
+
+
+def test_every_test_that_a_part_names_exists() -> None:
+    named = [word for part in PARTS for word in part.words if word.startswith("tests/")]
+    assert named
+    missing = [word for word in named if not (ROOT / word.partition("::")[0]).is_file()]
+    assert missing + [word for word in named if "::" in word and not requirements.has_test(word, ROOT)] == []
 
 
 def test_where_a_part_has_no_result_the_page_says_so_and_shows_no_figure() -> None:

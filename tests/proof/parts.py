@@ -15,7 +15,6 @@ OUTPUT = "output"
 REPORT = "report.xml"
 """Files of a part's folder: what it printed, and pytest's report."""
 
-FAULTS = "tests/faults"
 RUNS = os.environ.get("TORTURE_RUNS") or "2"
 """How many minutes of torture each case gets, each with a seed of its own."""
 
@@ -57,9 +56,9 @@ def pytest(
     options: Sequence[str] = (),
     **settings: str,
 ) -> Part:
-    """A part that is tests, with these environment variables."""
+    """A part that is tests of these files in `tests/`, with these environment variables."""
     report = ("--junitxml", f"{{folder}}/{REPORT}", "-o", "junit_family=xunit1")
-    words = ("-m", "pytest", "-q", *report, *options, *(f"{FAULTS}/{test}" for test in tests))
+    words = ("-m", "pytest", "-q", *report, *options, *(f"tests/{test}" for test in tests))
     return Part(name, about, words, read_report, lambda figures: _tests(figures, showed(figures)), settings)
 
 
@@ -131,42 +130,50 @@ PARTS: tuple[Part, ...] = (
     pytest(
         "killed-sqlite",
         "eight processes on one SQLite file, killed again and again",
-        "test_sqlite_kill.py",
+        "faults/test_sqlite_kill.py",
         showed=_killed,
         CRONCE_KILLED_SLOTS="500",
     ),
     pytest(
         "field-story",
         "a store that is copied to a second server, and processes that die",
-        "test_field_story.py",
+        "faults/test_field_story.py",
         CRONCE_TORTURE_RUNS="1",
     ),
-    pytest("election", "leaders on every server, and on busy cores", "test_election.py", CRONCE_TORTURE_RUNS="1"),
+    pytest(
+        "election", "leaders on every server, and on busy cores", "faults/test_election.py", CRONCE_TORTURE_RUNS="1"
+    ),
     pytest(
         "outage",
         "every server away, for a while and for longer than a lease",
-        "test_outage.py",
+        "faults/test_outage.py",
         CRONCE_TORTURE_RUNS="1",
+    ),
+    pytest(
+        "many-jobs",
+        "2,000 jobs that are due in the same second, on each kind of store",
+        "runtime/scheduling/test_policies.py::test_a_thousand_jobs_of_the_same_second_run_once_each",
+        CRONCE_JOBS_AT_ONCE="2000",
     ),
     pytest(
         "skewed-hosts",
         "three hosts whose clocks are ten seconds apart",
-        "test_skewed_hosts.py",
+        "faults/test_skewed_hosts.py",
         showed=_skewed,
         CRONCE_SKEWED_SLOTS="100",
     ),
     pytest(
         "billing",
         "500 invoices and 50 kills: by key, in a transaction, under a plain lock",
-        "test_billing.py",
+        "faults/test_billing.py",
         showed=_billed,
         CRONCE_BILLING="1",
     ),
     pytest(
         "torture-durable",
         "guarded functions under every fault, on every store that is durable",
-        "torture_proof.py::test_a_minute_on_a_file",
-        "torture_proof.py::test_a_minute_with_a_hard_restart_of_what_is_durable",
+        "faults/torture_proof.py::test_a_minute_on_a_file",
+        "faults/torture_proof.py::test_a_minute_with_a_hard_restart_of_what_is_durable",
         showed=_tortured,
         options=TWO_AT_ONCE,
         CRONCE_TORTURE_RUNS=RUNS,
@@ -174,7 +181,7 @@ PARTS: tuple[Part, ...] = (
     pytest(
         "torture-forgetful",
         "the same on stores that forget",
-        "torture_proof.py::test_a_minute_on_what_forgets_is_unknown_in_the_gap_and_nowhere_else",
+        "faults/torture_proof.py::test_a_minute_on_what_forgets_is_unknown_in_the_gap_and_nowhere_else",
         showed=_tortured,
         options=TWO_AT_ONCE,
         CRONCE_TORTURE_RUNS=RUNS,
@@ -182,9 +189,9 @@ PARTS: tuple[Part, ...] = (
     pytest(
         "torture-schedulers",
         "three and eight schedulers under every fault, rolling restarts and deploys",
-        "torture_proof.py::test_a_minute_of_schedulers_on_a_file",
-        "torture_proof.py::test_a_minute_of_schedulers_on_a_server",
-        "torture_proof.py::test_a_minute_of_schedulers_on_what_forgets",
+        "faults/torture_proof.py::test_a_minute_of_schedulers_on_a_file",
+        "faults/torture_proof.py::test_a_minute_of_schedulers_on_a_server",
+        "faults/torture_proof.py::test_a_minute_of_schedulers_on_what_forgets",
         showed=_tortured,
         options=TWO_AT_ONCE,
         CRONCE_TORTURE_RUNS=RUNS,
