@@ -1,5 +1,6 @@
 """Candidates that are killed, stopped, starved and cut off from their store: no two ever say that they lead at the same
-moment, by a ledger that they write themselves, and the next one is there in time."""
+moment, by a ledger that they write themselves, and there is always a next one. How soon it is there is shown on a clock
+that is turned by hand (`tests/runtime/test_election.py`)."""
 
 import os
 import signal
@@ -89,11 +90,6 @@ class Town:
         wait_until(lambda: (now := self.reigns()) and now[-1].pid != but and now[-1].last > BOOT() - 0.1)
         return self.reigns()[-1].pid
 
-    def followed(self, pid: int) -> tuple[int, float]:
-        """Who leads after that one, and since when."""
-        after = self.leads(but=pid)
-        return after, self.reigns()[-1].first
-
     def judge(self) -> list[int]:
         """No two at once, each later term with a higher fence; who led, in order."""
         reigns = sorted(self.reigns())
@@ -130,12 +126,10 @@ def test_one_leads_at_a_time_whatever_happens_to_the_others(server: Server, tmp_
         first = three.leads()
 
         os.kill(first, signal.SIGKILL)
-        killed = BOOT()
-        second, since = three.followed(first)
-        assert since < killed + 2 * lease
+        second = three.leads(but=first)
 
         os.kill(second, signal.SIGSTOP)
-        third, _ = three.followed(second)
+        third = three.leads(but=second)
         woken = BOOT()
         os.kill(second, signal.SIGCONT)
         wait_until(lambda: three.said(second, woken))
@@ -149,9 +143,7 @@ def test_one_leads_at_a_time_whatever_happens_to_the_others(server: Server, tmp_
         fourth = three.leads()
 
         three.all[fourth].terminate()
-        resigned = BOOT()
-        last, since = three.followed(fourth)
-        assert since < resigned + 0.75 * lease
+        last = three.leads(but=fourth)
         assert three.all[fourth].wait(PATIENCE) == 0
         assert three.judge() == [first, second, third, fourth, last]
     assert ends(url) == ["lapsed", "lapsed", "lapsed", "released"]
