@@ -1,6 +1,5 @@
 """Effects in simulated histories: what the receivers' own ledgers say, and the table that the docs show of it."""
 
-import json
 from collections import Counter
 
 import pytest
@@ -160,13 +159,6 @@ def test_whoever_wants_a_lock_waits_until_its_idle_owner_is_cut_off(clients: Cli
 
 def test_a_seed_always_counts_the_same() -> None:
     assert play_seeds([7, 8]).effects == play_seeds([7, 8]).effects
-
-
-def test_the_command_counts_effects_by_how_they_were_guarded(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["simulate", "--seeds", "3", "--no-mutants", "--workers", "1", "--json"]) == 0
-    effects = json.loads(capsys.readouterr().out)["effects"]
-    assert effects == by_way(play_seeds(range(3)).effects)
-    assert {way: tuple(columns) for way, columns in effects.items()} == dict.fromkeys(map(str, Way), COLUMNS)
 
 
 def test_the_command_prints_a_line_for_each_way(capsys: pytest.CaptureFixture[str]) -> None:
