@@ -25,8 +25,10 @@ from tests.servers.valkey import Valkey
 
 ROOT = Path(__file__).parents[2]
 FULL = bool(os.environ.get("CRONCE_BILLING"))  # `make proof`
-INVOICES, KILLS, PAUSES, LOSSES = (500, 50, 6, 12) if FULL else (60, 6, 1, 2)
-SEEDS = [1, 2, 3] if FULL else [5]
+INVOICES, KILLS, PAUSES, LOSSES = (500, 50, 6, 12) if FULL else (30, 2, 1, 1)
+SEEDS = [1, 2, 3] if FULL else [4231]
+"""By the one, all faults hit whoever charges just then, and the receiver hangs up early."""
+
 STORES: list[Store] = ["postgres", "sqlite", "valkey"] if FULL else ["postgres"]
 
 pytestmark = pytest.mark.timeout(1200 if FULL else 120)

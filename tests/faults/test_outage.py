@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import product
 
 import pytest
 
@@ -46,10 +47,16 @@ SERVERS: dict[str, Callable[[], Server]] = {
     "postgres": Postgres,
     **({"mariadb": MariaDb, "etcd": Etcd} if FULL else {}),
 }
-WAYS = [("stopped", "rerun"), ("killed", "skip"), *([("stopped", "skip"), ("killed", "rerun")] if FULL else [])]
+BRIEFLY = [*product(SERVERS, ("stopped", "killed"))] if FULL else [("valkey", "killed"), ("postgres", "stopped")]
+FOR_LONG = (
+    [*product(SERVERS, ("stopped", "killed"), ("skip", "rerun"))]
+    if FULL
+    else [("postgres", "killed", "skip"), ("valkey", "stopped", "rerun")]
+)
+"""On which server, in which way, and what a run that lapsed means."""
 
 
-@pytest.fixture(scope="module", params=SERVERS)
+@pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     with SERVERS[request.param]() as server:
         if isinstance(server, Valkey):
@@ -160,7 +167,7 @@ def no_answer(job: Job, slot: datetime) -> None:
         job.call(slot, machine=1)
 
 
-@pytest.mark.parametrize("how", ["stopped", "killed"])
+@pytest.mark.parametrize(("server", "how"), BRIEFLY, indirect=["server"])
 def test_away_for_less_than_a_lease_bodies_finish(
     server: Server, url: str, how: str, slots: list[datetime], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -181,7 +188,7 @@ def test_away_for_less_than_a_lease_bodies_finish(
     job.close()
 
 
-@pytest.mark.parametrize(("how", "on_lost"), WAYS)
+@pytest.mark.parametrize(("server", "how", "on_lost"), FOR_LONG, indirect=["server"])
 def test_away_for_longer_than_a_lease_bodies_stop_in_time(
     server: Server, url: str, how: str, on_lost: OnLost, slots: list[datetime], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -65,8 +65,7 @@ def ended(process: "subprocess.Popen[str]") -> str:
     return last
 
 
-@pytest.mark.parametrize("where", ["store here", "store elsewhere"])
-@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+@pytest.mark.parametrize(("kind", "where"), [("postgres", "store here"), ("mariadb", "store elsewhere")])
 def test_a_paused_holder_cannot_commit_after_another_raised_the_fence(
     kind: str, where: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -97,7 +96,11 @@ def test_with_sqlite_a_paused_holder_keeps_the_file_and_what_it_commits_counts_o
     assert ended(payer(store, url, "pay", "go")).startswith("DatabaseUnavailable")
     assert paid(connect, "pay") == []
     paused.send_signal(signal.SIGCONT)
-    assert ended(paused).startswith(("committed", "LeaseLost"))
+    said = ended(paused)
+    assert said.startswith(
+        ("committed", "LeaseLost")
+    )  # whether it had returned when it was told that its lease is over
     assert paid(connect, "pay") == [paused.pid]
-    assert "it is closed: succeeded, its transaction was committed" in ended(payer(store, url, "pay", "go"))
+    how = "" if said == "committed" else ", its transaction was committed"
+    assert f"it is closed: succeeded{how}" in ended(payer(store, url, "pay", "go"))
     assert paid(connect, "pay") == [paused.pid]

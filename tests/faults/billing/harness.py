@@ -32,6 +32,9 @@ DROPS: Final = 3
 """Replies that are swallowed, one after the other."""
 
 LOOK: Final = 0.001
+STILL: Final = 0.02
+"""Seconds between two looks: while invoices are charged, and while everybody waits for a lease to end."""
+
 PATIENCE: Final = 60.0
 """Seconds without any progress after which something hangs."""
 
@@ -166,7 +169,7 @@ class Billing:
                 last, moved = progress, time.monotonic()
             if time.monotonic() > moved + PATIENCE:
                 raise CronceError(f"nothing moves any more, with {progress.invoices} invoices charged: {self._folder}")
-            time.sleep(LOOK)
+            time.sleep(LOOK if time.monotonic() < moved + STILL else STILL)
 
     def _is_due(self, fault: Fault, progress: Progress) -> bool:
         """Between two faults something is charged: so each hits somebody who works, and not who was just hit."""
