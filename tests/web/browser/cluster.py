@@ -99,14 +99,6 @@ class Cluster:
         """When each beat last."""
         return {one["holder"]: one["beat"] for one in self.ask("holders")["holders"]}
 
-    def one_more(self) -> str:
-        """Another scheduler's name."""
-        before = self.holders().keys()
-        self.start("run", "app:cron", "--grace", "1s")
-        wait_until(lambda: self.holders().keys() - before)
-        (name,) = self.holders().keys() - before
-        return name
-
     def wait_for_beats(self, holder: str, number: int) -> None:
         """Until it was seen to beat so often."""
         beats: set[str] = set()

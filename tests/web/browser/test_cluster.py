@@ -19,48 +19,33 @@ class Death(NamedTuple):
     """One of the cluster was killed, and a person looked on."""
 
     holder: str
-    seen_after: float
-    """Seconds."""
     untouched: bool
-    """The page was not loaded again."""
+    """No page that showed it was loaded again."""
 
 
 @pytest.fixture(scope="module")
 def death(cluster: Cluster, browser: Browser) -> Death:
     """Of whoever hauls."""
     wait_until(lambda: cluster.holder_of("haul"))
+    holder = str(cluster.holder_of("haul"))
     with browser.new_context() as context:
-        overview = context.new_page()
+        overview, holders = context.new_page(), context.new_page()
         overview.goto(cluster.url)
-        overview.evaluate("window.untouched = true")
-        death = seen_to_die(cluster, browser, str(cluster.holder_of("haul")))
-        expect(overview.locator(".health")).to_contain_text("stopped beating")
-        return death._replace(untouched=death.untouched and overview.evaluate("window.untouched"))
-
-
-def seen_to_die(cluster: Cluster, browser: Browser, holder: str) -> Death:
-    with browser.new_context() as context:
-        page = context.new_page()
-        page.goto(f"{cluster.url}/holders")
-        page.evaluate("window.untouched = true")
-        row = page.locator(f'tr[data-holder="{holder}"]')
+        holders.goto(f"{cluster.url}/holders")
+        for page in (overview, holders):
+            page.evaluate("window.untouched = true")
+        row = holders.locator(f'tr[data-holder="{holder}"]')
         expect(row).to_contain_text("alive")
         cluster.wait_for_beats(holder, 3)  # somebody looks on, and it has noticed: it beats each second
         kill(holder)
-        began = time.monotonic()
         expect(row).to_contain_text(re.compile("late|dead"))
-        return Death(holder, time.monotonic() - began, page.evaluate("window.untouched"))
+        expect(overview.locator(".health")).to_contain_text("stopped beating")
+        return Death(holder, all(page.evaluate("window.untouched") for page in (overview, holders)))
 
 
-def test_a_killed_process_is_seen_within_three_seconds_and_without_a_reload(
-    cluster: Cluster, browser: Browser, death: Death
-) -> None:
-    """A machine that is busy with something else only makes it longer, so one death of several is enough."""
+def test_a_killed_process_is_seen_without_a_reload(death: Death) -> None:
+    """How soon it is late, and how soon dead, is shown on a clock that is turned by hand (`pages/test_holders.py`)."""
     assert death.untouched
-    took = [death.seen_after]
-    while took[-1] >= 3 and len(took) < 6:
-        took.append(seen_to_die(cluster, browser, cluster.one_more()).seen_after)
-    assert took[-1] < 3, took
 
 
 def test_a_takeover_is_told_on_the_run_and_drawn_on_the_timeline(cluster: Cluster, death: Death, page: Page) -> None:
