@@ -22,13 +22,13 @@ UNNAMED = Counter(
         "integrations": 24,
         "monitor": 26,
         "protocol": 4,
-        "runtime": 58,
+        "runtime": 56,
         "schedule": 6,
         "stores": 37,
         "telling": 7,
         "testing": 24,
         "torture": 4,
-        "web": 36,
+        "web": 35,
     }
 )
 """Modules of each package with no test file of their name. A number that falls is lowered here; none may rise."""
