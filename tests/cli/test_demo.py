@@ -47,7 +47,7 @@ from cronce.cli import main
 from cronce.demo.stage import Stage
 Stage._pause = lambda stage, _slot: stage._until(lambda: False)  # after the kill all are there for as long as one looks
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background has it ignored
-sys.exit(main(["demo"]))
+sys.exit(main(["demo", "--seconds", "8"]))  # the kill comes the sooner, the fewer slots there are
 """
 
 

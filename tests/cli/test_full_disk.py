@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
@@ -30,14 +30,23 @@ def town(tmp_path: Path) -> Iterator[Town]:
     town.close()
 
 
-@pytest.mark.parametrize("options", [(), ("--log-json", "-v"), ("-n", "2"), ("--health", "0")])
-def test_schedulers_whose_words_nobody_takes_go_on_and_end_well(town: Town, options: tuple[str, ...]) -> None:
-    with FULL.open("w") as full:
-        process = town.run(*options, stdout=full, stderr=full)
-    wait_until(lambda: len(town.lines("end")) > 2)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
-    assert set(town.starts().values()) == {1}
+def test_schedulers_whose_words_nobody_takes_go_on_and_end_well(tmp_path: Path) -> None:
+    """Each alone in its town, all at the same time: most of it is waiting for slots."""
+    ways = [(), ("--log-json", "-v"), ("-n", "2"), ("--health", "0")]
+    with ExitStack() as stack, FULL.open("w") as full:
+        towns = [Town(tmp_path / str(number)) for number, _ in enumerate(ways)]
+        for town in towns:
+            town.folder.mkdir()
+            stack.callback(town.close)
+        processes = [town.run(*options, stdout=full, stderr=full) for town, options in zip(towns, ways, strict=True)]
+        for town in towns:
+            town.wait_for("end", 3)
+        for process in processes:
+            process.send_signal(signal.SIGTERM)
+        assert {options: process.wait(60) for options, process in zip(ways, processes, strict=True)} == dict.fromkeys(
+            ways, 0
+        )
+        assert [set(town.starts().values()) for town in towns] == [{1}] * len(ways)
 
 
 def test_the_foreman_replaces_one_that_died_although_it_cannot_say_so(town: Town) -> None:

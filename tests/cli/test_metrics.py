@@ -35,6 +35,8 @@ from tests.runtime.scheduling.life.town import Line, Town, children, ended
 Samples = dict[tuple[str, ...], float]
 JOBS = 2
 
+pytestmark = pytest.mark.xdist_group("metrics")  # they share a life of several seconds
+
 
 class Life(NamedTuple):
     """Three processes of two applications whose slots come to an end: two that are asked for numbers and log JSON, and

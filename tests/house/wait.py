@@ -7,10 +7,15 @@ from typing import Final
 PATIENCE: Final = 60.0
 """Seconds, for what happens at once, on a machine that is busy with something else."""
 
+SHORTEST, LONGEST = 0.01, 0.03
+"""Seconds between two looks: the longer one waits, the seldomer one looks. Many looks open a file or ask a server, and
+a hundred of them in a second take time from what is waited for."""
+
 
 def wait_until(true: Callable[[], object]) -> None:
     __tracebackhide__ = True  # what pytest shows is the line that waits in vain
-    deadline = time.monotonic() + PATIENCE
+    began = time.monotonic()
     while not true():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
+        waited = time.monotonic() - began
+        assert waited < PATIENCE, "it never came true"
+        time.sleep(min(max(waited / 20, SHORTEST), LONGEST))
