@@ -29,25 +29,33 @@ from tests.servers.postgres import Postgres
 pytestmark = [pytest.mark.xdist_group("field-story"), pytest.mark.timeout(240)]
 
 FULL = bool(os.environ.get("CRONCE_TORTURE_RUNS"))  # `make proof`
-PATIENT = (
-    ""
-    if FULL
-    else """
+TTL = HOLDER_TTL if FULL else timedelta(seconds=10)
+"""After which a process that does not beat counts as dead."""
+
+SOONER = """
+import runpy
+from datetime import timedelta
+from functools import partialmethod
+from cronce.runtime.scheduling import roster
+roster.HOLDER_TTL = timedelta(seconds={seconds})  # before anybody else reads it
 from cronce.monitor import destinations, monitor, post
+from cronce.runtime.scheduling import engine
+engine.Engine.__init__ = partialmethod(engine.Engine.__init__, pace=engine.Pace(beat=timedelta(seconds=1)))
 destinations.Webhook.limit, post.SPARE, monitor.LEASE = 5.0, 3.0, "5s"  # who dies while it sends is not waited for long
+runpy.run_module("cronce", run_name="__main__")
 """
-)
+"""`python -m cronce`, but that who dies is missed sooner."""
 
 APP = """
 import os
 from cronce import Cronce
-{patient}
+
 cron = Cronce(os.environ["STORE"])
 
 @cron.job(every="1s", name="mail", missed="all")
 def mail(run):
     ledger = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(ledger, f"{{run.key}}\\n".encode())
+    os.write(ledger, f"{run.key}\\n".encode())
     os.close(ledger)
 """
 
@@ -86,14 +94,15 @@ class Server:
 
     def __init__(self, directory: Path, store: str, ledger: Ledger, hook: str) -> None:
         directory.mkdir()
-        (directory / "app.py").write_text(APP.format(patient=PATIENT))
+        (directory / "app.py").write_text(APP)
+        (directory / "sooner.py").write_text(SOONER.format(seconds=TTL.total_seconds()))
         self.directory, self.store = directory, store
         self._env = {**os.environ, "STORE": store, "LEDGER": str(ledger.path), "CRONCE_ALERT": hook}
         self._started: list[subprocess.Popen[str]] = []
 
     def start(self) -> "Process":
         process = subprocess.Popen(
-            [sys.executable, "-m", "cronce", "run", "app:cron"],
+            [sys.executable, *(("-m", "cronce") if FULL else ("sooner.py",)), "run", "app:cron"],
             cwd=self.directory, env=self._env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._started.append(process)
@@ -135,7 +144,7 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "ledger")
 
 
-# --- who dies is missed: it takes half a minute, in which the other tests run ---
+# --- who dies is missed: it takes a while, in which the other tests run ---
 
 
 class Cluster:
@@ -173,7 +182,7 @@ def _all_beat_together(store: Store) -> bool:
     """Each has beaten since the last of them was started."""
     cells = store.scan(Scan("holder/")).cells
     youngest = max(decode_holder(cell.value, cell.key).since for cell in cells)
-    return all(cell.until is not None and cell.until - HOLDER_TTL > youngest for cell in cells)
+    return all(cell.until is not None and cell.until - TTL > youngest for cell in cells)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.runtime.scheduling.life.town import Town, children, ended
 from tests.servers.process import free_port, stop
 
 FLASK, FASTAPI = (f"tests.runtime.scheduling.life.{name}:app" for name in ("flask_app", "fastapi_app"))
-WORKERS = 4
+WORKERS = 3
 
 HOOKS = """
 def post_fork(server, worker):
@@ -72,7 +72,7 @@ def test_each_slot_runs_once_behind_a_web_server(town: Town, how: str) -> None:
     wait_until(lambda: {line.pid for line in town.lines("start")} == hosts & town.holders().keys())
     assert len({line.pid for line in town.lines("start")}) == schedulers
     killed = kill_one(town, server.pid) if how in ("import", "lifespan") else None
-    town.wait_for("start", len(town.lines("start")) + 20)
+    town.wait_for("start", len(town.lines("start")) + 10)  # of each job one
     server.terminate()
     code, out = ended(server)
     assert code == 0, out

@@ -66,11 +66,16 @@ def held(name: str) -> str:
     return f"did {name}"
 
 
-skipped = once(cron, lease="4s")(held)
+skipped = once(cron, lease="2s")(held)
 
 
-@once(cron, lease="4s", on_lost="rerun")
+@once(cron, lease="2s", on_lost="rerun")
 def rerun(name: str) -> str:
+    return held(name)
+
+
+@once(cron, lease="30s", on_lost="rerun")
+def takes_long(name: str) -> str:
     return held(name)
 
 

@@ -128,7 +128,7 @@ def test_a_body_that_was_killed_runs_again_only_if_that_was_asked_for(office: Of
 
 def test_a_job_that_was_given_up_while_its_body_went_on_is_not_run_beside_it(office: Office) -> None:
     """The worker is gone, and its work horse is not: RQ queues the job again, and a second worker takes it."""
-    job = office.enqueue("rerun", "long", retry=Retry(max=1))
+    job = office.enqueue("takes_long", "long", retry=Retry(max=1))
     first = office.worker()
     wait_until(lambda: office.book.lines("start"))
     first.kill()
