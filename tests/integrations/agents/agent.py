@@ -111,24 +111,31 @@ def graph(run: Run) -> list[str]:
     return [str(message.content) for message in last["messages"] if isinstance(message, ToolMessage)]
 
 
-def main(name: str) -> None:
-    """Three processes, which import what they need once for all, and how each of them ended."""
-    if name == "graph":
+def main(markets: dict[str, str]) -> None:
+    """Three processes for each kind of agent, at the same time. All import what they need once."""
+    if "graph" in markets:
         import langgraph.prebuilt  # noqa: F401, PLC0415
-    for _ in range(3):
-        if not os.fork():
-            night(name)
-            sys.stdout.flush()
-            os._exit(0)
-    print(sorted(os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(3)))
+    kinds = {}
+    for name, market in markets.items():
+        for _ in range(3):
+            if pid := os.fork():
+                kinds[pid] = name
+            else:
+                os.environ["MARKET"] = market
+                night(name)
+                sys.stdout.flush()
+                os._exit(0)
+    ends = [os.wait() for _ in kinds]
+    for name in markets:
+        print(name, sorted(os.waitstatus_to_exitcode(status) for pid, status in ends if kinds[pid] == name))
 
 
 def night(name: str) -> None:
     job = {"plain": plain, "graph": graph}[name].at(SLOT)
     while isinstance(answer := job(), Skipped) and answer.kind == "held":
         time.sleep(0.2)
-    print(answer.reason if isinstance(answer, Skipped) else answer)
+    print(name, answer.reason if isinstance(answer, Skipped) else answer)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(dict(word.split("=", 1) for word in sys.argv[1:]))
