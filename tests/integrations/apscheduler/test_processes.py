@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +20,8 @@ from tests.faults.billing.servers import database
 from tests.house.wait import wait_until
 from tests.servers.postgres import Postgres
 
+pytestmark = pytest.mark.xdist_group("crews of schedulers")
+
 MEMBER = Path(__file__).with_name("member.py")
 
 
@@ -28,6 +30,10 @@ class Line(NamedTuple):
     job: str
     slot: int
     pid: int
+
+
+Hung = dict[str, Line]
+"""By job, the body that was killed."""
 
 
 class Crew:
@@ -62,7 +68,7 @@ class Crew:
         until = self.last() + slots
         wait_until(lambda: self.last() >= until)
 
-    def kill_in_the_middle(self) -> dict[str, Line]:
+    def kill_in_the_middle(self) -> Hung:
         """Each of the two jobs hangs somewhere, and who is at it is killed: one process, or two of the three."""
         for job in ("skip", "again"):
             Path(f"{self.book}.{job}.hang").touch()
@@ -90,26 +96,29 @@ class Crew:
             member.wait(60)
 
 
-@pytest.fixture(params=["postgresql", "memory"])
-def crew(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Crew]:
-    if request.param == "memory":
-        made = Crew(tmp_path, f"sqlite:///{tmp_path}/cronce.db", "memory", ("", "", "asyncio"))
-        yield made
-        made.stop()
-        return
-    postgres: Postgres = request.getfixturevalue("postgres")
-    with database(postgres.url) as url:
-        made = Crew(tmp_path, url, url.replace("postgresql:", "postgresql+psycopg:"), ("", "", ""))
-        yield made
-        made.stop()
+@pytest.fixture(scope="module")
+def crews(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Crew, Hung]]]:
+    """Two crews at once, and what hung where when it was killed: it is the waiting for a lease that takes time."""
+    one, other = (tmp_path_factory.mktemp(name) for name in ("shared", "private"))
+    with database(postgres.url) as url, ExitStack() as stack:
+        shared = Crew(one, url, url.replace("postgresql:", "postgresql+psycopg:"), ("", "", ""))
+        stack.callback(shared.stop)
+        private = Crew(other, f"sqlite:///{other}/cronce.db", "memory", ("", "", "asyncio"))
+        stack.callback(private.stop)
+        for crew in (shared, private):
+            crew.go_on(2)
+        hung = [crew.kill_in_the_middle() for crew in (shared, private)]
+        yield {"postgresql": (shared, hung[0]), "memory": (private, hung[1])}
 
 
-def test_each_slot_runs_once_and_a_killed_scheduler_loses_nothing_unseen(crew: Crew) -> None:
-    crew.go_on(2)
-    hung = crew.kill_in_the_middle()
+@pytest.mark.parametrize("jobs", ["postgresql", "memory"])
+def test_each_slot_runs_once_and_a_killed_scheduler_loses_nothing_unseen(
+    crews: dict[str, tuple[Crew, Hung]], jobs: str
+) -> None:
+    crew, hung = crews[jobs]
     killed = {line.pid for line in hung.values()}
     wait_until(lambda: crew.slots("done", "again")[hung["again"].slot] == 1)  # another took it over
-    crew.go_on(3)
+    crew.go_on(2)
     crew.stop()
     for job in ("skip", "again"):
         ended = crew.outcomes(job)
