@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from cronce import Cronce, LeaseLost, TimedOut
+from cronce import Cronce, LeaseLost, Run, TimedOut
 from cronce.clock import SystemClock
 from cronce.model import Write
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here, is_starting_another
@@ -225,7 +225,7 @@ def test_an_outer_stop_does_not_cut_the_inner_guards_own_writes(cron: Cronce) ->
     def inner() -> None:
         pass
 
-    @cron.job("@daily", name="outer", timeout="300ms", retries=20)
+    @cron.job("@daily", name="outer", timeout="300ms", retries=20, backoff="1ms")
     def outer() -> None:
         while True:
             inner()
@@ -235,6 +235,38 @@ def test_an_outer_stop_does_not_cut_the_inner_guards_own_writes(cron: Cronce) ->
             outer()
     cells = cron._presence.given._cells  # type: ignore[union-attr]
     assert not [key for key, cell in cells.items() if '"running"' in cell.value and "/inner/" in key]
+
+
+def test_a_body_that_is_stopped_while_it_says_how_far_it_is_leaves_its_keeper_at_work(cron: Cronce) -> None:
+    """What was thrown arrived behind the acquisition of the keeper's lock and before the block that gives it back:
+    nothing was renewed in that process from then on."""
+    keeper, mine = cron.at_work(), threading.current_thread()
+
+    class Turn(threading.Condition):
+        def __enter__(self) -> bool:
+            taken = super().__enter__()
+            if threading.current_thread() is mine and not stopped.is_set():
+                stopped.set()
+                end_all(cron)
+                spin(0.05)
+            return taken
+
+    def may_turn() -> None:
+        free.append(keeper._renewing._turn.acquire(timeout=10))
+
+    stopped, free = threading.Event(), list[bool]()
+
+    @cron.job("@daily", name="report")
+    def report(run: Run) -> None:
+        keeper._renewing._turn = Turn()
+        run.progress(1, 2)
+        spin()
+
+    with pytest.raises(LeaseLost, match=r"report@.* was stopped"):
+        report()
+    assert stopped.is_set()
+    in_thread(may_turn)
+    assert free == [True]
 
 
 def test_a_body_that_swallows_a_timeout_and_returns_has_still_timed_out(cron: Cronce) -> None:

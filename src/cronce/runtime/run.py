@@ -10,6 +10,7 @@ from cronce.model import Boot, Fence, Slot, check_key
 from cronce.policy import WhenUnsure
 from cronce.protocol.record import effects_key
 from cronce.runtime.desk import Desk
+from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
 from cronce.value import NamedTuple, Value
@@ -95,7 +96,8 @@ class Run:
         """Say how far the body is; `cronce runs` shows it. Call it as often as you like: it is told once a second."""
         if type(done) is not int or type(total) is not int or not 0 <= done <= total:
             raise BadInput(f"progress is a number of a total, such as 30 of 200, not {done!r:.40} of {total!r:.40}")
-        self._means.note_progress(self._lease, done, total)
+        with shielded():  # who is stopped in the midst of it would leave the keeper's lock taken, for ever
+            self._means.note_progress(self._lease, done, total)
 
     @property
     def fence(self) -> Fence:
