@@ -239,14 +239,14 @@ def test_a_command_that_fails_has_told_nobody(words: list[str], says: str) -> No
 
 
 def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(destinations, "COMMAND", 3.0)
+    monkeypatch.setattr(destinations, "COMMAND", 2.0)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reads = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(reads, True)
     words = ["sh", "-c", f"(echo up; exec sleep 60) > {pipe} & wait"]
     began = time.monotonic()
-    assert refused(Command(words)) == "sh did not end within 3 s, and was killed"
+    assert refused(Command(words)) == "sh did not end within 2 s, and was killed"
     assert [os.read(reads, 10), os.read(reads, 10)] == [b"up\n", b""]  # it ends when nobody has it open any more
     assert time.monotonic() - began < 30
     os.close(reads)

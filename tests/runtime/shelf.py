@@ -5,11 +5,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TypeVar
 
+from cronce import Cronce
+from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.events import Event
 from cronce.model import Slot, Traits, Write
 from cronce.protocol.record import Holder
 from cronce.runtime.flow import Flow, drive
+from cronce.runtime.interrupt import shielded
 from cronce.runtime.ledger import Grant, Ledger, Refused, Terms, Wanted
 from cronce.runtime.scheduling.roster import Roster, Specs, digest_of
 from cronce.stores.base import Loaded, Swapped
@@ -38,6 +41,21 @@ class HandClock:
 
     def turn(self, seconds: float) -> None:
         self.seconds += seconds
+
+
+class Ahead(SystemClock):
+    """The machine's clock, and a test may put it forward."""
+
+    seconds = 0.0
+
+    def boot(self) -> float:
+        return super().boot() + self.seconds
+
+    def put_forward(self, cron: Cronce, seconds: float) -> None:
+        """So long later, nothing was renewed in between; whoever watches over leases looks now."""
+        with shielded():  # it may be the caller's lease that is over
+            self.seconds += seconds
+            cron.at_work()._watching.wake()
 
 
 class Wire(MemoryStore):

@@ -24,7 +24,7 @@ from cronce.runtime.election import Leader, Seat, Term, candidacy
 from cronce.runtime.keeper import NOT_RENEWED, Beat
 from tests.house.wait import wait_until
 from tests.runtime.office import Office
-from tests.runtime.shelf import FORGETFUL, HandClock, Wire
+from tests.runtime.shelf import FORGETFUL, Ahead, HandClock, Wire
 from tests.runtime.test_guard import in_child
 
 STEP = 0.125
@@ -606,12 +606,14 @@ def test_an_on_elected_that_goes_on_is_stopped_before_on_deposed_and_before_the_
     assert told == ["stopped", "deposed", "next"]
 
 
-def test_an_on_elected_that_goes_on_is_stopped_when_its_term_is_lost(cron: Cronce) -> None:
+def test_an_on_elected_that_goes_on_is_stopped_when_its_term_is_lost(url: str) -> None:
     told: list[str] = []
+    clock = Ahead()
 
     def on_elected(_term: Term) -> None:
         try:
             silence(cron)
+            clock.put_forward(cron, 30)
             while True:
                 pass
         finally:
@@ -621,9 +623,10 @@ def test_an_on_elected_that_goes_on_is_stopped_when_its_term_is_lost(cron: Cronc
         told.append(f"deposed, trusted: {term.trusted}")
         leader.stop()
 
-    leader = cron.leader("indexer", lease="2s", on_elected=on_elected, on_deposed=on_deposed)
-    leader.start()
-    wait_until(lambda: told == ["stopped", "deposed, trusted: False"])
+    with Cronce(url, clock=clock) as cron:
+        leader = cron.leader("indexer", lease="30s", on_elected=on_elected, on_deposed=on_deposed)
+        leader.start()
+        wait_until(lambda: told == ["stopped", "deposed, trusted: False"])
 
 
 def test_after_a_failover_one_can_start_at_once_wait_or_skip(cron: Cronce, other: Cronce) -> None:
@@ -696,12 +699,13 @@ def test_a_block_waits_until_it_is_elected(cron: Cronce, other: Cronce) -> None:
 
 
 def test_a_block_whose_term_ends_is_stopped_and_is_an_error(url: str) -> None:
-    with Cronce(url) as cron:
-        leader = cron.leader("indexer", lease="2s")
+    with Cronce(url, clock=(clock := Ahead())) as cron:
+        leader = cron.leader("indexer", lease="30s")
 
         def endless() -> None:
             with leader.elected():
                 silence(cron)
+                clock.put_forward(cron, 30)
                 while True:
                     pass
 
@@ -717,12 +721,13 @@ def test_an_async_block_whose_term_ends_is_cancelled_and_is_an_error(url: str) -
         return "still here"
 
     async def endless(cron: Cronce) -> None:
-        async with cron.leader("indexer", lease="2s").elected() as term:
+        async with cron.leader("indexer", lease="30s").elected() as term:
             assert term.trusted
             silence(cron)
+            clock.put_forward(cron, 30)
             await asyncio.Event().wait()
 
-    with Cronce(url) as cron:
+    with Cronce(url, clock=(clock := Ahead())) as cron:
         assert asyncio.run(work(cron)) == "still here"
 
 

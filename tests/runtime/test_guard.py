@@ -478,7 +478,7 @@ def test_a_child_that_leaves_a_lock_does_not_release_it(cron: Cronce) -> None:
 
 
 def test_a_failed_slot_is_retried_from_outside(cron: Cronce, url: str) -> None:
-    @cron.job("@daily", name="report", start_within="3650d", retries=1)
+    @cron.job("@daily", name="report", start_within="3650d", retries=1, backoff="10ms")
     def report(run: Run) -> int:
         if run.attempt == 1:
             raise ValueError("first")
@@ -499,6 +499,7 @@ def test_a_process_that_changes_its_directory_or_environment_keeps_its_store(
     """The keeper opens a connection of its own, and a forked child too: both long after the first."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
+    monkeypatch.setattr("cronce.runtime.keeper.NOTED", 0.05)
     monkeypatch.chdir(tmp_path / "a")
     cron = Cronce("sqlite:///cronce.db")
 

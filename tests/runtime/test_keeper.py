@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronce.clock import SystemClock
+from cronce.clock import Clock, SystemClock
 from cronce.errors import LeaseLost, StoreUnavailable
 from cronce.model import Slot, lock_cell
 from cronce.protocol.lease import LOCK_LEASE
@@ -15,7 +15,7 @@ from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Over
 from cronce.runtime.ledger import Grant, Terms, Wanted
 from cronce.stores.memory import MemoryStore
 from tests.runtime.office import Office
-from tests.runtime.shelf import START, HandClock, Wire
+from tests.runtime.shelf import START, Ahead, HandClock, Wire
 
 LEASE = timedelta(seconds=30)  # trust ends 6 s before it, and a renewal is due every 8 s
 
@@ -229,8 +229,8 @@ class Hanging(MemoryStore):
         return super().swap(writes, seen)
 
 
-def real(store: MemoryStore) -> tuple[Desk, Keeper]:
-    desk = Desk(store, SystemClock(), lambda: store, lambda _event: None)
+def real(store: MemoryStore, clock: Clock | None = None) -> tuple[Desk, Keeper]:
+    desk = Desk(store, clock or SystemClock(), lambda: store, lambda _event: None)
     return desk, Keeper(desk)
 
 
@@ -243,13 +243,18 @@ def claimed(desk: Desk, lease: timedelta) -> Grant:
 
 
 def test_a_store_that_hangs_does_not_keep_the_holder_from_being_told_in_time() -> None:
-    store = Hanging()
-    desk, keeper = real(store)
-    grant = claimed(desk, timedelta(seconds=2))
+    store, clock = Hanging(), Ahead()
+    desk, keeper = real(store, clock)
+    grant = claimed(desk, timedelta(seconds=60))
     store.hang = True
     told = threading.Event()
     keeper.keep(Lease(grant, desk.clock, lambda _why: told.set()))
+    clock.seconds = 30
+    keeper._renewing.wake()
     assert store.hung.wait(30)
+    assert not told.is_set()
+    clock.seconds = 60
+    keeper._watching.wake()
     assert told.wait(30)  # while the store still hangs, which it does for longer
     store.let_go.set()
 

@@ -527,9 +527,9 @@ def test_a_store_that_does_not_answer_is_told_beside_an_unreadable_cell(desk: De
 
 def test_a_batch_takes_turns_that_differ(desk: Desk, clock: HandClock, store: Wire) -> None:
     clock.turn(400)
-    wanted = [Wanted(later(number), terms(turns=300, overlap="wait")) for number in range(300)]
+    wanted = [Wanted(later(number), terms(turns=100, overlap="wait")) for number in range(100)]
     grants = desk.do(desk.ledger.claim(wanted))
-    assert [type(grant) for grant in grants] == [Grant] * 300
+    assert [type(grant) for grant in grants] == [Grant] * 100
     assert store.calls == ["load", "swap"]
 
 

@@ -15,12 +15,17 @@ from cronce.protocol.record import Record, State, decode
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.lock import Lock, limits
 from tests.runtime.office import Office
-from tests.runtime.shelf import HandClock, Wire
+from tests.runtime.shelf import Ahead, HandClock, Wire
 
 
 @pytest.fixture
-def cron(tmp_path: Path) -> Cronce:
-    return Cronce(f"sqlite:///{tmp_path}/cronce.db")
+def ahead() -> Ahead:
+    return Ahead()
+
+
+@pytest.fixture
+def cron(tmp_path: Path, ahead: Ahead) -> Cronce:
+    return Cronce(f"sqlite:///{tmp_path}/cronce.db", clock=ahead)
 
 
 def record(cron: Cronce, name: str) -> Record:
@@ -107,9 +112,10 @@ def test_many_threads_that_wait_are_never_in_the_block_together(cron: Cronce) ->
     assert most == [1] * 20
 
 
-def test_a_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) -> None:
+def test_a_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce, ahead: Ahead) -> None:
     def endless() -> None:
-        with cron.lock("reindex", at_most="2s"):
+        with cron.lock("reindex", at_most="30s"):
+            ahead.put_forward(cron, 30)
             while True:
                 pass
 
@@ -119,11 +125,15 @@ def test_a_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) 
         pass
 
 
-def test_an_async_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce) -> None:
+def test_an_async_block_that_outlasts_at_most_is_stopped_and_is_an_error(cron: Cronce, ahead: Ahead) -> None:
+    async def endless() -> None:
+        async with cron.lock("reindex", at_most="30s"):
+            ahead.put_forward(cron, 30)
+            await asyncio.Event().wait()
+
     async def main() -> str:
         with pytest.raises(LeaseLost, match="it was held for at_most"):
-            async with cron.lock("reindex", at_most="2s"):
-                await asyncio.Event().wait()
+            await endless()
         await asyncio.sleep(0)
         return "still here"
 

@@ -109,6 +109,7 @@ cron.close()
 """
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_three_consumers_of_the_same_messages_handle_each_once(url: str, name: str, tmp_path: Path) -> None:
     book = tmp_path / "book"
     command = [sys.executable, "-c", CONSUMER, url, name, str(book)]
@@ -137,7 +138,7 @@ body(slot="2026-03-29T12:00:00Z")
 """
 
 
-@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_process_that_is_killed_in_a_step_leaves_a_doubt_and_nobody_pays_again(
     url: str, name: str, tmp_path: Path
 ) -> None:

@@ -267,8 +267,14 @@ def test_a_run_that_failed_cannot_be_committed_later(
 
 
 def test_if_nobody_can_say_whether_it_was_committed_the_run_stays_open_for_whoever_asks_later(
-    office: Office, other: Office, books: Books, billing: Callable[..., Declaration], tmp_path: Path
+    office: Office,
+    other: Office,
+    books: Books,
+    billing: Callable[..., Declaration],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("cronce.runtime.joined.sources.WAIT", 0.1)
     conn, declared = _commits_and_raises(tmp_path / "books.db"), billing(on_lost="skip")
     blocker = sqlite3.connect(tmp_path / "books.db", isolation_level=None)
 

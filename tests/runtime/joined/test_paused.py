@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -64,23 +65,24 @@ def test_paused_before_its_check_it_keeps_nobody_waiting_and_cannot_commit(site:
 
 
 def test_paused_behind_its_check_it_is_cut_off_and_cannot_commit(postgres_site: Site, mariadb_site: Site) -> None:
-    """Neither after another run has raised the fence, nor after a sweeper has sealed it. (Both servers at once: it is
-    the waiting that takes time.)"""
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(_cannot_commit, (postgres_site, mariadb_site)))
+    """Neither after another run has raised the fence, nor after a sweeper has sealed it. (All at once: it is the
+    waiting that takes time.)"""
+    with ThreadPoolExecutor(4) as pool:
+        cases = product((postgres_site, mariadb_site), (_taken_over, _swept))
+        list(pool.map(lambda case: case[1](case[0]), cases))
 
 
-def _cannot_commit(site: Site) -> None:
-    with (
-        closing(read_database(site.url)) as database,
-        paused(site, "commit", step="charge") as taken_over,
-        paused(site, "commit") as swept,
-    ):
-        assert database.raise_fence(taken_over.key, next_fence()) is False
-        _refused(site, taken_over)
-        assert database.seal(swept.key, swept.fence) is False
-        _refused(site, swept)
-        assert database.raise_fence(swept.key, next_fence()) is False
+def _taken_over(site: Site) -> None:
+    with closing(read_database(site.url)) as database, paused(site, "commit", step="charge") as holder:
+        assert database.raise_fence(holder.key, next_fence()) is False
+        _refused(site, holder)
+
+
+def _swept(site: Site) -> None:
+    with closing(read_database(site.url)) as database, paused(site, "commit") as holder:
+        assert database.seal(holder.key, holder.fence) is False
+        _refused(site, holder)
+        assert database.raise_fence(holder.key, next_fence()) is False
 
 
 def _refused(site: Site, holder: Holder) -> None:

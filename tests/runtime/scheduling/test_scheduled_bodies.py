@@ -5,12 +5,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cronce import Cronce, Run
-from cronce.clock import SystemClock
 from cronce.errors import LeaseLost
 from cronce.protocol.record import Outcome, Record, State
 from cronce.runtime.hand.acts import Hand
@@ -18,6 +16,7 @@ from cronce.runtime.look import slot_named
 from tests.house.wait import wait_until
 from tests.integrations.execs import gone
 from tests.runtime.scheduling.policies import bodies
+from tests.runtime.shelf import Ahead
 
 CANCELLED = "asked to stop: cancelled by ann: enough"
 REASONS = {
@@ -27,15 +26,6 @@ REASONS = {
     "command-cancel": CANCELLED,
     **{f"{kind}-timeout": "timed out after 1m" for kind in bodies.KINDS},
 }
-
-
-class Ahead(SystemClock):
-    """The machine's clock, and a test may put it forward."""
-
-    seconds = 0.0
-
-    def boot(self) -> float:
-        return super().boot() + self.seconds
 
 
 def record_of(cron: Cronce, key: str) -> Record:
@@ -79,48 +69,50 @@ def test_it_is_stopped_cleans_up_and_is_on_record(records: tuple[Path, dict[str,
         wait_until(lambda: gone(int(pids.pop())))
 
 
-@pytest.mark.parametrize(
-    ("policies", "asked", "why"),
-    [
-        ({}, ", after it was asked to stop: cancelled by ann: enough", CANCELLED),
-        ({"timeout": "1s"}, "", "timed out after 1s"),
-    ],
-    ids=["cancel", "timeout"],
-)
-def test_what_cannot_be_stopped_is_fenced_and_reported(
-    tmp_path: Path, policies: dict[str, Any], asked: str, why: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    begun, release, refused = threading.Event(), threading.Event(), list[str]()
+STUCK = {
+    "cancel": (", after it was asked to stop: cancelled by ann: enough", CANCELLED),
+    "timeout": ("", "timed out after 1s"),
+}
+"""What else is on record of a body that could not be stopped, and why it was to stop."""
+
+
+def test_what_cannot_be_stopped_is_fenced_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One that is cancelled and one that takes too long, at once: it is their leases that take time."""
+    begun, release, refused = set[str](), threading.Event(), dict[str, str]()
 
     def stuck(run: Run) -> None:
-        begun.set()
+        begun.add(run.job)
         try:
             release.wait()  # in C, where nothing that is thrown arrives
         finally:
             try:
                 run.check()
             except LeaseLost as error:
-                refused.append(f"{error}")
+                refused[run.job] = f"{error}"
 
     url = f"sqlite:///{tmp_path}/cronce.db"
     with ExitStack() as stack:
         one, two = (stack.enter_context(Cronce(url)) for _ in range(2))
         stack.callback(release.set)
         for cron in (one, two):
-            cron.job(name="stuck", lease="3s", **policies)(stuck)
+            cron.job(name="cancel", lease="3s")(stuck)
+            cron.job(name="timeout", lease="3s", timeout="1s")(stuck)
             assert cron.start().wait_ready(60)
-        key = one.trigger("stuck")
-        assert begun.wait(60)
-        if not policies:
-            one.cancel(key, "enough", by="ann")
-        wait_until(lambda: record_of(one, key).state is State.CLOSED)  # by the other: it is no longer renewed
-        record = record_of(one, key)
-        assert (record.outcome, record.reason) == (Outcome.LOST, f"its holder {record.holder} was gone{asked}")
-        assert refused == []
+        keys = {name: one.trigger(name) for name in STUCK}
+        wait_until(lambda: begun == STUCK.keys())
+        one.cancel(keys["cancel"], "enough", by="ann")
+        # by the other: they are no longer renewed
+        wait_until(lambda: all(record_of(one, key).state is State.CLOSED for key in keys.values()))
+        records = {name: record_of(one, key) for name, key in keys.items()}
+        for name, (asked, _) in STUCK.items():
+            was_gone = f"its holder {records[name].holder} was gone{asked}"
+            assert (records[name].outcome, records[name].reason) == (Outcome.LOST, was_gone)
+        assert refused == {}
         release.set()
-        wait_until(lambda: any(message.startswith(f"{key} failed, but ") for message in caplog.messages))
-        assert record_of(one, key) == record
-    assert refused == [f"{key} is no longer ours: {why}"]
-    assert [message for message in caplog.messages if "fenced" in message] == [
+        wait_until(lambda: all(f"{key} failed, but " in caplog.text for key in keys.values()))
+        assert {name: record_of(one, key) for name, key in keys.items()} == records
+    assert refused == {name: f"{key} is no longer ours: {STUCK[name][1]}" for name, key in keys.items()}
+    assert sorted(message for message in caplog.messages if "fenced effects" in message) == sorted(
         f"{key} failed, but it was closed while this process was out of touch: only fenced effects were refused"
-    ]
+        for key in keys.values()
+    )
