@@ -159,7 +159,7 @@ def test_a_body_that_ended_while_the_store_was_away_has_its_result(
             return "done"
 
         office = Office(broker, tmp_path.name, store.url)
-        task = office.task(body, lease="2s")
+        task = office.task(body, lease="1s")
         assert (office.deliver(task), office.queued()) == (("SUCCESS", "done"), [])
         assert "run 7:0:0 is done, but that is not on record" in caplog.text
         office.close()

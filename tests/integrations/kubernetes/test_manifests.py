@@ -264,14 +264,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     cluster.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres", "kubernetes"])
+@pytest.fixture(params=["sqlite", "kubernetes"])
 def on_any_store(request: pytest.FixtureRequest, cluster: Cluster) -> Cluster:
-    name = f"pods{time.monotonic_ns()}"
-    match request.param:
-        case "postgres":
-            cluster.url = f"{request.getfixturevalue('postgres').url}?schema={name}"
-        case "kubernetes":
-            cluster.url = request.getfixturevalue("kubernetes").url(name)
+    if request.param == "kubernetes":
+        cluster.url = request.getfixturevalue("kubernetes").url(f"pods{time.monotonic_ns()}")
     return cluster
 
 

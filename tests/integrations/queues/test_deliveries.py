@@ -90,7 +90,7 @@ def test_a_body_that_is_done_while_the_store_is_away_is_done(
         store.away = True
         return "sent"
 
-    assert kept(cron, lease="2s")(body) == "sent"
+    assert kept(cron, lease="1s")(body) == "sent"
     assert "reports.send message-1 is done, but that is not on record" in caplog.text
 
 
