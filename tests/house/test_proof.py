@@ -72,8 +72,8 @@ def test_where_a_part_has_no_result_the_page_says_so_and_shows_no_figure() -> No
 def test_marks_within_a_line_stay_in_it_and_marks_on_lines_of_their_own_keep_them() -> None:
     text = "a <!-- proof: mutants -->1<!-- /proof --> b\n<!-- proof: effects -->\nold\nrows\n<!-- /proof -->\nc\n"
     new = pages.rewritten(text, EMPTY)
-    said = "(no result on record: `make proof PART=simulator`)"
-    assert new == text.replace("-->1<!", f"-->{said}<!").replace("old\nrows", said)
+    said = "(no result on record: `make proof PART={}`)"
+    assert new == text.replace("1<!", f"{said.format('mutants')}<!").replace("old\nrows", said.format("simulator"))
 
 
 def test_a_mark_that_names_nothing_is_an_error() -> None:
@@ -86,7 +86,7 @@ def test_what_a_page_should_say_is_written_into_it(tmp_path: Path) -> None:
     page = tmp_path / "docs" / "page.md"
     page.write_text("<!-- proof: mutants -->99<!-- /proof --> mutants\n")
     record = Record(tmp_path / "proof.json")
-    record.passed("simulator", result(figures={"mutants": {"a": 1, "b": 2}}))
+    record.passed("mutants", result(figures={"mutants": {"a": 1, "b": 2}}))
     assert pages.write(record, tmp_path) == [page]
     assert page.read_text() == "<!-- proof: mutants -->2<!-- /proof --> mutants\n"
     assert pages.write(record, tmp_path) == []

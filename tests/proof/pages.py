@@ -30,21 +30,13 @@ class Unknown(LookupError):
 # --- regions ---
 
 
+def showed(name: str) -> tuple[str, Callable[[Figures], str]]:
+    """A part in one line, as in the table of all parts."""
+    return next((part.name, part.showed) for part in PARTS if part.name == name)
+
+
 def mutants(figures: Figures) -> str:
     return f"{len(figures['mutants'])}"
-
-
-def simulator(figures: Figures) -> str:
-    caught = [needed for needed in figures["mutants"].values() if needed is not None]
-    return (
-        "| | |\n|---|---|\n"
-        f"| histories played | {figures['seeds']:,}, {_none(figures['violations'])} broken |\n"
-        f"| mutants caught | {len(caught)} of {len(figures['mutants'])}, each within {max(caught):,} histories |"
-    )
-
-
-def _none(promises: int) -> str:
-    return f"{promises:,} promises" if promises else "no promise"
 
 
 def effects(figures: Figures) -> str:
@@ -137,8 +129,9 @@ def _cells(cells: Iterator[str] | list[str]) -> str:
 
 
 REGIONS: dict[str, tuple[str, Callable[[Figures], str]]] = {
-    "mutants": ("simulator", mutants),
-    "simulator": ("simulator", simulator),
+    "mutants": ("mutants", mutants),
+    "mutants-caught": showed("mutants"),
+    "simulator": showed("simulator"),
     "effects": ("simulator", effects),
     "explorer": ("explorer", explored),
     "neighbours": ("neighbours", before_and_after),
