@@ -89,11 +89,11 @@ def end(cron: Cronce, over: Over) -> None:
 def test_a_command_that_takes_too_long_is_ended_with_all_it_started(cron: Cronce, url: str, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     script = f"trap '' TERM; sleep 1000 & echo $! > {begun}.new; mv {begun}.new {begun}; wait"
-    sync = sh(cron, script, lease="4s")
+    sync = sh(cron, script)
     with ThreadPoolExecutor() as threads:
         call = threads.submit(sync.at(WHEN))
         wait_until(begun.exists)
-        end(cron, Over("timed out", "timed out after 1h"))
+        end(cron, Over("timed out", "timed out after 1h", grace=0.5))
         with pytest.raises(TimedOut, match="timed out after 1h"):
             call.result()
     wait_until(lambda: gone(int(begun.read_text())))

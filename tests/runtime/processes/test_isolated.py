@@ -91,6 +91,27 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made.sweep()
 
 
+Places = Callable[..., None]
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Iterator[Places]:
+    """Something is done for each case, in a place of its own, for all at once."""
+    made: list[Place] = []
+
+    def each(work: Callable[..., None], *cases: tuple[Any, ...]) -> None:
+        for number in range(len(cases)):
+            (folder := tmp_path / f"{number}").mkdir()
+            made.append(Place(folder))
+        with ThreadPoolExecutor(len(cases)) as pool:
+            for done in [pool.submit(work, place, *case) for place, case in zip(made, cases, strict=True)]:
+                done.result()
+
+    yield each
+    for one in made:
+        one.sweep()
+
+
 # --- it runs like any other body ------------------------------------------------------------------------------------
 
 
@@ -171,7 +192,8 @@ def test_a_body_is_trusted_for_as_long_as_its_lease_is_renewed(place: Place) -> 
     assert place.job(tasks.outlives, lease="4s")() == [True, True]
 
 
-def test_progress_comes_back(place: Place) -> None:
+def test_progress_comes_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronce.runtime.keeper.NOTED", 0.3)
     release = place.folder / "release"
     call = place.threads.submit(place.job(tasks.counts), str(place.book), str(release))
     place.begun()
@@ -225,8 +247,8 @@ def test_what_a_body_forks_does_not_speak_for_it(place: Place) -> None:
 
 @pytest.mark.parametrize("body", [tasks.spins, tasks.sleeps, tasks.has_children])
 def test_a_body_that_took_too_long_is_gone_with_all_that_it_started(place: Place, body: Any) -> None:
-    call = place.start(body, lease="4s")
-    place.end(Over("timed out", "timed out after 1h"))
+    call = place.start(body)
+    place.end(Over("timed out", "timed out after 1h", grace=0.5))
     with pytest.raises(TimedOut, match="job@2026-03-29T12:00:00Z timed out after 1h"):
         call.result()
     wait_until(lambda: all(map(gone, place.begun())))
@@ -320,21 +342,23 @@ def spare(place: Place) -> timedelta:
     return until - datetime.fromtimestamp(place.book.stat().st_mtime, UTC)
 
 
-@pytest.mark.parametrize(
-    ("body", "on_lost"), [(tasks.ignores_term, "skip"), (tasks.ignores_term, "rerun"), (tasks.asks, "rerun")]
-)
-def test_when_the_store_is_gone_the_body_is_dead_before_its_lease_lapses(place: Place, body: Any, on_lost: str) -> None:
-    store = Cut(place.folder / "cronce.db")
-    place.cron = Cronce(store=store)
-    call = place.start(body, lease="3s", on_lost=on_lost)
-    store.away = True
-    assert timedelta(0) < spare(place)
-    assert place.record().state is State.RUNNING
-    with pytest.raises(NotRecorded):
-        call.result()
-    store.away = False
-    place.cron.close()
-    store.close()
+def test_when_the_store_is_gone_the_body_is_dead_before_its_lease_lapses(places: Places) -> None:
+    """Each in a process of its own with a store of its own, all at once: it is their leases that take time."""
+
+    def live(place: Place, body: Any, on_lost: str) -> None:
+        store = Cut(place.folder / "cronce.db")
+        place.cron = Cronce(store=store)
+        call = place.start(body, lease="3s", on_lost=on_lost)
+        store.away = True
+        assert timedelta(0) < spare(place)
+        assert place.record().state is State.RUNNING
+        with pytest.raises(NotRecorded):
+            call.result()
+        store.away = False
+        place.cron.close()
+        store.close()
+
+    places(live, (tasks.ignores_term, "skip"), (tasks.ignores_term, "rerun"), (tasks.asks, "rerun"))
 
 
 APP = """
@@ -348,18 +372,18 @@ job = cron.job("@daily", **policies)(getattr(tasks, sys.argv[3])).at("2026-03-29
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_under_rerun_a_body_is_dead_before_its_lease_lapses_whatever_became_of_its_parent(
-    place: Place, how: signal.Signals
-) -> None:
-    command = [sys.executable, "-c", f"{APP}job(sys.argv[2])", place.url, str(place.book), "ignores_term", "rerun"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
-        place.begun()
-        parent.send_signal(how)
-        left = spare(place)
-        parent.kill()
-    assert timedelta(0) < left
-    assert place.record().state is State.RUNNING
+def test_under_rerun_a_body_is_dead_before_its_lease_lapses_whatever_became_of_its_parent(places: Places) -> None:
+    def live(place: Place, how: signal.Signals) -> None:
+        command = [sys.executable, "-c", f"{APP}job(sys.argv[2])", place.url, str(place.book), "ignores_term", "rerun"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as parent:
+            place.begun()
+            parent.send_signal(how)
+            left = spare(place)
+            parent.kill()
+        assert timedelta(0) < left
+        assert place.record().state is State.RUNNING
+
+    places(live, (signal.SIGKILL,), (signal.SIGSTOP,))
 
 
 FORKS = """
