@@ -68,8 +68,8 @@ def _tests(figures: Figures, showed: str) -> str:
     return "; ".join(filter(None, (showed, passed, skipped)))
 
 
-TWO_AT_ONCE = ("-n", "2", "--dist", "worksteal")
-"""They mostly wait."""
+AT_ONCE = ("-n", "3", "--dist", "worksteal")
+"""For tests that mostly wait: for leases to lapse, for servers to come back."""
 
 
 # --- what the figures say, in one line ---
@@ -155,6 +155,7 @@ PARTS: tuple[Part, ...] = (
         "outage",
         "every server away, for a while and for longer than a lease",
         "faults/test_outage.py",
+        options=AT_ONCE,
         CRONCE_TORTURE_RUNS="1",
     ),
     pytest(
@@ -175,6 +176,7 @@ PARTS: tuple[Part, ...] = (
         "500 invoices and 50 kills: by key, in a transaction, under a plain lock",
         "faults/test_billing.py",
         showed=_billed,
+        options=AT_ONCE,
         CRONCE_BILLING="1",
     ),
     pytest(
@@ -183,7 +185,7 @@ PARTS: tuple[Part, ...] = (
         "faults/torture_proof.py::test_a_minute_on_a_file",
         "faults/torture_proof.py::test_a_minute_with_a_hard_restart_of_what_is_durable",
         showed=_tortured,
-        options=TWO_AT_ONCE,
+        options=AT_ONCE,
         CRONCE_TORTURE_RUNS=RUNS,
     ),
     pytest(
@@ -191,7 +193,7 @@ PARTS: tuple[Part, ...] = (
         "the same on stores that forget",
         "faults/torture_proof.py::test_a_minute_on_what_forgets_is_unknown_in_the_gap_and_nowhere_else",
         showed=_tortured,
-        options=TWO_AT_ONCE,
+        options=AT_ONCE,
         CRONCE_TORTURE_RUNS=RUNS,
     ),
     pytest(
@@ -201,7 +203,7 @@ PARTS: tuple[Part, ...] = (
         "faults/torture_proof.py::test_a_minute_of_schedulers_on_a_server",
         "faults/torture_proof.py::test_a_minute_of_schedulers_on_what_forgets",
         showed=_tortured,
-        options=TWO_AT_ONCE,
+        options=AT_ONCE,
         CRONCE_TORTURE_RUNS=RUNS,
     ),
     Part(
