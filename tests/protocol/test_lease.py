@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from cronce.model import Epoch, Instant, Origin, Traits, to_us
@@ -27,6 +27,7 @@ from cronce.protocol.lease import (
     tolerance,
     trust_end,
 )
+from tests.protocol.examples import examples
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
@@ -308,7 +309,7 @@ def stories(draw: st.DrawFn) -> Story:
     )
 
 
-@settings(max_examples=400)
+@examples(200)
 @given(stories())
 def test_whenever_a_lease_is_believed_to_have_lapsed_its_holders_trust_is_over(story: Story) -> None:
     event("believed" if story.believed() else "not believed")

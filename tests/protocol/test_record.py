@@ -36,6 +36,7 @@ from cronce.protocol.record import (
     Turn,
 )
 from tests.protocol import strategies
+from tests.protocol.examples import examples
 
 ONE = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
 TWO = datetime(2026, 3, 29, 2, 0, 0, 250, tzinfo=UTC)
@@ -237,6 +238,7 @@ def test_what_is_at_its_default_is_not_written() -> None:
     assert record.decode('{"v":6,"state":"due"}') == Record(State.DUE)
 
 
+@examples(40)
 @given(st.data())
 @every_kind
 def test_what_is_written_is_read_back_whole(kind: Kind, data: st.DataObject) -> None:
@@ -485,6 +487,7 @@ def mutated(draw: st.DrawFn, golden: str) -> str:
         place = deeper
 
 
+@examples(40)
 @given(st.data())
 @every_kind
 def test_whatever_stands_in_a_cell_is_read_or_refused_and_nothing_else(kind: Kind, data: st.DataObject) -> None:

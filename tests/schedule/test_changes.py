@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cronce.errors import BadSchedule
@@ -12,6 +12,7 @@ from cronce.schedule import Cron
 from cronce.schedule.changes import Change, changes, shifts
 from cronce.schedule.describe import describe_change
 from cronce.schedule.zone import find_zone
+from tests.protocol.examples import examples
 from tests.schedule.oracle import MINUTE, SECOND, Rule, expected, utc
 from tests.schedule.strategies import JUMPS, folds, gaps, rules
 
@@ -48,7 +49,7 @@ def disputed(rule: Rule, change: Change) -> list[datetime]:
     return [wall for wall in walls if rule.matches(wall)]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(rules(), st.sampled_from(JUMPS), gaps, folds)
 def test_what_is_said_of_a_change_is_what_the_schedule_does(
     rule: Rule, jump: tuple[str, datetime], gap: Gap, fold: Fold

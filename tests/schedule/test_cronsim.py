@@ -5,11 +5,12 @@ from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cronce.errors import BadSchedule
 from cronce.schedule import Cron
+from tests.protocol.examples import examples
 from tests.schedule.oracle import Rule
 from tests.schedule.strategies import rules
 
@@ -24,7 +25,7 @@ RANGE_OF_ONE = re.compile(r"\b(\d+)-\1/")
 days = st.dates(date(2009, 1, 1), date(2036, 1, 1))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(150)
 @given(rules(), st.sampled_from(GAP_AT_NIGHT + GAP_AT_MIDNIGHT), days)
 def test_the_default_policy_fires_as_cronsim_does(rule: Rule, zone: str, day: date) -> None:
     assume(not RANGE_OF_ONE.search(rule.text))

@@ -1,12 +1,13 @@
 """Schedules in plain English: the exact sentences."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cronce.errors import BadSchedule
 from cronce.schedule import Cron, parse_schedule
 from cronce.schedule.describe import describe
+from tests.protocol.examples import examples
 from tests.schedule.oracle import Rule
 from tests.schedule.strategies import rules
 
@@ -130,7 +131,7 @@ def test_a_schedule_in_plain_words(text: str, sentence: str) -> None:
     assert describe(parse_schedule(text)) == sentence
 
 
-@settings(max_examples=300, deadline=None)
+@examples(100)
 @given(rules())
 def test_every_schedule_has_words_whatever_it_is(rule: Rule) -> None:
     try:
@@ -143,7 +144,7 @@ def test_every_schedule_has_words_whatever_it_is(rule: Rule) -> None:
     assert not sentence.endswith((" ", ","))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(st.sets(st.integers(0, 59), min_size=1), st.sets(st.integers(0, 23), min_size=1))
 def test_the_words_are_about_the_values_not_about_how_they_were_written(minutes: set[int], hours: set[int]) -> None:
     once = f"{','.join(map(str, sorted(minutes)))} {','.join(map(str, sorted(hours)))} * * *"

@@ -2,12 +2,13 @@
 
 from datetime import datetime, timedelta
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cronce.errors import BadSchedule
 from cronce.policy import Fold, Gap
 from cronce.schedule import Cron, Every
+from tests.protocol.examples import examples
 from tests.schedule.oracle import SECOND, Rule, expected
 from tests.schedule.strategies import JUMPS, folds, gaps, instants_near, rules
 
@@ -43,7 +44,7 @@ def backwards(cron: Cron | Every, start: datetime, end: datetime) -> list[dateti
     return found[::-1]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(rules(), st.sampled_from(JUMPS), gaps, folds)
 def test_no_slot_is_lost_and_none_comes_twice(rule: Rule, jump: tuple[str, datetime], gap: Gap, fold: Fold) -> None:
     zone, at = jump
@@ -54,7 +55,7 @@ def test_no_slot_is_lost_and_none_comes_twice(rule: Rule, jump: tuple[str, datet
     assert cron.count(start, end) == len(truth)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(st.data(), rules(), st.sampled_from(JUMPS), gaps, folds)
 def test_from_any_instant_next_previous_and_count_agree_with_the_clock(
     data: st.DataObject, rule: Rule, jump: tuple[str, datetime], gap: Gap, fold: Fold
@@ -70,7 +71,7 @@ def test_from_any_instant_next_previous_and_count_agree_with_the_clock(
     assert cron.count(now, end) == len(later)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(
     rules(with_seconds=True),
     st.sampled_from(
@@ -91,7 +92,7 @@ def test_with_seconds_the_same_holds_second_by_second(
     assert cron.count(start, end) == len(truth)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(100)
 @given(st.data(), rules(with_seconds=True), st.sampled_from(JUMPS), gaps, folds)
 def test_next_and_previous_undo_each_other(
     data: st.DataObject, rule: Rule, jump: tuple[str, datetime], gap: Gap, fold: Fold
@@ -111,7 +112,7 @@ def test_next_and_previous_undo_each_other(
     assert cron.count(past, upcoming) == 1 + (cron.next(past) != upcoming)  # `now` may be a slot itself
 
 
-@settings(max_examples=60, deadline=None)
+@examples(40)
 @given(st.data(), rules(), st.sampled_from(JUMPS), gaps, folds)
 def test_an_answer_does_not_depend_on_what_was_asked_before(
     data: st.DataObject, rule: Rule, jump: tuple[str, datetime], gap: Gap, fold: Fold
@@ -123,7 +124,7 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(
     assert {now: cron.next(now) for now in reversed(asked)} == first
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(st.integers(1, 10**7), instants_near(JUMPS[0][1], timedelta(days=20_000)))
 def test_every_is_the_multiples_of_its_span_since_1970(seconds: int, now: datetime) -> None:
     every = Every(timedelta(seconds=seconds))

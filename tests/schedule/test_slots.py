@@ -4,12 +4,13 @@ from datetime import datetime, timedelta
 from time import process_time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cronce.errors import BadPolicy, BadSchedule
 from cronce.policy import Missed
 from cronce.schedule import At, Cron, Due, Every, Schedule, Span, due, slot_of, start_by
+from tests.protocol.examples import examples
 from tests.schedule.oracle import utc
 
 HOURLY = Cron("0 * * * *")
@@ -125,7 +126,7 @@ instants = st.integers(-90_000_000, 90_000_000).map(lambda ms: NOON + timedelta(
 policies = st.sampled_from(["skip", "latest", "all"])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(schedules, instants, instants, policies, st.integers(0, 20), st.integers(0, 4000))
 def test_what_is_due_and_what_is_skipped_are_together_all_there_was(
     schedule: Schedule, since: datetime, now: datetime, missed: Missed, cap: int, grace: int
@@ -206,7 +207,7 @@ def test_a_trigger_right_after_the_gap_means_the_slot_at_its_end() -> None:
     assert slot_of(cron, utc("2026-03-08T03:00:02-04:00")) == utc("2026-03-08T03:00-04:00")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(schedules.filter(lambda schedule: not isinstance(schedule, At)), instants, st.floats(0, 0.2))
 def test_hosts_a_fifth_of_a_second_off_mean_the_same_slot(schedule: Schedule, near: datetime, skew: float) -> None:
     slot = schedule.next(near)
@@ -215,7 +216,7 @@ def test_hosts_a_fifth_of_a_second_off_mean_the_same_slot(schedule: Schedule, ne
     assert slot_of(schedule, slot + seconds(skew)) == slot
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(schedules.filter(lambda schedule: not isinstance(schedule, At)), instants, instants)
 def test_a_later_trigger_never_means_an_earlier_slot(schedule: Schedule, one: datetime, other: datetime) -> None:
     earlier, later = sorted((one, other))

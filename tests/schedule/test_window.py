@@ -4,7 +4,7 @@ import json
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cronce.errors import BadSchedule
@@ -27,6 +27,7 @@ from cronce.schedule import (
 from cronce.schedule.describe import describe
 from cronce.schedule.window import Rule
 from cronce.telling.schedules import as_written
+from tests.protocol.examples import examples
 from tests.schedule.oracle import utc
 
 NOON = utc("2026-03-29T12:00Z")
@@ -63,7 +64,7 @@ def instants_of(schedule: Schedule, after: datetime, until: datetime) -> list[da
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(rules, bounds, bounds, instants, st.integers(0, 7_200_000))
 def test_it_is_the_plain_schedule_filtered(
     rule: Rule, start: datetime | None, end: datetime | None, after: datetime, milliseconds: int
