@@ -155,7 +155,6 @@ PARTS: tuple[Part, ...] = (
         "outage",
         "every server away, for a while and for longer than a lease",
         "faults/test_outage.py",
-        options=AT_ONCE,
         CRONCE_TORTURE_RUNS="1",
     ),
     pytest(
