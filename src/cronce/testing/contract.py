@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from itertools import chain, pairwise
+from multiprocessing.context import BaseContext
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -503,22 +504,20 @@ class ScanContract(_Shelf):
         win(store, *(put(f"k{key}") for key in reversed(ORDERED)))
         assert pages(store, "k", limit=5) == [[f"k{key}" for key in part] for part in _parts(ORDERED, 5)]
 
-    @pytest.mark.parametrize("prefix", ["", "run", "run/", "run/a", "run/a%", "run/a_", "run\U0010ffff", "x"])
-    def test_a_prefix_knows_no_wildcards(self, store: Store, prefix: str) -> None:
+    def test_a_prefix_knows_no_wildcards(self, store: Store) -> None:
         win(store, *(put(key) for key in ODD))
-        assert keys_of(store.scan(Scan(prefix)).cells) == [key for key in sorted(ODD) if key.startswith(prefix)]
+        for prefix in ("", "run", "run/", "run/a", "run/a%", "run/a_", "run\U0010ffff", "x"):
+            assert keys_of(store.scan(Scan(prefix)).cells) == [key for key in sorted(ODD) if key.startswith(prefix)]
 
     @pytest.mark.parametrize("by", ["key", "at", "until"])
-    @pytest.mark.parametrize("mark", [None, Mark.OPEN, Mark.FREE, Mark.CLOSED, Mark.ATTENTION])
     @pytest.mark.parametrize("newest_first", [False, True])
-    def test_pages_lose_nothing_and_repeat_nothing(
-        self, store: Store, by: Any, mark: Mark | None, newest_first: bool
-    ) -> None:
+    def test_pages_lose_nothing_and_repeat_nothing(self, store: Store, by: Any, newest_first: bool) -> None:
         self.fill(store)
-        expected = _expected(store, by, mark, newest_first=newest_first)
-        for limit in (1, 3, 5, 100):
-            found = pages(store, "run/", limit=limit, by=by, mark=mark, newest_first=newest_first)
-            assert found == (_parts(expected, limit) or [[]])
+        for mark in (None, *Mark):
+            expected = _expected(store, by, mark, newest_first=newest_first)
+            for limit in (1, 3, 5, 100):
+                found = pages(store, "run/", limit=limit, by=by, mark=mark, newest_first=newest_first)
+                assert found == (_parts(expected, limit) or [[]]), (mark, limit)
 
     @pytest.mark.parametrize("newest_first", [False, True])
     def test_upto_ends_a_scan_at_an_instant_that_it_includes(self, store: Store, newest_first: bool) -> None:
@@ -913,12 +912,21 @@ def check_race(keys: Sequence[str], racers: Sequence[Sequence[Attempt]], store: 
 
 def in_processes(count: int, target: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
     """Run `target(number, *args)` in so many fresh processes, which all begin at once."""
-    context = multiprocessing.get_context("spawn")
+    context = _processes()
     with context.Pool(count, _meet, (context.Barrier(count),)) as pool:
         results = pool.starmap(_together, [(target, number, *args) for number in range(count)], chunksize=1)
         pool.close()
         pool.join()
     return results
+
+
+def _processes() -> BaseContext:
+    """One process imports this module, and the others are forked from it, where that can be done."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 _barrier: Barrier | None = None
