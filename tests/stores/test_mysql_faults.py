@@ -22,6 +22,8 @@ from tests.servers.mariadb import MariaDb
 from tests.servers.patience import until_it_answers
 from tests.stores.test_mysql_contract import administrator, database
 
+pytestmark = pytest.mark.xdist_group("mysql faults")  # one server is killed again and again
+
 NEW = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
 
 
@@ -79,7 +81,7 @@ def set_to(server: MariaDb, name: str, value: str) -> Iterator[None]:
 def test_a_server_killed_in_mid_traffic_loses_no_win_and_begins_no_new_life(server: MariaDb, store: MysqlStore) -> None:
     """Losers and readers are in the traffic too: what they were told must not be taken back either."""
     birth = store.load([]).epoch.birth
-    for turn in range(3):
+    for turn in range(2):
         traffic = Traffic(store, f"run/{turn}")
         traffic.wait_for(100)
         server.kill()

@@ -26,6 +26,8 @@ class TestPostgres(OnPostgres, StoreContract):
 
 
 class TestThroughPgBouncer(OnPostgres, CellContract, BatchContract, GroupContract, RaceContract):
+    CELLS = 60
+
     @pytest.fixture(autouse=True)
     def _server(self, pgbouncer: PgBouncer) -> None:
         self.server = pgbouncer

@@ -6,10 +6,10 @@ that was put back while no process lived.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pytest
 
@@ -364,31 +364,60 @@ def test_nothing_fires_twice_and_later_slots_run(server: Valkey, forget: Forget,
 # --- another server takes its place -----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
-    with Watched(getattr(request, "param", 1)) as servers:
+class Old(NamedTuple):
+    """Servers that were up for some seconds before anything was written: only then is it plain that they did not lose
+    it in a restart. They are started together, so that there is one time to wait."""
+
+    watched: Watched
+    alone: Valkey
+    dumped: Valkey
+    elsewhere: Valkey
+    promoted: Valkey
+    master: Valkey
+    replica: Valkey
+
+
+@pytest.fixture(scope="module")
+def old() -> Iterator[Old]:
+    with ExitStack() as stack:
+        watched = stack.enter_context(Watched(2))
+        alone, dumped, elsewhere, master = (
+            stack.enter_context(Valkey(*settings)) for settings in ((), ("--dbfilename", "old.rdb"), (), ())
+        )
+        for each in (alone, dumped):
+            stack.enter_context(closing(each.replica()))
+        promoted, replica = (stack.enter_context(closing(each.replica())) for each in (elsewhere, master))
+        servers = Old(watched, alone, dumped, elsewhere, promoted, master, replica)
+        wait_until(lambda: all(runs_for(server, 3) for server in (*watched.replicas, dumped, promoted, replica)))
         yield servers
 
 
-def test_a_lagging_replica_in_the_masters_place_is_a_store_that_lost_writes(watched: Watched, opened: Opened) -> None:
-    init(watched.url)
-    process = Process(opened(watched.url))
-    day = Day(process, lambda: watched.replicas[0].cli("REPLICAOF", "127.0.0.1", 1))
-    watched.lose_master()
-    assert until_it_answers(lambda: process.store.load([])).epoch.origin is Origin.RESTORED
-    day.check(Process(opened(watched.url), "web-2"), "restored")
+def runs_for(server: Valkey, seconds: int) -> bool:
+    return bool(server.cli("INFO", "server")["uptime_in_seconds"] >= seconds)
 
 
-@pytest.mark.parametrize("watched", [2], indirect=True)
-def test_a_run_goes_on_through_a_failover_when_replicas_have_every_win(watched: Watched, opened: Opened) -> None:
-    url = f"{watched.url}&min_replicas=1"
+together = pytest.mark.xdist_group("old redis")
+
+
+def test_a_lagging_replica_in_the_masters_place_is_a_store_that_lost_writes(opened: Opened) -> None:
+    with Watched() as watched:
+        init(watched.url)
+        process = Process(opened(watched.url))
+        day = Day(process, lambda: watched.replicas[0].cli("REPLICAOF", "127.0.0.1", 1))
+        watched.lose_master()
+        assert until_it_answers(lambda: process.store.load([])).epoch.origin is Origin.RESTORED
+        day.check(Process(opened(watched.url), "web-2"), "restored")
+
+
+@together
+def test_a_run_goes_on_through_a_failover_when_replicas_have_every_win(old: Old, opened: Opened) -> None:
+    url = f"{old.watched.url}&min_replicas=1"
     init(url)
-    wait_until(lambda: all(runs_for(replica, 3) for replica in watched.replicas))
     process = Process(opened(url))
     assert process.store.traits.survives_failover
     day = Day(process, lambda: None)
     before = process.store.load([]).epoch
-    watched.lose_master()
+    old.watched.lose_master()
     assert until_it_answers(lambda: process.store.load([])).epoch == before
     answer = until_it_answers(lambda: _sure(process.do(process.ledger.finish(day.grant, Outcome.SUCCEEDED))))
     assert answer == Finished(Outcome.SUCCEEDED)
@@ -399,44 +428,34 @@ def test_a_run_goes_on_through_a_failover_when_replicas_have_every_win(watched: 
     assert (process.forgot, newcomer.forgot) == ([], [])
 
 
-def runs_for(server: Valkey, seconds: int) -> bool:
-    return bool(server.cli("INFO", "server")["uptime_in_seconds"] > seconds)
-
-
-@pytest.mark.parametrize("server", [("--dbfilename", "old.rdb")], indirect=True)
-def test_a_master_that_restarts_from_a_dump_is_not_taken_for_its_replica(server: Valkey, opened: Opened) -> None:
+@together
+def test_a_master_that_restarts_from_a_dump_is_not_taken_for_its_replica(old: Old, opened: Opened) -> None:
     """A Valkey then says that it continues the replication in the dump, as a replica in its place would."""
-    url = f"{server.url}?min_replicas=1"
-    with closing(server.replica()):
-        store = opened(url)
-        wait_until(lambda: runs_for(server, 3))
-        before = swap(store, claim("a"))
-        server.cli("SAVE")
-        win(store, claim("b"))
-        restart(server)
-        epoch = opened(url).load([]).epoch
+    url = f"{old.dumped.url}?min_replicas=1"
+    store = opened(url)
+    before = swap(store, claim("a"))
+    old.dumped.cli("SAVE")
+    win(store, claim("b"))
+    restart(old.dumped)
+    epoch = opened(url).load([]).epoch
     assert epoch == Epoch(epoch.birth, 1, 1, Origin.RESTORED, before.now)
 
 
-def test_a_server_that_was_promoted_in_the_place_of_another_is_not_believed(server: Valkey, opened: Opened) -> None:
+@together
+def test_a_server_that_was_promoted_in_the_place_of_another_is_not_believed(old: Old, opened: Opened) -> None:
     """It continues a replication, but not that of the server that wrote last."""
-    store = opened(f"{server.url}?min_replicas=1")
-    with Valkey() as elsewhere, closing(elsewhere.replica()) as other, closing(server.replica()):
-        other.cli("REPLICAOF", "NO", "ONE")
-        wait_until(lambda: runs_for(other, 3))
-        win(store, claim("a"))
-        server.cli("MIGRATE", "127.0.0.1", other.port, "{cronce:cronce}:cells", 0, 5000, "COPY")
-        assert opened(f"{other.url}?min_replicas=1").load([]).epoch.origin is Origin.RESTORED
+    old.promoted.cli("REPLICAOF", "NO", "ONE")
+    win(opened(f"{old.alone.url}?min_replicas=1"), claim("a"))
+    old.alone.cli("MIGRATE", "127.0.0.1", old.promoted.port, "{cronce:cronce}:cells", 0, 5000, "COPY")
+    assert opened(f"{old.promoted.url}?min_replicas=1").load([]).epoch.origin is Origin.RESTORED
 
 
-def test_a_replica_in_its_masters_place_is_believed(server: Valkey, opened: Opened) -> None:
-    with closing(server.replica()) as replica:
-        store = opened(f"{server.url}?min_replicas=1")
-        wait_until(lambda: runs_for(replica, 3))
-        before = swap(store, claim("a")).epoch
-        server.kill()
-        replica.cli("REPLICAOF", "NO", "ONE")
-        assert opened(f"{replica.url}?min_replicas=1").load([]).epoch == before
+@together
+def test_a_replica_in_its_masters_place_is_believed(old: Old, opened: Opened) -> None:
+    before = swap(opened(f"{old.master.url}?min_replicas=1"), claim("a")).epoch
+    old.master.kill()
+    old.replica.cli("REPLICAOF", "NO", "ONE")
+    assert opened(f"{old.replica.url}?min_replicas=1").load([]).epoch == before
 
 
 def _sure(answer: object) -> object:

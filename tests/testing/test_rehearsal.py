@@ -29,7 +29,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_an_app_that_is_started_three_times_runs_each_slot_once(app: str) -> None:
-    told = rehearse(app, processes=3, seconds=3.5)
+    told = rehearse(app, processes=3, seconds=2.2)
     told.check()
     assert set(told.runs.values()) == {1}
     assert {key.partition("@")[0] for key in told.runs} == {"tick", "tock"}
@@ -38,7 +38,7 @@ def test_an_app_that_is_started_three_times_runs_each_slot_once(app: str) -> Non
 
 def test_an_app_without_a_shared_store_is_caught(app: str) -> None:
     """Each process has a store of its own: every slot runs twice."""
-    told = rehearse(app, processes=2, seconds=2.5, url="memory:")
+    told = rehearse(app, processes=2, seconds=2.2, url="memory:")
     assert max(told.runs.values()) == 2  # one, of the first and the last second
     with pytest.raises(AssertionError, match=r"ran more than once: .*tick@"):
         told.check()
