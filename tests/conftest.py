@@ -10,6 +10,7 @@ pytest.register_assert_rewrite("cronce.testing.contract")  # its asserts are sho
 
 pytest_plugins = [
     "pytester",
+    "tests.house.pace",
     "tests.house.plugin",
     "tests.house.fast",
     "tests.runtime.fixtures",

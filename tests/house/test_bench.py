@@ -51,13 +51,12 @@ class Odometer:
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen_heap() -> Iterator[None]:
-    """Once for all of them: where the whole suite is loaded the heap is large, and each walk of it takes a second."""
+    """Once for all of them, and it stays so: where the whole suite is loaded, each walk of the heap takes a second."""
     gc.collect()
     gc.freeze()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(harness, "_frozen_heap", nullcontext)
         yield
-    gc.unfreeze()
 
 
 @pytest.fixture
