@@ -22,7 +22,7 @@ Admin: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 class Postgres(Server):
     """A cluster of its own, or the copy of another that follows it. Settings are `postgresql.conf`'s."""
 
-    def __init__(self, original: "Postgres | None" = None, **settings: str) -> None:
+    def __init__(self, original: "Postgres | None" = None, /, **settings: str) -> None:
         super().__init__("postgres", _command, _answers, "postgresql://postgres@127.0.0.1:{port}/postgres")
         self.settings = {
             "listen_addresses": "127.0.0.1",
