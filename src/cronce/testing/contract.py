@@ -10,6 +10,7 @@ waits a fixed time; the races use real threads and real processes.
 """
 
 import multiprocessing
+import os
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from itertools import chain, pairwise
 from multiprocessing.context import BaseContext
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -921,8 +923,9 @@ def in_processes(count: int, target: Callable[..., Any], args: tuple[Any, ...]) 
 
 
 def _processes() -> BaseContext:
-    """One process imports this module, and the others are forked from it, where that can be done."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
+    """One process imports this module, and the others are forked from it, where that can be done: it listens on a
+    socket in the temporary directory, whose path may have some hundred bytes."""
+    if "forkserver" not in multiprocessing.get_all_start_methods() or len(os.fsencode(gettempdir())) > 60:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
