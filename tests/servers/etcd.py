@@ -8,11 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tests.house.needs import needs
 from tests.house.wait import PATIENCE
 from tests.servers.process import Server, Service, free_port
+
+ALONE: Final = ("--heartbeat-interval=20", "--election-timeout=200")
+"""Milliseconds. One that has nobody to hear from waits for others all the same when it is started again."""
 
 
 class Etcd(Server):
@@ -94,8 +97,8 @@ def _command(server: Server) -> Sequence[str]:
         str(server.programs / "etcd"), "--data-dir", str(server.directory / "data"), "--log-level", "error",
         "--name", server.member, "--listen-client-urls", client, "--advertise-client-urls", client,
         "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", server.cluster,
-        "--listen-metrics-urls", f"http://127.0.0.1:{server.health}",
-        *server.arguments,
+        "--listen-metrics-urls", f"http://127.0.0.1:{server.health}", "--bcrypt-cost=4",
+        *(ALONE if "," not in server.cluster else ()), *server.arguments,
     ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The etcd store, beyond the contract: round trips, guesses, what lies in etcd, URLs, errors, the doctor."""
 
+import base64
 import http.client
 import random
 import subprocess
@@ -534,12 +535,14 @@ def _fill(store: Store) -> None:
 
 def _guard(server: Etcd) -> str:
     """Let it ask who comes; the URL for one who may use the namespace cronce."""
-    server.ctl("role", "add", "jobs")
-    server.ctl("role", "grant-permission", "jobs", "--prefix=true", "readwrite", "cronce/")
+    cronce = [base64.b64encode(key).decode() for key in (b"cronce/", b"cronce0")]
+    may = {"permType": "READWRITE", "key": cronce[0], "range_end": cronce[1]}
+    server.ask("/v3/auth/role/add", {"name": "jobs"})
+    server.ask("/v3/auth/role/grant", {"name": "jobs", "perm": may})
     for user, role in {"root": "root", "app": "jobs"}.items():
-        server.ctl("user", "add", f"{user}:s3cret")
-        server.ctl("user", "grant-role", user, role)
-    server.ctl("auth", "enable")
+        server.ask("/v3/auth/user/add", {"name": user, "password": "s3cret"})
+        server.ask("/v3/auth/user/grant", {"user": user, "role": role})
+    server.ask("/v3/auth/enable")
     return server.url.replace("//", "//app:s3cret@")
 
 
@@ -563,9 +566,9 @@ def test_users_passwords_and_rights(own: Etcd) -> None:
 
 def test_a_token_from_before_a_change_of_rights_is_renewed(tmp_path: Path) -> None:
     key, public = tmp_path / "key.pem", tmp_path / "public.pem"
-    _openssl("genrsa", "-out", str(key), "2048")
-    _openssl("rsa", "-in", str(key), "-pubout", "-out", str(public))
-    token = f"--auth-token=jwt,pub-key={public},priv-key={key},sign-method=RS256,ttl=1h"
+    _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(key))
+    _openssl("ec", "-in", str(key), "-pubout", "-out", str(public))
+    token = f"--auth-token=jwt,pub-key={public},priv-key={key},sign-method=ES256,ttl=1h"
     with Etcd(token) as server, closing(open_store(_guard(server))) as store:
         server.ctl("--user=root:s3cret", "role", "add", "another")
         win(store, claim("a"))

@@ -30,6 +30,8 @@ from tests.stores.forks import Child
 START = datetime(2020, 1, 1, tzinfo=UTC)
 LEASE = timedelta(minutes=5)
 
+pytestmark = pytest.mark.xdist_group("postgres gates")  # one server, of whose log every byte is counted
+
 
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[Postgres]:
