@@ -22,14 +22,12 @@ from tests.servers.postgres import Postgres
 from tests.servers.valkey import DURABLE, Valkey
 
 ROOT = Path(__file__).parents[2]
-BRIEF = 6
-"""Seconds that four faults take; three take less."""
 LEAST = command.SECONDS[0]
 
 
-def seed_of(*kinds: Kind, among: tuple[Kind, ...], seconds: int = BRIEF) -> int:
+def seed_of(*kinds: Kind, among: tuple[Kind, ...], seconds: int) -> int:
     """Of the seeds whose plan has just these kinds of faults in it, the one whose faults are over first."""
-    plans = {seed: plan(seed, seconds, 2.5, among) for seed in range(5_000)}
+    plans = {seed: plan(seed, seconds, 2.5, among) for seed in range(2_000)}
     ends = {
         seed: max(fault.at + fault.lasts for fault in faults)
         for seed, faults in plans.items()
@@ -67,8 +65,8 @@ def check(result: Result) -> None:
 
 
 def test_a_server_behind_failing_connections(postgres: Postgres, tmp_path: Path) -> None:
-    seed = seed_of("kill", "pause", "drop", "cut", among=(*SIGNALS, *NETWORK))
-    result = Torture(Settings(postgres.url, BRIEF, processes=4, seed=seed), tmp_path).run()
+    """By this seed replies are lost first, and something has run when somebody is cut off, killed and stopped."""
+    result = Torture(Settings(postgres.url, 6, processes=4, seed=18837), tmp_path).run()
     check(result)
     assert result.faults.keys() == {"kill", "pause", "drop", "cut"}
     assert (result.forgot, result.left_out) == (False, ())
