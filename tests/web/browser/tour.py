@@ -35,6 +35,7 @@ class Visit(NamedTuple):
 def tour(browser: Browser, ways: Iterable[str]) -> dict[str, Visit]:
     with browser.new_context() as context:
         eye, page = Eye(context), context.new_page()
+        page.add_init_script(AXE_SCRIPT)  # it is half a megabyte, and sent once
         page.on("dialog", lambda dialog: eye.seen.append(f"asked: {dialog.message}"))
         return {way: _visit(page, eye, way) for way in ways}
 
@@ -44,7 +45,6 @@ def _visit(page: Page, eye: Eye, way: str) -> Visit:
     page.emulate_media(color_scheme="light")
     answer = page.goto(way)
     assert answer is not None
-    page.evaluate(AXE_SCRIPT)
     light = page.evaluate(_GRAVE, _ALL)
     page.emulate_media(color_scheme="dark")
     dark = page.evaluate(_GRAVE, _COLOURS)
