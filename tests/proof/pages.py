@@ -64,6 +64,7 @@ VARIANTS = {"key": "by key", "transaction": "joined transaction", "redis-lock": 
 
 def billing(figures: Figures) -> str:
     plays = [play for play in figures["plays"] if play["store"] == "postgresql" or play["variant"] == "redis-lock"]
+    plays.sort(key=lambda play: ([*VARIANTS].index(play["variant"]), play["seed"]))
     head = "| | seed | killed | paused | replies dropped | hung up | requests | **charges** | too many | missing |"
     return "\n".join([head, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", *map(_billed, plays)])
 

@@ -39,7 +39,7 @@ def read_json(folder: Path) -> Figures:
 
 def read_report(folder: Path) -> Figures:
     """How many tests passed and were skipped, and what each noted with pytest's `record_property`."""
-    cases = list(ElementTree.parse(folder / REPORT).iter("testcase"))
+    cases = sorted(ElementTree.parse(folder / REPORT).iter("testcase"), key=lambda case: case.attrib["name"])
     skipped = [case for case in cases if case.find("skipped") is not None]
     if len(skipped) == len(cases):
         raise ValueError("every test was skipped")
