@@ -44,7 +44,7 @@ def backwards(cron: Cron | Every, start: datetime, end: datetime) -> list[dateti
     return found[::-1]
 
 
-@examples(150)
+@examples(300)
 @given(rules(), st.sampled_from(JUMPS), gaps, folds)
 def test_no_slot_is_lost_and_none_comes_twice(rule: Rule, jump: tuple[str, datetime], gap: Gap, fold: Fold) -> None:
     zone, at = jump
