@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.house.wait import wait_until
 from tests.servers.valkey import Valkey
 from tests.web.browser.cluster import TOKEN
 from tests.web.browser.eye import Eye
@@ -71,6 +72,26 @@ def test_a_picture_is_scrolled_in_its_own_box(stage: Stage, page: Page) -> None:
     assert box.evaluate("(box) => box.scrollLeft") > 0  # it begins where things happen
     names = "(names) => names.map((name) => name.getBoundingClientRect().x).filter((x) => x < 0 || x > 100)"
     assert page.locator("svg.timeline .name").evaluate_all(names) == []  # they stay in sight
+
+
+@pytest.mark.parametrize(("way", "milliseconds"), [("/holders", 800), ("/jobs", 2500)])
+def test_a_page_asks_again_in_time_and_sooner_where_schedulers_are_shown(
+    stage: Stage, page: Page, way: str, milliseconds: int
+) -> None:
+    """A scheduler is late two seconds after its last beat, and seen within three: so 800 ms is no 1,000."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "x-fragment" in request.headers else None)
+    page.add_init_script("EventSource = class { addEventListener() {} close() {} }")  # no news comes meanwhile
+    page.clock.install(time=0)
+    page.clock.pause_at(1)
+    page.goto(f"{stage.url}{way}")
+    for times in (0, 1):
+        page.clock.run_for(milliseconds - 1)
+        assert len(asked) == times
+        with page.expect_response(f"{stage.url}{way}"):
+            page.clock.run_for(2)  # a timer of no milliseconds takes one
+        assert len(asked) == times + 1
+        wait_until(lambda: page.evaluate("!busy"))
 
 
 def test_dark_is_dark_and_the_choice_is_kept(stage: Stage, page: Page) -> None:

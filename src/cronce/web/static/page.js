@@ -62,7 +62,7 @@ const live = document.querySelector(".live");
 // Not more often, and not more seldom, in milliseconds: that something stopped is no news of the store's. Where
 // schedulers are shown it is more often: one is late two seconds after its last beat, and is seen within three.
 const often = () => (main.querySelector("[data-holder]") ? [500, 800] : [1000, 2500]);
-let fetched = Date.now(), wanted = false, busy = false, timer = 0;
+let fetched = Date.now(), wanted = false, busy = false, timer = 0, next = 0;
 
 function state(name, text) {
   live.hidden = false;
@@ -78,6 +78,12 @@ function refresh() {
   wanted = true;
   if (busy || timer || document.hidden || still()) return;
   timer = setTimeout(fetchNow, Math.max(0, fetched + often()[0] - Date.now()));
+}
+
+// The time it takes to be answered counts too.
+function refreshInTime() {
+  clearTimeout(next);
+  next = setTimeout(refresh, Math.max(0, fetched + often()[1] - Date.now()));
 }
 
 async function fetchNow() {
@@ -96,6 +102,7 @@ async function fetchNow() {
   } catch { state("away", "reconnecting…"); }
   busy = false;
   if (wanted) refresh();
+  refreshInTime();
 }
 
 // Somebody selects text, or fills in a form: then the page keeps still.
@@ -169,10 +176,8 @@ function listen() {
 addEventListener("pageshow", (event) => { if (event.persisted) listen(); }); // back from another page
 
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
-setInterval(() => {
-  tick();
-  if (Date.now() - fetched >= often()[1]) refresh();
-}, 500);
+setInterval(tick, 500);
+refreshInTime();
 
 // --- keys -------------------------------------------------------------------------------------------------------
 
