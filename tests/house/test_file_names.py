@@ -27,7 +27,7 @@ UNNAMED = Counter(
         "stores": 37,
         "telling": 7,
         "testing": 24,
-        "torture": 4,
+        "torture": 3,
         "web": 35,
     }
 )
