@@ -107,14 +107,15 @@ class Sentinel(Valkey):
         """The port of who it takes for the master."""
         return int(self.cli("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
 
-    def fail_over(self) -> bool:
-        """Whether it begins to put a replica in the master's place: it must have heard from one."""
+    def fail_over(self) -> None:
+        """Put a replica in the master's place, if it has heard from one and is not at it."""
+        if "failover_in_progress" in self.cli("SENTINEL", "MASTER", MASTER)["flags"]:
+            return
         try:
-            return bool(self.cli("SENTINEL", "FAILOVER", MASTER))
+            self.cli("SENTINEL", "FAILOVER", MASTER)
         except Exception as error:
-            if "NOGOODSLAVE" in str(error):
-                return False
-            raise
+            if "NOGOODSLAVE" not in str(error):
+                raise
 
 
 class Watched(Service):
@@ -142,8 +143,14 @@ class Watched(Service):
     def lose_master(self) -> None:
         """Kill it, until a replica is in its place."""
         self.master.kill()
-        wait_until(self.sentinels[0].fail_over)
-        wait_until(lambda: self.sentinels[0].master() != self.master.port)
+        wait_until(self._is_replaced)
+
+    def _is_replaced(self) -> bool:
+        """If not, it is tried, again if the last try was given up."""
+        replaced = self.sentinels[0].master() != self.master.port
+        if not replaced:
+            self.sentinels[0].fail_over()
+        return replaced
 
     def close(self) -> None:
         for server in reversed(self.servers):
