@@ -27,7 +27,7 @@ UNNAMED = Counter(
         "stores": 37,
         "telling": 7,
         "testing": 24,
-        "torture": 3,
+        "torture": 2,
         "web": 35,
     }
 )

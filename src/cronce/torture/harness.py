@@ -252,6 +252,8 @@ class Torture:
         self._first = first = now.replace(microsecond=0) + timedelta(seconds=before)
         self._begun = self._clock.boot() + (first - now).total_seconds()
         self._answered = self._clock.boot()
+        if not self.settings.scheduler:  # schedulers register their jobs themselves
+            self._shelf.begin(first)
         for name in self._names:
             self._crew.tell(name, spell(first))
         settings = self.settings

@@ -10,7 +10,7 @@ from cronce.clock import Clock
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.model import Cell, Instant, Mark, Slot, job_cell
 from cronce.protocol.lease import forgotten_floor
-from cronce.protocol.record import EDITED, FORGOTTEN, Outcome, Span, decode_bundle, decode_holder, decode_job
+from cronce.protocol.record import EDITED, FORGOTTEN, Job, Outcome, Span, decode_bundle, decode_holder, decode_job
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.hand.acts import Hand, drain_cell
 from cronce.runtime.ledger import Ledger
@@ -19,7 +19,7 @@ from cronce.stores.base import Scan, Store
 from cronce.testing.book import Line
 from cronce.torture.scheduling import LABEL
 from cronce.torture.verdict import Gap, OnRecord, Verdict, judge, lets_another_run
-from cronce.torture.worker import Task
+from cronce.torture.worker import EVERY, Task
 
 EDIT: Final = timedelta(seconds=45)
 """What fell due before another version of a job took over, and was not claimed yet, is passed over. A version is alive
@@ -118,6 +118,15 @@ class Shelf:
 
     def label(self, colour: str) -> str:
         return f"{self._label}-{colour}"
+
+    def begin(self, first: Instant) -> None:
+        """The jobs are known from their first slot on: one that nobody knows begins with the slot of whoever calls it
+        first, and on a busy machine that is a later one."""
+
+        def known(job: Job | None, _now: Instant) -> Job:
+            return job or Job(floor=first - EVERY)
+
+        self._told(self._hand.ledger.jobs.edit_all({task.job: known for task in self._tasks}))
 
     def drain(self, colour: str) -> bool:
         """Schedulers of that colour claim no more; whether the store could be told."""
