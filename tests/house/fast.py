@@ -1,6 +1,6 @@
 """`--fast`: the tests that need neither a server nor a process of their own, for while one works (`make test-fast`).
 
-Nothing is marked by hand but what is merely long. A module is left out, before it is imported, when it or a helper that
+Little is marked by hand. A module is left out, before it is imported, when it or a helper that
 it imports from `tests` starts processes or servers: when it imports one of `STARTERS`. Of the other modules a test is
 left out when a fixture of `tests.servers` is among those it asks for, or when it is marked `slow`.
 
@@ -26,7 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: needs no process and no server, and is long: not part of --fast")
+    config.addinivalue_line(
+        "markers", "slow: long, or starts a process though its module does not look like it: not part of --fast"
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -161,6 +161,7 @@ def test_a_seed_always_counts_the_same() -> None:
     assert play_seeds([7, 8]).effects == play_seeds([7, 8]).effects
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_line_for_each_way(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--seeds", "1", "--no-mutants", "--workers", "1"]) == 0
     _, _, lines = capsys.readouterr().out.partition("what became of effects, by how they were guarded:\n")

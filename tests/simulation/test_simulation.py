@@ -94,12 +94,14 @@ def test_a_seed_always_plays_the_same() -> None:
     assert traces[0]
 
 
+@pytest.mark.slow
 def test_simulate_counts_seeds_over_processes() -> None:
     seeds = CHUNK + 2  # more than one process is given at once
     result = simulate(seeds, mutants=False, workers=2)
     assert (result.played.seeds, result.played.violations, result.mutants) == (seeds, {}, {})
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_documented_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--seeds", "2", "--no-mutants", "--workers", "1", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -28,6 +28,7 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "rehearsed:cron"
 
 
+@pytest.mark.slow
 def test_an_app_that_is_started_three_times_runs_each_slot_once(app: str) -> None:
     told = rehearse(app, processes=3, seconds=2.2)
     told.check()
@@ -36,6 +37,7 @@ def test_an_app_that_is_started_three_times_runs_each_slot_once(app: str) -> Non
     assert (told.extra, told.missed) == ([], [])
 
 
+@pytest.mark.slow
 def test_an_app_without_a_shared_store_is_caught(app: str) -> None:
     """Each process has a store of its own: every slot runs twice."""
     told = rehearse(app, processes=2, seconds=2.2, url="memory:")
