@@ -14,7 +14,7 @@ from tests.servers.etcd import Etcd
 from tests.servers.kubernetes import Kubernetes
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import Admin, PgBouncer, Postgres
-from tests.servers.process import PLACES
+from tests.servers.process import PLACES, forget
 from tests.servers.valkey import Valkey
 
 MEMORY = Path("/dev/shm")
@@ -30,6 +30,7 @@ def pytest_configure() -> None:
     all of these takes 10 ms or more for each connection to a MySQL and each client of HTTP.
     """
     if MEMORY.is_mount() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM < _available():
+        forget(MEMORY)
         PLACES.insert(0, str(MEMORY))
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
 

@@ -189,7 +189,15 @@ def _state(task: Path) -> str:
 def directory_for(name: str, places: Sequence[str] = PLACES) -> Path:
     """Not pytest's own: a server that is not root could not look into it."""
     place = next(filter(_is_good, places), None)
-    return Path(tempfile.mkdtemp(prefix=f"cronce-{name}-", dir=place)).resolve()
+    return Path(tempfile.mkdtemp(prefix=f"cronce-{name}-{os.getpid()}-", dir=place)).resolve()
+
+
+def forget(place: Path) -> None:
+    """What processes have left there that were killed: memory is not for ever."""
+    for left in place.glob("cronce-*-*-*"):
+        process = left.name.split("-")[2]
+        if process.isdigit() and not Path("/proc", process).exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _is_good(place: str) -> bool:
