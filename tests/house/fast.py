@@ -26,9 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "slow: long, or starts a process though its module does not look like it: not part of --fast"
-    )
+    config.addinivalue_line("markers", "slow: long, or starts a process that no import of its module tells of")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -124,7 +124,8 @@ def _files(tests: Iterable[str]) -> str:
 
 
 def _plain(nodeid: str) -> str:
-    return nodeid.partition("[")[0]
+    """Without parameters, and without the group that xdist adds: `tests/a.py::test_b[1]@browser`."""
+    return nodeid.partition("[")[0].partition("@")[0]
 
 
 def _outcome(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -84,6 +84,11 @@ def test_a_full_run_passes_when_a_mapped_test_passed(suite: Suite) -> None:
     assert suite.run().ret == pytest.ExitCode.OK
 
 
+def test_a_test_of_a_group_that_passed_shows_the_requirement(suite: Suite) -> None:
+    suite.has("import pytest\n@pytest.mark.xdist_group('browser')\ndef test_one(): pass")
+    assert suite.run("-n", "1", "--dist", "loadgroup").ret == pytest.ExitCode.OK
+
+
 def test_a_full_run_fails_when_the_mapped_test_did_not_run(suite: Suite) -> None:
     suite.has("def test_two(): pass")
     result = suite.run()
