@@ -34,9 +34,9 @@ servers: ## MariaDB, PgBouncer, cron and Chromium for the tests, where this is D
 		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
 			mariadb-server-core mariadb-client-core pgbouncer cron chromium; } >/dev/null || echo "that failed: what needs them will be skipped, loudly"; fi
 
-test: $(STAMP) servers ## lint and all tests, side by side: mypy takes minutes of one processor, where tests often wait
+test: $(STAMP) servers ## lint and all tests, side by side: more of them than processors, since most of them wait
 	@nice $(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & lint=$$!; \
-	$(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
+	$(BIN)/python -m pytest -n 4 --dist loadgroup; tests=$$?; \
 	wait $$lint; linted=$$?; cat $(VENV)/lint.log; exit $$((tests + linted))
 
 test-fast: $(STAMP) ## the tests that need no server and no process of their own, for while you work: a minute or so
