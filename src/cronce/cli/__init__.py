@@ -15,12 +15,15 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import IO, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from cronce import __version__
 from cronce.cli.words import let_go, say
 from cronce.errors import BadInput, CronceError, StoreUnavailable, StoreUnusable
 from cronce.runtime.aside import tell
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 GROUPS: Final = {
     "try": {
@@ -153,10 +156,10 @@ class Parser(argparse.ArgumentParser):
         _flush()
         sys.exit(status)
 
-    def _print_message(self, message: str, file: IO[str] | None = None) -> None:
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         """As in Python 3.11.2: later ones say nothing of a disk that is full."""
-        if message:
-            (file or sys.stdout or io.StringIO()).write(message)
+        if message and file is not None:
+            file.write(message)
 
 
 def _flush() -> None:
