@@ -113,7 +113,7 @@ class ManualCluster(ExitStack):
     def turn_to(self, now: int, see: Callable[[], object] = lambda: None) -> None:
         """Let time pass up to this millisecond; `see` looks on after each step of a scheduler."""
         until = now / 1000
-        while True:
+        while self.processes:
             self._tell_news()
             process = min(self.processes, key=lambda one: one.next)
             if process.next > until:

@@ -1,7 +1,12 @@
-"""When a slot that is due is tried: at its instant, or as much later as its jitter says."""
+"""When a slot that is due is tried: at its instant, or as much later as its jitter says; and what of a backlog is."""
+
+import pytest
 
 from cronce import Cronce
+from cronce.protocol.record import Outcome, Record, decode
+from cronce.stores.base import Scan
 from cronce.testing import manual
+from tests.runtime.scheduling.manual_cluster import ManualCluster
 
 
 def test_jitter_delays_each_slot_by_its_own_measure_to_the_millisecond() -> None:
@@ -17,3 +22,61 @@ def test_jitter_delays_each_slot_by_its_own_measure_to_the_millisecond() -> None
         for name in ("spread", "plain")
     }
     assert started == {"spread": [1290, 2889, 3588, 4899], "plain": [1000, 2000, 3000, 4000, 5000]}
+
+
+# --- a backlog of which each is wanted ---
+
+
+class Backlog(ManualCluster):
+    """A job with a slot at each second from 1 to 8, of which those that fell due while nobody looked all run."""
+
+    def __init__(self) -> None:
+        cron = Cronce("memory:")
+        first, last = "2026-03-01T00:00:01Z", "2026-03-01T00:00:08Z"
+        cron.job(every="1s", start=first, end=last, name="haul", missed="all", on_lost="skip", lease="2500ms")(
+            lambda: None
+        )
+        super().__init__(cron, holds_back=True)
+
+    def ran(self) -> list[int]:
+        return sorted(begun.slot for begun in self.begun)
+
+    def records(self) -> dict[int, Record]:
+        """By the second of the slot."""
+        cells = self.store.scan(Scan("run/")).cells
+        return {int(cell.key[-3:-1]): decode(cell.value, cell.key) for cell in cells}
+
+
+def test_a_slot_that_falls_due_while_a_backlog_waits_for_its_turn_takes_none_of_it_along() -> None:
+    """Slots 1 to 5 are the backlog. While 1 runs 6 falls due, and gives way to it as its overlap says."""
+    with Backlog() as cluster:
+        cluster.kill(cluster.join("web-1:1:0"))
+        cluster.turn_to(5_500)
+        process = cluster.join("web-2:1:0")
+        cluster.turn_to(6_200)
+        assert cluster.ran() == [1]
+        cluster.holds_back = False
+        process.end(process.held.pop())
+        cluster.turn_to(60_000)
+        assert cluster.ran() == [1, 2, 3, 4, 5, 7, 8]
+        assert {second for second, record in cluster.records().items() if record.outcome is Outcome.SKIPPED} == {6}
+
+
+@pytest.mark.parametrize("schedulers", [1, 2, 8])
+def test_a_run_that_was_lost_takes_nothing_along_of_the_backlog_behind_it(schedulers: int) -> None:
+    """Slot 1 ran when all schedulers were killed, and who comes after the last slot finds 2 to 8, and the lease of 1:
+    that has lapsed, but until they have watched the clock for as long they may not say so, and ask again and again."""
+    with Backlog() as cluster:
+        killed = cluster.join("web-0:1:0")
+        cluster.turn_to(1_500)
+        assert cluster.ran() == [1]
+        cluster.kill(killed)
+        cluster.turn_to(8_500)
+        cluster.holds_back = False
+        for number in range(schedulers):
+            cluster.join(f"web-{number + 1}:1:0")
+            cluster.turn_to(8_500 + 100 * number)
+        cluster.turn_to(60_000)
+        assert cluster.ran() == [1, 2, 3, 4, 5, 6, 7, 8]
+        succeeded = dict.fromkeys(range(2, 9), Outcome.SUCCEEDED)
+        assert {second: record.outcome for second, record in cluster.records().items()} == {1: Outcome.LOST} | succeeded

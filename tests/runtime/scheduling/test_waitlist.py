@@ -95,6 +95,19 @@ def test_what_gives_way_asks_so_that_it_is_on_record() -> None:
     assert taken(line, turns=1) == [0, 1]
 
 
+def test_a_slot_that_gives_way_takes_nothing_with_it_that_waits_for_a_turn_of_the_same_job() -> None:
+    """It was the last that does not wait for a turn, so its line is empty; the other one is not."""
+    line = Waitlist()
+    for minute in range(3):
+        line.add(one(minute, overlap="wait"), 0, START + timedelta(hours=1))
+    line.add(one(9), 0, START + timedelta(hours=1))
+    line.found_busy("billing", START + timedelta(hours=1))
+    assert taken(line) == [9]
+    assert len(line) == 3
+    line.freed()
+    assert [taken(line) for _ in range(4)] == [[0], [1], [2], []]
+
+
 def test_slots_of_a_job_that_is_carried_no_more_leave_the_line() -> None:
     line = Waitlist()
     for job in ("billing", "reports"):

@@ -131,8 +131,8 @@ class Waitlist:
         for candidate in chosen:
             queue = self._queue_of(candidate)
             del queue[candidate.cell]
-            if not queue:
-                self._for_turns.pop(candidate.slot.job, None)
+            if not queue and queue is not self._ready:
+                del self._for_turns[candidate.slot.job]
         return chosen
 
     def _too_late(self, now: Instant) -> Iterator[Candidate]:
