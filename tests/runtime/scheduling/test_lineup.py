@@ -1,12 +1,19 @@
 """When a slot that is due is tried: at its instant, or as much later as its jitter says; and what of a backlog is."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import pytest
 
 from cronce import Cronce
+from cronce.errors import StoreUnavailable
+from cronce.policy import Missed
 from cronce.protocol.record import Outcome, Record, decode
 from cronce.stores.base import Scan
 from cronce.testing import manual
 from tests.runtime.scheduling.manual_cluster import ManualCluster
+
+T = TypeVar("T")
 
 
 def test_jitter_delays_each_slot_by_its_own_measure_to_the_millisecond() -> None:
@@ -80,3 +87,45 @@ def test_a_run_that_was_lost_takes_nothing_along_of_the_backlog_behind_it(schedu
         assert cluster.ran() == [1, 2, 3, 4, 5, 6, 7, 8]
         succeeded = dict.fromkeys(range(2, 9), Outcome.SUCCEEDED)
         assert {second: record.outcome for second, record in cluster.records().items()} == {1: Outcome.LOST} | succeeded
+
+
+# --- a scheduler that was paused, at a store that fails ---
+
+
+class Paused(ManualCluster):
+    """A scheduler that stood still from second 30 to 330, of a job with a slot in each minute up to 300; from then on
+    one call of the store gets no answer, before it landed."""
+
+    def __init__(self, missed: Missed, lose: int) -> None:
+        cron = Cronce("memory:")
+        cron.job(every="1m", end="2026-03-01T00:05:00Z", name="haul", missed=missed, start_within="1h")(lambda: None)
+        super().__init__(cron)
+        self.calls, self._lose = 0, lose
+
+    def ran(self) -> list[int]:
+        """Which slots did, once it has gone on for a minute."""
+        self.join("web-1:1:0")
+        self.turn_to(30_000)
+        self.clock.turn_to(330.0)
+        for name in ("load", "swap", "scan"):
+            setattr(self.store, name, self._through(getattr(self.store, name)))
+        self.turn_to(390_000)
+        return sorted(begun.slot for begun in self.begun)
+
+    def _through(self, call: Callable[..., T]) -> Callable[..., T]:
+        def through(*given: object) -> T:
+            self.calls += 1
+            if self.calls == self._lose:
+                raise StoreUnavailable("no answer")
+            return call(*given)
+
+        return through
+
+
+@pytest.mark.parametrize(("missed", "runs"), [("latest", [300]), ("all", [60, 120, 180, 240, 300])])
+def test_whichever_call_is_lost_while_it_catches_up_what_was_missed_runs(missed: Missed, runs: list[int]) -> None:
+    with Paused(missed, lose=0) as calm:
+        assert calm.ran() == runs
+    for lose in range(1, calm.calls + 1):
+        with Paused(missed, lose) as cluster:
+            assert cluster.ran() == runs, f"call {lose} of {calm.calls} was lost"

@@ -85,7 +85,12 @@ class Lineup:
         """Have what is due now stand in line. Whether the store was asked something."""
         now = self._know.now()
         gaps = self._pop_due(now) if fires else []
-        self._try_missed(gaps, now)
+        try:
+            self._try_missed(gaps, now)
+        except BaseException:
+            for gap in gaps:  # nobody has seen to them: the next time they are found again
+                self._agenda.skip_to(gap.job.name, gap.since)
+            raise
         for _ in range(min(len(self._due), AT_ONCE)):  # of many, the first need not wait for the last to stand in line
             name, at = self._due.popleft()
             if name in self._carrying:
