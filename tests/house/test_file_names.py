@@ -3,9 +3,12 @@
 The list of modules that have no such file yet: `python -m tests.house.test_file_names`.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.house import requirements
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path("src/cronce")
@@ -67,6 +70,12 @@ def test_a_module_without_a_test_file_of_its_name_is_listed(tmp_path: Path) -> N
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert unnamed(tmp_path) == [Path("lease.py"), Path("web/plot.py")]
+
+
+def test_every_test_on_the_list_of_the_slowest_exists() -> None:
+    named = re.findall(r"`(\S+\.py::\S+)`", (ROOT / "tests" / "slowest.md").read_text(encoding="utf-8"))
+    assert [test for test in named if not requirements.has_test(f"tests/{test}", ROOT)] == []
+    assert len(named) == 100
 
 
 if __name__ == "__main__":
