@@ -1,17 +1,19 @@
 """When a slot that is due is tried: at its instant, or as much later as its jitter says; and what of a backlog is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TypeVar
 
 import pytest
 
 from cronce import Cronce
 from cronce.errors import StoreUnavailable
+from cronce.model import SWITCH, Write, job_cell
 from cronce.policy import Missed
-from cronce.protocol.record import Outcome, Record, decode
-from cronce.stores.base import Scan
+from cronce.protocol.record import Outcome, Record, decode, decode_job
+from cronce.stores.base import Scan, Swapped
 from cronce.testing import manual
-from tests.runtime.scheduling.manual_cluster import ManualCluster
+from tests.runtime.scheduling.manual_cluster import START, ManualCluster
 
 T = TypeVar("T")
 
@@ -129,3 +131,34 @@ def test_whichever_call_is_lost_while_it_catches_up_what_was_missed_runs(missed:
     for lose in range(1, calm.calls + 1):
         with Paused(missed, lose) as cluster:
             assert cluster.ran() == runs, f"call {lose} of {calm.calls} was lost"
+
+
+# --- all jobs are resumed, at a store that is slow ---
+
+
+def test_what_falls_due_while_all_jobs_are_being_resumed_runs_or_is_on_record() -> None:
+    """The floors of the jobs rise at 3.5 s, and the switch goes back five seconds later. What a scheduler gave up in
+    between had neither run nor left a record. (Of the pause at 1.5 s it hears when it looks next, after slot 2.)"""
+    cron = Cronce("memory:")
+    cron.job(every="1s", end="2026-03-01T00:00:12Z", name="haul", start_within="1h")(lambda: None)
+    with ManualCluster(cron) as cluster:
+        cluster.join("web-1:1:0")
+        cluster.turn_to(1_500)
+        cron.pause_all("fire", by="ann")
+        cluster.turn_to(3_500)
+        swap = cluster.store.swap
+
+        def slow(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            if any(write.key == SWITCH for write in writes):
+                cluster.turn_to(8_500)
+            return swap(writes, seen)
+
+        cluster.store.swap = slow  # type: ignore[method-assign]
+        cron.resume_all(by="bob")
+        cluster.turn_to(60_000)
+        (cell,) = cluster.store.load([job_cell("haul")]).cells
+        job = decode_job(cell.value)
+        assert sorted(begun.slot for begun in cluster.begun) == [1, 2, 9, 10, 11, 12]
+        assert [(span.end, span.reason) for span in job.spans] == [
+            (START + timedelta(seconds=8.5), "paused by ann at 2026-03-01T00:00:01Z (fire), resumed by bob")
+        ]

@@ -103,15 +103,21 @@ class Hand:
 
     def resume_all(self) -> Flow[Act | None]:
         """Undo it; jobs that were paused one by one stay so. The floor of every job rises before the switch goes back:
-        what fell due meanwhile does not fire."""
+        what fell due meanwhile does not fire. It rises once more after that: schedulers give up what falls due between
+        the two, and so that is on record as passed over, too."""
         stands = yield from self._stands(SWITCH)
         if stands is None:
             return None
         why = paused_and_resumed(stands, self.by)
-        raised: Edit = lambda job, now: job and raise_floor(job, now, None, why)  # noqa: E731
+        yield from self._raise_floors(self.ledger.know.now(), why)
+        lifted = yield from self._lift(SWITCH)
+        yield from self._raise_floors(self.ledger.know.now(), why)
+        return lifted
+
+    def _raise_floors(self, floor: Instant, why: str) -> Flow[None]:
+        raised: Edit = lambda job, _now: job and raise_floor(job, floor, None, why)  # noqa: E731
         for names in chunks((yield from job_names())):
             yield from self.ledger.jobs.edit_all(dict.fromkeys(names, raised))
-        return (yield from self._lift(SWITCH))
 
     # --- draining ---
 
