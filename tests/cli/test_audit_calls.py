@@ -9,6 +9,7 @@ import pytest
 
 from cronce.audit.parts import readers
 from cronce.cli import main
+from tests.house.needs import needs
 
 BAD = "x = 1  # cronce: ignore\n"
 
@@ -99,6 +100,8 @@ def as_nobody(folder: Path, *words: str) -> tuple[int, str]:
 
 
 def test_a_folder_that_may_not_be_looked_into_is_told_as_unread() -> None:
+    if os.getuid() != 0:
+        needs("root", "run the tests as root: files of one user are looked at by another")
     with TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         root = Path(name, "project")

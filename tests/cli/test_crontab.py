@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import nullcontext
+from getpass import getuser
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ from cronce.errors import BadInput
 from tests.cli.person import Person
 from tests.house.needs import needs
 from tests.integrations.machines import Machine, machine
+
+ME = getuser()
+"""Whose settings the tests may read, whoever runs them: those of root are for root."""
 
 SPOOL = "/var/spool/cron/crontabs"
 MINE = b"# mine\xff\xe9 \x1b\nMAILTO=ops\n\n*/5 * * * *   /bin/x 100\\% \t\n"
@@ -239,7 +243,7 @@ def test_a_name_that_cron_passes_over_is_said(tmp_path: Path, capsys: pytest.Cap
 
 def test_what_stands_above_a_block_is_said_and_counts_for_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text("SHELL=/bin/bash\nPATH=/bin\n")
-    out = said(capsys, "install", "@daily root x >y", "--wrap", "--file", str(file), "--tz", "UTC")
+    out = said(capsys, "install", f"@daily {ME} x >y", "--wrap", "--file", str(file), "--tz", "UTC")
     assert "what stands above holds for the block, too: SHELL=…, PATH=…" in out
     assert "/bin/bash -c 'x >y'" in file.read_text()
     assert "not all of it is guarded" in said(capsys, "install", "@daily root x", "--file", str(file))
@@ -256,8 +260,8 @@ def test_the_program_is_called_by_whatever_path_it_has(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verb, "program", lambda: ["/opt/50% off/cronce"])
-    said(capsys, "install", "@daily root /bin/x", "--wrap", "--file", str(file), "--tz", "UTC")
-    assert "\n@daily root '/opt/50\\% off/cronce' exec x-" in file.read_text()
+    said(capsys, "install", f"@daily {ME} /bin/x", "--wrap", "--file", str(file), "--tz", "UTC")
+    assert f"\n@daily {ME} '/opt/50\\% off/cronce' exec x-" in file.read_text()
 
 
 def test_slots_are_kept_where_the_home_is_of_whom_the_line_names(
@@ -290,7 +294,7 @@ def test_lines_that_are_guarded_already_are_told_where_their_slots_are_kept(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRONCE_URL", "postgresql://db/x")
-    line = "@daily root cronce exec x --schedule @daily {} -- /bin/x"
+    line = f"@daily {ME} cronce exec x --schedule @daily {{}} -- /bin/x"
     out = said(capsys, "install", line.format("-v"), "--file", str(file))
     assert out.count("this host only: slots are kept in /") == 1
     assert "CRONCE_URL is set here, and cron will not see it" in out
@@ -347,11 +351,11 @@ def test_where_slots_are_kept_is_said_right_before_the_question_and_the_way_back
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Person("y\n"))
-    file.write_text("@daily root /bin/x\n")
+    file.write_text(f"@daily {ME} /bin/x\n")
     lines = said(capsys, "wrap", "--file", str(file), "--tz", "UTC").splitlines()
     assert lines[-2].startswith("this host only: ")
     copy = Path(lines[-1].partition("written; what it was is kept in ")[2])
-    assert copy.read_text() == "@daily root /bin/x\n"
+    assert copy.read_text() == f"@daily {ME} /bin/x\n"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
 
@@ -360,7 +364,7 @@ def test_under_other_settings_in_another_block_the_same_words_are_another_job(
 ) -> None:
     for database in ("prod", "staging", "prod"):
         body = file.with_name(database)
-        body.write_text(f"DB={database}\n@daily root /srv/sync.sh\n")
+        body.write_text(f"DB={database}\n@daily {ME} /srv/sync.sh\n")
         said(capsys, "install", str(body), "--wrap", "--name", database, "--file", str(file), "--tz", "UTC")
     lines = [line.split()[4] for line in file.read_text().splitlines() if line.startswith("@daily")]
     assert len(set(lines)) == len(lines) == 2

@@ -1,12 +1,14 @@
 """cronce systemd: what is printed, what is written, what is refused."""
 
 import json
+import os
 import shlex
 from pathlib import Path
 
 import pytest
 
 from cronce.cli import main
+from tests.house.needs import needs
 
 CALL = ("systemd", "order-sync", "--schedule", "*/15 * * * *")
 COMMAND = ("--", "/bin/sh", "-c", "echo '$HOME'")
@@ -77,6 +79,8 @@ def test_what_would_not_be_safe_is_refused(words: list[str], says: str, capsys: 
 def test_where_slots_will_be_kept_is_said_beside_the_units(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if os.getuid() != 0:
+        needs("root", "run the tests as root: a unit runs as root, and only root can read its settings")
     monkeypatch.setenv("CRONCE_URL", "postgresql://db/x")
     assert main([*CALL, *COMMAND]) == 0
     (line,) = capsys.readouterr().err.splitlines()

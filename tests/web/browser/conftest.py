@@ -1,5 +1,6 @@
 """One browser for these tests, a fresh page for each, and an eye on whatever a page should not do."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def browser() -> Iterator[Browser]:
         needs("chromium", "apt-get install chromium")
     expect.set_options(timeout=SOON)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        short = {**os.environ, "TMPDIR": "/tmp"}  # for a socket, whose path may have 107 bytes
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=short)
         yield browser
         browser.close()
 
