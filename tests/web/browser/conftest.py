@@ -30,7 +30,10 @@ def browser() -> Iterator[Browser]:
         needs("chromium", "apt-get install chromium")
     expect.set_options(timeout=SOON)
     with sync_playwright() as playwright:
-        short = {**os.environ, "TMPDIR": "/tmp"}  # for a socket, whose path may have 107 bytes
+        short: dict[str, str | float | bool] = {
+            **os.environ,
+            "TMPDIR": "/tmp",
+        }  # for a socket, whose path may have 107 bytes
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, env=short)
         yield browser
         browser.close()
