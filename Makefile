@@ -34,7 +34,7 @@ servers: ## MariaDB, PgBouncer, cron and Chromium for the tests, where this is D
 		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
 			mariadb-server-core mariadb-client-core pgbouncer cron chromium; } >/dev/null || echo "that failed: what needs them will be skipped, loudly"; fi
 
-test: $(STAMP) servers ## lint and all tests, side by side: more of them than processors, since most of them wait
+test: $(STAMP) servers ## lint and all tests, four test processes at once, since most tests wait: about seven minutes
 	@nice $(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & lint=$$!; \
 	$(BIN)/python -m pytest -n 4 --dist loadgroup; tests=$$?; \
 	wait $$lint; linted=$$?; cat $(VENV)/lint.log; exit $$((tests + linted))
@@ -42,8 +42,8 @@ test: $(STAMP) servers ## lint and all tests, side by side: more of them than pr
 test-fast: $(STAMP) ## the tests that need no server and no process of their own, for while you work: a minute or so
 	$(BIN)/python -m pytest -n 2 --fast
 
-proof: $(STAMP) servers ## the long checks, in parts, under 90 minutes; PART=name or PARTS="a b" runs only these, FRESH=1 repeats what passed, TORTURE_RUNS=10 for more
-	@TORTURE_RUNS=$(TORTURE_RUNS) $(BIN)/python -m tests.proof $(if $(FRESH),--fresh) $(PART) $(PARTS)
+proof: $(STAMP) servers ## the long checks, in parts: over an hour; PART="a b" runs only these, FRESH=1 repeats what passed, TORTURE_RUNS=10 for more
+	@$(BIN)/python -m tests.proof $(if $(FRESH),--fresh) $(PART)
 
 $(PEERS): $(STAMP)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'

@@ -1,8 +1,7 @@
 """`--fast`: the tests that need neither a server nor a process of their own, for while one works (`make test-fast`).
 
-Little is marked by hand. A module is left out, before it is imported, when it or a helper that
-it imports from `tests` starts processes or servers: when it imports one of `STARTERS`. Of the other modules a test is
-left out when a fixture of `tests.servers` is among those it asks for, or when it is marked `slow`.
+A module is left out, before it is imported, if it or a test helper that it imports uses one of `STARTERS`. In other
+modules a test is left out if it uses a fixture of `tests.servers`, or is marked `slow`.
 
 Without `--fast` the modules that start something come first: they mostly wait, and what only computes then fills the
 processors at the end, where no process of the run is left alone with a long test.

@@ -51,9 +51,7 @@ class Odometer:
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen_heap() -> Iterator[None]:
-    """Once for all of them, and it stays so: where the whole suite is loaded, each walk of the heap takes a second."""
-    gc.collect()
-    gc.freeze()
+    """It is frozen since the tests were collected: where the whole suite is loaded, each walk of it takes a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(harness, "_frozen_heap", nullcontext)
         yield

@@ -74,8 +74,8 @@ def test_a_module_without_a_test_file_of_its_name_is_listed(tmp_path: Path) -> N
 
 def test_every_test_on_the_list_of_the_slowest_exists() -> None:
     named = re.findall(r"`(\S+\.py::\S+)`", (ROOT / "tests" / "slowest.md").read_text(encoding="utf-8"))
+    assert named
     assert [test for test in named if not requirements.has_test(f"tests/{test}", ROOT)] == []
-    assert len(named) == 100
 
 
 if __name__ == "__main__":

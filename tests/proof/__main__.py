@@ -47,7 +47,7 @@ def main() -> int:
     whole = spent(sum(outcome.seconds for outcome in outcomes))
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} parts passed, {whole} in all")
     if failed:
-        print(f'failed: {", ".join(failed)}; again: make proof PARTS="{" ".join(failed)}"')
+        print(f'failed: {", ".join(failed)}; again: make proof PART="{" ".join(failed)}"')
     return 1 if failed else 0
 
 

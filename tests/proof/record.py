@@ -46,7 +46,7 @@ class Result(NamedTuple):
 
 
 class Record:
-    """The file. It is read again before each change, so that two processes can each run a part."""
+    """The file: an entry for each part. It is read again before each change."""
 
     def __init__(self, file: Path = FILE) -> None:
         self.file = file

@@ -157,7 +157,7 @@ class Parser(argparse.ArgumentParser):
         sys.exit(status)
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
-        """As in Python 3.11.2: later ones say nothing of a disk that is full."""
+        """Later Pythons than 3.11.2 ignore an OSError here. It is let through, so that a full disk is told."""
         if message and file is not None:
             file.write(message)
 

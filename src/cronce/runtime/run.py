@@ -96,7 +96,7 @@ class Run:
         """Say how far the body is; `cronce runs` shows it. Call it as often as you like: it is told once a second."""
         if type(done) is not int or type(total) is not int or not 0 <= done <= total:
             raise BadInput(f"progress is a number of a total, such as 30 of 200, not {done!r:.40} of {total!r:.40}")
-        with shielded():  # who is stopped in the midst of it would leave the keeper's lock taken, for ever
+        with shielded():  # a stop that arrives inside would leave the keeper's lock taken for ever
             self._means.note_progress(self._lease, done, total)
 
     @property

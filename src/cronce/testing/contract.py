@@ -923,8 +923,8 @@ def in_processes(count: int, target: Callable[..., Any], args: tuple[Any, ...]) 
 
 
 def _processes() -> BaseContext:
-    """One process imports this module, and the others are forked from it, where that can be done: it listens on a
-    socket in the temporary directory, whose path may have some hundred bytes."""
+    """Forked from one process that has imported this module. Its socket is in the temporary directory, so where that
+    has a long path they are spawned."""
     if "forkserver" not in multiprocessing.get_all_start_methods() or len(os.fsencode(gettempdir())) > 60:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")

@@ -5,20 +5,20 @@ from cronce.runtime.processes.output import Tail
 
 def test_what_is_read_in_order_is_kept_in_order() -> None:
     tail = Tail()
-    tail.add(b"one\n")
+    tail.add_stdout(b"one\n")
     tail.add_stderr(b"two\n", 0)
-    tail.add(b"three\n")
+    tail.add_stdout(b"three\n")
     assert tail.text() == "one\ntwo\nthree\n"
 
 
 def test_the_last_words_on_stderr_are_kept_though_stdout_is_read_later() -> None:
     """What was read last was kept. Where stdout was read late, 2,000 characters of it left no word of stderr."""
     tail = Tail()
-    tail.add(b"x" * 100)
+    tail.add_stdout(b"x" * 100)
     tail.add_stderr(b"it broke\n", 5000)
     assert tail.text() == "x" * 100 + "it broke\n"  # by what is known so far
-    tail.add(b"x" * 3000)
-    tail.add(b"x" * 2000)
+    tail.add_stdout(b"x" * 3000)
+    tail.add_stdout(b"x" * 2000)
     assert tail.text() == "x" * 1991 + "it broke\n"
 
 
@@ -27,7 +27,7 @@ def test_what_is_printed_after_the_last_words_comes_after_them() -> None:
     tail.add_stderr(b"first\n", 4)
     tail.add_stderr(b"second\n", 4)
     tail.add_stderr(b"third\n", 8)
-    tail.add(b"one\ntwo\nthree\n")
+    tail.add_stdout(b"one\ntwo\nthree\n")
     tail.add_stderr(b"fourth\n", 0)
     assert tail.text() == "one\nfirst\nsecond\ntwo\nthird\nthree\nfourth\n"
 
@@ -45,5 +45,5 @@ def test_stderr_without_end_takes_constant_room_while_nobody_reads_stdout() -> N
     for number in range(10_000):
         tail.add_stderr(b"%04d" % number, 65_536)
     assert sum(len(said) for _, said in tail._ahead) == 8000
-    tail.add(b"x" * 65_536)
+    tail.add_stdout(b"x" * 65_536)
     assert tail.text() == "".join(f"{number:04d}" for number in range(9500, 10_000))

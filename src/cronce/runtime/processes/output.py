@@ -29,8 +29,7 @@ class Tail:
         self._read = 0  # bytes of stdout
         self._ahead: list[tuple[int, bytes]] = []  # of stderr: behind how many bytes of stdout it belongs
 
-    def add(self, chunk: bytes) -> None:
-        """Of stdout."""
+    def add_stdout(self, chunk: bytes) -> None:
         while self._ahead and self._ahead[0][0] <= self._read + len(chunk):
             place, said = self._ahead.pop(0)
             before, chunk = chunk[: place - self._read], chunk[place - self._read :]
@@ -43,7 +42,7 @@ class Tail:
         """`unread` bytes of stdout were printed before it and are yet to come."""
         self._ahead.append((self._read + unread, chunk[-_TAIL_BYTES:]))
         self._forget()
-        self.add(b"")
+        self.add_stdout(b"")
 
     def text(self) -> str:
         kept = self._bytes + b"".join(said for _, said in self._ahead)
@@ -94,7 +93,7 @@ class Stream:
 
     def _keep(self, chunk: bytes) -> None:
         if self._stdout is None:
-            self._tail.add(chunk)
+            self._tail.add_stdout(chunk)
         else:
             self._tail.add_stderr(chunk, self._stdout.unread())
 

@@ -85,12 +85,9 @@ class Lineup:
         """Have what is due now stand in line. Whether the store was asked something."""
         now = self._know.now()
         gaps = self._pop_due(now) if fires else []
-        try:
-            self._try_missed(gaps, now)
-        except BaseException:
-            for gap in gaps:  # nobody has seen to them: the next time they are found again
-                self._agenda.skip_to(gap.job.name, gap.since)
-            raise
+        self._try_missed(gaps, now)
+        for gap in gaps:
+            self._agenda.skip_to(gap.job.name, now)
         for _ in range(min(len(self._due), AT_ONCE)):  # of many, the first need not wait for the last to stand in line
             name, at = self._due.popleft()
             if name in self._carrying:
@@ -101,11 +98,11 @@ class Lineup:
         return bool(gaps)
 
     def _pop_due(self, now: Instant) -> list[Gap]:
-        """What was missed; the rest is due."""
+        """What was missed, which is found again until it was seen to; the rest is due."""
         popped = self._agenda.pop_due(now)
         self._due.extend(popped.slots)
-        for name, _ in popped.behind:
-            self._agenda.skip_to(name, now)
+        for name, since in popped.behind:
+            self._agenda.skip_to(name, since)
         return [Gap(self._carrying.job(name), self._carrying.digest(name), since) for name, since in popped.behind]
 
     def _try_missed(self, gaps: Sequence[Gap], now: Instant) -> None:

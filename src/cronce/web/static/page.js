@@ -80,7 +80,7 @@ function refresh() {
   timer = setTimeout(fetchNow, Math.max(0, fetched + often()[0] - Date.now()));
 }
 
-// The time it takes to be answered counts too.
+// Counted from when the last request was sent, not from its answer.
 function refreshInTime() {
   clearTimeout(next);
   next = setTimeout(refresh, Math.max(0, fetched + often()[1] - Date.now()));
