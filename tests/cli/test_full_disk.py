@@ -126,6 +126,8 @@ def test_a_function_runs_although_it_cannot_say_in_which_store(closed: tuple[str
         (["run", "broken:cron"], 2),
         (["run", "nosuchmodule:cron"], 2),
         (["jobs", "--bogus"], 2),
+        (["exec"], 2),
+        (["exec", "--bogus"], 2),
         (["store", "nosuchaction"], 2),
     ],
 )
@@ -140,7 +142,9 @@ def test_what_makes_no_sense_is_told_by_its_code(
     assert done.returncode == code
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["jobs", "--help"], ["store", "init", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["jobs", "--help"], ["store", "init", "--help"], ["exec", "--help"]]
+)
 @pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
 def test_a_help_text_for_which_there_is_no_room_ends_in_one_line(
     words: list[str], buffered: dict[str, str], tmp_path: Path

@@ -31,7 +31,7 @@ SEEDS = [1, 2, 3] if FULL else [4231]
 
 STORES: list[Store] = ["postgres", "sqlite", "valkey"] if FULL else ["postgres"]
 
-pytestmark = pytest.mark.timeout(1200 if FULL else 120)
+pytestmark = pytest.mark.timeout(1200 if FULL else 300)
 
 
 @pytest.fixture(autouse=True)

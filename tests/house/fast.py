@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-IMPORT = re.compile(r"^\s*(?:from ([\w.]+) import (\([^)]*\)|.*)|import ([\w.]+))", re.MULTILINE)
-NAME = re.compile(r"\w+")
+IMPORT = re.compile(r"^\s*(?:from ([\w.]+) import (\([^)]*\)|.*)|import (.+))", re.MULTILINE)
+NAME, PLAIN = re.compile(r"\w+"), re.compile(r"[\w.]+")
 STARTERS = ("subprocess", "multiprocessing", "playwright", "tests.servers")
 
 
@@ -53,6 +53,12 @@ def _needs_a_server(item: pytest.Item) -> bool:
     return any(made.func.__module__ == "tests.servers.fixtures" for definitions in known for made in definitions)
 
 
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
+    """A test may ask for a server by its name while it runs."""
+    if request.config.getoption("fast") and fixturedef.func.__module__ == "tests.servers.fixtures":
+        pytest.skip("starts a server, which is not part of --fast")
+
+
 @cache
 def starts_something(path: Path) -> bool:
     """Whether the module, or a module of the tests that it imports, imports one of STARTERS."""
@@ -65,8 +71,7 @@ def starts_something(path: Path) -> bool:
 def _imported(path: Path) -> Iterator[str]:
     """Found by pattern: to parse the files takes longer than the tests that are left."""
     for module, names, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
-        yield module or plain
-        yield from (f"{module}.{name}" for name in NAME.findall(names))
+        yield from ([module, *(f"{module}.{name}" for name in NAME.findall(names))] if module else PLAIN.findall(plain))
 
 
 def _file(name: str) -> Path | None:

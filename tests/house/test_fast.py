@@ -25,6 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("import subprocess\n", True),
         ("import subprocess as sp\n", True),
+        ("import os, subprocess\n", True),
         ("from multiprocessing import Process\n", True),
         ("from multiprocessing.pool import Pool\n", True),
         ("def late():\n    from subprocess import run\n", True),
@@ -56,6 +57,7 @@ def test_quick(): pass
 def test_long(): pass
 def test_with_a_server(postgres): pass
 def test_with_a_server_behind_a_fixture(served): pass
+def test_that_asks_for_a_server_by_its_name(request): request.getfixturevalue("valkey")
 """
 
 
@@ -64,5 +66,5 @@ def test_of_the_others_what_is_slow_or_asks_for_a_server_is_left_out(pytester: p
     pytester.makepyfile(SUITE)
     plugins = ("-p", "tests.house.fast", "-p", "tests.servers.fixtures", "-p", "no:cacheprovider")
     ran = pytester.runpytest_inprocess(*plugins, "--fast", "-v")
-    ran.assert_outcomes(passed=1, deselected=3)
+    ran.assert_outcomes(passed=1, deselected=3, skipped=1)
     ran.stdout.fnmatch_lines(["*test_quick PASSED*"])

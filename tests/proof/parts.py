@@ -17,6 +17,8 @@ REPORT = "report.xml"
 
 RUNS = os.environ.get("TORTURE_RUNS") or "2"
 """How many minutes of torture each case gets, each with a seed of its own."""
+if not RUNS.isdecimal():
+    sys.exit(f"TORTURE_RUNS is a whole number of minutes, not {RUNS!r}")
 
 
 class Part(NamedTuple):

@@ -99,7 +99,10 @@ def console() -> NoReturn:
             # an interrupt within a text (a namedtuple is made of one) is how Python ends, though it was caught
             eval("0")  # noqa: S307  until there is another text (`exec` is a verb of ours)
     gc.disable()
-    code = main()
+    try:
+        code = main()
+    except SystemExit as end:  # by the parser: a help text, or what makes no sense
+        code = end.code if isinstance(end.code, int) else 0
     let_go()
     os._exit(code)
 

@@ -35,7 +35,7 @@ LOOK: Final = 0.001
 STILL: Final = 0.02
 """Seconds between two looks: while invoices are charged, and while everybody waits for a lease to end."""
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = 150.0
 """Seconds without any progress after which something hangs."""
 
 

@@ -1,6 +1,11 @@
 """What is kept of a command's output: the end of two streams that have no common order."""
 
-from cronce.runtime.processes.output import Tail
+import os
+
+import pytest
+
+from cronce.runtime.processes import output
+from cronce.runtime.processes.output import Stream, Tail
 
 
 def test_what_is_read_in_order_is_kept_in_order() -> None:
@@ -47,3 +52,29 @@ def test_stderr_without_end_takes_constant_room_while_nobody_reads_stdout() -> N
     assert sum(len(said) for _, said in tail._ahead) == 8000
     tail.add_stdout(b"x" * 65_536)
     assert tail.text() == "".join(f"{number:04d}" for number in range(9500, 10_000))
+
+
+def read_late(tail: Tail) -> None:
+    """A command prints 5,000 bytes and then its last words, and these are read first."""
+    stdout = Stream(-1, tail)
+    stderr = Stream(-1, tail, stdout)
+    os.write(stdout.inlet, b"x" * 5000)
+    os.write(stderr.inlet, b"it broke\n")
+    assert (stderr.read(), stdout.read()) == (9, 5000)
+    for stream in (stdout, stderr):
+        os.close(stream.inlet)
+        stream.close()
+
+
+def test_of_two_pipes_the_one_that_is_read_later_pushes_nothing_out() -> None:
+    read_late(tail := Tail())
+    assert tail.text() == "x" * 1991 + "it broke\n"
+
+
+def test_where_nobody_can_tell_how_much_is_unread_the_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> bytes:
+        raise OSError(25, "Inappropriate ioctl for device")
+
+    monkeypatch.setattr(output, "ioctl", refused)
+    read_late(tail := Tail())
+    assert tail.text() == "x" * 2000

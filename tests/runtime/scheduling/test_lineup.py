@@ -162,3 +162,34 @@ def test_what_falls_due_while_all_jobs_are_being_resumed_runs_or_is_on_record() 
         assert [(span.end, span.reason) for span in job.spans] == [
             (START + timedelta(seconds=8.5), "paused by ann at 2026-03-01T00:00:01Z (fire), resumed by bob")
         ]
+
+
+@pytest.mark.parametrize("lost", range(1, 12))
+def test_what_is_passed_over_is_counted_once_though_the_reply_is_lost(lost: int) -> None:
+    """A scheduler stands still from second 30 to 359.8, and one call from then on lands, but its reply is lost."""
+    cron = Cronce("memory:")
+    cron.job(every="1m", name="haul", missed="latest", start_within="1h")(lambda: None)
+    with ManualCluster(cron) as cluster:
+        cluster.join("web-1:1:0")
+        cluster.turn_to(30_000)
+        cluster.clock.turn_to(359.8)
+        calls = 0
+
+        def through(call: Callable[..., T]) -> Callable[..., T]:
+            def unheard(*given: object) -> T:
+                nonlocal calls
+                calls += 1
+                answer = call(*given)
+                if calls == lost:
+                    raise StoreUnavailable("no answer")
+                return answer
+
+            return unheard
+
+        for name in ("load", "swap", "scan"):
+            setattr(cluster.store, name, through(getattr(cluster.store, name)))
+        cluster.turn_to(450_000)
+        (cell,) = cluster.store.load([job_cell("haul")]).cells
+        passed = sum(span.slots or 0 for span in decode_job(cell.value).spans)
+        assert passed + len(cluster.begun) == 7
+        assert cluster.begun[-1].slot == 420

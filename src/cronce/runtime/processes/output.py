@@ -3,6 +3,7 @@
 import os
 import select
 import sys
+from collections import deque
 from contextlib import suppress
 from fcntl import ioctl
 from termios import FIONREAD
@@ -27,11 +28,12 @@ class Tail:
     def __init__(self) -> None:
         self._bytes = b""
         self._read = 0  # bytes of stdout
-        self._ahead: list[tuple[int, bytes]] = []  # of stderr: behind how many bytes of stdout it belongs
+        self._ahead: deque[tuple[int, bytes]] = deque()  # of stderr: behind how many bytes of stdout it belongs
+        self._ahead_size = 0
 
     def add_stdout(self, chunk: bytes) -> None:
         while self._ahead and self._ahead[0][0] <= self._read + len(chunk):
-            place, said = self._ahead.pop(0)
+            place, said = self._pop_ahead()
             before, chunk = chunk[: place - self._read], chunk[place - self._read :]
             self._append(before + said)
             self._read = place
@@ -40,8 +42,11 @@ class Tail:
 
     def add_stderr(self, chunk: bytes, unread: int) -> None:
         """`unread` bytes of stdout were printed before it and are yet to come."""
-        self._ahead.append((self._read + unread, chunk[-_TAIL_BYTES:]))
-        self._forget()
+        said = chunk[-_TAIL_BYTES:]
+        self._ahead.append((self._read + unread, said))
+        self._ahead_size += len(said)
+        while self._ahead_size - len(self._ahead[0][1]) >= _TAIL_BYTES:
+            self._pop_ahead()  # so much follows it that it will not be kept
         self.add_stdout(b"")
 
     def text(self) -> str:
@@ -51,11 +56,10 @@ class Tail:
     def _append(self, chunk: bytes) -> None:
         self._bytes = (self._bytes + chunk)[-_TAIL_BYTES:]
 
-    def _forget(self) -> None:
-        """What is followed by so much of stderr that it will not be kept."""
-        size = sum(len(said) for _, said in self._ahead)
-        while size - len(self._ahead[0][1]) >= _TAIL_BYTES:
-            size -= len(self._ahead.pop(0)[1])
+    def _pop_ahead(self) -> tuple[int, bytes]:
+        place, said = self._ahead.popleft()
+        self._ahead_size -= len(said)
+        return place, said
 
 
 class Stream:
@@ -101,7 +105,9 @@ class Stream:
         """How many bytes were printed that are yet to be read."""
         if self.source < 0:
             return 0
-        return int.from_bytes(ioctl(self.source, FIONREAD, bytes(4)), sys.byteorder)
+        with suppress(OSError):  # where the system cannot tell, what is kept has the order in which it was read
+            return int.from_bytes(ioctl(self.source, FIONREAD, bytes(4)), sys.byteorder)
+        return 0
 
     def write(self) -> None:
         try:

@@ -98,6 +98,8 @@ def _raised(gap: Gap, span: Span, count: int, told: set[str]) -> Edit:
         if job is None or job.firing != gap.digest or job.floor >= span.last:
             return None
         told.add(gap.job.name)
-        return raise_floor(job, span.last, count, span.reason)
+        assert gap.job.schedule is not None
+        left = gap.job.schedule.count(job.floor, span.last)  # less, where a part is on record: its reply was lost
+        return raise_floor(job, span.last, min(count, left), span.reason)
 
     return edit
