@@ -39,7 +39,7 @@ def main() -> int:
     try:
         outcomes = Runner(record).run(parts, fresh=options.fresh)
     except KeyboardInterrupt:
-        print("\ninterrupted: what passed is on record, make proof goes on from there")
+        print("\nInterrupted. Finished parts are saved; make proof continues with the rest.")
         return 130
     finally:
         pages.write(record)
