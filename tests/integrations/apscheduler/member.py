@@ -4,6 +4,7 @@ python member.py STORE JOBS BOOK [asyncio]: JOBS is the URL of a job store, or "
 """
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
@@ -22,6 +23,7 @@ from cronce import Cronce
 from cronce.integrations.apscheduler import protect
 
 STORE, JOBS, BOOK, *KIND = sys.argv[1:]
+faulthandler.register(signal.SIGUSR1)  # one that does not end is asked where it stands
 
 
 def write(*words: object) -> None:

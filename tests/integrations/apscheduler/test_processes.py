@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -93,7 +94,12 @@ class Crew:
         for member in self.members:
             member.terminate()
         for member in self.members:
-            member.wait(60)
+            try:
+                member.wait(60)
+            except subprocess.TimeoutExpired:
+                member.send_signal(signal.SIGUSR1)
+                time.sleep(1)  # it prints where each of its threads stands
+                raise
 
 
 @pytest.fixture(scope="module")
