@@ -53,10 +53,17 @@ def _needs_a_server(item: pytest.Item) -> bool:
     return any(made.func.__module__ == "tests.servers.fixtures" for definitions in known for made in definitions)
 
 
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
-    """A test may ask for a server by its name while it runs."""
-    if request.config.getoption("fast") and fixturedef.func.__module__ == "tests.servers.fixtures":
-        pytest.skip("starts a server, which is not part of --fast")
+@pytest.fixture(scope="session", autouse=True)
+def _no_servers(pytestconfig: pytest.Config) -> Iterator[None]:
+    """A test that asks for a server by its name while it runs is skipped."""
+    with pytest.MonkeyPatch.context() as patch:
+        if pytestconfig.getoption("fast"):
+            patch.setattr("tests.servers.process.Server.__init__", _not_fast)
+        yield
+
+
+def _not_fast(*_given: object, **_named: object) -> None:
+    pytest.skip("starts a server, which is not part of --fast")
 
 
 @cache
