@@ -62,6 +62,7 @@ def test_a_missed_limit_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert cli.main(["--small", "start"]) == 0
 
 
+@pytest.mark.slow
 def test_ours_is_measured_without_its_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(burst, "installed", lambda *_: False)
     p50, p99 = burst.same_second(burst.Size(jobs=20, cycles=1, period=1, shares={}))
