@@ -110,10 +110,10 @@ def console() -> NoReturn:
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     verb = given[0] if given else ""
-    if verb == "help":
-        return main([*given[1:2], "--help"])
     if verb in VERBS:
         return _call(verb, given[1:])
+    if verb == "help":
+        return main([*given[1:2], "--help"])
     if verb and not verb.startswith("-"):
         tell(f"cronce: {_unknown(verb)}")
         return 2

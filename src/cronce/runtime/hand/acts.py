@@ -111,7 +111,8 @@ class Hand:
         why = paused_and_resumed(stands, self.by)
         yield from self._raise_floors(self.ledger.know.now(), why)
         lifted = yield from self._lift(SWITCH)
-        yield from self._raise_floors(self.ledger.know.now(), why)
+        if lifted is not None:  # else another was faster, and what falls due since then fires
+            yield from self._raise_floors(self.ledger.know.now(), why)
         return lifted
 
     def _raise_floors(self, floor: Instant, why: str) -> Flow[None]:
