@@ -20,8 +20,8 @@ from typing import Any, Final
 from bench import postgres, valkey
 from bench.harness import AtLeast, AtMost, Benchmark, Sides, Slice
 from bench.scheduler.jobs import far, names
-from cronce.runtime.scheduling.post import Post
 from cronce.runtime.scheduling.scheduler import Scheduler as Running
+from cronce.runtime.scheduling.settings import SchedulerSettings
 
 STORES: Final[dict[str, Callable[[], Any]]] = {"valkey": valkey.server, "postgresql": postgres.server}
 LOOKS: Final = 10
@@ -37,7 +37,7 @@ class Ours:
             def _start(self) -> None:
                 keeper = self.cron.at_work()
                 keeper.lingers = True
-                self._running = Running(keeper, lambda: self._book, Post(workers=SENDERS), grace=1.0)
+                self._running = Running(keeper, lambda: self._book, SchedulerSettings(workers=SENDERS), grace=1.0)
 
         self.scheduler = Stepped(app)
         self.scheduler.tick()

@@ -18,8 +18,9 @@ from cronce.clock import SystemClock
 from cronce.model import Slot, to_us
 from cronce.policy import Overlap
 from cronce.protocol.record import Job, Outcome
+from cronce.protocol.terms import Terms
 from cronce.runtime.flow import drive
-from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
+from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores.sqlite import SqliteStore
 from cronce.stores.sqlite.statements import TABLES
 

@@ -19,8 +19,9 @@ from bench.seam import START, closed, record
 from cronce import Cronce, Run
 from cronce.model import Cell, Fence, Mark, Slot, Write
 from cronce.protocol.record import encode
+from cronce.protocol.terms import Terms
 from cronce.runtime.keeper import Lease
-from cronce.runtime.ledger import Grant, Terms, Wanted
+from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.run import Means
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
@@ -70,7 +71,7 @@ class Counted(MemoryStore):
     """Counts the calls that would be round trips."""
 
     def __init__(self, cron: Cronce) -> None:
-        super().__init__(cron._presence.clock.wall)
+        super().__init__(cron._clock.wall)
         self.calls = 0
 
     def load(self, keys: Sequence[str]) -> Loaded:

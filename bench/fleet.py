@@ -11,14 +11,13 @@ from itertools import islice
 from typing import Final
 
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, holder_cell, job_cell, refusals_cell, turn_cell
+from cronce.protocol.notices import Refusals, Refused, encode_notice
 from cronce.protocol.record import (
     Bundle,
     Holder,
     Job,
     Outcome,
     Record,
-    Refusals,
-    Refused,
     Spec,
     State,
     Turn,
@@ -26,7 +25,6 @@ from cronce.protocol.record import (
     encode_bundle,
     encode_holder,
     encode_job,
-    encode_refusals,
     encode_turn,
 )
 from cronce.runtime.declare import declare
@@ -144,7 +142,7 @@ def _refusals(fleet: Fleet, now: Instant) -> Iterator[Write]:
     for number in range(fleet.refused):
         slots = islice(fleet.slots(number % fleet.jobs, now), 20)
         recent = tuple(Refused(slot.key, slot.at, "web-2:4242:1a: held by web-1:4242:1a2b3c4d5e") for slot in slots)
-        value = encode_refusals(Refusals(140, recent[::-1]))
+        value = encode_notice(Refusals(140, recent[::-1]))
         yield Write(
             refusals_cell(fleet.name(number % fleet.jobs), f"host-{number // fleet.jobs}"),
             ABSENT,

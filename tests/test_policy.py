@@ -10,7 +10,7 @@ import pytest
 from cronce.errors import BadPolicy
 from cronce.policy import FOREIGN, Missed, OnLost, Overlap, check_choice, refuse_foreign
 from cronce.runtime.app import Cronce
-from cronce.runtime.declare import declare
+from cronce.runtime.declare import Policies, declare
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "policies.md"
 
@@ -27,7 +27,7 @@ def test_the_table_in_the_docs_is_what_the_errors_say() -> None:
 
 
 def test_every_translation_speaks_of_words_and_values_that_exist() -> None:
-    known = {*signature(declare).parameters, *signature(Cronce.lock).parameters} - {"foreign"}
+    known = {*signature(declare).parameters, *Policies.__annotations__, *signature(Cronce.lock).parameters}
     choices = {"overlap": get_args(Overlap), "missed": get_args(Missed), "on_lost": get_args(OnLost)}
     for word, ours in FOREIGN.items():
         for name, value in re.findall(r"(\w+)='?([^',}]*)", ours):
@@ -36,7 +36,7 @@ def test_every_translation_speaks_of_words_and_values_that_exist() -> None:
 
 
 def test_no_word_of_ours_is_taken_for_a_foreign_one() -> None:
-    assert FOREIGN.keys() & signature(declare).parameters.keys() == set()
+    assert FOREIGN.keys() & {*signature(declare).parameters, *Policies.__annotations__} == set()
 
 
 @pytest.mark.parametrize("word", FOREIGN)

@@ -10,6 +10,7 @@ from bench.scheduler.burst import Size as Burst
 from bench.scheduler.burst import all_due, same_second
 from bench.scheduler.calm import Size as Calm
 from bench.scheduler.calm import calm
+from bench.scheduler.cost import cost
 from bench.scheduler.crowd import Size as Crowd
 from bench.scheduler.crowd import crowd
 from bench.scheduler.report import Line, table
@@ -34,6 +35,7 @@ CASES = {
         Burst(10_000, 3, 60, {"postgresql": 0.25, "beat": 0.85}),
         Burst(50, 1, 8, {"postgresql": 0.1, "beat": 0.3}),
     ),
+    "cost": Case(cost, Burst(10_000, 3, 60, {"memory": 0.5}), Burst(50, 1, 8, {"memory": 0.5})),
     "standing": Case(standing, Standing(10_000, 100_000, 20), Standing(20, 30, 1)),
     "calm": Case(calm, Calm(120), Calm(2)),
     "crowd": Case(crowd, Crowd(1, 30, 2), Crowd(1, 2, 1)),

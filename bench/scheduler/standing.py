@@ -64,7 +64,7 @@ def of_ours(server: Postgres, jobs: int, idle: float, *, limited: bool) -> Itera
     with Child("ours", url=url, book="/dev/null", jobs=jobs) as child:
         child.told()
         costs.append(stood(child, Statements(server), idle))
-    limits = (Within(2), Within(150), Within(2), Within(2)) if limited else (None,) * 4
+    limits = (Within(2), Within(150), Within(2), Within(0.5)) if limited else (None,) * 4
     yield Line(f"first start, {jobs:,} jobs", first, limit=limits[0])
     yield Line(f"restart, {jobs:,} jobs", again, limit=limits[0])
     yield Line(f"resident memory, {jobs:,} jobs", [cost.memory for cost in costs], limit=limits[1], unit="MB")

@@ -36,6 +36,8 @@
 Losing a slot is not in this tree: it is a value (``Skipped``).
 """
 
+import sys
+from contextlib import suppress
 from datetime import datetime
 
 
@@ -210,3 +212,10 @@ class ClockOff(CronceError):
 
 class ClockUnsupported(CronceError):
     """This platform has no clock that goes on counting in suspend."""
+
+
+def tell(text: str) -> None:
+    """On standard error. A full disk, or a reader that has gone, is no reason to leave a run undone."""
+    if sys.stderr is not None:  # a caller may have closed it
+        with suppress(OSError):
+            print(text, file=sys.stderr, flush=True)

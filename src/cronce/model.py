@@ -50,6 +50,8 @@ def unspell(text: str) -> Instant:
 # --- names and keys ---------------------------------------------------------------------------------------------
 
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}"
+_LONGEST_PART: Final = 100
+"""Letters of a name that come from a text which is none; a digest follows."""
 
 
 def check_name(name: str) -> str:
@@ -60,6 +62,18 @@ def check_name(name: str) -> str:
             "and begin with a letter, digit or _"
         )
     return name
+
+
+def name_from(text: str) -> str:
+    """The name of a job from what others call it: the same on every machine, and never one for two. The text itself
+    where it can be a name; else what is left of it, and a digest of what it was."""
+    words = re.split(r"[^A-Za-z0-9_.:]+", text)
+    plain = "-".join(filter(None, words)).strip("-.:")[:_LONGEST_PART]
+    if plain and plain == text:
+        return check_name(text)
+    from hashlib import sha256  # noqa: PLC0415  slow to import, and `exec` does without
+
+    return check_name(f"{plain or 'job'}-{sha256(text.encode()).hexdigest()[:8]}")
 
 
 class Slot(NamedTuple):

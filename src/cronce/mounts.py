@@ -19,15 +19,8 @@ NETWORK: Final = frozenset(
         *("ceph", "glusterfs", "lustre", "gpfs", "beegfs", "orangefs", "pvfs2", "panfs", "gfs2", "ocfs2"),
         *("9p", "virtiofs", "vboxsf", "prl_fs", "fuse.vmhgfs-fuse"),
         *("fuse.sshfs", "fuse.curlftpfs", "fuse.davfs2", "fuse.smbnetfs", "fuse.rclone", "fuse.cvmfs2"),
-        *(
-            "fuse.glusterfs",
-            "fuse.ceph",
-            "fuse.ceph-fuse",
-            "fuse.mfs",
-            "fuse.moosefs",
-            "fuse.juicefs",
-            "fuse.seaweedfs",
-        ),
+        *("fuse.glusterfs", "fuse.ceph", "fuse.ceph-fuse", "fuse.mfs", "fuse.moosefs"),
+        *("fuse.juicefs", "fuse.seaweedfs"),
         *("fuse.s3fs", "fuse.mount-s3", "fuse.goofys", "fuse.gcsfuse", "fuse.blobfuse", "fuse.blobfuse2"),
     )
 )

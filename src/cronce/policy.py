@@ -21,6 +21,25 @@ Overlap = Literal["skip", "wait", "replace", "allow"]
 """A slot that falls due while the job still runs. How many may run at once is `turns`."""
 
 
+def is_limited(overlap: Overlap) -> bool:
+    """Whether there is a limit to how many runs of the job go on at once."""
+    return overlap != "allow"
+
+
+def may_wait(overlap: Overlap) -> bool:
+    """Whether a slot waits until a run of the job has ended: then that is worth telling others at once."""
+    return overlap in ("wait", "replace")
+
+
+def is_rerun(on_lost: OnLost) -> bool:
+    return on_lost == "rerun"
+
+
+def wants_all(missed: Missed) -> bool:
+    """Whether each slot is wanted, however late."""
+    return missed == "all"
+
+
 Mode = Literal["guard", "observe"]
 """Whether the guard decides, or only notes what it would have refused: then the body runs as before."""
 

@@ -12,26 +12,9 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, NoReturn, Self, dataclass_transform
 
-__all__ = ["NamedTuple", "Value", "aside"]
+__all__ = ["NamedTuple", "Value"]
 
 # --- values ---------------------------------------------------------------------------------------------------------
-
-_REQUIRED: Final = object()
-
-
-class _Aside:
-    """Stands where a field's default would, until its class is made."""
-
-    __slots__ = ("default", "init")
-
-    def __init__(self, default: Any, *, init: bool) -> None:
-        self.default, self.init = default, init
-
-
-def aside(*, default: Any = _REQUIRED, init: bool = True) -> Any:
-    """A field that is kept with a value and is no part of it: neither compared nor shown. Without `init` it is not an
-    argument either: its class has an `__init__` of its own, and sets it there."""
-    return _Aside(default, init=init)
 
 
 class _Kind(type):
@@ -51,15 +34,12 @@ class _Kind(type):
 def _body(base: Any, namespace: dict[str, Any]) -> dict[str, Any]:
     """The namespace of a kind to be: what its annotations say, beside what its base has."""
     fields = _annotated(namespace)
-    asides = {field: namespace.pop(field) for field in fields if isinstance(namespace.get(field), _Aside)}
     defaults = {field: namespace.pop(field) for field in fields if field in namespace}
-    defaults |= {field: mark.default for field, mark in asides.items() if mark.default is not _REQUIRED}
-    arguments = [field for field in fields if field not in asides or asides[field].init]
+    arguments = [field for field in fields if not field.startswith("_")]
     return {
         **namespace,
         "__slots__": fields,
         "__match_args__": (*base.__match_args__, *arguments),
-        "_parts": (*base._parts, *(field for field in fields if field not in asides)),
         "_defaults": {**base._defaults, **defaults},
     }
 
@@ -70,13 +50,15 @@ def _annotated(namespace: dict[str, Any]) -> tuple[str, ...]:
     return tuple(annotate(1) if annotate else namespace.get("__annotations__", ()))
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(aside,))
+@dataclass_transform(frozen_default=True)
 class Value(metaclass=_Kind):
-    """The base of all kinds. Each annotation of a kind is a field; what stands behind it is the default."""
+    """The base of all kinds. Each annotation of a kind is a field; what stands behind it is the default.
+
+    A field whose name begins with an underscore is kept with a value and is no part of it: no argument, neither
+    compared nor shown. Its class has an `__init__` of its own, and sets it there."""
 
     __slots__ = ()
-    __match_args__ = ()
-    _parts: ClassVar[tuple[str, ...]] = ()
+    __match_args__: tuple[str, ...] = ()
     _defaults: ClassVar[dict[str, Any]] = {}
     _puts: ClassVar[tuple[Any, ...]] = ()
 
@@ -91,7 +73,7 @@ class Value(metaclass=_Kind):
 
     def _completed(self, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments in the order of the fields, with the default of each that was left out."""
-        fields: tuple[str, ...] = self.__match_args__
+        fields = self.__match_args__
         missing = fields[len(given) :]
         known = {**self._defaults, **named} if named else self._defaults
         found = (*given, *[known[field] for field in missing if field in known])
@@ -102,7 +84,7 @@ class Value(metaclass=_Kind):
         return found
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple([getattr(self, part) for part in self._parts])
+        return tuple([getattr(self, part) for part in self.__match_args__])
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, Value) and type(other) is type(self) else NotImplemented
@@ -111,7 +93,7 @@ class Value(metaclass=_Kind):
         return hash(self._key())
 
     def __repr__(self) -> str:
-        shown = [f"{part}={getattr(self, part)!r}" for part in self._parts]
+        shown = [f"{part}={getattr(self, part)!r}" for part in self.__match_args__]
         return f"{type(self).__qualname__}({', '.join(shown)})"
 
     def __setattr__(self, name: str, value: Never) -> NoReturn:
@@ -138,6 +120,7 @@ class _Named(type):
 
     _fields: tuple[str, ...]
     _field_defaults: dict[str, Any]
+    _places: dict[str, int]
 
     def __new__(cls, name: str, bases: tuple[Any, ...], namespace: dict[str, Any]) -> "_Named":
         if getattr(bases[0], "_fields", ()):  # what inherits from a named tuple is an ordinary class
@@ -147,6 +130,7 @@ class _Named(type):
         parts = {field: _part(place, None) for place, field in enumerate(fields)}
         kind = super().__new__(cls, name, bases, {**namespace, **parts, "__slots__": (), "__match_args__": fields})
         kind._fields, kind._field_defaults = fields, defaults
+        kind._places = {field: place for place, field in enumerate(fields)}
         return kind
 
 
@@ -169,9 +153,15 @@ class _Tuple(tuple[Any, ...], metaclass=_Named):
         return cls(*values)
 
     def _replace(self, **changes: Any) -> Self:
-        made: Self = tuple.__new__(type(self), map(changes.pop, type(self)._fields, self))
-        if changes:
-            raise ValueError(f"{type(self).__name__} has no {', '.join(changes)}")
+        kind, parts = type(self), list(self)
+        places = kind._places
+        try:
+            for field, value in changes.items():
+                parts[places[field]] = value
+        except KeyError:
+            unknown = ", ".join(field for field in changes if field not in places)
+            raise ValueError(f"{kind.__name__} has no {unknown}") from None
+        made: Self = tuple.__new__(kind, parts)
         return made
 
     def _asdict(self) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce.cli import crontab as verb
-from cronce.cli import crontabs, kept, main
+from cronce.cli import machine as facts
+from cronce.cli import main
 from cronce.cli.machine import machine_zone
 from cronce.errors import BadInput
 from tests.cli.person import Person
@@ -259,7 +259,7 @@ def test_what_is_shown_does_nothing_to_the_terminal(file: Path, capsys: pytest.C
 def test_the_program_is_called_by_whatever_path_it_has(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verb, "program", lambda: ["/opt/50% off/cronce"])
+    monkeypatch.setattr(facts, "program", lambda: ["/opt/50% off/cronce"])
     said(capsys, "install", f"@daily {ME} /bin/x", "--wrap", "--file", str(file), "--tz", "UTC")
     assert f"\n@daily {ME} '/opt/50\\% off/cronce' exec x-" in file.read_text()
 
@@ -267,10 +267,9 @@ def test_the_program_is_called_by_whatever_path_it_has(
 def test_slots_are_kept_where_the_home_is_of_whom_the_line_names(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (verb, kept):
-        monkeypatch.setattr(module, "home_of", {"ada": "/srv/ada", "bob": "/srv/bob"}.__getitem__)
-    monkeypatch.setattr(kept, "rights_of", nullcontext)
-    monkeypatch.setattr(kept, "may_act_as", lambda _user: False)
+    monkeypatch.setattr(facts, "home_of", {"ada": "/srv/ada", "bob": "/srv/bob"}.__getitem__)
+    monkeypatch.setattr(facts, "rights_of", nullcontext)
+    monkeypatch.setattr(facts, "may_act_as", lambda _user: False)
     file.write_text("@daily ada x\n@daily bob y\nHOME=/srv/home\n@daily ada z\n")
     shown = said(capsys, "wrap", "--dry-run", "--file", str(file), "--tz", "UTC")
     places = [
@@ -315,7 +314,7 @@ def test_a_line_whose_user_could_not_run_it_guarded_is_left(
     toml.parent.mkdir(parents=True)
     match obstacle:
         case "program":
-            monkeypatch.setattr(kept, "program", lambda: [str(home)])
+            monkeypatch.setattr(facts, "program", lambda: [str(home)])
             home.chmod(0o700)
             says = f"nobody may not read {home}; install cronce where that user may"
         case "home":
@@ -327,7 +326,7 @@ def test_a_line_whose_user_could_not_run_it_guarded_is_left(
             toml.chmod(0o640)
             says = f"{toml} names the store, and this user cannot read it"
     if obstacle != "program":
-        monkeypatch.setattr(kept, "_shut", lambda _user: "")
+        monkeypatch.setattr(facts, "_shut", lambda _user: "")
     file.write_text(f"HOME={home}\n@daily nobody /bin/x\n@daily root /bin/y\n")
     shown = said(capsys, "wrap", "--yes", "--file", str(file), "--tz", "UTC")
     assert f"line 2 is left: as cron will run it, cronce will refuse: {says}" in shown
@@ -405,8 +404,8 @@ def test_what_changed_while_a_person_thought_is_looked_at_again(
 def test_one_that_holds_the_lock_is_waited_for(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crontabs, "LOOKS", 2)
-    with crontabs.SystemCrontab(str(file)).lock():
+    monkeypatch.setattr(facts, "LOOKS", 2)
+    with facts.SystemCrontab(str(file)).lock():
         assert "another process changes crontabs" in said(
             capsys, "install", "@daily root x", "--file", str(file), code=1
         )

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce.cli import audience, demo, main
-from cronce.cli.table import Screen
+from cronce.cli import demo, main
+from cronce.cli.terminal import Screen, filled
 from cronce.clock import SystemClock
 from cronce.demo.stage import Stage
 from cronce.demo.verdict import Verdict
@@ -163,7 +163,7 @@ OPEN = "08:17:06             running"
 
 def test_a_file_gets_one_line_for_each_slot_when_it_is_settled(stage: Stage) -> None:
     out = io.StringIO()
-    file = audience.File(out)
+    file = demo.File(out)
     file.show(stage)
     file.show(stage)
     assert out.getvalue().splitlines() == ["  web-1 is killed in the middle of 08:17:05", SETTLED]
@@ -174,7 +174,7 @@ def test_a_file_gets_one_line_for_each_slot_when_it_is_settled(stage: Stage) -> 
 def test_a_terminal_draws_the_table_in_place(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     out = Tty()
-    terminal = audience.Terminal(out)
+    terminal = demo.Terminal(out)
     terminal.show(stage)
     drawn = out.getvalue()
     assert drawn.splitlines()[1:] == [
@@ -193,29 +193,29 @@ def test_colours_are_for_terminals_that_welcome_them(stage: Stage, monkeypatch: 
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     out = Tty()
-    audience.Terminal(out).close(stage)
+    demo.Terminal(out).close(stage)
     assert "\x1b[32mtook over\x1b[0m" in out.getvalue()
     monkeypatch.setenv("NO_COLOR", "1")
     out = Tty()
-    audience.Terminal(out).close(stage)
+    demo.Terminal(out).close(stage)
     assert "\x1b" not in out.getvalue()
 
 
 @pytest.mark.parametrize("width", [200, 80, 60, 40])
 def test_no_line_is_wider_than_the_terminal(width: int, stage: Stage) -> None:
     on = Screen(width)
-    lines = [*audience.filled(audience.INTRO, on), *audience._header(on), *audience._notes(stage, on)]
-    lines += [audience._row(stage.sides, key, on) for key in KEYS]
+    lines = [*filled(demo.INTRO, on), *demo._header(on), *demo._notes(stage, on)]
+    lines += [demo._row(stage.sides, key, on) for key in KEYS]
     assert max(map(len, lines)) <= width
 
 
 def test_who_reads_from_a_dumb_terminal_or_a_pipe_gets_no_escape_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    assert isinstance(audience.audience_at(Tty(), quiet=False), audience.Terminal)
-    assert isinstance(audience.audience_at(io.StringIO(), quiet=False), audience.File)
-    assert isinstance(audience.audience_at(Tty(), quiet=True), audience.Nobody)
+    assert isinstance(demo.audience_at(Tty(), quiet=False), demo.Terminal)
+    assert isinstance(demo.audience_at(io.StringIO(), quiet=False), demo.File)
+    assert type(demo.audience_at(Tty(), quiet=True)) is demo.Audience
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(audience.audience_at(Tty(), quiet=False), audience.File)
+    assert isinstance(demo.audience_at(Tty(), quiet=False), demo.File)
 
 
 def test_the_python_it_ends_with_runs(tmp_path: Path) -> None:

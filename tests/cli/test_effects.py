@@ -20,15 +20,16 @@ import pytest
 
 from cronce import Cronce, InDoubt, InProgress, Run
 from cronce.cli import main
-from cronce.cli.acting import Actor
+from cronce.cli.session import Actor
 from cronce.clock import SystemClock, boot_id
 from cronce.model import ABSENT, Mark, Slot, Write, effect_cells, machine_cell
 from cronce.protocol.lease import Sample
-from cronce.protocol.record import Machine, Outcome, Record, State, decode, encode, encode_machine
+from cronce.protocol.notices import Machine, encode_notice
+from cronce.protocol.record import Outcome, Record, State, decode, encode
 from cronce.runtime.desk import Desk as RealDesk
-from cronce.runtime.hand.acts import Hand
 from cronce.runtime.ledger import Begin
-from cronce.runtime.look import slot_named
+from cronce.runtime.operations.actions import Operator
+from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
 from tests.house.wait import wait_until
 from tests.runtime.shelf import Desk, HandClock, Wire
@@ -327,10 +328,10 @@ def watched(store: Wire, clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> l
     @contextmanager
     def acting(_options: object) -> Iterator[Actor]:
         desk = RealDesk(store, clock, lambda: store, lambda _event: None)
-        yield Actor(desk, Hand(desk.ledger, "ada"))
+        yield Actor(desk, Operator(desk.ledger, "ada"))
 
-    monkeypatch.setattr("cronce.cli.resolve.acting", acting)
-    monkeypatch.setattr("cronce.cli.resolve.time.sleep", nap)
+    monkeypatch.setattr("cronce.cli.effects.acting", acting)
+    monkeypatch.setattr("cronce.cli.effects.time.sleep", nap)
     return naps
 
 
@@ -445,7 +446,7 @@ def half_a_minute_passes(url: str) -> None:
         now, boot = store.load([]).now, CLOCK.boot()
         ago = (timedelta(seconds=seconds) for seconds in range(60, 0, -10))
         samples = (Sample(boot - span.total_seconds(), boot - span.total_seconds(), now - span) for span in ago)
-        value = encode_machine(Machine(boot_id(), tuple(samples)))
+        value = encode_notice(Machine(boot_id(), tuple(samples)))
         (cell,) = store.load([machine_cell(boot_id())]).cells
         store.swap([Write(cell.key, cell.version, value, Mark.FREE)], store.load([]).epoch.seen)
 

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -17,10 +16,8 @@ import pytest
 
 import cronce.cli.health
 from cronce import Cronce
-from cronce.cli import main
-from cronce.cli.address import read_address
-from cronce.cli.health import LATELY, STUCK, Page, hangs, not_ready, pulse
-from cronce.errors import BadInput
+from cronce.cli.health import LATELY, STUCK, Health, hangs, not_ready
+from cronce.clock import SystemClock
 from cronce.runtime.scheduling.scheduler import Vitals
 from cronce.stores.base import Loaded
 from cronce.stores.memory import MemoryStore
@@ -54,14 +51,18 @@ def test_what_is_alive_and_what_is_ready(crew: Sequence[Vitals], alive: str, rea
     assert (hangs(crew, 1010.0), not_ready(crew, 1010.0)) == (alive, ready)
 
 
-def test_each_has_a_place_of_its_own_on_the_page() -> None:
-    page = Page(3)
-    assert page.read() == [NOBODY] * 3
-    page.note(2, WELL)
-    page.begin(0, 7.0)
-    assert page.read() == [NOBODY._replace(ticked=7.0), NOBODY, WELL]
-    page.clear(2)
-    assert page.read()[2] == NOBODY
+def test_each_has_a_place_of_its_own() -> None:
+    health = Health(3)
+    assert health.read() == [NOBODY] * 3
+    health.note(2, WELL)
+    before = SystemClock().boot()
+    health.begin(0)
+    first, *others = health.read()
+    assert others == [NOBODY, WELL]
+    assert before <= first.ticked <= SystemClock().boot()
+    assert first._replace(ticked=0.0) == NOBODY
+    health.clear(2)
+    assert health.read()[2] == NOBODY
 
 
 class Stubborn(MemoryStore):
@@ -81,56 +82,26 @@ class Stubborn(MemoryStore):
 
 def test_a_scheduler_that_goes_round_says_so_and_one_that_hangs_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cronce.cli.health, "PULSE", 0.01)
-    store, page = Stubborn(), Page(1)
+    store, health = Stubborn(), Health(1)
     cron = Cronce(store=store)
     cron.job(every="1h", name="hourly")(lambda: None)
+    begin = health.watch(0, cron)
     with cron:
         scheduler = cron.start()
         assert scheduler.wait_ready(60)
         first = scheduler.vitals
         wait_until(lambda: scheduler.vitals.ticked > first.ticked and scheduler.vitals.answered > first.answered)
-        pulse(page, 0, scheduler)
-        wait_until(lambda: page.read()[0].joined and page.read()[0].claims)
+        begin(scheduler)
+        wait_until(lambda: health.read()[0].joined and health.read()[0].claims)
         store.answers.clear()
         assert store.waits.wait(60)
         hung = scheduler.vitals
         scheduler.drain()
-        wait_until(lambda: not page.read()[0].claims)  # it is noted all the same, by another thread
-        assert page.read() == [hung._replace(claims=False)]
-        assert hangs(page.read(), hung.ticked + STUCK + 1)
+        wait_until(lambda: not health.read()[0].claims)  # it is noted all the same, by another thread
+        assert health.read() == [hung._replace(claims=False)]
+        assert hangs(health.read(), hung.ticked + STUCK + 1)
         store.answers.set()
         wait_until(lambda: scheduler.vitals.ticked > hung.ticked)
-
-
-# --- the address ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("8080", ("127.0.0.1", 8080)),
-        (":8080", ("127.0.0.1", 8080)),
-        ("0.0.0.0:80", ("0.0.0.0", 80)),
-        ("[::]:80", ("::", 80)),
-        ("localhost:0", ("localhost", 0)),
-    ],
-)
-def test_a_port_alone_is_this_machines_own(text: str, address: tuple[str, int]) -> None:
-    assert read_address(text) == address
-
-
-@pytest.mark.parametrize("text", ["", "here", "0.0.0.0", "0.0.0.0:http", "65536", "::1:80", "[::1:80", "80²", "-1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match=re.escape("--health is a port, or HOST:PORT (8080, 0.0.0.0:8080, [::]:8080)")):
-        read_address(text)
-
-
-def test_an_address_that_cannot_be_had_is_refused_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert main(["run", "nosuch:app", "--health", str(port)]) == 1
-    said = f"cronce run: --health cannot listen on 127.0.0.1, port {port}: Address already in use\n"
-    assert capsys.readouterr().err == said
 
 
 # --- processes ------------------------------------------------------------------------------------------------------

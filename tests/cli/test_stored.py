@@ -14,7 +14,7 @@ from cronce.cli import main
 from cronce.clock import SystemClock
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Ledger
-from cronce.runtime.stored.definitions import definitions, parsed
+from cronce.runtime.stored_jobs import definitions, parsed
 from cronce.stores import open_store
 
 

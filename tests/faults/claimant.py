@@ -18,8 +18,9 @@ from cronce.errors import StoreUnavailable
 from cronce.model import Mark, Slot, slot_of_cell
 from cronce.policy import OnLost, Overlap
 from cronce.protocol.record import Job, Outcome
+from cronce.protocol.terms import Terms
 from cronce.runtime.flow import drive
-from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
+from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from tests.faults.slots import DEATH, JOB, LEASE, SLOTS, instant

@@ -14,9 +14,9 @@ import psycopg
 import pymysql
 
 from cronce import Cronce, Run, Skipped
-from cronce.runtime.joined import block
-from cronce.runtime.joined.flows import close_joint
-from cronce.runtime.joined.talk import Driver, Talk
+from cronce.runtime.transactions import transaction
+from cronce.runtime.transactions.connection import Driver, Talk
+from cronce.runtime.transactions.fencing import close_joint
 from cronce.stores.mysql.server import locate
 
 STORE, DATABASE, NAME, MODE = sys.argv[1:]
@@ -49,7 +49,7 @@ def stopped_before_the_fence_is_checked(driver: Driver, key: str, *rest: Any) ->
 
 
 if MODE == "stop":
-    setattr(block, "close_joint", stopped_before_the_fence_is_checked)  # noqa: B010
+    setattr(transaction, "close_joint", stopped_before_the_fence_is_checked)  # noqa: B010
 
 cron = Cronce(STORE)
 conn = connect()

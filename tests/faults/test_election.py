@@ -17,7 +17,7 @@ import pytest
 
 from cronce.clock import SystemClock
 from cronce.runtime.flow import drive
-from cronce.runtime.look import leaders
+from cronce.runtime.queries import leaders
 from cronce.stores import open_store
 from cronce.stores.redis import init
 from tests.house.wait import PATIENCE, wait_until

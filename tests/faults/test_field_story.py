@@ -38,10 +38,10 @@ from datetime import timedelta
 from functools import partialmethod
 from cronce.runtime.scheduling import roster
 roster.HOLDER_TTL = timedelta(seconds={seconds})  # before anybody else reads it
-from cronce.monitor import destinations, monitor, post
+from cronce.monitor import destinations, monitor, sending
 from cronce.runtime.scheduling import engine
 engine.Engine.__init__ = partialmethod(engine.Engine.__init__, pace=engine.Pace(beat=timedelta(seconds=1)))
-destinations.Webhook.limit, post.SPARE, monitor.LEASE = 5.0, 3.0, "5s"  # who dies while it sends is not waited for long
+destinations.Webhook.limit, sending.SPARE, monitor.LEASE = 5.0, 3.0, "5s"  # who dies is not waited for long
 runpy.run_module("cronce", run_name="__main__")
 """
 """`python -m cronce`, but that who dies is missed sooner."""

@@ -22,7 +22,7 @@ from tests.servers.postgres import Postgres
 from tests.servers.valkey import DURABLE, Valkey
 
 ROOT = Path(__file__).parents[2]
-LEAST = command.SECONDS[0]
+LEAST = command.SHORTEST
 
 
 def seed_of(*kinds: Kind, among: tuple[Kind, ...], seconds: int) -> int:
@@ -76,12 +76,12 @@ def test_a_server_behind_failing_connections(postgres: Postgres, tmp_path: Path)
 @pytest.mark.usefixtures("right")
 def test_a_file_by_the_command_with_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
+    command.add_torture_arguments(parser)
     url, picture = f"sqlite:///{tmp_path}/cronce.db", tmp_path / "picture.svg"
     seed = seed_of("kill", "pause", "lock", among=(*SIGNALS, "lock"), seconds=LEAST)
     words = ["--url", url, "--seconds", str(LEAST), "--processes", "4", "--seed", str(seed)]
     options = parser.parse_args([*words, "--json", "--picture", str(picture)])
-    assert command.run(options) == 0
+    assert command.run_torture(options) == 0
     told = json.loads(capsys.readouterr().out)
     assert {*Verdict._fields, "seed", "faults", "forgot", "left_out", "jobs"} == told.keys()
     assert (told["slots"], told["extra"], told["missed"], told["overlapping"], told["stale_accepted"]) == (

@@ -15,23 +15,23 @@ SOURCE = Path("src/cronce")
 UNNAMED = Counter(
     {
         "audit": 136,
-        "cli": 43,
+        "cli": 3,
         "clock": 1,
         "demo": 2,
         "errors": 1,
         "events": 1,
         "evidence": 14,
         "headers": 1,
-        "integrations": 24,
-        "monitor": 26,
-        "protocol": 4,
-        "runtime": 56,
-        "schedule": 6,
-        "stores": 37,
-        "telling": 7,
+        "integrations": 8,
+        "monitor": 10,
+        "protocol": 3,
+        "runtime": 22,
+        "schedule": 2,
+        "stores": 21,
+        "telling": 2,
         "testing": 24,
         "torture": 2,
-        "web": 35,
+        "web": 11,
     }
 )
 """Modules of each package with no test file of their name. A number that falls is lowered here; none may rise."""

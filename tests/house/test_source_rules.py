@@ -114,9 +114,9 @@ def _forbidden_names(nodes: Nodes, *, is_clock: bool) -> Iterator[str]:
 
 
 def test_no_module_unpickles_shells_out_or_asks_the_time() -> None:
-    """In one test: a test for each of six hundred modules takes longer to set up than to look."""
+    """In one test: a test for each of hundreds of modules takes longer to set up than to look."""
     found = {path: violations(path.read_text(encoding="utf-8"), is_clock=path == CLOCK) for path in modules()}
-    assert len(found) > 500
+    assert len(found) > 300
     assert {str(path.relative_to(SOURCE)): broken for path, broken in found.items() if broken} == {}
 
 

@@ -64,7 +64,8 @@ from cronce.clock import SystemClock
 from cronce.model import slot
 from cronce.protocol.record import Outcome
 from cronce.runtime.flow import drive
-from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
+from cronce.protocol.terms import Terms
+from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.schedule import parse_schedule, slot_of
 from cronce.stores import open_store
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from cronce.clock import SystemClock
 from cronce.errors import CannotStart
-from cronce.integrations.process import FORWARDED, Child, Supervisor
-from cronce.runtime.processes.child import Ended, NotStarted
+from cronce.integrations.process import FORWARDED, Supervisor
+from cronce.runtime.processes.child import Child, Ended, NotStarted
 
 HANDLED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTOU)
 
@@ -39,6 +39,7 @@ class Script:
         atexit.register(self.say, left=os.getpid())
         try:
             with Supervisor(self.clock, self.plan["grace"]) as supervisor:
+                assert supervisor.watchdog is not None
                 self.say(watchdog=supervisor.watchdog.pid)
                 threading.Thread(target=self.listen, daemon=True).start()
                 for step in self.plan["steps"]:

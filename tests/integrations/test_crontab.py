@@ -9,8 +9,22 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cronce.errors import BadInput
-from cronce.integrations.deploy.crontab import LONGEST, above, blocks, check, cron_of, dedupe, entries, install, remove
-from cronce.integrations.deploy.guarded import Host, job_name, twins, wrap, zone_of
+from cronce.integrations.crontab import (
+    LONGEST,
+    Host,
+    above,
+    blocks,
+    check,
+    cron_of,
+    dedupe,
+    entries,
+    install,
+    job_name,
+    remove,
+    twins,
+    wrap,
+    zone_of,
+)
 from cronce.schedule import Cron
 from tests.house.needs import tool
 
@@ -184,25 +198,23 @@ def test_what_is_in_force_above_a_block_is_known() -> None:
 
 def test_the_same_schedule_and_command_twice_is_once_and_the_rest_stays() -> None:
     text = f"{MINE}*/5  *  * * *   /bin/x 100\\%\n@hourly z\n0 * * * * z \n0 * * * 1 z\n@reboot y\xe9\udcff"
-    after, gone = dedupe(text)
+    after = dedupe(text)
     assert after == f"{MINE}@hourly z\n0 * * * 1 z\n"
-    assert [entry.number for entry in gone] == [6, 8, 10]
-    assert dedupe(after) == (after, [])
+    assert dedupe(after) == after
 
 
 def test_under_another_setting_or_for_another_user_the_same_words_are_another_job() -> None:
     text = "DB=a\n@daily x\nDB=b\n@daily x\nCRON_TZ=Asia/Tokyo\n@daily x\n"
-    assert dedupe(text) == (text, [])
+    assert dedupe(text) == text
     text = "@daily ada x\n@daily bob x\n"
-    assert dedupe(text, system=True) == (text, [])
+    assert dedupe(text, system=True) == text
 
 
 def test_of_equal_lines_the_one_that_a_deploy_writes_stays() -> None:
     block = install("", "shop", "@daily x")
-    after, gone = dedupe(f"@daily x\n{block}")
-    assert (after, len(gone)) == (block, 1)
+    assert dedupe(f"@daily x\n{block}") == block
     both = f"{block}{install('', 'news', '@daily x')}"
-    assert dedupe(both) == (both, [])
+    assert dedupe(both) == both
 
 
 # --- guarded lines ----------------------------------------------------------------------------------------------------

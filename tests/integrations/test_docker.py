@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from cronce.integrations.deploy.manifests import USER
+from cronce.integrations.manifests import USER
 from cronce.schedule import parse_duration
 from tests.house.wait import wait_until
 

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from cronce.integrations.deploy.guide import (
+from cronce.integrations.guide import (
     RULES,
     URLS,
     Advice,

@@ -17,7 +17,7 @@ from typing import IO, Any
 import pytest
 
 from cronce.errors import CannotStart
-from cronce.runtime.processes.start import find_command
+from cronce.runtime.processes.process_group import find_command
 from tests.house import needs
 from tests.house.wait import PATIENCE, wait_until
 

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cronce.errors import BadInput
-from cronce.integrations.deploy.systemd import calendar, units
+from cronce.integrations.systemd import calendar, units
 from cronce.schedule import Cron
 from tests.house.needs import tool
 from tests.schedule.oracle import Rule

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cronce.monitor.metrics.catalogue import METRICS, Metric
-from cronce.monitor.metrics.registry import JOBS
+from cronce.monitor.metrics.exposition import METRICS, Metric
+from cronce.monitor.metrics.metrics import JOBS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

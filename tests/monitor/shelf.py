@@ -6,16 +6,18 @@ from typing import Any
 
 from cronce.model import Mark, Slot, Traits, Write
 from cronce.monitor.known import Known
-from cronce.monitor.model import Finding, Kind
+from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge
+from cronce.protocol.notices import Alert
 from cronce.protocol.record import Holder, Outcome
 from cronce.protocol.specs import declared
+from cronce.protocol.terms import Terms
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import drive
-from cronce.runtime.hand.acts import Hand
-from cronce.runtime.ledger import Grant, Terms, Wanted
+from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.operations.actions import Operator
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores.base import Page, Scan
 from tests.runtime.shelf import DURABLE, LEASE, Desk, HandClock, Wire
@@ -49,8 +51,8 @@ class Town:
         return self.desks.setdefault(name, Desk(self.store, name))
 
     @property
-    def hand(self) -> Hand:
-        return Hand(self.desk().ledger, "ada")
+    def hand(self) -> Operator:
+        return Operator(self.desk().ledger, "ada")
 
     def pass_time(self, span: timedelta) -> None:
         self.clock.turn(span.total_seconds())
@@ -70,7 +72,7 @@ class Town:
         self.carried[name] = list(jobs) or self.carried.get(name, [])
         specs = {job.name: job.spec for job in self.carried[name]}
         holder = Holder(name, digest_of(specs), "both", 1, {}, said.pop("since", self.now), "")._replace(**said)
-        roster = Roster(desk.ledger.carrier, desk.ledger.jobs)
+        roster = Roster(desk.ledger.client, desk.ledger.jobs)
         desk.do(roster.beat(holder, specs, 0.0))
         if holder.gone:
             desk.do(roster.leave(holder))
@@ -103,9 +105,9 @@ class Town:
     # --- watching ---
 
     def survey(self) -> Survey:
-        return drive(survey(self.known), self.store, self.clock)
+        return drive(survey(self.known, self.store.traits), self.store, self.clock)
 
-    def look(self) -> list[Finding]:
+    def look(self) -> list[Alert]:
         found, self.memory = judge(self.survey(), self.memory, self.settings)
         return found
 
@@ -113,7 +115,7 @@ class Town:
         """What is wrong, with what: without the words."""
         return sorted(one.id for one in self.look())
 
-    def the(self, kind: Kind) -> Finding:
+    def the(self, kind: Kind) -> Alert:
         """The only one of its kind."""
         (finding,) = [one for one in self.look() if one.kind is kind]
         return finding
@@ -126,7 +128,7 @@ class Town:
 
     def fresh(self) -> Sequence[str]:
         """What somebody sees who comes just now, and remembers nothing."""
-        found, _ = judge(drive(survey(Known()), self.store, self.clock), Memory(), self.settings)
+        found, _ = judge(drive(survey(Known(), self.store.traits), self.store, self.clock), Memory(), self.settings)
         return sorted(one.id for one in found)
 
 

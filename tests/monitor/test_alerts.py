@@ -8,15 +8,15 @@ import pytest
 
 from cronce.model import Cell, Mark, Write
 from cronce.monitor.alerts import GIVEN_UP, KEPT, LONGEST_PAUSE, QUIET, REWORDED, Alerts, Claimed, due, key_of, pause
-from cronce.monitor.model import Finding, Kind
+from cronce.monitor.model import Kind
 from cronce.protocol.notices import Alert, decode_alert
 from tests.runtime.shelf import START, Desk, HandClock, Wire
 
 HOOK, LOG = "hook", "log"
 CLAIM = timedelta(seconds=30)
 SECOND = timedelta(seconds=1)
-LOST = Finding(Kind.LOST, "billing", "critical", "a run of billing is lost.", START, "Look at it.")
-LATE = Finding(Kind.LATE, "billing", "warning", "billing is late.", START)
+LOST = Alert(Kind.LOST, "billing", "critical", "a run of billing is lost.", START, remedy="Look at it.")
+LATE = Alert(Kind.LATE, "billing", "warning", "billing is late.", START)
 
 
 class Office:
@@ -26,11 +26,11 @@ class Office:
         self.clock = HandClock()
         self.store = Wire(self.clock)
         self.desks = [Desk(self.store, f"web-{number}:1:a") for number in range(3)]
-        self.watchers = [Alerts(desk.ledger.carrier) for desk in self.desks]
+        self.watchers = [Alerts(desk.ledger.client) for desk in self.desks]
 
     def look(
         self,
-        *findings: Finding,
+        *findings: Alert,
         watcher: int = 0,
         anew: bool = False,
         over: Callable[[Alert], bool] = lambda _alert: True,
@@ -39,13 +39,13 @@ class Office:
         self.desks[watcher].do(self.watchers[watcher].settle(findings, over, anew=anew))
         self.clock.turn(5.0)
 
-    def claim(self, to: str = HOOK, watcher: int = 0, finding: Finding = LATE) -> Claimed | None:
+    def claim(self, to: str = HOOK, watcher: int = 0, finding: Alert = LATE) -> Claimed | None:
         return self.desks[watcher].do(self.watchers[watcher].claim(key_of(finding.kind, finding.subject), to, CLAIM))
 
     def conclude(self, claim: Claimed, to: str = HOOK, *, sent: bool = True, watcher: int = 0) -> None:
         self.desks[watcher].do(self.watchers[watcher].conclude(claim, to, sent=sent))
 
-    def tell(self, to: str = HOOK, finding: Finding = LATE) -> str | None:
+    def tell(self, to: str = HOOK, finding: Alert = LATE) -> str | None:
         """Send what is to be sent; which notice it was."""
         claim = self.claim(to, finding=finding)
         if claim is None:
@@ -53,10 +53,10 @@ class Office:
         self.conclude(claim, to)
         return claim.delivery.notice
 
-    def cell(self, finding: Finding = LATE) -> Cell:
+    def cell(self, finding: Alert = LATE) -> Cell:
         return self.store.load([key_of(finding.kind, finding.subject)]).cells[0]
 
-    def alert(self, finding: Finding = LATE) -> Alert:
+    def alert(self, finding: Alert = LATE) -> Alert:
         cell = self.cell(finding)
         return decode_alert(cell.value, cell.key)
 
@@ -255,7 +255,7 @@ def test_what_somebody_found_and_finds_no_more_is_over_however_short_it_has_watc
     assert office.alert().cleared is not None
 
 
-def cleared(office: Office, finding: Finding = LATE, *told: str) -> None:
+def cleared(office: Office, finding: Alert = LATE, *told: str) -> None:
     office.look(finding)
     for to in told:
         assert office.tell(to, finding) == "raised"
@@ -354,8 +354,8 @@ def test_what_comes_back_later_is_another_alert(office: Office) -> None:
 # --- many ---
 
 
-def failing(*numbers: int) -> list[Finding]:
-    return [Finding(Kind.FAILED, f"job-{number:03}", "critical", "it failed.", START) for number in numbers]
+def failing(*numbers: int) -> list[Alert]:
+    return [Alert(Kind.FAILED, f"job-{number:03}", "critical", "it failed.", START) for number in numbers]
 
 
 def told(office: Office) -> list[tuple[str, str]]:
@@ -402,7 +402,7 @@ def test_the_rest_is_one_and_nobody_moves_out_of_it_while_it_stands(office: Offi
 
 
 def test_where_nobody_is_alive_each_job_that_misses_its_slot_says_nothing_new(office: Office) -> None:
-    silent = Finding(Kind.SILENT, "", "critical", "no scheduler is alive.", START)
+    silent = Alert(Kind.SILENT, "", "critical", "no scheduler is alive.", START)
     missed = [LATE._replace(kind=Kind.MISSED, subject=name) for name in ("a", "b")]
     office.look(missed[0])
     for _ in range(3):

@@ -11,8 +11,7 @@ from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.model import Mark, Write, holder_cell, spell
 from cronce.monitor import monitor as subject
-from cronce.monitor.evenly import SET, SETTLED, Evenly
-from cronce.monitor.monitor import Monitor
+from cronce.monitor.monitor import SET, SETTLED, Evenly, Monitor
 from cronce.protocol.record import Holder, encode_holder
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.scheduling.roster import HOLDER_TTL
@@ -215,12 +214,12 @@ def test_a_survey_that_takes_long_is_no_clock_that_was_set(monkeypatch: pytest.M
     store.swap([Write(holder_cell(WEB), 0, encode_holder(alive), Mark.OPEN, ttl=SECOND)], store.load([]).epoch.seen)
     with Cronce(store=store) as cron:
         monitor = Monitor(cron)
-        post = monitor._arrive()
+        sender = monitor._arrive()
         told = []
         for takes in (0.0, 20.0, 0.0, 20.0):
             store.takes = takes
-            monitor._survey(post)
-            told.append([one.alert.kind for one in post.deliver().posted])
+            monitor._survey(sender)
+            told.append([one.alert.kind for one in sender.deliver().posted])
             clock.turn(subject.EVERY)
     assert told == [[], ["gone"], ["gone"], ["gone"]]
 

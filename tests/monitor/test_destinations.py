@@ -28,7 +28,7 @@ from cronce.monitor.destinations import (
     document,
     reaches,
 )
-from cronce.monitor.post import told_apart
+from cronce.monitor.sending import told_apart
 from cronce.protocol.notices import Alert
 from tests.house.wait import PATIENCE, wait_until
 from tests.monitor.receiver import Receiver, receiving

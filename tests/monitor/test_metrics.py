@@ -13,11 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from cronce import Cronce, LockHeld, __version__
 from cronce.events import Event, What
 from cronce.model import Fence
-from cronce.monitor.metrics.catalogue import METRICS
-from cronce.monitor.metrics.exposition import exposition
-from cronce.monitor.metrics.metrics import Metrics
-from cronce.monitor.metrics.registry import JOBS, Key, Registry, Value, Values, merged, without_gauges
-from cronce.monitor.metrics.slates import HALF, Slates, Snapshot
+from cronce.monitor.metrics.exposition import METRICS, Key, Value, Values, exposition
+from cronce.monitor.metrics.metrics import HALF, JOBS, Metrics, Registry, Slates, Snapshot, merged, without_gauges
 from cronce.protocol.record import Outcome
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import PATIENCE, wait_until

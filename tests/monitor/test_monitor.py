@@ -18,14 +18,14 @@ from cronce.errors import CronceError, StoreCopied, StoreFull, StoreUnavailable,
 from cronce.model import MONITOR, Mark, Traits, Write, holder_cell, leader_cell
 from cronce.monitor import monitor as subject
 from cronce.monitor.destinations import Callback, Document, Webhook
-from cronce.monitor.model import Finding
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey
 from cronce.monitor.watch import judge
+from cronce.protocol.notices import Alert
 from cronce.protocol.record import Holder, encode_holder
 from cronce.runtime.flow import drive
-from cronce.runtime.look import leaders
+from cronce.runtime.queries import leaders
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore
@@ -378,7 +378,7 @@ def test_what_a_run_failed_of_is_told_and_logged_without_its_secrets(
 
 def test_a_function_that_never_returns_is_given_up_and_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Callback, "limit", 0.1)
-    monkeypatch.setattr("cronce.monitor.post.SPARE", 0.2)
+    monkeypatch.setattr("cronce.monitor.sending.SPARE", 0.2)
     monkeypatch.setattr("cronce.monitor.alerts.FIRST_PAUSE", timedelta(milliseconds=10))
     store, called, let_go = Line(), list[str](), threading.Event()
 
@@ -423,7 +423,7 @@ def test_an_exception_in_it_is_logged_and_it_goes_on(
 ) -> None:
     bugs = [RuntimeError("a bug")]
 
-    def break_once(seen: Survey, memory: Memory, settings: Settings) -> tuple[list[Finding], Memory]:
+    def break_once(seen: Survey, memory: Memory, settings: Settings) -> tuple[list[Alert], Memory]:
         if bugs:
             raise bugs.pop()
         return judge(seen, memory, settings)

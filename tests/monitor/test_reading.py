@@ -21,29 +21,15 @@ from cronce.model import (
     refusals_cell,
     stored_cell,
 )
-from cronce.monitor import reading
-from cronce.monitor.reading.index import MOMENT, SLICE, STALE
-from cronce.monitor.reading.overview import DOUBTS
-from cronce.monitor.reading.runs import COUNTED, LOOKED
-from cronce.protocol.notices import Alert, encode_alert
-from cronce.protocol.record import (
-    Act,
-    Job,
-    Outcome,
-    Record,
-    Refusals,
-    Refused,
-    Spec,
-    State,
-    Stored,
-    encode,
-    encode_act,
-    encode_job,
-    encode_refusals,
-    encode_stored,
-)
+from cronce.monitor import job_index, read_jobs, read_lists, read_overview, read_stretch
+from cronce.monitor.job_index import MOMENT, SLICE, STALE
+from cronce.monitor.read_lists import COUNTED, LOOKED
+from cronce.monitor.read_overview import DOUBTS
+from cronce.protocol.notices import Alert, Refusals, Refused, Stored, encode_notice
+from cronce.protocol.record import Act, Job, Outcome, Record, Spec, State, encode, encode_act, encode_job
 from cronce.runtime.declare import declare
 from cronce.runtime.flow import Flow, Timed, perform
+from cronce.runtime.why import why
 from cronce.stores import open_store
 from cronce.stores.base import Store
 from cronce.stores.memory import MemoryStore
@@ -112,22 +98,22 @@ def fleet() -> Reader:
 # --- all of it ------------------------------------------------------------------------------------------------------
 
 FLOWS: Final[dict[str, Callable[[Reader], Flow[Any]]]] = {
-    "overview": lambda _: reading.overview(),
-    "jobs": lambda _: reading.job_lines(index=reading.JobIndex()),
-    "next up": lambda _: reading.next_up(index=reading.JobIndex()),
-    "job": lambda _: reading.job_view("billing-00000"),
-    "runs": lambda _: reading.newest_runs(),
-    "runs of a job": lambda _: reading.newest_runs("billing-00000"),
-    "runs that failed": lambda _: reading.newest_runs(wanted="failed"),
-    "run": lambda reader: reading.run_view(Slot("billing-00000", NOW - HOUR / 2), reader.store.traits),
-    "stretch": lambda _: reading.stretch(NOW - HOUR, NOW),
-    "stretch of a job": lambda _: reading.stretch(NOW - HOUR, NOW, "billing-00000"),
-    "holders": lambda _: reading.holders(),
-    "alerts": lambda _: reading.alerts(),
-    "beats": lambda _: reading.beats(),
-    "observed": lambda _: reading.observed(),
-    "locks": lambda _: reading.locks(),
-    "leaders": lambda _: reading.leaders(),
+    "overview": lambda _: read_overview.overview(),
+    "jobs": lambda _: read_jobs.job_lines(index=job_index.JobIndex()),
+    "what is due next": lambda _: read_overview.overview(index=job_index.JobIndex()),
+    "job": lambda _: read_jobs.job_view("billing-00000"),
+    "runs": lambda _: read_lists.newest_runs(),
+    "runs of a job": lambda _: read_lists.newest_runs("billing-00000"),
+    "runs that failed": lambda _: read_lists.newest_runs(wanted="failed"),
+    "run": lambda reader: why("billing-00000", Slot("billing-00000", NOW - HOUR / 2), reader.store.traits),
+    "stretch": lambda _: read_stretch.stretch(NOW - HOUR, NOW),
+    "stretch of a job": lambda _: read_stretch.stretch(NOW - HOUR, NOW, "billing-00000"),
+    "holders": lambda _: read_overview.holders(),
+    "alerts": lambda _: read_lists.alerts(),
+    "beats": lambda _: read_lists.beats(),
+    "observed": lambda _: read_lists.observed(),
+    "locks": lambda _: read_lists.held("lock/"),
+    "leaders": lambda _: read_lists.held("leader/"),
 }
 
 
@@ -170,29 +156,29 @@ def test_a_store_without_history_answers_what_it_can(kubernetes: Kubernetes) -> 
         read.run(Slot("billing", now.replace(minute=0, second=0, microsecond=0)))
         for make in FLOWS.values():
             read(make(read))
-        assert [run.slot.job for run in read(reading.overview()).newest] == ["billing"]
+        assert [run.slot.job for run in read(read_overview.overview()).newest] == ["billing"]
 
 
 # --- the overview ---------------------------------------------------------------------------------------------------
 
 
 def test_the_overview_tells_what_is_wrong_who_is_there_and_what_runs(fleet: Reader) -> None:
-    seen = fleet(reading.overview(recent=5))
+    seen = fleet(read_overview.overview(recent=5))
     assert (seen.open.number, seen.open.more, len(seen.open.runs)) == (12, False, 12)
     assert (seen.attention.number, seen.attention.more, len(seen.attention.runs)) == (8, False, 8)
     assert (seen.in_doubt.number, seen.in_doubt.more) == (2, False)
     assert [line.holder.holder.partition(":")[0] for line in seen.holders] == ["batch-1", "web-1", "web-2"]
-    assert [line.life for line in seen.holders] == ["alive"] * 3
+    assert [one.life(seen.now) for one in seen.holders] == ["alive"] * 3
     assert [run.cell.at for run in seen.newest] == [NOW - timedelta(seconds=number) for number in range(5)]
     assert seen.halted is None
-    assert fleet.calls == 11
+    assert fleet.calls == 8
 
 
 def test_counts_end_somewhere(read: Reader) -> None:
     for number in range(COUNTED + 2):
         read.run(Slot("billing", NOW - number * HOUR, request=f"a{number}"), Mark.OPEN)
         read.run(Slot("report", NOW - number * HOUR), Mark.ATTENTION, Outcome.LOST)
-    seen = read(reading.overview())
+    seen = read(read_overview.overview())
     assert (seen.open.number, seen.open.more) == (COUNTED, True)
     assert (seen.attention.number, seen.attention.more) == (DOUBTS, True)
     assert (len(seen.open.runs), len(seen.attention.runs), len(seen.newest)) == (200, 50, 30)
@@ -200,16 +186,16 @@ def test_counts_end_somewhere(read: Reader) -> None:
 
 def test_alerts_that_stand_are_told_apart_from_those_that_are_over(read: Reader) -> None:
     stands = Alert("late", "billing", "warning", "it is late", NOW)
-    read.put("alert/late/billing", encode_alert(stands), Mark.OPEN)
-    read.put("alert/late/report", encode_alert(stands._replace(subject="report", cleared=NOW)), Mark.FREE)
-    assert [one.subject for one in read(reading.alerts()).alerts] == ["billing"]
-    assert [one.subject for one in read(reading.alerts(open=False)).alerts] == ["report"]
-    assert [one.subject for one in read(reading.overview()).alerts.alerts] == ["billing"]
+    read.put("alert/late/billing", encode_notice(stands), Mark.OPEN)
+    read.put("alert/late/report", encode_notice(stands._replace(subject="report", cleared=NOW)), Mark.FREE)
+    assert [one.subject for one in read(read_lists.alerts()).alerts] == ["billing"]
+    assert [one.subject for one in read(read_lists.alerts(open=False)).alerts] == ["report"]
+    assert [one.subject for one in read(read_overview.overview()).alerts.alerts] == ["billing"]
 
 
 def test_who_stopped_everything_is_told(read: Reader) -> None:
     read.put(SWITCH, encode_act(Act("ann", NOW, "moving house")), Mark.OPEN)
-    stopped = read(reading.overview()).halted
+    stopped = read(read_overview.overview()).halted
     assert stopped is not None
     assert stopped.by == "ann"
 
@@ -221,7 +207,7 @@ def every(read: Reader, **asked: Any) -> Iterator[str]:
     """All runs of a list, part by part."""
     after = None
     while True:
-        page = read(reading.newest_runs(after=after, limit=7, **asked))
+        page = read(read_lists.newest_runs(after=after, limit=7, **asked))
         yield from (run.cell.key for run in page.runs)
         after = page.next
         if after is None:
@@ -259,10 +245,10 @@ def test_one_looks_so_far_for_what_is_wanted_and_the_list_goes_on(read: Reader) 
     for number in range(LOOKED + 100):
         outcome = Outcome.SUCCEEDED if number < LOOKED + 50 else Outcome.FAILED
         read.run(Slot("billing", NOW - number * HOUR), outcome=outcome)
-    first = read(reading.newest_runs(wanted="failed", limit=30))
+    first = read(read_lists.newest_runs(wanted="failed", limit=30))
     assert (first.runs, read.cells) == ((), LOOKED)
     assert first.next is not None
-    second = read(reading.newest_runs(wanted="failed", limit=30, after=first.next))
+    second = read(read_lists.newest_runs(wanted="failed", limit=30, after=first.next))
     assert [len(second.runs), len(list(every(read, wanted="failed")))] == [30, 50]
 
 
@@ -271,55 +257,55 @@ def test_one_looks_so_far_for_what_is_wanted_and_the_list_goes_on(read: Reader) 
 )
 def test_a_list_goes_on_only_where_it_said(after: str, fleet: Reader) -> None:
     if not after:
-        assert fleet(reading.newest_runs(after=after, limit=1)).runs
+        assert fleet(read_lists.newest_runs(after=after, limit=1)).runs
         return
     with pytest.raises(BadInput, match="is not where a list goes on"):
-        fleet(reading.newest_runs(after=after))
+        fleet(read_lists.newest_runs(after=after))
 
 
 def test_what_is_wanted_is_a_state_or_an_outcome(fleet: Reader) -> None:
     with pytest.raises(BadInput, match="no state and no outcome; say one of due, waiting"):
-        fleet(reading.newest_runs(wanted="<b>"))
+        fleet(read_lists.newest_runs(wanted="<b>"))
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
-def names(page: reading.JobsPage) -> list[str]:
+def names(page: read_jobs.JobsPage) -> list[str]:
     return [line.seen.name for line in page.lines]
 
 
 def test_jobs_are_found_by_their_names_and_schedules_part_by_part(read: Reader) -> None:
-    index = reading.JobIndex()
+    index = job_index.JobIndex()
     for name, schedule in (("a", "5 4 * * *"), ("b", "0 * * * *"), ("Bank", "5 4 * * *"), ("c", "0 0 * * *")):
         read.job(name, schedule)
-    first = read(reading.job_lines(limit=3, index=index))
+    first = read(read_jobs.job_lines(limit=3, index=index))
     assert (names(first), first.total, first.next) == (["Bank", "a", "b"], 4, "b")
-    second = read(reading.job_lines(first.next or "", 3, index=index))
+    second = read(read_jobs.job_lines(first.next or "", 3, index=index))
     assert (names(second), second.total, second.next) == (["c"], 4, None)
-    assert names(read(reading.job_lines(matching="BANK", index=index))) == ["Bank"]
-    assert names(read(reading.job_lines(matching="5 4", index=index))) == ["Bank", "a"]
-    assert names(read(reading.job_lines(matching="none", index=index))) == []
+    assert names(read(read_jobs.job_lines(matching="BANK", index=index))) == ["Bank"]
+    assert names(read(read_jobs.job_lines(matching="5 4", index=index))) == ["Bank", "a"]
+    assert names(read(read_jobs.job_lines(matching="none", index=index))) == []
 
 
 def test_a_line_has_the_next_slot_and_the_newest_run(read: Reader) -> None:
     read.job("billing")
     read.run(Slot("billing", NOW.replace(minute=0)))
-    (line,) = read(reading.job_lines(index=reading.JobIndex())).lines
+    (line,) = read(read_jobs.job_lines(index=job_index.JobIndex())).lines
     assert line.next == NOW.replace(hour=13, minute=0)
     assert line.last is not None
     assert line.last.slot.at == NOW.replace(minute=0)
 
 
 def test_a_list_reads_only_what_it_shows(fleet: Reader) -> None:
-    index = reading.JobIndex()
+    index = job_index.JobIndex()
     fleet(index.keep_up())
-    fleet(reading.job_lines(limit=10, index=index))
+    fleet(read_jobs.job_lines(limit=10, index=index))
     assert (fleet.calls, fleet.cells) == (1 + 1 + 10, 1 + 2 * 10 + 10)
 
 
 def test_the_index_is_walked_anew_when_a_job_changes_or_after_a_minute(read: Reader) -> None:
-    index = reading.JobIndex()
+    index = job_index.JobIndex()
     read.job("a")
     read.news()
     read(index.keep_up())
@@ -339,7 +325,7 @@ def test_a_long_walk_is_gone_for_a_moment_at_a_time(read: Reader) -> None:
     for number in range(3 * SLICE):
         read.job(f"job-{number:05}")
     read.news()
-    index = reading.JobIndex()
+    index = job_index.JobIndex()
     read(index.keep_up())
     assert (len(index), read.calls) == (3 * SLICE, 5), "the first is gone to its end"
     read.job("new")
@@ -351,7 +337,7 @@ def test_a_long_walk_is_gone_for_a_moment_at_a_time(read: Reader) -> None:
 
 
 def test_a_job_that_has_not_changed_is_not_read_anew(fleet: Reader) -> None:
-    index = reading.JobIndex()
+    index = job_index.JobIndex()
     fleet(index.keep_up())
     before = dict(index._entries)
     fleet.boot += STALE
@@ -363,9 +349,9 @@ def test_a_job_that_has_not_changed_is_not_read_anew(fleet: Reader) -> None:
 
 def test_a_job_that_no_process_has_carried_yet_is_found_too(read: Reader) -> None:
     definition = '{"schedule": "5 4 * * *", "command": ["true"]}'
-    read.put(stored_cell("nightly"), encode_stored(Stored(1, definition, "ann", NOW)), Mark.OPEN)
-    index = reading.JobIndex()
-    (line,) = read(reading.job_lines(matching="5 4", index=index)).lines
+    read.put(stored_cell("nightly"), encode_notice(Stored(1, definition, "ann", NOW)), Mark.OPEN)
+    index = job_index.JobIndex()
+    (line,) = read(read_jobs.job_lines(matching="5 4", index=index)).lines
     assert (line.seen.name, line.stored is not None) == ("nightly", True)
     assert index.soonest(1, NOW) == [(datetime(2026, 3, 30, 4, 5, tzinfo=UTC), "nightly")]
 
@@ -375,15 +361,31 @@ def test_what_is_due_next_comes_first_and_what_is_paused_not_at_all(read: Reader
     read.job("soon", "31 * * * *")
     read.job("late", "0 0 * * *")
     read.job("paused", "31 * * * *", paused=Act("ann", NOW))
-    index = reading.JobIndex()
-    page = read(reading.next_up(2, index=index))
-    assert names(page) == ["soon", "hourly"]
+    index = job_index.JobIndex()
+    assert upcoming(read, index) == ["soon", "hourly", "late"]
     later = NOW + timedelta(minutes=5)
     assert index.soonest(3, later) == [
         (NOW.replace(hour=13, minute=0), "hourly"),
         (NOW.replace(hour=13, minute=31), "soon"),
         (datetime(2026, 3, 30, tzinfo=UTC), "late"),
     ]
+
+
+def upcoming(read: Reader, index: job_index.JobIndex) -> list[str]:
+    return [line.seen.name for line in read(read_overview.overview(index=index)).upcoming]
+
+
+def test_what_is_due_next_is_read_beside_the_rest_and_once_more_where_the_index_learns_of_others(read: Reader) -> None:
+    read.job("hourly")
+    index = job_index.JobIndex()
+    read(index.keep_up())
+    read(read_overview.overview())
+    alone = read.calls
+    assert (upcoming(read, index), read.calls) == (["hourly"], alone)
+    read.job("soon", "31 * * * *")
+    read.news()
+    assert (upcoming(read, index), read.calls) == (["soon", "hourly"], alone + 2 + 1), "a walk, and what it found"
+    assert (upcoming(read, index), read.calls) == (["soon", "hourly"], alone)
 
 
 def test_all_of_a_job_is_told(read: Reader) -> None:
@@ -394,23 +396,23 @@ def test_all_of_a_job_is_told(read: Reader) -> None:
     read.run(slots[0], Mark.OPEN)
     read.run(slots[3]._replace(request="again"), Mark.ATTENTION, Outcome.LOST)
     refused = Refusals(7, (Refused(slots[1].key, NOW, "web-2:1:a: held"),))
-    read.put(refusals_cell("billing", "web-2"), encode_refusals(refused))
-    view = read(reading.job_view("billing", runs=5))
+    read.put(refusals_cell("billing", "web-2"), encode_notice(refused))
+    view = read(read_jobs.job_view("billing", runs=5))
     assert view is not None
-    assert read.calls == 6
+    assert read.calls == 4
     assert [run.slot for run in view.runs.runs] == [*slots[:3], slots[3]._replace(request="again"), slots[3]]
     assert (view.open.number, view.attention.number, view.next) == (1, 1, NOW.replace(hour=13, minute=0))
     assert [(one.host, one.refusals.times) for one in view.refused] == [("web-2", 7)]
     assert [took.span for took in view.durations] == [HOUR] * 99
-    more = read(reading.job_view("billing", runs=5, after=view.runs.next))
+    more = read(read_jobs.job_view("billing", runs=5, after=view.runs.next))
     assert more is not None
     assert [run.slot for run in more.runs.runs] == slots[4:9]
-    assert read(reading.job_view("nobody")) is None
+    assert read(read_jobs.job_view("nobody")) is None
 
 
 def test_the_first_walk_is_gone_once_whoever_waits_for_it(fleet: Reader) -> None:
-    index = reading.JobIndex()
-    first = index.learn()
+    index = job_index.JobIndex()
+    first = index.keep_up()
     request = next(first)
     other = Reader(fleet.store)
     waiting = threading.Thread(target=other, args=(index.keep_up(),))
@@ -422,13 +424,11 @@ def test_the_first_walk_is_gone_once_whoever_waits_for_it(fleet: Reader) -> None
             request = first.send(Timed(perform(fleet.store, request), 1000.0, 1000.0))
     waiting.join()
     assert (len(index), other.calls) == (30, 1)
-    fleet(index.learn())
-    assert fleet.calls == 0
 
 
 def test_a_first_walk_that_failed_is_gone_by_the_next(fleet: Reader) -> None:
-    index = reading.JobIndex()
-    first = index.learn()
+    index = job_index.JobIndex()
+    first = index.keep_up()
     next(first)
     with pytest.raises(StoreUnavailable):
         first.throw(StoreUnavailable("gone"))
@@ -444,11 +444,11 @@ def test_a_stretch_has_its_start_and_not_its_end(job: str | None, read: Reader) 
     slots = [Slot("billing", NOW.replace(minute=0) - number * HOUR) for number in range(6)]
     for place, slot in enumerate(slots):
         read.run(slot, [Mark.CLOSED, Mark.ATTENTION][place % 2])
-    found = read(reading.stretch(slots[4].at, slots[1].at, job))
+    found = read(read_stretch.stretch(slots[4].at, slots[1].at, job))
     assert [run.slot for run in found.runs] == slots[2:5]
     assert (found.capped, found.more_open, found.ghosts) == (False, False, ())
     later = slots[1].at + timedelta(microseconds=1)
-    assert [run.slot for run in read(reading.stretch(slots[4].at, later, job)).runs] == slots[1:5]
+    assert [run.slot for run in read(read_stretch.stretch(slots[4].at, later, job)).runs] == slots[1:5]
 
 
 @pytest.mark.parametrize("job", [None, "billing"])
@@ -456,10 +456,10 @@ def test_of_too_many_runs_it_is_told_from_when_on_they_are_all_there(job: str | 
     slots = [Slot("billing", NOW.replace(minute=0) - number * HOUR) for number in range(40)]
     for slot in slots:
         read.run(slot)
-    found = read(reading.stretch(slots[-1].at, NOW, job, limit=10))
+    found = read(read_stretch.stretch(slots[-1].at, NOW, job, limit=10))
     assert [run.slot for run in found.runs] == slots[:10]
     assert (found.capped, found.whole_from) == (True, slots[9].at + timedelta(microseconds=1))
-    exactly = read(reading.stretch(slots[9].at, NOW, job, limit=10))
+    exactly = read(read_stretch.stretch(slots[9].at, NOW, job, limit=10))
     assert ([run.slot for run in exactly.runs], exactly.capped) == (slots[:10], False)
 
 
@@ -468,24 +468,24 @@ def test_what_is_open_from_before_is_in_it_once(job: str | None, read: Reader) -
     old, new = Slot("billing", NOW - 9 * HOUR), Slot("billing", NOW - HOUR)
     read.run(old, Mark.OPEN)
     read.run(new, Mark.OPEN)
-    found = read(reading.stretch(NOW - 2 * HOUR, NOW, job))
+    found = read(read_stretch.stretch(NOW - 2 * HOUR, NOW, job))
     assert [run.slot for run in found.runs] == [new, old]
 
 
 def test_what_was_refused_in_that_time_is_told_of_all_jobs_that_are_shown(read: Reader) -> None:
     def refuse(job: str, host: str, *at: Instant) -> None:
         recent = tuple(Refused(f"{job}@…", one, f"{host}:1:a: held") for one in at)
-        read.put(refusals_cell(job, host), encode_refusals(Refusals(9, recent)))
+        read.put(refusals_cell(job, host), encode_notice(Refusals(9, recent)))
 
     refuse("billing", "web-1", NOW - 2 * HOUR, NOW - HOUR / 2)
     refuse("report", "web-2", NOW - HOUR / 3, NOW)
     read.run(Slot("report", NOW - HOUR / 2))
-    found = read(reading.stretch(NOW - HOUR, NOW))
+    found = read(read_stretch.stretch(NOW - HOUR, NOW))
     assert [(one.job, one.host) for one in found.ghosts] == [("billing", "web-1"), ("report", "web-2")]
     assert not found.more_ghosts
     for number in range(200):
         refuse(f"a-{number}", "web-1", NOW - HOUR / 2)
-    found = read(reading.stretch(NOW - HOUR, NOW))
+    found = read(read_stretch.stretch(NOW - HOUR, NOW))
     assert [(one.job, one.host) for one in found.ghosts] == [("report", "web-2")]
     assert read.calls == 2 + 1 + 1 + 1
 
@@ -495,24 +495,97 @@ def test_an_overview_that_was_read_to_be_drawn_needs_no_other_runs(
     hours: int, told: tuple[bool, int], fleet: Reader
 ) -> None:
     start, end = NOW - hours * HOUR, NOW + HOUR / 20
-    seen = fleet(reading.overview(5, drawn=40))
-    drawn = fleet(reading.stretch_of(seen, start, end, 40))
-    assert fleet.calls == 1, "what was refused"
-    whole = fleet(reading.stretch(start, end, None, 40))
+    seen = fleet(read_overview.overview(5, drawn=40))
+    drawn = fleet(read_stretch.stretch_of(seen, start, end, 40))
+    assert fleet.calls == 0
+    whole = fleet(read_stretch.stretch(start, end, None, 40))
     assert drawn == whole
     assert (drawn.capped, len(drawn.runs)) == told
+
+
+@pytest.mark.parametrize(("every", "hours", "calls"), [(1, 2, 0), (1, 4, 1), (1, 6, 1), (30, 2, 0), (30, 300, 1)])
+@pytest.mark.parametrize("limit", [40, 250])
+def test_the_view_of_a_job_is_drawn_without_reading_its_runs_again(
+    every: int, hours: int, calls: int, limit: int, read: Reader
+) -> None:
+    read.job("billing")
+    slots = [Slot("billing", NOW + (5 - number * every) * timedelta(minutes=1)) for number in range(300)]
+    for place, slot in enumerate(slots):
+        read.run(slot, Mark.OPEN if place in (0, 7, 260) else Mark.CLOSED)
+    refused = Refusals(7, (Refused(slots[1].key, NOW - HOUR, "web-2:1:a: held"),))
+    read.put(refusals_cell("billing", "web-2"), encode_notice(refused))
+    start, end = NOW - hours * HOUR, NOW + HOUR / 20
+    view = read(read_jobs.job_view("billing"))
+    assert view is not None
+    drawn = read(read_stretch.stretch_of_job(view, start, end, limit))
+    assert read.calls == (calls if limit == 250 else 0)
+    assert drawn == read(read_stretch.stretch(start, end, "billing", limit))
+
+
+@pytest.mark.parametrize("number", [120, 300])
+def test_what_is_open_or_lost_of_a_job_is_told_however_many_runs_came_since(number: int, read: Reader) -> None:
+    read.job("billing")
+    slots = [Slot("billing", NOW - place * HOUR) for place in range(number)]
+    for slot in slots[:-2]:
+        read.run(slot)
+    read.run(slots[-2], Mark.ATTENTION, Outcome.LOST)
+    read.run(slots[-1], Mark.OPEN)
+    view = read(read_jobs.job_view("billing"))
+    assert view is not None
+    assert read.calls == (4 if number == 120 else 6)
+    assert [run.slot for run in (*view.attention.runs, *view.open.runs)] == slots[-2:]
+
+
+@pytest.mark.parametrize(("steps", "more"), [(DOUBTS - 2, 0), (DOUBTS + 3, 2)])
+def test_runs_and_steps_that_wait_for_a_person_are_read_together_unless_there_are_many(
+    steps: int, more: int, read: Reader
+) -> None:
+    unknown = encode(Record(State.CLOSED, 1, "n", "web-1:1:a", outcome=Outcome.UNKNOWN, finished=NOW))
+    for number in range(DOUBTS + 1):
+        read.run(Slot("report", NOW - number * HOUR), Mark.ATTENTION, Outcome.LOST)
+    for number in range(steps):
+        read.put(f"effect/report/2026-03-29T12:00:00Z/{number}", unknown, Mark.ATTENTION, NOW)
+    seen = read(read_overview.overview())
+    assert (seen.attention.number, seen.attention.more) == (DOUBTS, True)
+    assert (seen.in_doubt.number, seen.in_doubt.more) == (min(steps, DOUBTS), steps > DOUBTS)
+    assert read.calls == 8 + more
+
+
+@pytest.mark.parametrize(
+    ("keys", "refused", "calls"), [(2, 3, 8), (150, 60, 8), (190, 0, 8), (2, 250, 8), (250, 3, 8 + 3)]
+)
+def test_keys_in_doubt_and_what_was_refused_are_read_together_unless_there_are_many_keys(
+    keys: int, refused: int, calls: int, read: Reader
+) -> None:
+    """Also of what is done much may be on record."""
+    done = Record(State.CLOSED, 1, "n", "web-1:1:a", outcome=Outcome.SUCCEEDED, finished=NOW)
+    read.put("once/mail/0", encode(done._replace(outcome=Outcome.UNKNOWN)), Mark.ATTENTION, ttl=HOUR)
+    begun = Record(State.RUNNING, 1, "n", "web-1:1:a", started=NOW)
+    read.put("once/mail/zz", encode(begun), Mark.OPEN, grant=True, ttl=timedelta(0))
+    for number in range(2, keys):
+        read.put(f"once/mail/{number}", encode(done), Mark.CLOSED, ttl=HOUR)
+    for number in range(refused):
+        recent = (Refused("report@…", NOW - HOUR / 2, f"web-{number}:1:a: held"),)
+        read.put(refusals_cell("report", f"web-{number}"), encode_notice(Refusals(9, recent)))
+    read.run(Slot("report", NOW - HOUR / 2))
+    seen = read(read_overview.overview(5, drawn=40))
+    assert (seen.in_doubt.number, seen.in_doubt.more) == (2, False)
+    assert read.calls == calls
+    drawn = read(read_stretch.stretch_of(seen, NOW - HOUR, NOW, 40))
+    assert drawn == read(read_stretch.stretch(NOW - HOUR, NOW, None, 40))
+    assert len(drawn.ghosts) == min(refused, 200)
 
 
 def test_what_an_overview_has_not_read_is_not_told_as_whole(read: Reader) -> None:
     slots = [Slot("billing", NOW.replace(minute=0) - number * HOUR) for number in range(12)]
     for place, slot in enumerate(slots):
         read.run(slot, [Mark.CLOSED, Mark.ATTENTION][place % 4 == 3])
-    seen = read(reading.overview(drawn=3))
-    found = read(reading.stretch_of(seen, slots[-1].at, NOW, 10))
+    seen = read(read_overview.overview(drawn=3))
+    found = read(read_stretch.stretch_of(seen, slots[-1].at, NOW, 10))
     assert [run.slot for run in found.runs] == [*slots[:4], slots[7], slots[11]]
     assert found.whole_from == slots[2].at + timedelta(microseconds=1)
 
 
 def test_a_stretch_needs_a_job_that_can_be_one(read: Reader) -> None:
     with pytest.raises(BadInput):
-        read(reading.stretch(NOW - HOUR, NOW, "a/b"))
+        read(read_stretch.stretch(NOW - HOUR, NOW, "a/b"))

@@ -15,11 +15,10 @@ from cronce.model import BOARD_JOBS, Cell, Epoch, Fence, Mark, Origin, Slot, Wri
 from cronce.monitor import known
 from cronce.monitor import survey as surveying
 from cronce.monitor.known import SLICE, Known
-from cronce.monitor.model import Finding
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge
-from cronce.protocol.notices import Beaten, Beats, Doubled, Observed
+from cronce.protocol.notices import Alert, Beaten, Beats, Doubled, Observed
 from cronce.protocol.record import (
     TOO_LATE,
     Act,
@@ -33,15 +32,15 @@ from cronce.protocol.record import (
     encode_job,
 )
 from cronce.protocol.specs import respec
-from cronce.runtime.effects.seen import EffectSeen
+from cronce.protocol.terms import Terms
+from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import drive
-from cronce.runtime.holders import HolderSeen
-from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
-from cronce.runtime.look import HeldSeen, JobSeen, RunSeen, seen_job
+from cronce.runtime.ledger import Grant, Ledger, Wanted
+from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen, seen_job
 from cronce.runtime.scheduling.roster import CHUNK
 from cronce.stores.base import Loaded, Page, Scan
 from cronce.stores.kubernetes import KubernetesStore
-from cronce.stores.kubernetes.access import read_url
+from cronce.stores.kubernetes.api import read_url
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Shelf, Town, every
 from tests.runtime.shelf import START, HandClock
 from tests.servers.kubernetes import Kubernetes
@@ -270,7 +269,7 @@ def test_on_leases_there_is_less_to_see_and_nothing_goes_wrong() -> None:
                 (grant,) = drive(ledger.claim([Wanted(slot, terms)]), store, clock)
                 assert isinstance(grant, Grant)
                 drive(ledger.finish(grant, Outcome.FAILED, "boom"), store, clock)
-            found, _ = judge(drive(survey(Known()), store, clock), Memory(), Settings())
+            found, _ = judge(drive(survey(Known(), store.traits), store, clock), Memory(), Settings())
             assert [one.id for one in found] == ["failed/billing"]
 
 
@@ -402,7 +401,7 @@ def test_whatever_there_is_can_be_judged(surveys: list[Survey], schedulers: int)
         found, memory = judge(seen, memory, Settings(schedulers=schedulers))
         assert len({one.id for one in found}) == len(found)
         for one in found:
-            assert isinstance(one, Finding)
+            assert isinstance(one, Alert)
             assert one.text.endswith(".")
             assert one.remedy.endswith(".")
             assert "\n" not in one.text

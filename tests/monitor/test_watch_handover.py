@@ -28,12 +28,12 @@ class Leader:
     def __init__(self, town: Town) -> None:
         self.town = town
         self.known, self.memory = Known(), Memory()
-        self.alerts = Alerts(town.desk().ledger.carrier)
+        self.alerts = Alerts(town.desk().ledger.client)
 
     def look(self, times: int = 1) -> None:
         town = self.town
         for _ in range(times):
-            seen = drive(survey(self.known), town.store, town.clock)
+            seen = drive(survey(self.known, town.store.traits), town.store, town.clock)
             anew = self.memory.first is None
             found, self.memory = judge(seen, self.memory, town.settings)
             memory = self.memory

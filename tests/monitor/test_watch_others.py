@@ -5,20 +5,18 @@ from datetime import datetime, timedelta
 import pytest
 
 from cronce.model import MONITOR, Fence, Mark, Slot, beat_cell, effect_cells, leader_cell, observed_cell, once_cell
-from cronce.monitor.alerts import alert_of
-from cronce.monitor.folds.others import beating, doubled, flapping
-from cronce.monitor.gathered import EACH, gathered
-from cronce.monitor.model import Finding, Kind, worst_first
+from cronce.monitor.model import EACH, Kind, gathered, worst_first
 from cronce.monitor.survey import named
 from cronce.monitor.watch import judge
+from cronce.monitor.watch_others import beating, doubled, flapping
 from cronce.protocol.commands import Finish
-from cronce.protocol.notices import Beaten, Beats, Doubled, Observed, decode_beats, encode_beats, encode_observed
+from cronce.protocol.notices import Alert, Beaten, Beats, Doubled, Observed, decode_beats, encode_notice
 from cronce.protocol.record import LAPSED, RELEASED, Outcome, Past
+from cronce.runtime.effects.review import resolve_effect
 from cronce.runtime.flow import drive
-from cronce.runtime.hand.effects import resolve_effect
 from cronce.runtime.ledger import Begin, Grant
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
-from tests.runtime.shelf import FORGETFUL, START, Desk
+from tests.runtime.shelf import DURABLE, FORGETFUL, START, Desk
 
 MICROSECOND = timedelta(microseconds=1)
 WEB = "web-1:1:a"
@@ -148,6 +146,17 @@ def test_what_may_have_run_before_the_store_forgot_is_not_missed() -> None:
     assert town.fresh() == ["amnesia/"]
 
 
+def test_what_is_closed_since_the_store_forgot_by_a_clock_that_may_step_is_not_missed() -> None:
+    """The slot is half a minute younger than the store's new life, and its clock is only exact to a minute."""
+    town = Town(DURABLE._replace(step=MINUTE))
+    town.beat(WEB, every("10m"))
+    town.pass_time(9 * MINUTE + MINUTE / 2)
+    epoch = town.store.load([]).epoch
+    town.store.swap([], (epoch.birth, epoch.tally + 1000))
+    town.pass_time(3 * MINUTE)
+    assert town.fresh() == ["amnesia/", "gone/web-1:1:a", "silent/"]
+
+
 # --- leaders ---
 
 
@@ -162,7 +171,7 @@ def test_a_leadership_that_changes_hands_again_and_again_flaps_for_ten_minutes(t
     (held,) = seen.leaders
     assert held.record is not None
 
-    def found(*past: Past, name: str = "mailers", now: datetime = seen.now) -> list[Finding]:
+    def found(*past: Past, name: str = "mailers", now: datetime = seen.now) -> list[Alert]:
         leader = held._replace(name=name, record=held.record and held.record._replace(past=past))
         return list(flapping(seen._replace(leaders=[leader], now=now), town.settings))
 
@@ -262,26 +271,26 @@ def test_two_schedulers_that_are_silent_are_silent() -> None:
 
 
 def test_beats_stand_in_cells(town: Town) -> None:
-    town.put(beat_cell("cron"), encode_beats(beats(0)))
+    town.put(beat_cell("cron"), encode_notice(beats(0)))
     assert town.kinds() == []
     town.pass_time(2 * MINUTE + SECOND)
     town.beat(WEB)
     assert town.kinds() == ["beat-silent/cron"]
-    town.put(beat_cell("cron"), encode_beats(beats(0, 121)))
+    town.put(beat_cell("cron"), encode_notice(beats(0, 121)))
     assert town.kinds() == []
-    town.put(beat_cell("cron"), encode_beats(beats(0, 118, 119, 120, 120.5, 121)))
+    town.put(beat_cell("cron"), encode_notice(beats(0, 118, 119, 120, 120.5, 121)))
     assert town.kinds() == ["beat-double/cron"]
 
 
 def test_all_pages_of_them_are_read_up_to_a_bound(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cronce.monitor.survey.SLICE", 2)
     for number in range(5):
-        town.put(beat_cell(f"cron-{number}"), encode_beats(beats(0)))
+        town.put(beat_cell(f"cron-{number}"), encode_notice(beats(0)))
     assert sorted(drive(named("beat/", decode_beats, 6), town.store, town.clock)) == [
         f"cron-{number}" for number in range(5)
     ]
     for number in range(5, 8):
-        town.put(beat_cell(f"cron-{number}"), encode_beats(beats(0)))
+        town.put(beat_cell(f"cron-{number}"), encode_notice(beats(0)))
     assert sorted(drive(named("beat/", decode_beats, 6), town.store, town.clock)) == [
         f"cron-{number}" for number in range(6)
     ]
@@ -310,9 +319,9 @@ def test_calls_that_ran_twice_are_told_of_for_an_hour() -> None:
 
 
 def test_what_was_observed_stands_in_cells(town: Town) -> None:
-    town.put(observed_cell("mail"), encode_observed(observed()))
+    town.put(observed_cell("mail"), encode_notice(observed()))
     assert town.kinds() == []
-    town.put(observed_cell("mail"), encode_observed(observed(0)))
+    town.put(observed_cell("mail"), encode_notice(observed(0)))
     assert town.kinds() == ["doubled/mail"]
 
 
@@ -321,7 +330,7 @@ def test_what_was_observed_stands_in_cells(town: Town) -> None:
 
 def test_of_very_many_some_stand_for_themselves_and_the_rest_is_one(town: Town) -> None:
     for number in range(EACH + 2):
-        town.put(beat_cell(f"cron-{number:03}"), encode_beats(beats(0)))
+        town.put(beat_cell(f"cron-{number:03}"), encode_notice(beats(0)))
     town.pass_time(2 * MINUTE + SECOND)
     town.beat(WEB)
     found = gathered(town.look())
@@ -341,7 +350,7 @@ def test_the_worst_comes_first_and_a_finding_stands_since_it_came(town: Town) ->
 
 
 def test_of_what_is_equally_bad_the_kinds_have_an_order() -> None:
-    failed = Finding(Kind.FAILED, "", "critical", "", START)
+    failed = Alert(Kind.FAILED, "", "critical", "", START)
     found = [
         failed,
         failed._replace(kind=Kind.AMNESIA, severity="info"),
@@ -349,8 +358,8 @@ def test_of_what_is_equally_bad_the_kinds_have_an_order() -> None:
         failed._replace(kind=Kind.SILENT),
     ]
     assert [one.kind for one in gathered(found)] == [Kind.SILENT, Kind.FAILED, Kind.GONE, Kind.AMNESIA]
-    unheard_of = alert_of(failed)._replace(kind="unheard-of")
-    alerts = sorted([unheard_of, *map(alert_of, found)], key=worst_first)
+    unheard_of = failed._replace(kind="unheard-of")
+    alerts = sorted([unheard_of, *found], key=worst_first)
     assert [one.kind for one in alerts] == ["silent", "failed", "unheard-of", "gone", "amnesia"]
 
 
@@ -360,7 +369,7 @@ def test_a_judgement_changes_nothing_that_it_was_given(town: Town) -> None:
     first, second = judge(seen, memory, town.settings), judge(seen, memory, town.settings)
     assert first == second
     assert memory.since == {}
-    assert all(isinstance(one, Finding) for one in first[0])
+    assert all(isinstance(one, Alert) for one in first[0])
 
 
 def test_cells_that_cannot_be_read_are_left_out(town: Town) -> None:

@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 
 from cronce.model import Cell, Epoch, Slot
-from cronce.monitor.durations import took
-from cronce.monitor.folds.runs import nearly_all, overrun
-from cronce.monitor.model import Finding, Kind
+from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import Survey, attempts
+from cronce.monitor.survey import Survey, attempts, took
+from cronce.monitor.watch_runs import nearly_all, overrun
+from cronce.protocol.notices import Alert
 from cronce.protocol.record import COMMITTED, LAPSED, NEVER_STARTED, RELEASED, Outcome, Past, Record, State
+from cronce.protocol.terms import Terms
 from cronce.runtime.declare import Declaration
-from cronce.runtime.ledger import Grant, Terms, Wanted
-from cronce.runtime.look import RunSeen
+from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.queries import RunSeen
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
 from tests.runtime.shelf import START
 
@@ -38,7 +39,7 @@ def after(*took: float, job: Declaration = JOB) -> Town:
     return town
 
 
-def found(town: Town, kind: Kind) -> list[Finding]:
+def found(town: Town, kind: Kind) -> list[Alert]:
     return [one for one in town.look() if one.kind is kind]
 
 
@@ -211,6 +212,15 @@ def test_a_lease_that_nobody_acts_on_is_stuck_until_somebody_does(lease: timedel
     desk = town.desk()
     desk.do(desk.ledger.settle(desk.do(desk.ledger.overdue())))
     assert found(town, Kind.STUCK) == []
+
+
+def test_a_stuck_rerun_that_was_asked_to_stop_will_be_closed() -> None:
+    town = after()
+    town.run(JOB, START + HOUR, None, on_lost="rerun", lease=MINUTE)
+    town.desk().do(town.desk().ledger.ask(Slot("billing", START + HOUR), "enough"))
+    town.pass_time(HOUR)
+    (finding,) = found(town, Kind.STUCK)
+    assert "by which it is closed as lost" in finding.remedy
 
 
 def test_leases_that_lapse_again_and_again_are_told_of_for_an_hour() -> None:

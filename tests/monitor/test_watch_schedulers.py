@@ -7,10 +7,10 @@ import pytest
 from cronce.model import drained_holder
 from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import beat_state
 from cronce.protocol.record import Holder
 from cronce.runtime.declare import declare
-from cronce.runtime.stored.definitions import add, remove
+from cronce.runtime.queries import HolderSeen
+from cronce.runtime.stored_jobs import add, remove
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
 from tests.runtime.shelf import START
 
@@ -232,8 +232,9 @@ def test_who_leaves_is_not_gone(town: Town) -> None:
 def test_a_beat_is_late_after_two_and_dead_when_it_lapses(seconds: float, every_: int, state: str) -> None:
     holder = Holder(WEB, "", "both", 1, {}, START, "", every=every_ * SECOND)
     now = START + timedelta(seconds=seconds)
-    assert beat_state(holder, START + 30 * SECOND, now) == state
-    assert beat_state(holder._replace(gone=True), START + 30 * SECOND, now) == "dead"
+    seen = HolderSeen(holder, START + 30 * SECOND, None)
+    assert seen.life(now) == state
+    assert seen._replace(holder=holder._replace(gone=True)).life(now) == "dead"
 
 
 # --- crowded ---

@@ -5,19 +5,19 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import Slot
-from cronce.monitor import known
-from cronce.monitor.folds import slots
+from cronce.monitor import known, watch_slots
 from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory
 from cronce.protocol.commands import Queue, Skip
 from cronce.protocol.record import TOO_LATE, Outcome
 from cronce.protocol.specs import raise_floor
+from cronce.protocol.terms import Terms
 from cronce.runtime.declare import declare
-from cronce.runtime.hand.backfill import backfill
-from cronce.runtime.ledger import Grant, Terms, Wanted
-from cronce.runtime.scheduling.missed import Gap, catch_up
-from cronce.runtime.stored.definitions import add, remove
+from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.operations.backfill import backfill
+from cronce.runtime.scheduling.candidates import Gap, catch_up
+from cronce.runtime.stored_jobs import add, remove
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
 from tests.runtime.shelf import START
 
@@ -111,7 +111,7 @@ def test_how_late_is_too_late_may_be_said(town: Town) -> None:
 
 def test_a_slot_that_was_skipped_since_it_was_too_late_is_missed_until_the_next_one_runs(town: Town) -> None:
     to(town, 10)
-    town.desk().do(town.desk().ledger.put({at(10): Skip(TOO_LATE)}, Terms(MINUTE, digest=JOB.spec[0])))
+    town.desk().do(town.desk().ledger.put({at(10): Skip(TOO_LATE)}))
     assert town.kinds() == ["missed/billing"]
     assert town.fresh() == ["missed/billing"]
     assert to(town, 19) == ["missed/billing"]
@@ -129,7 +129,7 @@ def test_that_it_was_too_late_is_told_for_as_long_as_no_newer_one_ran() -> None:
     town.beat(WEB, job)
     slot = Slot(job.name, START + 6 * HOUR)
     town.pass_time(6 * HOUR)
-    town.desk().do(town.desk().ledger.put({slot: Skip(TOO_LATE)}, Terms(MINUTE, digest=job.spec[0])))
+    town.desk().do(town.desk().ledger.put({slot: Skip(TOO_LATE)}))
     assert "missed/billing" in town.kinds()
     town.pass_time(5 * HOUR)
     assert "missed/billing" in town.kinds()
@@ -138,7 +138,7 @@ def test_that_it_was_too_late_is_told_for_as_long_as_no_newer_one_ran() -> None:
 def test_a_slot_that_is_skipped_for_another_is_not_missed(town: Town) -> None:
     to(town, 10)
     skip = Skip("the run of 12:00 still ran")
-    town.desk().do(town.desk().ledger.put({at(10): skip}, Terms(MINUTE, digest=JOB.spec[0])))
+    town.desk().do(town.desk().ledger.put({at(10): skip}))
     assert to(town, 19) == []
 
 
@@ -182,7 +182,7 @@ def test_one_slot_was_passed_over_and_a_backfill_finds_it(
     town: Town, monkeypatch: pytest.MonkeyPatch, most: int, start: str
 ) -> None:
     """If the floor is so far below that a backfill would refuse so many, it is of that slot alone."""
-    monkeypatch.setattr(slots, "MOST", most)
+    monkeypatch.setattr(watch_slots, "MOST", most)
     town.pass_time(45 * MINUTE)
     town.run(JOB, at(40).at)
     passed_over(town, 1, "superseded", 30)
@@ -216,7 +216,7 @@ def test_more_than_are_run_at_once_should_have_run(town: Town) -> None:
 
 def test_a_slot_that_was_too_late_is_made_up_for_by_its_backfill_once_that_succeeded(town: Town) -> None:
     to(town, 10)
-    town.desk().do(town.desk().ledger.put({at(10): Skip(TOO_LATE)}, Terms(MINUTE, digest=JOB.spec[0])))
+    town.desk().do(town.desk().ledger.put({at(10): Skip(TOO_LATE)}))
     assert town.the(Kind.MISSED).severity == "critical"
     (asked,) = town.desk().do(backfill(town.hand, "billing", at(10).at, at(10).at + SECOND))
     assert town.kinds() == ["missed/billing"]
@@ -348,7 +348,7 @@ def test_that_it_started_late_is_told_for_an_hour() -> None:
 @pytest.mark.parametrize("waiting", [True, False])
 def test_a_slot_that_waits_is_late(town: Town, waiting: bool) -> None:
     to(town, 10)
-    town.desk().do(town.desk().ledger.put({at(10): Queue(waiting)}, Terms(MINUTE, digest=JOB.spec[0])))
+    town.desk().do(town.desk().ledger.put({at(10): Queue(waiting)}))
     assert to(town, 11) == []
     assert to(town, 11, MICROSECOND) == ["late/billing"]
     assert f"and is still {'waiting' if waiting else 'due'}" in town.the(Kind.LATE).text
@@ -359,7 +359,7 @@ def test_a_slot_that_waits_is_late(town: Town, waiting: bool) -> None:
 
 def test_of_a_job_that_is_paused_nothing_is_late(town: Town) -> None:
     to(town, 10)
-    town.desk().do(town.desk().ledger.put({at(10): Queue(False)}, Terms(MINUTE, digest=JOB.spec[0])))
+    town.desk().do(town.desk().ledger.put({at(10): Queue(False)}))
     assert to(town, 12) == ["late/billing"]
     town.desk().do(town.hand.pause("billing"))
     assert town.kinds() == []
@@ -440,7 +440,7 @@ def test_a_slot_that_is_skipped_does_not_make_up_for_one_that_failed(town: Town)
     town.run(JOB, at(10).at, Outcome.FAILED)
     to(town, 20)
     skip = Skip("the run of 12:10 still ran")
-    town.desk().do(town.desk().ledger.put({at(20): skip}, Terms(MINUTE, digest=JOB.spec[0])))
+    town.desk().do(town.desk().ledger.put({at(20): skip}))
     assert town.kinds() == ["failed/billing"]
 
 
@@ -516,8 +516,8 @@ def test_nothing_is_said_of_a_job_that_nobody_knows(town: Town) -> None:
     to(town, 10)
     town.run(JOB, at(10).at, Outcome.FAILED)
     seen = town.survey()
-    assert [one.kind for one in slots.fold(seen, Memory(), town.settings)] == [Kind.FAILED]
-    assert list(slots.fold(seen._replace(jobs={}), Memory(), town.settings)) == []
+    assert [one.kind for one in watch_slots.fold(seen, Memory(), town.settings)] == [Kind.FAILED]
+    assert list(watch_slots.fold(seen._replace(jobs={}), Memory(), town.settings)) == []
 
 
 def test_a_run_of_a_job_without_a_schedule_is_never_late() -> None:

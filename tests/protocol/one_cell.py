@@ -1,6 +1,6 @@
-"""One cell, a store's clock and whoever speaks: `decide`, then the write it asks for, as a ledger would do it."""
+"""One cell, a store's clock and who speaks: the table's rule, then the write it asks for, as a ledger would do it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import NamedTuple
 
 from cronce.model import Cell, Epoch, Fence, Instant, Slot, Write
@@ -10,14 +10,10 @@ from cronce.protocol.commands import (
     Claim,
     Granted,
 )
-from cronce.protocol.decide import (
-    Facts,
-    decide,
-)
 from cronce.protocol.record import Record, decode, encode
 from cronce.stores.base import judge_groups
+from tests.protocol.views import AT, Facts, rule
 
-AT = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
 SECOND = timedelta(seconds=1)
 
@@ -65,7 +61,7 @@ class OneCell:
         """What the command comes to, for one who watched the store's clock run evenly for so long."""
         record = self.record if self.cell.version else None
         facts = Facts(self.now, self.floor, self.epoch.base, lambda _tolerance: watched)
-        answer, change = decide(self.cell, record, command, facts)  # type: ignore[arg-type]
+        answer, change = rule(self.cell, record, command, facts)  # type: ignore[arg-type]
         if change is not None:
             write = Write(
                 self.cell.key,

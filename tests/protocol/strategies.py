@@ -8,25 +8,32 @@ from hypothesis import strategies as st
 from cronce.model import Fence, from_us
 from cronce.policy import OnLost
 from cronce.protocol.lease import Sample
-from cronce.protocol.notices import Alert, Beaten, Beats, Delivery, Doubled, Observed
+from cronce.protocol.notices import (
+    Alert,
+    Beaten,
+    Beats,
+    Delivery,
+    Doubled,
+    Machine,
+    Observed,
+    Position,
+    Refusals,
+    Refused,
+    Stored,
+)
 from cronce.protocol.record import (
     Act,
     Bundle,
     Holder,
     Job,
-    Machine,
     Maker,
     Outcome,
     Past,
-    Position,
     Purging,
     Record,
-    Refusals,
-    Refused,
     Span,
     Spec,
     State,
-    Stored,
     Turn,
 )
 

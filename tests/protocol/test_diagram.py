@@ -10,16 +10,12 @@ from cronce.protocol import diagram
 from cronce.protocol.commands import (
     Ask,
     Command,
-    Decision,
     Nothing,
+    Ruling,
     Settle,
 )
-from cronce.protocol.decide import (
-    TABLE,
-    Facts,
-    Row,
-    decide,
-)
+from cronce.protocol.table import TABLE, Row, rule
+from cronce.protocol.view import View
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / diagram.PAGE
@@ -38,11 +34,11 @@ def test_the_examples_reach_every_cell_of_the_table() -> None:
 def test_another_rule_gives_another_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = diagram.drawings()
 
-    def never_closed(cell: object, record: object, command: Command, facts: Facts) -> Decision:
-        return Decision(Nothing())
+    def never_closed(_view: View, _command: Command) -> Ruling:
+        return Ruling(Nothing())
 
     changed = {**TABLE, Row.LAPSED: {**TABLE[Row.LAPSED], Settle: never_closed, Ask: never_closed}}
-    monkeypatch.setattr(sys.modules[decide.__module__], "TABLE", changed)
+    monkeypatch.setattr(sys.modules[rule.__module__], "TABLE", changed)
     after = diagram.drawings()
     assert after["what one says of its own"] == before["what one says of its own"]
     assert after["what anybody may say"] != before["what anybody may say"]
@@ -56,7 +52,7 @@ def test_answers_that_no_condition_tells_apart_are_not_drawn() -> None:
 
 
 def test_a_page_without_the_marks_is_left_alone() -> None:
-    with pytest.raises(ValueError, match="the page has no <!-- drawn: what one says of its own -->"):
+    with pytest.raises(ValueError, match="the page has no <!-- drawn: gates -->"):
         diagram.redrawn("# Another page")
 
 

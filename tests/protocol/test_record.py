@@ -14,25 +14,32 @@ from cronce.errors import BadRecord
 from cronce.model import Fence
 from cronce.protocol import codec, notices, record
 from cronce.protocol.lease import Sample
-from cronce.protocol.notices import Alert, Beaten, Beats, Delivery, Doubled, Observed
+from cronce.protocol.notices import (
+    Alert,
+    Beaten,
+    Beats,
+    Delivery,
+    Doubled,
+    Machine,
+    Observed,
+    Position,
+    Refusals,
+    Refused,
+    Stored,
+)
 from cronce.protocol.record import (
     Act,
     Bundle,
     Holder,
     Job,
-    Machine,
     Maker,
     Outcome,
     Past,
-    Position,
     Purging,
     Record,
-    Refusals,
-    Refused,
     Span,
     Spec,
     State,
-    Stored,
     Turn,
 )
 from tests.protocol import strategies
@@ -151,35 +158,35 @@ ACT = Kind(
     '{"v":6,"act":["ada",1774746000000000,"deploy"]}',
 )
 STORED = Kind(
-    record.encode_stored,
-    record.decode_stored,
+    notices.encode_notice,
+    notices.decode_stored,
     strategies.stored,
     Stored(3, '{"every":"15m"}', "ada", ONE),
     '{"v":6,"revision":3,"definition":"{\\"every\\":\\"15m\\"}","by":"ada","at":1774746000000000}',
 )
 MACHINE = Kind(
-    record.encode_machine,
-    record.decode_machine,
+    notices.encode_notice,
+    notices.decode_machine,
     strategies.machines,
     Machine("0f3a", (Sample(1.5, 1.75, ONE), Sample(31.0, 31.25, TWO))),
     '{"v":6,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
 )
 REFUSALS = Kind(
-    record.encode_refusals,
-    record.decode_refusals,
+    notices.encode_notice,
+    notices.decode_refusals,
     strategies.refusals,
     Refusals(7, (Refused("billing@2026-03-29T01:00:00Z", ONE, "held by web-1:70:9"),)),
     '{"v":6,"times":7,"recent":[["billing@2026-03-29T01:00:00Z",1774746000000000,"held by web-1:70:9"]]}',
 )
 POSITION = Kind(
-    record.encode_position,
-    record.decode_position,
+    notices.encode_notice,
+    notices.decode_position,
     strategies.positions,
     Position(Fence(7, 8), '"2026-03"'),
     r'{"v":6,"fence":"00000000000007-000000000008","value":"\"2026-03\""}',
 )
 ALERT = Kind(
-    notices.encode_alert,
+    notices.encode_notice,
     notices.decode_alert,
     strategies.alerts,
     Alert("lost", "billing", "critical", "1 slot", ONE, TWO, 3, {"a1": Delivery("cleared", None, TWO, 2)}, "look"),
@@ -187,14 +194,14 @@ ALERT = Kind(
     '"cleared":1774749600000250,"times":3,"deliveries":{"a1":["cleared",null,1774749600000250,2]},"remedy":"look"}',
 )
 BEATS = Kind(
-    notices.encode_beats,
+    notices.encode_notice,
     notices.decode_beats,
     strategies.beats,
     Beats(timedelta(minutes=1), (Beaten(ONE, "web-1:70"),), 7),
     '{"v":6,"every":60000000,"recent":[[1774746000000000,"web-1:70"]],"times":7}',
 )
 OBSERVED = Kind(
-    notices.encode_observed,
+    notices.encode_notice,
     notices.decode_observed,
     strategies.observed,
     Observed(None, (Beaten(ONE, "web-1"),), 7, 2, (Doubled("billing@2026-03-29T01:00:00Z", TWO, "web-2", "held"),)),

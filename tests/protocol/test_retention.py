@@ -8,8 +8,21 @@ import pytest
 
 from cronce.errors import BadPolicy
 from cronce.model import Cell, Mark, Slot
-from cronce.protocol.record import Outcome, Record, State, encode
-from cronce.protocol.retention import OUTCOMES, Keep, Kept, Limit, default_keep, excess, read_keep
+from cronce.protocol.record import Outcome, Record, State, decode, encode
+from cronce.protocol.retention import (
+    LAST,
+    LAST_BAD,
+    OUTCOMES,
+    Keep,
+    Kept,
+    Limit,
+    crowded_out,
+    default_keep,
+    excess,
+    passed_with,
+    read_keep,
+    stand_in,
+)
 from cronce.stores.memory import TRAITS
 
 NOW = datetime(2026, 3, 29, 12, tzinfo=UTC)
@@ -106,3 +119,54 @@ def test_what_cannot_be_meant_is_refused(kept: Kept | Mapping[str, Kept], why: s
     with pytest.raises(BadPolicy) as error:
         read_keep(kept)
     assert str(error.value).startswith(why)
+
+
+# --- where only the last runs of a job are kept ---------------------------------------------------------------------
+
+
+def runs(*cells: Cell) -> dict[str, Cell]:
+    return {cell.key: cell for cell in cells}
+
+
+def open_run(hours: float) -> Cell:
+    slot = Slot("billing", NOW - hours * HOUR)
+    return Cell(slot.cell, 1, encode(Record(State.RUNNING)), slot.due, Mark.OPEN)
+
+
+def test_a_run_that_begins_crowds_out_all_but_the_last_closed_ones() -> None:
+    cells = runs(*(closed(OK, hours) for hours in range(5)))
+    assert crowded_out(cells) == sorted(closed(OK, hours).key for hours in range(LAST, 5))
+    assert crowded_out(runs(*(closed(OK, hours) for hours in range(LAST)))) == []
+
+
+def test_what_is_open_is_never_crowded_out() -> None:
+    assert crowded_out(runs(open_run(9), closed(OK, 3), closed(OK, 2), closed(OK, 1))) == [closed(OK, 3).key]
+
+
+def test_of_those_that_did_not_succeed_more_stay() -> None:
+    bad = [closed(outcome, 10 + hours) for hours, outcome in enumerate([BAD, LOST] * LAST_BAD)]
+    good = [closed(OK, hours) for hours in range(LAST)]
+    assert crowded_out(runs(*bad, *good)) == sorted(cell.key for cell in bad[LAST_BAD:])
+
+
+def test_what_cannot_be_read_is_crowded_out_like_any_other() -> None:
+    newer = closed(OK, 5)._replace(value="{}")
+    assert crowded_out(runs(newer, closed(OK, 2), closed(OK, 1))) == [newer.key]
+
+
+def test_slots_are_passed_up_to_the_latest_that_went() -> None:
+    early, late = closed(OK, 2), closed(OK, 1)
+    assert passed_with(None, []) is None
+    assert passed_with(None, [late.key, early.key]) == late.at
+    assert passed_with(late.at, [early.key]) == late.at
+    assert passed_with(early.at, [late.key]) == late.at
+
+
+def test_a_run_that_may_have_been_is_closed_and_a_later_one_absent() -> None:
+    run, next_run = closed(OK, 2), closed(OK, 1)
+    cell = stand_in(run.key, run.at)
+    assert (cell.key, cell.version, cell.at, cell.mark) == (run.key, 1, run.at, Mark.CLOSED)
+    assert decode(cell.value).outcome is Outcome.TOO_OLD
+    assert decode(cell.value).reason == "its Lease keeps no slot up to 2026-03-29T10:00:00Z"
+    assert stand_in(next_run.key, run.at) == Cell(next_run.key)
+    assert stand_in(run.key, None) == Cell(run.key)

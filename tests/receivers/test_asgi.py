@@ -14,8 +14,8 @@ from cronce import Cronce
 from cronce.errors import BadInput, BadPolicy, StoreError, StoreFull, StoreUnavailable
 from cronce.headers import headers
 from cronce.model import Fence, Write
+from cronce.protocol.codec import LONGEST
 from cronce.receivers.asgi import Message, Once, Receive, Scope, Send
-from cronce.runtime.kept_json import LONGEST
 from cronce.stores import open_store
 from tests.runtime.shelf import HandClock, Wire
 

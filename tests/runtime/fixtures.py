@@ -33,5 +33,5 @@ def office(store: Wire) -> Office:
 
 @pytest.fixture
 def patient_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is jotted down is all on record after `close`, also where the machine is busy for seconds."""
-    monkeypatch.setattr("cronce.runtime.jotter.FAREWELL", 60.0)
+    """What is noted down is all on record after `close`, also where the machine is busy for seconds."""
+    monkeypatch.setattr("cronce.runtime.background.FAREWELL", 60.0)

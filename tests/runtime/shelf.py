@@ -11,9 +11,10 @@ from cronce.errors import StoreUnavailable
 from cronce.events import Event
 from cronce.model import Slot, Traits, Write
 from cronce.protocol.record import Holder
+from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.interrupt import shielded
-from cronce.runtime.ledger import Grant, Ledger, Refused, Terms, Wanted
+from cronce.runtime.ledger import Grant, Ledger, Refused, Wanted
 from cronce.runtime.scheduling.roster import Roster, Specs, digest_of
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
@@ -128,5 +129,5 @@ def granted(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant:
 
 def beat(desk: Desk, specs: Specs) -> None:
     """A scheduler that carries these versions says that it is alive."""
-    me = Holder(desk.ledger.carrier.holder, digest_of(specs), "both", 1, {}, START, "")
-    desk.do(Roster(desk.ledger.carrier, desk.ledger.jobs).beat(me, specs, 0.0))
+    me = Holder(desk.ledger.client.holder, digest_of(specs), "both", 1, {}, START, "")
+    desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me, specs, 0.0))

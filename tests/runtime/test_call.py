@@ -602,9 +602,8 @@ def test_a_dead_run_is_found_among_many_that_wait_for_a_retry(store: Wire, bodie
 
 def test_an_older_slot_that_never_started_is_not_started_too_late(office: Office, bodies: Bodies) -> None:
     strict = job(start_within="1m")
-    terms = strict.terms(NOON, inferred=False)
     office.desk.do(office.desk.ledger.jobs.declare("billing", strict.spec, START))
-    office.desk.do(office.desk.ledger.put({NOON: Queue()}, terms))
+    office.desk.do(office.desk.ledger.put({NOON: Queue()}))
     office.hand.turn(QUARTER.total_seconds())
     office.call(strict, bodies, take_over=True)
     assert bodies.ran == ["billing@2026-03-29T12:15:00Z"]

@@ -17,7 +17,8 @@ from cronce import Cronce, InDoubt, Run
 from cronce.errors import BodyFailed
 from cronce.events import Event, What
 from cronce.monitor.logs import JsonFormatter
-from cronce.runtime.attempt import REASON_KEPT, describe
+from cronce.protocol.record import REASON_KEPT
+from cronce.runtime.attempt import describe
 from cronce.runtime.log import LOGGER, log
 from cronce.stores import discreet
 from cronce.testing import manual

@@ -12,12 +12,13 @@ from cronce import __version__
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Cell, Epoch, Origin, Traits, Write, to_us
-from cronce.runtime import ntp
 from cronce.runtime.doctor import (
     SAMPLES,
+    KernelClock,
     Sample,
     examine,
     kept_right,
+    kernel_clock,
     life,
     measured,
     named,
@@ -26,7 +27,7 @@ from cronce.runtime.doctor import (
     skew,
     unusable,
 )
-from cronce.runtime.proof import NOT_A_STORE, Proof
+from cronce.runtime.self_test import NOT_A_STORE, SelfTest
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Scan, Store, Swapped
 from cronce.stores.checks import Check, error, ok, warn
@@ -192,34 +193,34 @@ HOSTS = "the host's clock, which this container shares,"
 @pytest.mark.parametrize(
     ("kept", "container", "says"),
     [
-        (ntp.Kept(True, 0.0123), False, ok("ntp", "this machine's clock is kept right, to 12 ms")),
-        (ntp.Kept(True, 0.0123), True, ok("ntp", f"{HOSTS} is kept right, to 12 ms")),
+        (KernelClock(True, 0.0123), False, ok("ntp", "this machine's clock is kept right, to 12 ms")),
+        (KernelClock(True, 0.0123), True, ok("ntp", f"{HOSTS} is kept right, to 12 ms")),
         (
-            ntp.Kept(False, 16.0),
+            KernelClock(False, 16.0),
             False,
             warn("ntp", "nobody keeps this machine's clock right", "run chrony or systemd-timesyncd here"),
         ),
         (
-            ntp.Kept(False, 16.0),
+            KernelClock(False, 16.0),
             True,
             warn("ntp", f"nobody keeps {HOSTS} right", "run chrony or systemd-timesyncd on the host"),
         ),
         (None, False, ok("ntp", "whether anybody keeps this machine's clock right cannot be asked here")),
     ],
 )
-def test_whether_anybody_keeps_the_clock_right(kept: ntp.Kept | None, container: bool, says: Check) -> None:
+def test_whether_anybody_keeps_the_clock_right(kept: KernelClock | None, container: bool, says: Check) -> None:
     assert kept_right(kept, container=container) == says
 
 
 def test_the_kernel_is_asked_for_real() -> None:
-    kept = ntp.kept()
+    kept = kernel_clock()
     assert kept is not None, "Linux says"
     assert 0 <= kept.error <= 3600
 
 
 def test_where_there_is_no_kernel_to_ask_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
-    assert ntp.kept() is None
+    assert kernel_clock() is None
 
 
 # --- SQLite ---------------------------------------------------------------------------------------------------------
@@ -427,7 +428,7 @@ def test_a_store_that_breaks_a_promise_fails_the_proof(store: Callable[[], Memor
 
 def test_a_store_that_each_machine_has_for_itself_fails_the_proof() -> None:
     """As a file on a network without locks, or a replica that takes writes."""
-    checks = list(Proof(MemoryStore(traits=SHARED), lambda: MemoryStore(traits=SHARED), CLOCK).checks())
+    checks = list(SelfTest(MemoryStore(traits=SHARED), lambda: MemoryStore(traits=SHARED), CLOCK).checks())
     assert checks[0] == error("claim", "of 16 claims of one slot at once 16 were granted", NOT_A_STORE)
 
 
@@ -464,7 +465,7 @@ def test_time_is_read_in_the_middle_of_a_question() -> None:
 
 def test_whoever_stops_listening_leaves_nothing_behind() -> None:
     store = MemoryStore(traits=SHARED)
-    checks = Proof(store, lambda: store, CLOCK).checks()
+    checks = SelfTest(store, lambda: store, CLOCK).checks()
     assert next(checks).name == "claim"
     assert len(store.scan(Scan("")).cells) == 16  # of five slots three each, and the board
     checks.close()  # type: ignore[attr-defined]

@@ -233,7 +233,7 @@ def test_an_outer_stop_does_not_cut_the_inner_guards_own_writes(cron: Cronce) ->
     for _ in range(3):
         with pytest.raises(TimedOut):
             outer()
-    cells = cron._presence.given._cells  # type: ignore[union-attr]
+    cells = cron._given._cells  # type: ignore[union-attr]
     assert not [key for key, cell in cells.items() if '"running"' in cell.value and "/inner/" in key]
 
 

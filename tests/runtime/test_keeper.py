@@ -10,9 +10,10 @@ from cronce.clock import Clock, SystemClock
 from cronce.errors import LeaseLost, StoreUnavailable
 from cronce.model import Slot, lock_cell
 from cronce.protocol.lease import LOCK_LEASE
+from cronce.protocol.terms import Terms
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Over
-from cronce.runtime.ledger import Grant, Terms, Wanted
+from cronce.runtime.ledger import Grant, Wanted
 from cronce.stores.memory import MemoryStore
 from tests.runtime.office import Office
 from tests.runtime.shelf import START, Ahead, HandClock, Wire

@@ -21,14 +21,15 @@ from cronce.model import Cell, Epoch, Slot
 from cronce.protocol.commands import Closed, Early, Held
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Outcome
+from cronce.protocol.terms import Terms
+from cronce.runtime.client import Knowledge
 from cronce.runtime.declare import declare
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Timed
-from cronce.runtime.knowledge import Knowledge
-from cronce.runtime.ledger import Grant, Terms, Wanted
+from cronce.runtime.ledger import Grant, Wanted
 from cronce.stores.base import Loaded
 from cronce.stores.kubernetes import KubernetesStore
-from cronce.stores.kubernetes.access import read_url
+from cronce.stores.kubernetes.api import read_url
 from tests.house.wait import wait_until
 from tests.runtime.office import Office, dies
 from tests.runtime.shelf import START, HandClock

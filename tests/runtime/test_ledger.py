@@ -1,5 +1,6 @@
 """What a process can say to a store, and what it believes afterwards."""
 
+import os
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -12,24 +13,28 @@ from cronce.errors import BadPolicy, StoreUnavailable
 from cronce.events import What
 from cronce.model import Mark, Slot, Traits, Write, lock_cell, spell, to_us
 from cronce.protocol.commands import (
+    Busy,
     Closed,
     Early,
     Finished,
     Held,
+    Paused,
     Queue,
     Queued,
     Released,
     Resolve,
     Skip,
     Stale,
+    Superseded,
+    Unsure,
 )
 from cronce.protocol.record import Act, Outcome, State, decode, decode_job, decode_turn
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.protocol.specs import raise_floor
+from cronce.protocol.view import KnownJob
+from cronce.runtime.client import Knowledge
 from cronce.runtime.flow import Timed
-from cronce.runtime.knowledge import Knowledge, KnownJob
-from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
-from cronce.runtime.task import Busy, Paused, Superseded, Unsure
+from cronce.runtime.ledger import Expired, Grant, Refused, Wanted, fresh_nonce
 from cronce.stores.base import Loaded, Scan, next_life
 from tests.runtime.shelf import FORGETFUL, LEASE, SLOT, START, Desk, HandClock, Wire, beat, claim, granted, terms
 
@@ -193,7 +198,8 @@ def test_what_was_granted_is_kept_when_the_rest_of_the_batch_is_unsure(
     store.lose = lambda _call: "before" if len(store.calls) > 1 else ""
     grant, unsure = desk.do(desk.ledger.claim([Wanted(later(1), terms()), Wanted(Slot("mail", START), terms())]))
     assert isinstance(grant, Grant)
-    assert unsure == Unsure("the call was lost")
+    assert isinstance(unsure, Unsure)
+    assert unsure.why == "the call was lost"
 
 
 # --- trust and takeover ---
@@ -559,7 +565,7 @@ def test_a_run_by_hand_is_purged_like_others_and_never_run_again_by_a_late_claim
     by_hand = SLOT._replace(request="ada-1")
     desk.do(desk.ledger.jobs.learn("billing"))
     clock.turn(5)
-    desk.do(desk.ledger.put({by_hand: Queue()}, terms()))
+    desk.do(desk.ledger.put({by_hand: Queue()}))
     (cell,) = store.load([by_hand.cell]).cells
     assert cell.at == START + 5 * SECOND  # filed by when it was asked for, not by the slot that it is about
     desk.do(desk.ledger.finish(granted(desk, by_hand), Outcome.SUCCEEDED))
@@ -577,7 +583,7 @@ def test_what_is_asked_for_by_hand_is_never_too_late_and_waits_for_its_turn(
 ) -> None:
     by_hand = SLOT._replace(request="ada-1")
     scheduled = granted(desk, overlap=overlap)
-    desk.do(desk.ledger.put({by_hand: Queue()}, terms()))
+    desk.do(desk.ledger.put({by_hand: Queue()}))
     clock.turn(5)
     assert claim(desk, by_hand, overlap=overlap, start_within=SECOND) == Queued(waiting=True)
     assert decode(store.load([SLOT.cell]).cells[0].value).ask == ""
@@ -587,7 +593,7 @@ def test_what_is_asked_for_by_hand_is_never_too_late_and_waits_for_its_turn(
 
 def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:
     granted(desk, overlap="allow")
-    desk.do(desk.ledger.put({later(3600): Skip("not then")}, terms()))
+    desk.do(desk.ledger.put({later(3600): Skip("not then")}))
     desk.do(desk.ledger.jobs.purge("billing", NONE))
     clock.turn(2)
     assert granted(desk, later(2), overlap="allow").number == 1
@@ -628,7 +634,7 @@ def test_a_lock_is_not_promised_for_longer_than_after_forgetting_one_waits(desk:
 def test_what_was_asked_of_a_lapsed_run_is_done_once_it_is_settled(desk: Desk, other: Desk, clock: HandClock) -> None:
     granted(desk, on_lost="rerun")
     watch(clock, other, 11)
-    assert other.do(other.ledger.put({SLOT: Skip("not today")}, terms())) == [Closed(Outcome.SKIPPED, "not today")]
+    assert other.do(other.ledger.put({SLOT: Skip("not today")})) == [Closed(Outcome.SKIPPED, "not today")]
 
 
 def test_a_grant_and_an_end_whose_replies_were_lost_are_told(desk: Desk, store: Wire) -> None:
@@ -656,3 +662,30 @@ def test_a_finish_does_not_take_a_cell_of_another_life_for_its_own_by_its_number
     coincides = renewed._replace(cells=(renewed.cells[0]._replace(version=cell.version),))
     assert desk.do(desk.ledger.finish(coincides, Outcome.FAILED)) == Stale("web-1")
     assert store.load([SLOT.cell]).cells[0] == cell
+
+
+# --- nonces ---
+
+
+def test_a_nonce_is_drawn_once_however_many_threads_draw() -> None:
+    drawn: list[str] = []
+    threads = [threading.Thread(target=lambda: drawn.extend(fresh_nonce() for _ in range(2500))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(drawn)) == 10_000
+    assert {len(nonce) for nonce in drawn} == {16}
+
+
+def test_a_forked_child_draws_no_nonce_of_its_parent() -> None:
+    fresh_nonce()  # there are more where it came from
+    here, there = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(there, fresh_nonce().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(here, 16).decode() not in {fresh_nonce() for _ in range(2000)}
+    os.close(here)
+    os.close(there)

@@ -22,9 +22,9 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, BadPolicy, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import Mark, Write, observed_cell
-from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_observed
+from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_notice
+from cronce.runtime.background import MOST, Background, write_notes
 from cronce.runtime.flow import drive
-from cronce.runtime.jotter import MOST, Jotter, jotted
 from cronce.runtime.observe import CALLS, RECENT, Observation, doubles, observations
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Store, Swapped
@@ -205,7 +205,7 @@ def test_with_a_key_only_calls_for_the_same_are_compared_and_the_key_is_nowhere_
     cron.close()
     record = noted(url, "mail")
     assert (record.times, record.doubled) == (3, 1)
-    assert "ada" not in encode_observed(record)
+    assert "ada" not in encode_notice(record)
 
 
 def test_a_key_that_cannot_be_told_is_no_reason_not_to_run(
@@ -325,9 +325,9 @@ def test_what_could_not_be_written_is_written_with_what_comes_next() -> None:
 
 
 def test_what_is_written_late_has_the_time_at_which_it_happened(clock: HandClock, store: Wire, desk: Desk) -> None:
-    jot = Observation("sync", clock.boot(), WINDOW)
+    note = Observation("sync", clock.boot(), WINDOW)
     clock.turn(7)
-    desk.do(jotted(desk.ledger.carrier, [jot, Observation("sync", clock.boot(), WINDOW)], clock.boot))
+    desk.do(write_notes(desk.ledger.client, [note, Observation("sync", clock.boot(), WINDOW)], clock.boot))
     assert [one.at for one in noted(store).calls] == [START, START + timedelta(seconds=7)]
 
 
@@ -358,7 +358,7 @@ def lose_a_reply(store: Wire, then: Callable[[], object]) -> None:
 
 def test_a_call_whose_reply_was_lost_is_counted_once(clock: HandClock, store: Wire, desk: Desk, other: Desk) -> None:
     def call(who: Desk) -> None:
-        who.do(jotted(who.ledger.carrier, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
+        who.do(write_notes(who.ledger.client, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
 
     def another() -> None:
         clock.turn(1)
@@ -374,16 +374,16 @@ def test_a_call_whose_reply_was_lost_is_counted_once(clock: HandClock, store: Wi
 def test_two_threads_that_call_at_one_moment_are_two(clock: HandClock, store: Wire, desk: Desk) -> None:
     for _ in range(2):
         both = [Observation("sync", clock.boot(), WINDOW) for _ in range(2)]
-        desk.do(jotted(desk.ledger.carrier, both, clock.boot))
+        desk.do(write_notes(desk.ledger.client, both, clock.boot))
     assert (noted(store).times, noted(store).doubled) == (4, 3)
 
 
 def test_a_person_is_told_once_a_minute(clock: HandClock, caplog: pytest.LogCaptureFixture) -> None:
-    jotter = Jotter(lambda: pytest.fail("it is not asked"), clock)
+    background = Background(lambda: pytest.fail("it is not asked"), clock)
     for seconds in (0, 30, 29, 1, 1):
         clock.turn(seconds)
-        jotter.failed(StoreUnavailable(f"{clock.seconds:g}"))
-        jotter.warn("mail", "another matter")
+        background.failed(StoreUnavailable(f"{clock.seconds:g}"))
+        background.warn("mail", "another matter")
     assert [line.rpartition(" ")[2] for line in caplog.messages] == ["0", "matter", "60", "matter"]
 
 
@@ -401,23 +401,23 @@ def test_a_record_that_nobody_can_read_is_begun_anew(clock: HandClock, store: Wi
     store.swap([Write(observed_cell("sync"), 0, "{}", Mark.FREE)], store.load([]).epoch.seen)
     _, (seen,) = drive(observations(), store, clock)
     assert (seen.name, seen.observed) == ("sync", None)
-    desk.do(jotted(desk.ledger.carrier, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
+    desk.do(write_notes(desk.ledger.client, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
     assert noted(store).times == 1
 
 
 def test_a_record_is_swept_when_nothing_was_observed_for_long(clock: HandClock, store: Wire, desk: Desk) -> None:
-    desk.do(jotted(desk.ledger.carrier, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
+    desk.do(write_notes(desk.ledger.client, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
     gone = []
     for days in (29, 3):
         clock.turn(days * 86_400)
         for _ in range(60):
             clock.turn(1)
-            desk.do(desk.ledger.carrier.load([]))
+            desk.do(desk.ledger.client.load([]))
         gone.append(desk.do(desk.ledger.jobs.sweep()))
     assert gone == [0, 1]
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
     record = Observed(WINDOW, (at(1, key="ab"),), 7, 1, (Doubled("x", START, "web-1", "why"),))
-    assert decode_observed(encode_observed(record)) == record
-    assert decode_observed(encode_observed(record._replace(window=None))) == record._replace(window=None)
+    assert decode_observed(encode_notice(record)) == record
+    assert decode_observed(encode_notice(record._replace(window=None))) == record._replace(window=None)

@@ -19,11 +19,12 @@ from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.events import Event, What
 from cronce.model import Slot, Write
+from cronce.runtime.background import Part
+from cronce.runtime.call import Call
 from cronce.runtime.declare import declare
-from cronce.runtime.hand.acts import Hand
-from cronce.runtime.jotter import Part
 from cronce.runtime.log import Log
-from cronce.runtime.shadow import Shadow, ShadowCall
+from cronce.runtime.observe_jobs import ObservedCall
+from cronce.runtime.operations.actions import Operator
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import wait_until
@@ -201,12 +202,12 @@ def test_a_slow_store_delays_nobody_and_what_ran_is_on_record_after_close(make: 
 def test_at_the_end_a_store_that_hangs_is_waited_for_for_a_while_only(
     shut: Shut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cronce.runtime.jotter.FAREWELL", 0.2)
+    monkeypatch.setattr("cronce.runtime.background.FAREWELL", 0.2)
     cron = Cronce(store=shut)
     as_job(cron, lambda: None)()
     as_function(cron, lambda: None)()
     began = time.monotonic()
-    cron._jotting().close()
+    cron._in_background().close()
     assert 0.2 <= time.monotonic() - began < MOMENT
 
 
@@ -234,7 +235,7 @@ def test_one_job_does_not_wait_until_another_has_its_answer() -> None:
             patient.wait()
 
     with Cronce(store=store) as cron:
-        cron._jotting().play(Waits("another"))
+        cron._in_background().play(Waits("another"))
         as_job(cron, lambda: None)()
         wait_until(lambda: noted(store).times == 1)
         patient.set()
@@ -244,10 +245,10 @@ def test_however_late_a_shadow_asks_its_slot_is_that_of_the_call(clock: HandCloc
     cron = Cronce(store=MemoryStore(clock.wall), clock=clock)
     job, keeper = declare("sync", "* * * * *", mode="observe"), cron.at_work()
     clock.turn(5)
-    shadow = Shadow(job, None, cron._jotting(), cron.at_work, clock)
+    shadow = ObservedCall(job, None, cron._in_background(), cron.at_work, clock)
     clock.turn(60)
-    call = ShadowCall(keeper, job, shadow, shadow._meant)
-    next(call.steps())
+    call = Call(keeper, job, shadow, fired=shadow._meant.fired, only_noted=True)
+    next(call.steps(shadow._meant.slot_of(job)))
     assert call.slot == Slot("sync", START)
 
 
@@ -308,7 +309,7 @@ def test_what_is_paused_or_too_old_or_skipped_for_another_slot_is_no_duplicate(
         paused.at(WHEN)()
         first.close()
         desk = first.at_work().desk
-        desk.do(Hand(desk.ledger, "ada", ["paused"]).pause("paused", ""))
+        desk.do(Operator(desk.ledger, "ada", ["paused"]).pause("paused", ""))
         paused.at(NEXT)()
         thread = threading.Thread(target=observed(first, long, "busy").at(WHEN))
         thread.start()

@@ -14,8 +14,8 @@ from cronce import Cronce, Run, Skipped
 from cronce.errors import BadInput, BadPolicy, CronceError
 from cronce.model import Slot
 from cronce.protocol.record import Outcome, Record, State, decode
-from cronce.runtime.hand.acts import Hand
 from cronce.runtime.keeper import Lease
+from cronce.runtime.operations.actions import Operator
 from cronce.stores import open_store
 from tests.house.wait import wait_until
 from tests.runtime.test_observe import NOBODY, noted
@@ -187,7 +187,7 @@ def test_who_asks_it_to_stop_is_not_heard(cron: Cronce, url: str) -> None:
 
     def body() -> str:
         lease, desk = claimed(cron), cron.at_work().desk
-        desk.do(Hand(desk.ledger, "ada", ["sync"]).cancel(Slot("sync", WHEN), "enough"))
+        desk.do(Operator(desk.ledger, "ada", ["sync"]).cancel(Slot("sync", WHEN), "enough"))
         cron.at_work()._renew([lease])
         assert lease.over is not None
         told.set()
@@ -320,7 +320,7 @@ def test_a_body_that_asks_for_its_run_is_refused(cron: Cronce) -> None:
 
 
 def test_a_job_that_lives_in_the_store_cannot_be_only_observed(cron: Cronce) -> None:
-    from cronce.runtime.stored.definitions import define  # noqa: PLC0415
+    from cronce.runtime.stored_jobs import define  # noqa: PLC0415
 
     with pytest.raises(CronceError, match="mode is for jobs that another scheduler calls"):
         define("sync", {"schedule": "@daily", "command": ["true"], "mode": "observe"})

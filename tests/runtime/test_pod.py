@@ -11,9 +11,10 @@ from cronce.errors import BadInput, SlotFailed
 from cronce.model import EPOCH, Instant, Slot
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.attempt import Work
+from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, declare
-from cronce.runtime.hand.acts import Hand
 from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.operations.actions import Operator
 from cronce.runtime.pod import PodCall, fired_at
 from cronce.runtime.run import Run, Skipped
 from tests.runtime.office import Office, dies, job
@@ -33,7 +34,7 @@ def in_pod(
     meanwhile: Callable[[], object] = lambda: None,
     **more: Any,
 ) -> Any:
-    call = PodCall(job_name, office.keeper, declared, Work(body), take_over=False, refused=lambda *_: None)
+    call = PodCall(job_name, Call(office.keeper, declared, Work(body), stand_by=True))
     return office.play(call.steps(**more), meanwhile)
 
 
@@ -186,7 +187,7 @@ def test_a_job_made_by_hand_that_is_passed_over_is_one(store: Wire) -> None:
     """Whoever made it wants it run: its Job must not count as complete."""
     office = Office(store)
     in_pod(office, named_after(START), job())
-    office.desk.do(Hand(office.desk.ledger, "somebody", ["billing"]).pause("billing"))
+    office.desk.do(Operator(office.desk.ledger, "somebody", ["billing"]).pause("billing"))
     with pytest.raises(SlotFailed, match="the job is paused"):
         in_pod(office, "again", job())
 

@@ -63,7 +63,7 @@ def test_a_session_lock_is_held_by_one_and_says_by_whom(cron: Cronce, other: Cro
         (process,) = backends(admin, lock.key)
         with pytest.raises(LockHeld) as held:
             other.lock(name, session=True).__enter__()
-        me = cron._presence.in_session().holder
+        me = cron._in_session().holder
         assert str(held.value) == f"the lock {name} is held by {me} (backend {process}, from 127.0.0.1)"
         assert held.value.until is None
         with pytest.raises(BadInput, match="a session lock has no fence"):
@@ -78,7 +78,7 @@ def test_it_is_not_reentrant_although_advisory_locks_are(cron: Cronce, name: str
         for again in (lock, cron.lock(name, session=True), cron.lock("another", session=key_of(name))):
             with pytest.raises(LockHeld) as held:
                 again.__enter__()
-            assert held.value.by == cron._presence.in_session().holder
+            assert held.value.by == cron._in_session().holder
     with lock:
         pass
 
@@ -97,7 +97,7 @@ def test_a_number_of_the_users_own_excludes_whoever_uses_it_with_any_tool(
 def test_a_hundred_locks_take_one_connection_which_goes_with_close(cron: Cronce, admin: Admin, name: str) -> None:
     def connections() -> int:
         rows = admin.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (cron._presence.in_session().holder,)
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (cron._in_session().holder,)
         )
         return int(rows.fetchone()[0])  # type: ignore[index]
 
@@ -349,7 +349,7 @@ def test_a_block_that_does_not_stop_is_kept_apart_from_others_as_far_as_can_be(
 def test_a_check_after_a_long_silence_asks_the_server(cron: Cronce, admin: Admin, name: str) -> None:
     """As after a suspend: the clock alone cannot say, the session can."""
     with cron.lock(name, session=True) as lock:
-        session = cron._presence.in_session()._session
+        session = cron._in_session()._session
         assert session is not None
         session.proven -= 3600
         assert not lock.trusted

@@ -108,7 +108,10 @@ def test_a_year_asleep_is_counted_exactly_and_at_once(schedule: Schedule, count:
 def test_a_policy_that_does_not_exist_is_refused_even_when_nothing_is_due() -> None:
     with pytest.raises(BadPolicy) as error:
         due(HOURLY, hour(9), hour(9), "coalesce")  # type: ignore[arg-type]
-    assert str(error.value) == "missed is one of 'skip', 'latest', 'all', and this is 'coalesce'"
+    assert str(error.value) == (
+        "missed is one of 'skip', 'latest', 'all', and this is 'coalesce';"
+        " here it is missed='latest' (or 'all', or 'skip')"
+    )
 
 
 schedules = st.sampled_from(

@@ -9,11 +9,11 @@ import pytest
 
 from cronce.errors import StoreUnavailable
 from cronce.model import Mark, Slot, effect_cells
-from cronce.protocol.commands import Closed, Finish, Finished, Queue
+from cronce.protocol.commands import Closed, Finish, Finished, Queue, Unsure
 from cronce.protocol.record import Outcome, State, decode
+from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow, Load, Request, Swap, Timed, drive, perform
-from cronce.runtime.ledger import Begin, Grant, Ledger, Terms, Wanted
-from cronce.runtime.task import Unsure
+from cronce.runtime.ledger import Begin, Grant, Ledger, Wanted
 from cronce.testing.chaos import DURABLE, FORGETFUL
 from cronce.testing.world import START, Process, World
 
@@ -100,7 +100,7 @@ def test_what_was_asked_for_and_not_answered_before_the_store_forgot_is_not_aske
     world = world_at(61, forgets=True)
     here = Here(world, "m")
     here.do(here.ledger.jobs.learn("a"))
-    asked = here.ledger.put({FIRST._replace(request="again"): Queue(by="ann")}, Terms(LEASE, overlap="allow"))
+    asked = here.ledger.put({FIRST._replace(request="again"): Queue(by="ann")})
     request = next(asked)
     while not isinstance(request, Swap):
         request = asked.send(Timed(perform(world.store, request), 0.0, 0.0))

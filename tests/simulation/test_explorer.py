@@ -12,13 +12,16 @@ from unittest.mock import patch
 
 import pytest
 
-from cronce.model import Cell, Fence
+from cronce.model import Fence
 from cronce.policy import OnLost
 from cronce.protocol import decide as protocol
-from cronce.protocol import lease
-from cronce.protocol.commands import Command, Decision, Granted
-from cronce.protocol.decide import Facts, Row
+from cronce.protocol import gates, lease, table
+from cronce.protocol.commands import Command, Granted, Ruling
+from cronce.protocol.decide import Decision
+from cronce.protocol.gates import Need
 from cronce.protocol.record import Past, Record
+from cronce.protocol.table import Row
+from cronce.protocol.view import View
 from cronce.testing.explorer import __main__ as command
 from cronce.testing.explorer import claimant, store
 from cronce.testing.explorer.configs import ALL, SMALL, Config, Faults
@@ -64,15 +67,15 @@ def _trust_from_the_reply(_began: float, *rest: Any) -> float:
     return lease.trust_end(0.0, *rest)
 
 
-def _unwritten(_cell: Cell, record: Record, _command: Command, _facts: Facts) -> Decision:
+def _unwritten(view: View, _command: Command) -> Ruling:
     """Once how it was: a takeover decided on before the clock stepped back would still land."""
-    return Decision(Granted(record.grant))
+    return Ruling(Granted(view.stands.grant))
 
 
 def _rules(row: Row, **rules: Any) -> Callable[[], AbstractContextManager[Any]]:
     """The table with other rules in a row."""
-    commands = {kind: rules.get(kind.__name__, rule) for kind, rule in protocol.TABLE[row].items()}
-    return lambda: patch.object(protocol, "TABLE", {**protocol.TABLE, row: commands})
+    commands = {kind: rules.get(kind.__name__, rule) for kind, rule in table.TABLE[row].items()}
+    return lambda: patch.object(table, "TABLE", {**table.TABLE, row: commands})
 
 
 def _patch(target: Any, name: str, value: Any) -> Callable[[], AbstractContextManager[Any]]:
@@ -94,10 +97,10 @@ CAUGHT = {
     "release by name": Mutant(MUTANTS["release by name"], LOST_REPLY, Promise.OLD_FENCE),
     "one nonce for all": Mutant(_patch(claimant, "THEIRS", claimant.MINE), LOST_REPLY, Promise.ONE_TRUSTS),
     "on_lost of the reader": Mutant(MUTANTS["on_lost of the reader"], MIXED, Promise.SKIP_ONCE),
-    "on_lost ignored": Mutant(_rules(Row.LAPSED, Claim=protocol.grant), RETRIED, Promise.SKIP_ONCE),
-    "closed is granted": Mutant(_rules(Row.CLOSED, Claim=protocol.grant), LOST_REPLY, Promise.CLOSED_ONCE),
-    "anyone finishes": Mutant(_rules(Row.IDLE, Finish=protocol.finish), RETRIED, Promise.OLD_FENCE),
-    "held is held for ever": Mutant(_patch(protocol, "lapsed", lambda *_: False), MIXED, Promise.WITHIN_REACH),
+    "on_lost ignored": Mutant(_rules(Row.LAPSED, Claim=table.grant), RETRIED, Promise.SKIP_ONCE),
+    "closed is granted": Mutant(_rules(Row.CLOSED, Claim=table.grant), LOST_REPLY, Promise.CLOSED_ONCE),
+    "anyone finishes": Mutant(_rules(Row.IDLE, Finish=table.finish), RETRIED, Promise.OLD_FENCE),
+    "held is held for ever": Mutant(_patch(table, "lapsed", lambda *_: False), MIXED, Promise.WITHIN_REACH),
     "no margin": Mutant(MUTANTS["no margin"], UNEVEN, Promise.TRUST_HOLDS),
     "trust from the reply": Mutant(
         _patch(claimant, "trust_end", _trust_from_the_reply), LOST_REPLY, Promise.TRUST_HOLDS
@@ -107,10 +110,10 @@ CAUGHT = {
     "no watch rule": Mutant(MUTANTS["no watch rule"], JUMP, Promise.TRUST_HOLDS),
     "birth unnoticed by the store": Mutant(MUTANTS["birth unnoticed by the store"], EMPTIED, Promise.FORGOTTEN),
     "no floor after forgetting": Mutant(
-        _patch(claimant, "after_forgetting", lambda job, *_: job), EMPTIED, Promise.FORGOTTEN
+        _patch(gates, "after_forgetting", lambda job, *_: job), EMPTIED, Promise.FORGOTTEN
     ),
     "open cells of an earlier life believed": Mutant(
-        _rules(Row.FORGOTTEN, Claim=protocol.grant), PUT_BACK, Promise.FORGOTTEN
+        _rules(Row.FORGOTTEN, Claim=table.grant), PUT_BACK, Promise.FORGOTTEN
     ),
 }
 
@@ -141,10 +144,11 @@ def _dressed() -> Iterator[list[Command]]:
     """Every decision is made twice: on the bare record of the explorer, and on one from real life."""
     asked: list[Command] = []
 
-    def twice(cell: Cell, record: Record | None, command: Command, facts: Facts) -> Decision:
+    def twice(view: View, command: Command) -> Decision | Need:
         asked.append(command)
-        plain = protocol.decide(cell, record, command, facts)
-        dressed = protocol.decide(_later(cell), record and _lived(record), command, _later_facts(facts))
+        plain, dressed = protocol.decide(view, command), protocol.decide(_later(view), command)
+        assert isinstance(plain, Decision)
+        assert isinstance(dressed, Decision)
         assert (type(dressed.answer), _undressed(dressed)) == (type(plain.answer), _undressed(plain))
         return plain
 
@@ -157,12 +161,11 @@ def _lived(record: Record) -> Record:
     return record._replace(holder="web-3", grant=9, started=NOW, reason="because", past=past)
 
 
-def _later(cell: Cell) -> Cell:
-    return cell._replace(until=cell.until and cell.until + timedelta(days=9))
-
-
-def _later_facts(facts: Facts) -> Facts:
-    return facts._replace(now=facts.now + timedelta(days=9))
+def _later(view: View) -> View:
+    later = timedelta(days=9)
+    run = view.run._replace(until=view.run.until and view.run.until + later)
+    record, sample = view.record and _lived(view.record), view.sample._replace(now=view.now + later)
+    return view._replace(run=run, record=record, sample=sample)
 
 
 def _undressed(decision: Decision) -> object:

@@ -6,8 +6,7 @@ from typing import Any
 from cronce.errors import StoreError
 from cronce.model import Traits
 from cronce.stores import etcd, kubernetes, memory, mysql, postgres, redis, sqlite
-from cronce.stores.base import Store
-from cronce.stores.promises import PROMISES, promise_table
+from cronce.stores.base import PROMISES, Store, promise_table
 from cronce.testing import StoreContract
 from tests.house import markdown
 

@@ -20,11 +20,10 @@ from cronce.errors import BadInput, StoreError, StoreFull, StoreNewer, StoreUnav
 from cronce.model import FREE, Boot, Cell, Mark, Refusal, Write
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
-from cronce.stores.etcd import TRAITS, EtcdStore, init
-from cronce.stores.etcd.api import Answer, data64, read_url, text64
+from cronce.stores.etcd import TRAITS, WRITES, EtcdStore, init
+from cronce.stores.etcd.api import Answer, read_url
 from cronce.stores.etcd.checks import _version
-from cronce.stores.etcd.layout import Shelf, entries, mirror
-from cronce.stores.etcd.store import WRITES
+from cronce.stores.etcd.layout import Shelf, data64, entries, mirror, text64
 from cronce.testing.contract import DAY, HOUR, LEASE, cell_of, change, claim, put, refusals, swap, win
 from tests.house.needs import tool
 from tests.house.wait import wait_until
@@ -237,7 +236,7 @@ def test_a_claim_that_lands_after_its_slot_was_purged_is_refused(url: str, other
 
         def meanwhile() -> None:
             assert other.purge(win(other, put("run/a", Mark.CLOSED))) == 1
-            wait_until(lambda: held._clock.now() > late)
+            wait_until(lambda: held.api.clock.now() > late)
 
         held.meanwhile = meanwhile
         assert refusals(held.swap([claim("run/a", not_after=late)], loaded.epoch.seen)) == [Refusal.LATE]
@@ -254,9 +253,9 @@ def test_a_lease_that_is_renewed_while_a_scan_looks_for_lapsed_ones_is_not_found
 def test_who_knows_the_time_too_badly_asks_before_it_writes(etcd: Etcd, slow: Slow) -> None:
     """As after a long sleep, or slow replies."""
     seen = slow.load([]).epoch.seen
-    known = slow._clock._bounds
+    known = slow.api.clock._bounds
     assert known is not None
-    slow._clock._bounds = known._replace(low=known.low - 20, high=known.high + 20)
+    slow.api.clock._bounds = known._replace(low=known.low - 20, high=known.high + 20)
     count, wall = Count(etcd), SystemClock().wall()
     assert wall - slow.swap([claim("a")], seen).now < TRAITS.step
     assert count() == 2

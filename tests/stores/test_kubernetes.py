@@ -14,10 +14,9 @@ from cronce.model import ABSENT, FREE, Cell, Epoch, Mark, Refusal, Traits, Verdi
 from cronce.protocol.record import Outcome, Record, State, decode, encode
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Page, Scan, Store, Swapped, page_of
-from cronce.stores.kubernetes import TRAITS, KubernetesStore
-from cronce.stores.kubernetes.access import read_url
+from cronce.stores.kubernetes import NOT_KEPT, TRAITS, KubernetesStore
+from cronce.stores.kubernetes.api import read_url
 from cronce.stores.kubernetes.layout import SHELF, Home, home_of, lease_name, spell_micro
-from cronce.stores.kubernetes.store import NOT_KEPT
 from cronce.testing.contract import (
     BatchContract,
     GroupContract,

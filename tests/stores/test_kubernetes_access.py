@@ -17,7 +17,7 @@ import yaml
 from cronce.errors import BadInput, StoreUnavailable, StoreUnusable
 from cronce.stores import open_store
 from cronce.stores.kubernetes import KubernetesStore
-from cronce.stores.kubernetes.access import read_url
+from cronce.stores.kubernetes.api import read_url
 from tests.servers.kubernetes import Kubernetes
 from tests.servers.process import free_port
 from tests.servers.tls import behind_tls

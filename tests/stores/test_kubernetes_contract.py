@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cronce.stores.kubernetes import KubernetesStore
-from cronce.stores.kubernetes.access import read_url
+from cronce.stores.kubernetes.api import read_url
 from cronce.stores.kubernetes.layout import LABEL
 from cronce.testing import StoreContract
 from tests.stores.places import name_of

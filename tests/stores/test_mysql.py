@@ -27,13 +27,12 @@ from cronce.errors import (
 )
 from cronce.model import FREE, Cell, Mark, Origin, Refusal, Write, slot, to_us
 from cronce.protocol.record import Outcome, Record, State, encode
+from cronce.stores import mysql
 from cronce.stores.base import Scan
-from cronce.stores.mysql import MysqlStore, adopt, ddl, init, open_store, server
-from cronce.stores.mysql import store as mysql
+from cronce.stores.mysql import SAID_READ, SAID_SWAP, MysqlStore, adopt, ddl, init, open_store, say_scan, server
 from cronce.stores.mysql.schema import NOW, prepare
 from cronce.stores.mysql.server import Line, Server, explained, locate
-from cronce.stores.mysql.store import SAID_READ, SAID_SWAP, say_scan
-from cronce.stores.sql import FOREVER, NEVER
+from cronce.stores.sql import FOREVER, NEVER, bounds
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
 from tests.house.wait import PATIENCE, wait_until
 from tests.stores.forks import Child
@@ -509,7 +508,9 @@ def test_scans_follow_an_index(store: MysqlStore, sql: Any) -> None:
             for newest_first in (False, True):
                 scan = Scan("run/job-07/", by, mark, limit=50, newest_first=newest_first)
                 (plan,) = explain(
-                    sql, say_scan(by, mark, newest_first=newest_first).partition(";")[0], mysql._bounds(scan)
+                    sql,
+                    say_scan(by, mark, newest_first=newest_first).partition(";")[0],
+                    bounds(scan, mysql.AFTER_ALL_TEXT),
                 )
                 assert plan["type"] in ("range", "ref"), (by, mark, plan)
                 sorted_by_key = by == "key" and mark in (Mark.OPEN, Mark.ATTENTION)
@@ -541,7 +542,7 @@ def touched(sql: Any, scan: Scan) -> int:
     """How many rows of an index the server looked at."""
     question = say_scan(scan.by, scan.mark, newest_first=scan.newest_first).partition(";")[0]
     sql.execute("FLUSH STATUS")
-    sql.execute(question, mysql._bounds(scan))
+    sql.execute(question, bounds(scan, mysql.AFTER_ALL_TEXT))
     assert len(sql.fetchall()) == 51
     sql.execute("SHOW SESSION STATUS LIKE 'Handler_read_%'")
     return sum(int(count) for _, count in sql.fetchall())

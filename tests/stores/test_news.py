@@ -16,8 +16,8 @@ from cronce.model import Traits
 from cronce.stores import open_store
 from cronce.stores.base import Listener, Store, listen
 from cronce.stores.memory import MemoryStore
-from cronce.stores.postgres.line import locate
-from cronce.stores.redis.news import listen as subscribe
+from cronce.stores.postgres.server import locate
+from cronce.stores.redis.server import listen as subscribe
 from cronce.stores.redis.url import read_url
 from cronce.stores.sqlite import news as sqlite_news
 from cronce.testing.contract import QUIET, SOON, cell_of, listening, news, note, win

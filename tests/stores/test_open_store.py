@@ -16,10 +16,10 @@ from cronce.errors import BadInput, StoreUnavailable
 from cronce.stores import GROUP, OURS, etcd, kubernetes, mask, module_of, mysql, open_store, postgres, redis, sqlite
 from cronce.stores.base import Loaded, life_of
 from cronce.stores.etcd.api import read_url as read_etcd
-from cronce.stores.kubernetes.access import read_url
+from cronce.stores.kubernetes.api import read_url
 from cronce.stores.memory import MemoryStore
 from cronce.stores.mysql.server import locate as read_mysql
-from cronce.stores.postgres.line import locate as read_postgres
+from cronce.stores.postgres.server import locate as read_postgres
 from cronce.stores.redis.url import read_url as read_redis
 from cronce.stores.sqlite import SqliteStore
 from cronce.stores.sqlite import locate as read_sqlite

@@ -179,3 +179,37 @@ def test_a_fork_in_the_middle_of_work_leaves_the_line_to_the_parent(desk: Desk, 
 
     assert ask(fork_within) == [True, True]
     assert os.getpid() == us
+
+
+def test_who_waits_for_long_has_a_line_as_long_as_lines_come_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 threads that asked at once were told after five seconds that the store was away."""
+    pool = desk.pool(most=1)
+    taken = pool.take()
+    waits: list[str] = []
+
+    def others_go_first(_has_room: Callable[[], bool], _patience: float) -> bool:
+        """Two others have the line before it is free; each takes longer than anybody is patient."""
+        nonlocal taken
+        waits.append("in vain")
+        pool.give_back(taken, failed=False)
+        if len(waits) == 3:
+            return True
+        taken = pool.take()
+        return False
+
+    monkeypatch.setattr(pool._room, "wait_for", others_go_first)
+    assert pool.take() is taken
+    assert waits == ["in vain"] * 3
+
+
+def test_every_waiter_has_its_turn(desk: Desk) -> None:
+    """Each line that comes back wakes one of them, and none is left asleep."""
+    pool, had = desk.pool(most=2), list[int]()
+
+    def work(number: int) -> None:
+        with pool.line():
+            had.append(number)
+
+    with ThreadPoolExecutor(64) as threads:
+        list(threads.map(work, range(2000)))
+    assert sorted(had) == list(range(2000))

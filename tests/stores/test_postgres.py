@@ -24,9 +24,8 @@ from cronce.model import Mark, Origin, Refusal, Slot, Verdict, Write
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.stores import open_store
 from cronce.stores.base import Scan
-from cronce.stores.postgres import PostgresStore, adopt, ddl, init
-from cronce.stores.postgres.line import locate
-from cronce.stores.postgres.store import spell_scan
+from cronce.stores.postgres import PostgresStore, adopt, ddl, init, spell_scan
+from cronce.stores.postgres.server import locate
 from cronce.testing.contract import (
     DAY,
     HOUR,

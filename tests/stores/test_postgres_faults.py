@@ -17,7 +17,7 @@ from cronce.model import Epoch, Origin, Refusal
 from cronce.stores import open_store
 from cronce.stores.base import Store, Swapped
 from cronce.stores.postgres import PostgresStore, init
-from cronce.stores.postgres.line import PATIENCE, locate
+from cronce.stores.postgres.server import PATIENCE, locate
 from cronce.testing.contract import claim, load, refusals, swap, win
 from tests.house.wait import wait_until
 from tests.servers.patience import until_it_answers
@@ -80,8 +80,8 @@ def test_a_hard_kill_loses_no_win_that_was_answered_and_is_no_new_life(server: P
 
 def _work(store: Store, worker: int, won: list[str]) -> None:
     """Claim until the store is gone: one by one, in groups, in batches."""
-    seen = store.load([]).epoch.seen
     with suppress(StoreUnavailable):
+        seen = store.load([]).epoch.seen
         for number in count():
             keys = [f"run/{worker}/{number}/{part}" for part in range((1, 2, 20)[number % 3])]
             group = number if number % 3 == 1 else None

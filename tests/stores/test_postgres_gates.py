@@ -18,8 +18,9 @@ from cronce.clock import SystemClock
 from cronce.model import Mark, Slot, Write
 from cronce.policy import Overlap
 from cronce.protocol.record import Job, Outcome
+from cronce.protocol.terms import Terms
 from cronce.runtime.flow import drive
-from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
+from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores import open_store
 from cronce.stores.base import Store, Swapped
 from cronce.stores.postgres import PostgresStore

@@ -23,8 +23,9 @@ from cronce.errors import (
 )
 from cronce.model import EPOCH, Cell, Mark, Origin, Refusal, Slot, Write
 from cronce.protocol.record import Outcome
+from cronce.protocol.terms import Terms
 from cronce.runtime.flow import drive
-from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
+from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores import open_store
 from cronce.stores.base import By, Scan
 from cronce.stores.redis import TRAITS, RedisStore, init
@@ -303,7 +304,7 @@ def test_what_was_purged_leaves_nothing_behind(server: Valkey) -> None:
 
 def test_scans_go_through_many_cells_in_steps(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A prefix that few cells have, by `at`: the server is asked several times, and never long."""
-    monkeypatch.setattr("cronce.stores.redis.store.LOOKED_AT", 100)
+    monkeypatch.setattr("cronce.stores.redis.LOOKED_AT", 100)
     many = [
         put(f"run/{'few' if number % 400 == 0 else 'many'}/{number:04}", at=DAY + number * HOUR)
         for number in range(2000)

@@ -17,11 +17,11 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import Epoch, Mark, Origin, Refusal, Slot
-from cronce.protocol.commands import Closed, Early, Finished, Held, Stale
+from cronce.protocol.commands import Closed, Early, Finished, Held, Stale, Unsure
 from cronce.protocol.record import Outcome, decode_job
+from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow, drive
-from cronce.runtime.ledger import Grant, Ledger, Terms, Wanted
-from cronce.runtime.task import Unsure
+from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
 from cronce.stores.redis import RedisStore, init

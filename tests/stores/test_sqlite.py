@@ -32,7 +32,8 @@ from cronce.model import Cell, Mark, Origin, Refusal, to_us
 from cronce.runtime.desk import host_name
 from cronce.stores import open_store, sql
 from cronce.stores.base import By, Scan
-from cronce.stores.sqlite import SqliteStore, adopt_file, locate
+from cronce.stores.sql import bounds
+from cronce.stores.sqlite import AFTER_ALL_TEXT, SqliteStore, adopt_file, locate
 from cronce.stores.sqlite.file import explained, url_of
 from cronce.stores.sqlite.statements import say_scan
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
@@ -158,7 +159,7 @@ def test_a_scan_goes_along_its_index_and_sorts_nothing(
 ) -> None:
     statement = say_scan(by, mark, newest_first=False)
     db = raw(path)
-    steps = db.execute("EXPLAIN QUERY PLAN " + statement, ["x"] * statement.count("?")).fetchall()
+    steps = db.execute("EXPLAIN QUERY PLAN " + statement, bounds(Scan("x"), AFTER_ALL_TEXT)).fetchall()
     assert [step[3] for step in steps] == [plan]
     db.close()
 
@@ -519,7 +520,7 @@ def test_a_symbolic_link_leads_to_the_same_store(store: SqliteStore, path: Path,
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at the files with every call, not only when some time has passed."""
-    monkeypatch.setattr("cronce.stores.sqlite.store.WATCH", 0.0)
+    monkeypatch.setattr("cronce.stores.sqlite.WATCH", 0.0)
 
 
 USES: list[Callable[[SqliteStore], object]] = [
@@ -615,7 +616,7 @@ def test_a_backup_put_back_under_a_running_process_is_not_overwritten_by_it(path
 PUT_BACK = """
 import sys
 from pathlib import Path
-from cronce.stores.sqlite import SqliteStore
+from cronce.stores.sqlite import AFTER_ALL_TEXT, SqliteStore
 from cronce.testing.contract import claim, win
 
 path = Path(sys.argv[1])

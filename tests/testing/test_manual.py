@@ -176,11 +176,10 @@ def test_guards_and_locks_use_the_same_clock_and_store(cron: Cronce) -> None:
 
 
 def test_the_app_is_as_it_was_afterwards(cron: Cronce) -> None:
-    here = cron._presence
-    before = here.given, here.clock, here.keeper
+    before = cron._given, cron._clock, cron.keeper
     with manual(cron):
-        assert here.given is not before[0]
-    assert (here.given, here.clock, here.keeper) == before
+        assert cron._given is not before[0]
+    assert (cron._given, cron._clock, cron.keeper) == before
 
 
 def test_what_makes_no_sense_is_refused(cron: Cronce) -> None:

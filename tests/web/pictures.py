@@ -5,7 +5,7 @@ from itertools import count
 
 from cronce.model import Cell, Fence, Instant, Slot
 from cronce.protocol.record import LAPSED, Outcome, Past, Record, State
-from cronce.runtime.look import RunSeen
+from cronce.runtime.queries import RunSeen
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 START = NOW - timedelta(seconds=600)

@@ -36,9 +36,9 @@ from cronce.protocol.notices import (
     Delivery,
     Doubled,
     Observed,
-    encode_alert,
-    encode_beats,
-    encode_observed,
+    Refusals,
+    Refused,
+    encode_notice,
 )
 from cronce.protocol.record import (
     LAPSED,
@@ -50,8 +50,6 @@ from cronce.protocol.record import (
     Outcome,
     Past,
     Record,
-    Refusals,
-    Refused,
     Span,
     Spec,
     State,
@@ -59,7 +57,6 @@ from cronce.protocol.record import (
     encode_bundle,
     encode_holder,
     encode_job,
-    encode_refusals,
 )
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.scheduling.roster import HOLDER_TTL
@@ -241,7 +238,7 @@ class Scene:
                 Refused(self.taken_over.key, self.taken_over.at + SECOND, f"{holder}: held by {WEB_1}"),
                 Refused(self.running.key, self.running.at + SECOND, f"{holder}: {HOSTILE}"),
             )
-            yield _write(refusals_cell("order-sync", host), encode_refusals(Refusals(times, recent)), Mark.FREE, DAY)
+            yield _write(refusals_cell("order-sync", host), encode_notice(Refusals(times, recent)), Mark.FREE, DAY)
 
     # --- effects ---
 
@@ -250,10 +247,12 @@ class Scene:
         prefix = effect_cells(self.doubled.key)
         doubt = Record(State.CLOSED, 1, holder=BATCH, started=self.doubled.at, outcome=Outcome.UNKNOWN, under=run)
         gone = f"its run is over {HOSTILE}"
-        yield _write(f"{prefix}mail:<b>1042</b>", encode(doubt._replace(reason=gone)), Mark.ATTENTION)
+        yield _write(
+            f"{prefix}mail:<b>1042</b>", encode(doubt._replace(reason=gone)), Mark.ATTENTION, at=self.doubled.at
+        )
         done = Record(State.CLOSED, 1, holder=BATCH, started=self.doubled.at, outcome=Outcome.SUCCEEDED, under=run)
         for number in range(3):
-            yield _write(f"{prefix}mail:{number}", encode(done), Mark.CLOSED)
+            yield _write(f"{prefix}mail:{number}", encode(done), Mark.CLOSED, at=self.doubled.at)
         now = Record(State.RUNNING, 1, holder=WEB_1, started=self.now)
         yield _write(once_cell("order-email", "42"), encode(now), Mark.OPEN, MINUTE)
 
@@ -283,17 +282,17 @@ class Scene:
         )
         for one in alerts:
             mark = Mark.FREE if one.cleared else Mark.OPEN
-            yield _write(alert_cell(one.kind, one.subject), encode_alert(one), mark)
+            yield _write(alert_cell(one.kind, one.subject), encode_notice(one), mark)
         beats = tuple(Beaten(self.now - n * 30 * SECOND, f"old-box-{n % 2} {HOSTILE}") for n in range(6, 0, -1))
-        yield _write(beat_cell("quartz-prod"), encode_beats(Beats(MINUTE, beats, 340)), Mark.OPEN, HOUR)
+        yield _write(beat_cell("quartz-prod"), encode_notice(Beats(MINUTE, beats, 340)), Mark.OPEN, HOUR)
         silent = (Beaten(self.now - 3 * HOUR, "legacy-cron"),)
-        yield _write(beat_cell("legacy-cron"), encode_beats(Beats(15 * MINUTE, silent, 91)), Mark.OPEN, HOUR)
+        yield _write(beat_cell("legacy-cron"), encode_notice(Beats(15 * MINUTE, silent, 91)), Mark.OPEN, HOUR)
         doubled = Doubled(
             spell(self.now - HOUR), self.now - HOUR + SECOND, f"app-2 {HOSTILE}", "app-1 ran it 0.2s before"
         )
         calls = (Beaten(self.now - HOUR, "app-1"), Beaten(self.now - HOUR + SECOND, "app-2"))
         seen = Observed(10 * SECOND, calls, 482, 1, (doubled,))
-        yield _write(observed_cell("newsletter"), encode_observed(seen), Mark.FREE, DAY)
+        yield _write(observed_cell("newsletter"), encode_notice(seen), Mark.FREE, DAY)
 
 
 def fill(store: Store) -> Scene:

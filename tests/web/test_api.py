@@ -8,14 +8,12 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from starlette.routing import Route
 
-from cronce.runtime.holders import carried
-from cronce.runtime.look import runs
-from cronce.runtime.stored.definitions import listed
+from cronce.runtime.queries import carried, runs
+from cronce.runtime.stored_jobs import listed
 from cronce.telling.documents import job_document, run_document
 from cronce.web.actions import ACTIONS
-from cronce.web.api import routes
+from cronce.web.api import ROUTES, openapi
 from cronce.web.api.endpoints import BASE
-from cronce.web.api.openapi import openapi
 from cronce.web.api.reads import READS
 from tests.web.house import Api, Busy
 from tests.web.scene import JOBS
@@ -32,7 +30,7 @@ def described(path: str, status: str = "200") -> dict[str, Any]:
 def test_every_route_is_described_and_the_reverse() -> None:
     served = {
         (route.path.removeprefix(BASE).replace(":path", ""), method.lower())
-        for route in routes.ROUTES
+        for route in ROUTES
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }

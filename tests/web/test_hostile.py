@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cronce.model import FREE, Mark, Write, alert_cell
-from cronce.protocol.notices import Alert, encode_alert
+from cronce.protocol.notices import Alert, encode_notice
 from cronce.protocol.record import Record, decode, encode
 from tests.web.house import Api, Browser, Busy
 
@@ -45,7 +45,7 @@ def test_a_result_that_is_no_json_is_told_as_it_stands(busy: Busy) -> None:
 def test_half_a_character_in_an_alert_is_shown(busy: Busy) -> None:
     loaded = busy.store.load([])
     alert = Alert("failed", "half \ud800", "critical", "half \ud800", loaded.now, remedy="half \ud800")
-    written = Write(alert_cell("failed", "half"), FREE, encode_alert(alert), Mark.OPEN)
+    written = Write(alert_cell("failed", "half"), FREE, encode_notice(alert), Mark.OPEN)
     assert not busy.store.swap([written], loaded.epoch.seen).verdicts[0].refused
     visitor = Browser(busy.app)
     for path in ("/alerts", "/", "/api/v1/alerts", "/api/v1/overview"):

@@ -59,7 +59,7 @@ def test_a_change_is_told_and_while_somebody_looks_on_that_stands_in_the_store()
         # nobody listens any more: it looks no more, either
         looking = busy.app.state.live._looking
         wait_until(looking.done)
-        assert busy.app.state.live._listeners == set()
+        assert busy.app.state.live._listening == 0
 
 
 def test_it_goes_on_being_said_that_somebody_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_a_crowd_has_bounds_and_is_all_told(monkeypatch: pytest.MonkeyPatch) -> 
         assert {heard(one, lambda found: found >= tally) >= tally for one in streams} == {True}
         for one in streams[:5]:
             one.close()  # without a word
-        wait_until(lambda: len(busy.app.state.live._listeners) == 15)
+        wait_until(lambda: busy.app.state.live._listening == 15)
         assert crowd.enter_context(Stream(port)).status == 200
 
 

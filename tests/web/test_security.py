@@ -8,19 +8,8 @@ import pytest
 
 from cronce import __version__
 from cronce.errors import BadInput
-from cronce.web.security import (
-    HEADERS,
-    LASTS,
-    PER,
-    TRIES,
-    Guesses,
-    Keys,
-    from_elsewhere,
-    host_of,
-    is_local_path,
-    same_word,
-    strange_host,
-)
+from cronce.web.gate import HEADERS, from_elsewhere, host_of, is_local_path, strange_host
+from cronce.web.security import LASTS, PER, TRIES, Guesses, Keys, same_word
 from tests.web.house import BEARER, TOKEN, Api, Browser, Busy
 
 PAUSE = "/jobs/billing/pause"

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from cronce.cli import main, usher
-from cronce.cli.address import is_loopback
-from cronce.cli.usher import VARIABLE, Terms, terms
+from cronce.cli import main, ui
+from cronce.cli.listener import is_loopback
+from cronce.cli.ui import VARIABLE, Terms, terms
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import open_store
@@ -101,7 +101,7 @@ def test_what_others_could_reach_without_a_token_is_not_started(
 def test_without_its_packages_it_says_which_extra_is_missing(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usher, "find_spec", lambda name: None if name == "uvicorn" else name)
+    monkeypatch.setattr(ui, "find_spec", lambda name: None if name == "uvicorn" else name)
     assert main(words) == 2
     assert "pip install 'cronce[ui]'" in capsys.readouterr().err
 

@@ -9,7 +9,7 @@ import pytest
 from cronce.model import FREE, Mark, Write, asked_cell
 from cronce.protocol.record import Act, encode_act
 from tests.web.house import Api, Browser, Busy
-from tests.web.test_acts import done, way
+from tests.web.test_actions import done, way
 
 
 def form_at(browser: Browser, path: str, **said: str) -> dict[str, str]:

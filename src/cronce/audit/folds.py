@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from cronce.errors import BadInput
 from cronce.schedule import Cron
-from cronce.schedule.changes import changes, shifts
-from cronce.schedule.zone import find_zone
+from cronce.schedule.changes import changes
+from cronce.schedule.zone import find_zone, shifts
 
 
 class Disputed(NamedTuple):

@@ -1,7 +1,9 @@
-"""The command line: one small function per verb, each in a file of its own, imported only when it is called.
+"""The command line: one small function per verb, in a file that is imported only when the verb is called.
 
 `cronce exec` starts every minute under cron, so this file imports nothing heavier than argparse, and only the called
-verb gets a parser. A verb's file has `add_arguments(parser)` and `run(options)`, which returns the exit code.
+verb gets a parser. The file of a verb such as `pause` has `add_pause_arguments(parser)` and `run_pause(options)`, which
+returns the exit code, unless that is always 0; and for its help text, where there is more to say, a `PAUSE_DESCRIPTION`
+and a `PAUSE_EPILOG`. Verbs about one thing share a file (`FILES`).
 
 Exit codes: 0 it is as it should be, 1 it is not (the text says what), 2 the call makes no sense, 75 the store
 cannot be reached, 78 the store needs a person.
@@ -12,15 +14,16 @@ import errno
 import gc
 import io
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from cronce import __version__
-from cronce.cli.words import let_go, say
-from cronce.errors import BadInput, CronceError, StoreUnavailable, StoreUnusable
-from cronce.runtime.aside import tell
+from cronce.errors import BadInput, CronceError, StoreUnavailable, StoreUnusable, tell
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -81,7 +84,22 @@ GROUPS: Final = {
 }
 COMMANDS: Final = ("exec", "add", "edit", "systemd", "k8s")
 """Behind two dashes they are given a command."""
+CODES: Final = ((BadInput, 2), (StoreUnavailable, 75), (StoreUnusable, 78))
 VERBS: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+FILES: Final = {
+    **dict.fromkeys(("next", "explain"), "schedules"),
+    **dict.fromkeys(("jobs", "why", "observed"), "runs"),
+    **dict.fromkeys(("beat", "locks", "leaders"), "holders"),
+    **dict.fromkeys(("resume", "drain"), "pause"),
+    **dict.fromkeys(("trigger", "rerun", "cancel", "backfill"), "requests"),
+    **dict.fromkeys(("add", "edit", "remove"), "stored"),
+    **dict.fromkeys(("doctor", "purge"), "store"),
+    **dict.fromkeys(("logs", "dupes"), "evidence"),
+    **dict.fromkeys(("k8s", "systemd"), "deploy"),
+    "resolve": "effects",
+    "simulate": "torture",
+}
+"""The verbs that are in a file of another name; any other has a file of its own name."""
 
 
 def console() -> NoReturn:
@@ -107,6 +125,21 @@ def console() -> NoReturn:
     os._exit(code)
 
 
+def say(verb: str, text: str) -> None:
+    """On stderr. Nobody need take it: a full disk, or a reader who has gone, is no reason to leave a run undone."""
+    tell(f"cronce {verb}: {text}" if verb else f"cronce: {text}")
+
+
+def let_go() -> None:
+    """What was not taken is none of what ran: Python would try once more, and exit with 120."""
+    for name in ("stdout", "stderr"):
+        try:
+            if (stream := getattr(sys, name)) is not None:
+                stream.flush()
+        except OSError:
+            setattr(sys, name, None)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     verb = given[0] if given else ""
@@ -121,15 +154,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser_of(verb: str) -> argparse.ArgumentParser:
-    """The parser of a verb; its file adds the arguments and, where there is more to say, to the description."""
+    """The parser of a verb; its file adds the arguments."""
     text = VERBS[verb]
     parser = Parser(
         prog=f"cronce {verb}",
-        description=f"{text[0].upper()}{text[1:]}.",
+        description=_named(verb, f"{verb.upper()}_DESCRIPTION") or f"{text[0].upper()}{text[1:]}.",
+        epilog=_named(verb, f"{verb.upper()}_EPILOG"),
         formatter_class=_formatter,
         allow_abbrev=False,  # what is abbreviated today means something else with the next option
     )
-    import_module(f"cronce.cli.{verb}").add_arguments(parser)
+    _named(verb, f"add_{verb}_arguments")(parser)
     parser.set_defaults(verb=verb)
     return parser
 
@@ -141,6 +175,22 @@ def add_actions(parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> di
         name: actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", allow_abbrev=False)
         for name, text in texts.items()
     }
+
+
+@contextmanager
+def on_signals(numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """In here the handler is called for these signals; after it whatever was before."""
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
+
+
+def refuse_outside(option: str, number: int, most: int, least: int = 1) -> None:
+    if not least <= number <= most:
+        raise BadInput(f"{option} is {least} to {most:,}, and this is {number}")
 
 
 class Parser(argparse.ArgumentParser):
@@ -192,7 +242,7 @@ def _call(verb: str, given: Sequence[str]) -> int:
         return code
     except CronceError as error:
         say(verb, _fit(str(error)))
-        return _code(error)
+        return next((code for kind, code in CODES if isinstance(error, kind)), 1)
     except KeyboardInterrupt:
         say(verb, "interrupted")
         return 130
@@ -208,29 +258,17 @@ def _call(verb: str, given: Sequence[str]) -> int:
 
 
 def _run(verb: str, given: Sequence[str]) -> int:
-    words, command = _split(given) if verb in COMMANDS else (given, ())
-    options = parser_of(verb).parse_args(words)
-    options.command = command
-    code: int = import_module(f"cronce.cli.{verb}").run(options)
-    return code
+    """The words behind the first two dashes are a command's, of which no word is ours."""
+    place = given.index("--") if verb in COMMANDS and "--" in given else len(given)
+    options = parser_of(verb).parse_args(given[:place])
+    options.command = given[place + 1 :]
+    code: int | None = _named(verb, f"run_{verb}")(options)
+    return code or 0
 
 
-def _split(given: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """What stands before the first two dashes, and the command behind them, of which no word is ours."""
-    place = given.index("--") if "--" in given else len(given)
-    return given[:place], given[place + 1 :]
-
-
-def _code(error: CronceError) -> int:
-    match error:
-        case BadInput():
-            return 2
-        case StoreUnavailable():
-            return 75
-        case StoreUnusable():
-            return 78
-        case _:
-            return 1
+def _named(verb: str, name: str) -> Any:
+    """What a verb's file has by this name, if anything."""
+    return getattr(import_module(f"cronce.cli.{FILES.get(verb, verb)}"), name, None)
 
 
 def _overview(given: Sequence[str]) -> int:
@@ -249,10 +287,8 @@ def _overview(given: Sequence[str]) -> int:
 
 
 def _listed() -> str:
-    groups = (
-        (group, "\n".join(f"  {verb:<12}{text}" for verb, text in verbs.items())) for group, verbs in GROUPS.items()
-    )
-    return "\n".join(f"{group}\n{verbs}" for group, verbs in groups)
+    lines = [[group, *(f"  {verb:<12}{text}" for verb, text in verbs.items())] for group, verbs in GROUPS.items()]
+    return "\n".join(line for group in lines for line in group)
 
 
 _MEANT: Final = {"start": "run", "serve": "run", "worker": "run", "list": "jobs"}

@@ -1,8 +1,6 @@
 """cronce audit: where in a repository a scheduled job can run twice, be lost or overlap."""
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +12,7 @@ cronce audit [PATH ...] [options]
        cronce audit rules [--json]
        cronce audit explain RULE ..."""
 
-TEXT: Final = """\
+AUDIT_DESCRIPTION: Final = """\
 Find where a scheduled job can run twice, be lost or overlap: in Python,
 crontabs, scripts, Kubernetes, Helm, Dockerfiles, compose, Procfiles, systemd,
 JavaScript, TypeScript and Java. Reads only; nothing that is read is imported or
@@ -25,7 +23,7 @@ run.
 
 A path that is called `rules` or `explain` is written ./rules."""
 
-EXAMPLES: Final = """
+AUDIT_EPILOG: Final = """
 exit codes:
   0 clean
   1 there are findings at or above --fail-on
@@ -43,8 +41,8 @@ examples:
 FORMATS: Final = ("people", "json", "sarif", "github")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage, parser.description, parser.epilog = USAGE, TEXT, EXAMPLES
+def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = USAGE
     parser.set_defaults(hint="paths stand together, with the options before or behind them")
     add = parser.add_argument
     add("paths", nargs="*", metavar="PATH", help="files and folders (default: the working directory)")
@@ -55,43 +53,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--checklist", action="store_true", help="answer checklists for scheduled jobs instead, point by point")
     add("--suppressed", action="store_true", help="tell also what is suppressed or in the baseline, and why")
     add("--no-progress", action="store_true", help="draw no bar; there is one on a terminal only")
-    what = parser.add_argument_group("what is looked for")
-    what.add_argument(
-        "--select", action="append", default=[], metavar="RULE", help="only these: CR101,CR102; repeatable"
-    )
-    what.add_argument("--ignore", action="append", default=[], metavar="RULE", help="all but these; repeatable")
-    what.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="as in .gitignore; repeatable")
-    what.add_argument("--tests", action="store_true", help="read tests, too")
-    what.add_argument("--zone", metavar="NAME", help="the time zone of the machines, where no file says it")
-    fails = parser.add_argument_group("what is a failure")
-    fails.add_argument(
-        "--fail-on", choices=("error", "warning", "info", "never"), help="the least that is one (default: warning)"
-    )
-    fails.add_argument("--min-confidence", choices=("low", "medium", "high"), help="leave out what is less sure")
-    fails.add_argument("--strict", action="store_true", help="exit with 4 where something could not be read")
-    fails.add_argument("--baseline", type=Path, metavar="FILE", help="what is known already is none")
-    fails.add_argument("--write-baseline", type=Path, metavar="FILE", help="write what is found now, and exit with 0")
+    what = parser.add_argument_group("what is looked for").add_argument
+    what("--select", action="append", default=[], metavar="RULE", help="only these: CR101,CR102; repeatable")
+    what("--ignore", action="append", default=[], metavar="RULE", help="all but these; repeatable")
+    what("--exclude", action="append", default=[], metavar="GLOB", help="as in .gitignore; repeatable")
+    what("--tests", action="store_true", help="read tests, too")
+    what("--zone", metavar="NAME", help="the time zone of the machines, where no file says it")
+    fails = parser.add_argument_group("what is a failure").add_argument
+    fails("--fail-on", choices=("error", "warning", "info", "never"), help="the least that is one (default: warning)")
+    fails("--min-confidence", choices=("low", "medium", "high"), help="leave out what is less sure")
+    fails("--strict", action="store_true", help="exit with 4 where something could not be read")
+    fails("--baseline", type=Path, metavar="FILE", help="what is known already is none")
+    fails("--write-baseline", type=Path, metavar="FILE", help="write what is found now, and exit with 0")
 
 
-def run(options: argparse.Namespace) -> int:
-    with _extra():
+def run_audit(options: argparse.Namespace) -> int:
+    try:
         from cronce.cli import auditing  # noqa: PLC0415  its packages may be missing
 
         match options.paths:
             case ["rules"]:
-                return auditing.list_rules(options)
+                auditing.list_rules(options)
             case ["explain", *named]:
-                return auditing.explain(named, options)
+                auditing.explain(named, options)
             case paths:
                 return auditing.audit_paths(list(map(Path, paths)), options)
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    """The auditor's readers need packages of their own."""
-    try:
-        yield
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] == "cronce":
             raise
         raise BadInput(f"the auditor needs {missing.name}: pip install 'cronce[audit]'") from None
+    return 0

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -16,9 +15,9 @@ from cronce.audit.checklist.answers import Seen
 from cronce.audit.checklist.mentions import mentions
 from cronce.audit.common import ZoneSet
 from cronce.audit.config import Project, Settings, confidence, find_project, rule_named, rules_named, threshold, zone
-from cronce.audit.engine import Read, Report, is_wanted, read_tree, report_of
+from cronce.audit.engine import Report, is_wanted, read_tree, report_of
 from cronce.audit.live.machine import clock_in_step, look_at
-from cronce.audit.model import Facts, Finding, Place, Rule, Unparsed
+from cronce.audit.model import Facts, Finding, Place, Unparsed
 from cronce.audit.outcome import Outcome, weigh
 from cronce.audit.output.document import checklist_document, document, rule_document
 from cronce.audit.output.github import annotations
@@ -26,11 +25,10 @@ from cronce.audit.output.sarif import sarif
 from cronce.audit.page import page
 from cronce.audit.parts import rules
 from cronce.audit.tree import files
-from cronce.cli.findings import explained, listed, number, shown, verdict
+from cronce.cli import say
+from cronce.cli.audit_report import checked, explained, listed, number, shown, verdict
 from cronce.cli.machine import system_zone
-from cronce.cli.points import checked
-from cronce.cli.progress import bar
-from cronce.cli.table import Screen, Toned, paint, screen
+from cronce.cli.terminal import Screen, Toned, bar, paint, screen
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import mask_all
@@ -47,15 +45,14 @@ NOTHING: Final = 3
 UNREAD: Final = 4
 
 
-def list_rules(options: argparse.Namespace) -> int:
+def list_rules(options: argparse.Namespace) -> None:
     if options.format == "json":
         print(json.dumps({"rules": [rule_document(rule) for rule in rules().values()]}))
     else:
         print(listed(rules().values(), screen()))
-    return 0
 
 
-def explain(named: Sequence[str], options: argparse.Namespace) -> int:
+def explain(named: Sequence[str], options: argparse.Namespace) -> None:
     if not named:
         raise BadInput("which rule? `cronce audit rules` lists them")
     meant = list(map(rule_named, named))
@@ -63,7 +60,6 @@ def explain(named: Sequence[str], options: argparse.Namespace) -> int:
         print(json.dumps({"rules": [{**rule_document(rule), "page": page(rule)} for rule in meant]}))
     else:
         print("\n\n".join("\n".join(explained(rule, screen())) for rule in meant))
-    return 0
 
 
 class Audited(NamedTuple):
@@ -84,7 +80,7 @@ def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
         return _check(audited, project, options)
     if options.write_baseline:
         return _write_baseline(options.write_baseline, outcome, project.settings.baseline)
-    _tell(audited, project, settings, options)
+    _deliver(lambda on: _people(audited, project, on, options), lambda: _programs(outcome, settings, options), options)
     return _code(outcome, settings, options)
 
 
@@ -122,11 +118,14 @@ def _audited(paths: Sequence[Path], project: Project, settings: Settings, option
     clock = SystemClock()
     begun, year = clock.boot(), clock.wall().year
     known = [] if options.write_baseline or not settings.baseline else baseline.read(settings.baseline)
-    chosen = _chosen(options.select)
+    chosen = rules_named(options.select) or list(rules().values())
     unread: list[Unparsed] = []
     read = [] if options.live else _files(paths, project.root, settings, unread)
     whole = 0 if options.no_progress else sum(map(is_wanted, read))
-    seen = _looked(settings) if options.live else read_tree(project.root, read, partial(bar, "audit", whole=whole))
+    if options.live:
+        seen = look_at(project.root, settings.zone or system_zone(), in_step=clock_in_step())
+    else:
+        seen = read_tree(project.root, read, partial(bar, "audit", whole=whole))
     seen = seen._replace(unparsed=[*unread, *seen.unparsed])
     report = report_of(seen, project.root, year, chosen=chosen, known=_zones(project, settings, options))
     asked, there = {rule.id for rule in chosen}, set(read) - {one.place.path for one in seen.unparsed}
@@ -143,14 +142,6 @@ def _zones(project: Project, settings: Settings, options: argparse.Namespace) ->
     if options.live or not settings.zone:
         return []
     return [ZoneSet(settings.zone, Place("--zone" if options.zone else project.said_in or "", 0), "")]
-
-
-def _looked(settings: Settings) -> Read:
-    return look_at(Path("/"), settings.zone or system_zone(), in_step=clock_in_step())
-
-
-def _chosen(selected: Sequence[str]) -> Sequence[Rule]:
-    return rules_named(selected) or list(rules().values())
 
 
 def _is_gone(path: Path) -> bool:
@@ -173,12 +164,8 @@ def _masked(report: Report) -> Report:
     """A line may hold a URL with a password, and what we print may be seen by many."""
 
     def masked(finding: Finding) -> Finding:
-        return replace(
-            finding,
-            message=mask_all(finding.message),
-            remedy=mask_all(finding.remedy),
-            snippet=mask_all(finding.snippet),
-        )
+        message, remedy, snippet = map(mask_all, (finding.message, finding.remedy, finding.snippet))
+        return replace(finding, message=message, remedy=remedy, snippet=snippet)
 
     return replace(
         report,
@@ -195,20 +182,11 @@ def _write_baseline(path: Path, outcome: Outcome, configured: Path | None) -> in
 
 
 def _check(audited: Audited, project: Project, options: argparse.Namespace) -> int:
-    seen = Seen(audited.outcome, audited.facts, mentions(project.root, audited.paths))
-    answered = answers(seen)
+    answered = answers(Seen(audited.outcome, audited.facts, mentions(project.root, audited.paths)))
     _deliver(
         partial(checked, answered), lambda: [json.dumps(checklist_document(answered), ensure_ascii=False)], options
     )
     return 1 if any(one.answer.verdict == "not met" for one in answered) else 0
-
-
-def _tell(audited: Audited, project: Project, settings: Settings, options: argparse.Namespace) -> None:
-    _deliver(
-        lambda on: _people(audited, project, on, options),
-        lambda: _programs(audited.outcome, settings, options),
-        options,
-    )
 
 
 def _deliver(
@@ -218,11 +196,7 @@ def _deliver(
     for_people = options.format == "people"
     if options.output:
         _write(options.output, people(Screen()) if for_people else programs())
-    _print(people(screen()) if for_people or options.output else programs())
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
+    for line in people(screen()) if for_people or options.output else programs():
         print(line)
 
 
@@ -283,6 +257,6 @@ def _code(outcome: Outcome, settings: Settings, options: argparse.Namespace) -> 
     if not outcome.files:
         files_named = [path for path in options.paths if Path(path).is_file()]
         why = f"{files_named[0]}: {NO_KIND}" if files_named else NO_FILE
-        print(f"cronce audit: nothing to audit: {why}", file=sys.stderr)
+        say("audit", f"nothing to audit: {why}")
         return NOTHING
     return 1 if outcome.fails(settings.fail_on) else 0

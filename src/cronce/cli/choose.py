@@ -1,18 +1,16 @@
-"""cronce choose: which store, which trigger and which policies suit you. The rules: `integrations.deploy.guide`."""
+"""cronce choose: which store, which trigger and which policies suit you. The rules: `integrations.guide`."""
 
 import argparse
-import json
 import sys
 import textwrap
 from typing import Any, Final, NamedTuple, get_args
 
-from cronce.cli.asking import ask
-from cronce.cli.table import Toned, paint, screen
+from cronce.cli.terminal import Toned, ask, paint, screen, show
 from cronce.errors import BadInput
-from cronce.integrations.deploy.guide import Advice, Answers, Cost, Provider, Rule, Server, advise
+from cronce.integrations.guide import Advice, Answers, Cost, Provider, Rule, Server, advise
 from cronce.schedule import format_duration, parse_duration
 
-EXAMPLES = """
+CHOOSE_EPILOG = """
 examples:
   cronce choose
   cronce choose --stores postgres,redis --provider aws --jobs 20 --every 5m --runs-for 10m --failure-costs money \\
@@ -51,26 +49,21 @@ QUESTIONS: Final = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_choose_arguments(parser: argparse.ArgumentParser) -> None:
     for one in QUESTIONS:
         metavar = None if one.choices else {"stores": "LIST", "every": "SPAN", "runs_for": "SPAN"}.get(one.name, "N")
         parser.add_argument(
             one.flag, choices=one.choices or None, metavar=metavar, help=f"{one.help} (else asked, or {_assumed(one)})"
         )
     parser.add_argument("--json", action="store_true", help="print one JSON document, and ask nothing")
-    parser.epilog = EXAMPLES
 
 
-def run(options: argparse.Namespace) -> int:
+def run_choose(options: argparse.Namespace) -> None:
     asks = sys.stdin.isatty() and not options.json
     said = {one.name: getattr(options, one.name) or (_asked(one) if asks else _assumed(one)) for one in QUESTIONS}
     answers = Answers(**{name: _READ[name](text) for name, text in said.items()})
     advice = advise(answers)
-    if options.json:
-        print(json.dumps(_document(said, advice), ensure_ascii=False))
-    else:
-        print(_page(said, advice))
-    return 0
+    show(options, _document(said, advice), _page(said, advice), escape=False)
 
 
 def _assumed(one: Question) -> str:

@@ -1,6 +1,6 @@
 """cronce crontab: a crontab that deploys can repeat, without doubles, and whose lines are guarded.
 
-The text is the business of `integrations.deploy.crontab` and `guarded`, where crontabs are kept that of `crontabs`.
+The text is the business of `integrations.crontab`, where crontabs are kept that of `machine`.
 """
 
 import argparse
@@ -12,17 +12,11 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from cronce.cli import add_actions
-from cronce.cli.asking import ask
-from cronce.cli.crontabs import Crontab, SystemCrontab, UserCrontab, keep
-from cronce.cli.kept import place as place_of_slots
-from cronce.cli.kept import refusal
-from cronce.cli.machine import follows_cron_tz, home_of, machine_zone, program, refuse_windows, this_user
-from cronce.cli.table import Toned, screen, table
+from cronce.cli import add_actions, machine
+from cronce.cli.terminal import Toned, ask, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError
-from cronce.integrations.deploy import crontab as text
-from cronce.integrations.deploy import guarded
+from cronce.integrations import crontab as text
 from cronce.model import check_name
 from cronce.schedule import Cron
 from cronce.schedule.zone import find_zone
@@ -37,7 +31,7 @@ ACTIONS: Final = {
     "dedupe": "remove lines that fire the same command by the same schedule as another",
     "wrap": "put the lines under `cronce exec`, so that each slot runs once across machines",
 }
-EXAMPLES = """
+CRONTAB_EPILOG = """
 examples:
   cronce crontab install deploy/crontab --name shop
   cronce crontab install '*/15 * * * * /opt/shop/sync.sh' --wrap
@@ -46,10 +40,9 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_crontab_arguments(parser: argparse.ArgumentParser) -> None:
     for action, one in add_actions(parser, ACTIONS).items():
         _add_options(one, action)
-    parser.epilog = EXAMPLES
 
 
 def _add_options(one: argparse.ArgumentParser, action: str) -> None:
@@ -71,30 +64,20 @@ def _add_options(one: argparse.ArgumentParser, action: str) -> None:
         one.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def run(options: argparse.Namespace) -> int:
-    refuse_windows("crontab")
-    place = SystemCrontab(options.file) if options.file else UserCrontab(options.user)
+def run_crontab(options: argparse.Namespace) -> None:
+    machine.refuse_windows("crontab")
+    place = machine.SystemCrontab(options.file) if options.file else machine.UserCrontab(options.user)
     if options.file and options.action in ("list", "dedupe", "wrap") and not Path(options.file).exists():
         raise BadInput(f"there is no file {options.file}")
-    match options.action:
-        case "install":
-            _install(options, place)
-        case "remove":
-            _remove(options, place)
-        case "list":
-            _list(options, place)
-        case "dedupe":
-            _apply(options, place, lambda before: text.dedupe(before, system=place.system)[0])
-        case _:
-            _wrap(options, place)
-    return 0
+    actions = {"install": _install, "remove": _remove, "list": _list, "dedupe": _dedupe, "wrap": _wrap}
+    actions[options.action](options, place)
 
 
 # --- changing ---------------------------------------------------------------------------------------------------------
 
 
 def _apply(
-    options: argparse.Namespace, place: Crontab, edit: Callable[[str], str], notices: Sequence[str] = ()
+    options: argparse.Namespace, place: machine.Crontab, edit: Callable[[str], str], notices: Sequence[str] = ()
 ) -> None:
     """Show what changes, ask where that is due, and write it. Nothing is locked while a person thinks. The `notices`
     stand right before the question, where a long difference does not push them out of sight."""
@@ -117,7 +100,7 @@ def _apply(
         if asked and now != before:
             raise CronceError(f"{place} was changed in the meantime; look at it again")
         after = edit(now)
-        copy = f"; what it was is kept in {keep(now)}" if "yes" in options and after != now else ""
+        copy = f"; what it was is kept in {machine.keep(now)}" if "yes" in options and after != now else ""
         if after != now:
             place.write(after)
     print(f"{place}: written{copy}")
@@ -128,13 +111,13 @@ def _diff(before: str, after: str, name: str) -> str:
     return "\n".join(safe(mask_all(line)) for line in unified_diff(old, new, name, name, lineterm=""))
 
 
-def _agreed(place: Crontab) -> bool:
+def _agreed(place: machine.Crontab) -> bool:
     if not sys.stdin.isatty():
         raise BadInput("nobody is here to be asked; say --yes to write this, or --dry-run to only see it")
     return ask(f"write this to {place}? [y/N] ") in ("y", "yes")
 
 
-def _install(options: argparse.Namespace, place: Crontab) -> None:
+def _install(options: argparse.Namespace, place: machine.Crontab) -> None:
     name, body, system = check_name(options.name), _body(options.source), place.system
     text.check(body, system=system)
     _refuse_strangers(body, place)
@@ -146,7 +129,7 @@ def _install(options: argparse.Namespace, place: Crontab) -> None:
         print(f"what stands above holds for the block, too: {', '.join(f'{word}=…' for word in above)}")
     if options.wrap:
         beside = [entry for entry in text.entries(before, system=system) if entry.block != name]
-        body, done, left = guarded.wrap(body, _host(options), system=system, settings=above, beside=beside)
+        body, done, left = text.wrap(body, _host(options), system=system, settings=above, beside=beside)
         _tell(done, left)
     elif any(not entry.guard and entry.schedule != "@reboot" for entry in text.entries(body, system=system)):
         print("not all of it is guarded; --wrap puts it under `cronce exec`")
@@ -154,19 +137,23 @@ def _install(options: argparse.Namespace, place: Crontab) -> None:
     _apply(options, place, lambda before: text.install(before, name, body), _places(lines, options))
 
 
-def _remove(options: argparse.Namespace, place: Crontab) -> None:
+def _remove(options: argparse.Namespace, place: machine.Crontab) -> None:
     name, known = check_name(options.name), text.blocks(place.read())
     if name not in known:
         print(f"there is no block {name}; there is {', '.join(known) or 'none'}")
     _apply(options, place, lambda before: text.remove(before, name))
 
 
-def _refuse_strangers(body: str, place: Crontab) -> None:
+def _dedupe(options: argparse.Namespace, place: machine.Crontab) -> None:
+    _apply(options, place, lambda before: text.dedupe(before, system=place.system))
+
+
+def _refuse_strangers(body: str, place: machine.Crontab) -> None:
     """A user that this machine does not have is, nearly always, the first word of a command without one."""
     if not place.system:
         return
     for entry in text.entries(body, system=True):
-        if home_of(entry.user) is None:
+        if machine.home_of(entry.user) is None:
             raise BadInput(
                 f"line {entry.number}: {mask_all(entry.user)[:60]!r} is no user of this machine; in a --file each line"
                 " names one (for a crontab without users: `cronce crontab install FILE --wrap`)"
@@ -188,12 +175,12 @@ def _body(source: str) -> str:
     return source
 
 
-def _wrap(options: argparse.Namespace, place: Crontab) -> None:
+def _wrap(options: argparse.Namespace, place: machine.Crontab) -> None:
     host = _host(options)
 
-    def wrapped(before: str) -> tuple[str, list[guarded.Wrapped], list[guarded.Left]]:
+    def wrapped(before: str) -> tuple[str, list[text.Wrapped], list[text.Left]]:
         _refuse_strangers(before, place)
-        return guarded.wrap(before, host, system=place.system)
+        return text.wrap(before, host, system=place.system)
 
     after, done, left = wrapped(place.read())
     _tell(done, left)
@@ -201,25 +188,25 @@ def _wrap(options: argparse.Namespace, place: Crontab) -> None:
     _apply(options, place, lambda before: wrapped(before)[0], _places(lines, options))
 
 
-def _host(options: argparse.Namespace) -> guarded.Host:
-    zone = machine_zone() if options.tz is None else options.tz
+def _host(options: argparse.Namespace) -> text.Host:
+    zone = machine.machine_zone() if options.tz is None else options.tz
     find_zone(zone)
-    cronce, user = " ".join(map(guarded.word, program())), _whose(options)
-    return guarded.Host(
-        cronce, zone, user, follows_cron_tz(), told=options.tz is not None,
-        refusal=lambda entry: refusal(entry.user or user, entry.settings),
+    cronce, user = " ".join(map(text.word, machine.program())), _whose(options)
+    return text.Host(
+        cronce, zone, user, machine.follows_cron_tz(), told=options.tz is not None,
+        refusal=lambda entry: machine.refusal(entry.user or user, entry.settings),
     )  # fmt: skip
 
 
 def _whose(options: argparse.Namespace) -> str:
-    return options.user or this_user()
+    return options.user or machine.this_user()
 
 
-def _tell(done: Sequence[guarded.Wrapped], left: Sequence[guarded.Left]) -> None:
+def _tell(done: Sequence[text.Wrapped], left: Sequence[text.Left]) -> None:
     for one in left:
         if one.entry.guard != "cronce":
             print(f"line {one.entry.number} is left: {safe(one.why)}")
-    for name, lines in guarded.twins(done):
+    for name, lines in text.twins(done):
         numbers = ", ".join(str(entry.number) for entry in lines)
         print(f"lines {numbers} are one job, {name}, with several schedules: an instant that they share runs once")
 
@@ -227,29 +214,31 @@ def _tell(done: Sequence[guarded.Wrapped], left: Sequence[guarded.Left]) -> None
 def _places(lines: Sequence[text.Entry], options: argparse.Namespace) -> list[str]:
     """Where those that are guarded keep their slots, each place once; but for those that say it themselves."""
     says = re.compile(rf"\s--store[\s=]|\b{VARIABLE}=")
-    guarded_ones = [entry for entry in lines if entry.guard == "cronce" and not says.search(entry.command)]
-    return list(dict.fromkeys(place_of_slots(entry.user or _whose(options), entry.settings) for entry in guarded_ones))
+    silent = [entry for entry in lines if entry.guard == "cronce" and not says.search(entry.command)]
+    places = (machine.place_of_slots(entry.user or _whose(options), entry.settings) for entry in silent)
+    return list(dict.fromkeys(places))
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-def _list(options: argparse.Namespace, place: Crontab) -> None:
+def _list(options: argparse.Namespace, place: machine.Crontab) -> None:
     host = _host(options)
     lines = text.entries(place.read(), system=place.system)
     rows = [_row(entry, host) for entry in lines]
     if options.json:
         print(json.dumps({"lines": rows}, ensure_ascii=False))
     elif rows:
-        print(_table(rows))
+        headers = ["line", "schedule", "zone", "next", "user", "guard", "command"]
+        print(table(headers, [[_cell(row, header) for header in headers] for row in rows], screen()))
         for line in _places(lines, options):
             print(safe(line))
     else:
         print(f"{place} fires nothing")
 
 
-def _row(entry: text.Entry, host: guarded.Host) -> dict[str, object]:
-    zone = guarded.zone_of(entry, host)
+def _row(entry: text.Entry, host: text.Host) -> dict[str, object]:
+    zone = text.zone_of(entry, host)
     cron = text.cron_of(entry, zone) if zone else "the zone is not known"
     upcoming = cron.next(SystemClock().wall()) if isinstance(cron, Cron) else None
     return {
@@ -263,11 +252,6 @@ def _row(entry: text.Entry, host: guarded.Host) -> dict[str, object]:
         "block": entry.block or None,
         "command": mask_all(entry.command),
     }
-
-
-def _table(rows: Sequence[dict[str, object]]) -> str:
-    headers = ["line", "schedule", "zone", "next", "user", "guard", "command"]
-    return table(headers, [[_cell(row, header) for header in headers] for row in rows], screen())
 
 
 def _cell(row: dict[str, object], header: str) -> str | Toned:

@@ -1,16 +1,24 @@
-"""cronce demo: three processes, one killed in the middle of a run and one paused, with the guard and without it."""
+"""cronce demo: three processes, one killed in the middle of a run and one paused, with the guard and without it.
+
+Who looks on is a terminal, where one table is drawn in place, a file, which gets a line for each slot when it is
+settled, or nobody.
+"""
 
 import argparse
-import json
+import os
+import signal
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
-from cronce.cli.audience import audience_at, filled
-from cronce.cli.play import ended_like_ctrl_c, folder
-from cronce.cli.table import Screen, Toned, paint, screen
+from cronce.cli import on_signals, refuse_outside
+from cronce.cli.terminal import Screen, Text, Tone, Toned, filled, paint, screen, show
 from cronce.clock import SystemClock
-from cronce.demo.side import Side
+from cronce.demo.picture import Mark, mark, settled, time_of
+from cronce.demo.side import NAMES, Side
 from cronce.demo.stage import Stage
 from cronce.demo.verdict import Verdict
 from cronce.errors import BadInput
@@ -18,7 +26,28 @@ from cronce.errors import BadInput
 FEWEST: Final = 8
 MOST: Final = 300
 
-TEXT: Final = """\
+INTRO: Final = """\
+Three processes call the same job every second. One will be killed in the middle of a run, and one paused. On the left \
+cronce guards the job; on the right nobody does. Times are UTC; · means refused: another has that slot.\
+"""
+
+TONES: Final[dict[Mark, Tone]] = {
+    Mark.RAN: "good",
+    Mark.TOOK_OVER: "good",
+    Mark.RAN_AGAIN: "bad",
+    Mark.RAN_LATE: "bad",
+    Mark.KILLED: "bad",
+    Mark.PAUSED: "odd",
+    Mark.STOPPED: "odd",
+    Mark.RUNNING: "busy",
+    Mark.REFUSED: "dim",
+}
+FIRST: Final = 10
+COLUMN: Final = 11
+GAP: Final = 2
+"""The widths of the columns, and of the gap between the two sides."""
+
+DEMO_DESCRIPTION: Final = """\
 Three processes call one job every second, on one SQLite file. One of them is killed in the middle of a run, one is
 paused there for longer than its lease. Beside them the same three do the same without cronce. At the end the ledger
 files that the bodies wrote are counted.
@@ -45,32 +74,24 @@ last line, or
   cronce run app:cron"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = TEXT
-    parser.add_argument(
-        "--seconds", type=int, default=14, metavar="N", help=f"how many slots, at least {FEWEST} (default 14)"
-    )
-    parser.add_argument("--save", type=Path, metavar="DIR", help="keep the store and the ledger files there")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--seconds", type=int, default=14, metavar="N", help=f"how many slots, at least {FEWEST} (default 14)")
+    add("--save", type=Path, metavar="DIR", help="keep the store and the ledger files there")
+    add("--json", action="store_true", help="print one JSON document")
 
 
-def run(options: argparse.Namespace) -> int:
-    if not FEWEST <= options.seconds <= MOST:
-        raise BadInput(f"--seconds is {FEWEST} to {MOST}, and this is {options.seconds}")
+def run_demo(options: argparse.Namespace) -> int:
+    refuse_outside("--seconds", options.seconds, MOST, FEWEST)
     audience = audience_at(sys.stdout, quiet=options.json)
     with ended_like_ctrl_c(), folder(options.save) as place:
         audience.open()
         stage = Stage(place, options.seconds, SystemClock(), audience.show)
         guarded, unguarded = stage.play()
         audience.close(stage)
-    if options.json:
-        print(
-            json.dumps(
-                {"guarded": _document(guarded, stage.guarded), "unguarded": _document(unguarded, stage.unguarded)}
-            )
-        )
-    else:
-        print("\n".join([*_words(guarded, unguarded, screen()), *_kept(options.save)]))
+    kept = ["", f"The store and the ledger files are in {options.save}."] if options.save else []
+    document = {"guarded": _document(guarded, stage.guarded), "unguarded": _document(unguarded, stage.unguarded)}
+    show(options, document, "\n".join([*_words(guarded, unguarded, screen()), *kept]))
     return 0 if _passed(guarded, unguarded) else 1
 
 
@@ -101,5 +122,142 @@ def _counted(side: str, verdict: Verdict, on: Screen) -> str:
     return f"{side} {counts}, lost {verdict.lost}{taken_over}"
 
 
-def _kept(keep: Path | None) -> list[str]:
-    return ["", f"The store and the ledger files are in {keep}."] if keep else []
+# --- who looks on -----------------------------------------------------------------------------------------------------
+
+
+class Audience:
+    """Nobody, unless it is a terminal or a file."""
+
+    def open(self) -> None: ...
+    def show(self, stage: Stage) -> None: ...
+    def close(self, stage: Stage) -> None: ...
+
+
+class File(Audience):
+    """A line for each slot when it is settled, and for each thing that happens; nothing is drawn twice."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out, self._on = out, screen(out)
+        self._slots: set[str] = set()
+        self._notes = 0
+
+    def open(self) -> None:
+        self._print([*filled(INTRO, self._on), "", *_header(self._on)])
+
+    def show(self, stage: Stage) -> None:
+        self._print([f"  {note}" for note in stage.notes[self._notes :]])
+        self._notes = len(stage.notes)
+        with_guard, without = stage.guarded.account, stage.unguarded.account
+        self._rows(stage, [slot.key for slot in stage.slots if settled(with_guard, without, slot.key, NAMES)])
+
+    def close(self, stage: Stage) -> None:
+        self._rows(stage, [slot.key for slot in stage.slots])
+
+    def _rows(self, stage: Stage, slots: Sequence[str]) -> None:
+        self._print([_row(stage.sides, slot, self._on) for slot in slots if slot not in self._slots])
+        self._slots.update(slots)
+
+    def _print(self, lines: Sequence[str]) -> None:
+        if lines:
+            print("\n".join(lines), file=self._out, flush=True)
+
+
+class Terminal(Audience):
+    """One table that is drawn in place, with what happens below it."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._drawn: list[str] = []
+
+    def open(self) -> None:
+        print(*filled(INTRO, screen(self._out)), "", sep="\n", file=self._out)
+
+    def show(self, stage: Stage) -> None:
+        """No more rows than the terminal has room for: what has scrolled away cannot be drawn again."""
+        try:
+            room = os.get_terminal_size(self._out.fileno()).lines
+        except OSError:
+            room = 24
+        self._draw(stage, max(room - 1, 10))
+
+    def close(self, stage: Stage) -> None:
+        self._draw(stage, None)
+
+    def _draw(self, stage: Stage, room: int | None) -> None:
+        on = screen(self._out)
+        begun = [slot.key for slot in stage.slots if any(side.account.of(slot.key) for side in stage.sides)]
+        header, notes = _header(on), _notes(stage, on)
+        left = len(begun) if room is None else max(room - len(header) - len(notes), 1)
+        lines = [*header, *(_row(stage.sides, slot, on) for slot in begun[-left:]), *notes]
+        if lines != self._drawn:
+            up = f"\x1b[{len(self._drawn)}A\x1b[J" if self._drawn else ""
+            self._out.write(up + "\n".join(lines) + "\n")
+            self._out.flush()
+            self._drawn = lines
+
+
+def audience_at(out: TextIO, *, quiet: bool) -> Audience:
+    if quiet:
+        return Audience()
+    return Terminal(out) if out.isatty() and os.environ.get("TERM") != "dumb" else File(out)
+
+
+def _notes(stage: Stage, on: Screen) -> list[str]:
+    texts = [line for note in stage.notes for line in filled(note, on)]
+    return ["", *(paint(Toned(text, "odd"), on) for text in texts)] if texts else []
+
+
+def _header(on: Screen) -> list[str]:
+    sides = f"{'':{FIRST}}{'guarded by cronce':<{len(NAMES) * _room(on) + GAP}}without"
+    return [sides, _line([Toned(text, "dim") for text in ("slot", *NAMES, *NAMES)], on)]
+
+
+def _row(sides: Sequence[Side], slot: str, on: Screen) -> str:
+    marks = [mark(side.account, slot, who) for side in sides for who in NAMES]
+    return _line([time_of(slot), *(Toned(text, TONES.get(text)) for text in marks)], on)
+
+
+def _line(cells: Sequence[Text], on: Screen) -> str:
+    """Cells in columns that do not move when a longer word comes."""
+    room = _room(on)
+    widths = [FIRST, *[room] * (len(NAMES) - 1), room + GAP, *[room] * len(NAMES)]
+    return "".join(_cell(cell, width, on) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _room(on: Screen) -> int:
+    """The width of a process's column: less on a narrow terminal, where its words are cut."""
+    return COLUMN if on.width is None else max(min(COLUMN, (on.width - FIRST - GAP) // (2 * len(NAMES))), 3)
+
+
+def _cell(cell: Text, width: int, on: Screen) -> str:
+    text, tone = (cell, None) if isinstance(cell, str) else cell
+    text = text[: width - 1]
+    return paint(Toned(text, tone), on) + " " * (width - len(text))
+
+
+# --- for torture, too: a folder for the files, and an end that leaves nothing behind ----------------------------------
+
+
+@contextmanager
+def folder(saved: Path | None) -> Iterator[Path]:
+    """Where the files are: of no further use after the verdict, unless somebody wants to look at them."""
+    if saved is None:
+        with tempfile.TemporaryDirectory(prefix="cronce-") as made:
+            yield Path(made)
+        return
+    try:
+        saved.mkdir(parents=True, exist_ok=True)
+        used = any(saved.iterdir())
+    except OSError as error:
+        raise BadInput(f"--save {saved}: {error.strerror}") from None
+    if used:
+        raise BadInput(f"--save {saved}: there are files in it; name a new directory")
+    yield saved.resolve()
+
+
+@contextmanager
+def ended_like_ctrl_c() -> Iterator[None]:
+    """Whoever ends it with TERM, or by closing the terminal, leaves no process and no file behind either."""
+    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    with on_signals(ours, signal.default_int_handler):
+        yield

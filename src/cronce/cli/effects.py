@@ -1,32 +1,30 @@
-"""cronce effects: what is in doubt, and what is in progress. How effects are told of stands here, too."""
+"""cronce effects and resolve: what is in doubt or in progress, and a person's word on it, or on a slot that failed, was
+lost or is unknown."""
 
 import argparse
-import json
+import time
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
-from cronce.cli.looking import add_store, looking, nothing
-from cronce.cli.table import Text, Tone, Toned, screen, table
-from cronce.clock import SystemClock
+from cronce.cli import refuse_outside, say
+from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_json
+from cronce.cli.terminal import Text, Tone, Toned, screen, show, table
 from cronce.errors import BadInput, CronceError
-from cronce.model import spell
-from cronce.runtime.effects.seen import (
-    EffectSeen,
-    EffectState,
-    Listed,
-    any_effect,
-    effect,
-    effect_named,
-    effects,
-    names_effect,
-    places,
-)
-from cronce.runtime.flow import Flow, drive
-from cronce.runtime.look import job_names
+from cronce.model import Slot, effect_cells, spell
+from cronce.protocol.commands import Queued
+from cronce.protocol.record import effects_key
+from cronce.runtime.effects import review
+from cronce.runtime.effects.review import EffectSeen, EffectState, Listed, Unwatched
+from cronce.runtime.flow import Flow
+from cronce.runtime.machine import recall_clock
+from cronce.runtime.operations.actions import Verdict
+from cronce.runtime.queries import job_names, slot_named
 from cronce.telling.documents import effect_document
+from cronce.telling.story import tell_doubts
+from cronce.telling.words import safe
 
 MOST: Final = 10_000
-EXAMPLES = """
+EFFECTS_EPILOG = """
 An effect is what a body does by run.once, or a function that is idempotent for a key. It is in doubt when it was begun,
 and whoever was at it is gone or failed: it may have happened or not. `cronce resolve` says which.
 
@@ -43,47 +41,56 @@ _TONES: Final[Mapping[EffectState, Tone]] = {
     "not done": "odd",
 }
 
+WATCH: Final = 0.5
+"""Seconds between two looks at the store's clock."""
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+RESOLVE_EPILOG = """
+A slot. done: somebody made sure of its work, and it counts as succeeded. retry: the slot itself is due again, with all
+its attempts.
+
+An effect that is in doubt (`cronce effects`). done: it happened, and whoever repeats it gets the result. retry: it did
+not, and may be begun again. A slot that it stopped goes on with `cronce rerun`.
+
+examples:
+  cronce resolve billing@2026-03-29T01:00:00Z done --reason 'all 42 invoices are there'
+  cronce resolve billing@2026-03-29T01:00:00Z retry
+  cronce resolve billing@2026-03-29T01:00:00Z/charge:7 done --result '{"id": "ch_1"}'
+"""
+
+
+def add_effects_arguments(parser: argparse.ArgumentParser) -> None:
     what = "of this job, this slot or this idempotent function only; or one effect"
     parser.add_argument("what", nargs="?", metavar="JOB|SLOT|NAME", help=what)
     parser.add_argument("--all", action="store_true", help="also what is done, and what failed and may be begun again")
     parser.add_argument("-n", type=int, default=100, metavar="N", help="how many (default 100)")
     add_store(parser)
-    parser.epilog = EXAMPLES
 
 
-def run(options: argparse.Namespace) -> int:
-    if not 1 <= options.n <= MOST:
-        raise BadInput(f"-n is 1 to {MOST:,}, and this is {options.n}")
-    with looking(options) as store:
-        found = drive(_found(options.what, options.n, everything=options.all), store, SystemClock())
-    if options.json:
-        print(json.dumps({"effects": [effect_document(one) for one in found.effects], "more": found.more}))
-    elif found.effects:
-        print("\n".join(_page(found)))
-    else:
-        none = "no effect is on record" if options.all else "no effect is in doubt, and none in progress,"
-        print(nothing(none, options))
-    return 0
+def run_effects(options: argparse.Namespace) -> None:
+    refuse_outside("-n", options.n, MOST)
+    with looking(options) as desk:
+        found = desk.do(_found(options.what, options.n, everything=options.all))
+    none = "no effect is on record" if options.all else "no effect is in doubt, and none in progress,"
+    document = {"effects": [effect_document(one) for one in found.effects], "more": found.more}
+    show(options, document, "\n".join(_page(found)) if found.effects else nothing(none, options))
 
 
 def _found(what: str | None, limit: int, *, everything: bool) -> Flow[Listed]:
-    if what is not None and names_effect(what):
-        named = effect_named(what)
-        one = yield from effect(named)
+    if what is not None and review.names_effect(what):
+        named = review.effect_named(what)
+        one = yield from review.effect(named)
         if one is None:
             raise CronceError(f"nothing is known of {named.name}; `cronce effects --all` lists what is")
         return Listed((one,), more=False)
-    prefixes = yield from places(what)
-    found = yield from effects(prefixes, limit, everything=everything)
+    prefixes = yield from review.places(what)
+    found = yield from review.effects(prefixes, limit, everything=everything)
     if what is not None and not found.effects:
         yield from _refuse_unknown(what.partition("@")[0])
     return found
 
 
 def _refuse_unknown(name: str) -> Flow[None]:
-    if not (yield from any_effect((yield from places(name)))) and name not in (yield from job_names()):
+    if not (yield from review.any_effect((yield from review.places(name)))) and name not in (yield from job_names()):
         raise CronceError(
             f"no job is called {name[:60]!r}, and no idempotent function of which anything is on record; `cronce"
             " effects --all` lists what is"
@@ -106,4 +113,81 @@ def _row(one: EffectSeen) -> list[Text]:
     return [one.name, state, since, one.record.holder, one.why]
 
 
-# --- as others tell of them -----------------------------------------------------------------------------------------
+def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
+    what = "such as billing@2026-03-29T01:00:00Z, or with /charge:7 for a step of it"
+    parser.add_argument("what", metavar="SLOT|EFFECT", help=what)
+    parser.add_argument("verdict", choices=("done", "retry"), help="it is done, or shall be tried again")
+    parser.add_argument("--result", metavar="JSON", help="what came of an effect that is done (default null)")
+    add_act(parser)
+
+
+def run_resolve(options: argparse.Namespace) -> None:
+    if review.names_effect(options.what):
+        _resolve_effect(options)
+    else:
+        _resolve_slot(options)
+
+
+# --- resolving a slot -------------------------------------------------------------------------------------------------
+
+
+def _resolve_slot(options: argparse.Namespace) -> None:
+    slot = slot_named(options.what)
+    if options.result is not None:
+        raise BadInput("only an effect has a result, such as a step: billing@2026-03-29T01:00:00Z/charge:7")
+    with acting(options) as actor:
+        reply = actor.desk.do(actor.hand.resolve(slot, options.verdict, options.reason))
+        _warn(actor, slot, options.verdict)
+    outcome = None if isinstance(reply, Queued) else reply.outcome
+    text = f"{slot.key} counts as {outcome}" if outcome else f"{slot.key} is due again"
+    show(options, {"slot": slot.key, "due": outcome is None, "outcome": outcome}, text)
+
+
+def _warn(actor: Actor, slot: Slot, verdict: Verdict) -> None:
+    """What is in doubt of its effects stays so."""
+    (run,) = actor.desk.do(actor.hand.look([slot]))
+    survey = actor.desk.do(review.doubts(effect_cells(effects_key(run and run.record, slot))))
+    if survey.doubtful:
+        then = ", and will stop it again unless you say more" if verdict == "retry" else ""
+        say(
+            "resolve",
+            "\n".join([f"some of its effects are in doubt{then}:", *(f"  {line}" for line in tell_doubts(survey))]),
+        )
+
+
+# --- resolving an effect ----------------------------------------------------------------------------------------------
+
+
+def _resolve_effect(options: argparse.Namespace) -> None:
+    result = None if options.result is None else read_json("--result", options.result)
+    with acting(options) as actor:
+        seen = _resolved(actor, options, result)
+        stopped = _stopped(actor, review.effect_named(options.what).slot)
+    said = "counts as done" if options.verdict == "done" else "may be begun again"
+    then = f"; `cronce rerun {stopped}` goes on with its slot" if stopped else ""
+    show(options, {**effect_document(seen), "rerun": stopped}, safe(f"{seen.name} {said}{then}"))
+
+
+def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectSeen:
+    """While it is not sure that whoever was at it is gone, watch the store's clock: for as long as a lease, if that
+    clock runs evenly."""
+    actor.desk.do(recall_clock(actor.hand.ledger))
+    patience = None
+    while True:
+        answer = actor.desk.do(review.resolve_effect(actor.hand, options.what, options.verdict, options.reason, result))
+        if not isinstance(answer, Unwatched):
+            return answer
+        now = actor.desk.clock.boot()
+        if patience is None:
+            say("resolve", safe(str(answer)))
+            patience = now + 2 * answer.lease.total_seconds()
+        if now > patience:
+            raise CronceError(f"{answer}, and it did not run evenly; `cronce doctor` checks the clocks")
+        time.sleep(WATCH)
+
+
+def _stopped(actor: Actor, slot: Slot | None) -> str | None:
+    """The slot of a step, if that is closed and did not succeed: it goes on when it is run again."""
+    (run,) = actor.desk.do(actor.hand.look([slot])) if slot else (None,)
+    ended = run.record.outcome if run and run.record else None
+    return slot.key if slot and ended and ended.is_bad else None

@@ -5,25 +5,26 @@ import gc
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Final, get_args
 
-from cronce.cli.words import say
+from cronce.cli import say
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CannotStart, StoreError
 from cronce.events import Event
-from cronce.integrations.command import Exec
+from cronce.integrations.command import Exec, ObservedExec
 from cronce.integrations.process import Supervisor
 from cronce.model import Instant, spell
 from cronce.policy import Fold, Gap, OnLost, Overlap
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.pod import JOB_NAME
-from cronce.runtime.processes.start import find_command
+from cronce.runtime.processes.process_group import find_command
 from cronce.schedule import Cron, Schedule, parse_duration
 from cronce.schedule.instant import SECOND
 from cronce.stores import mask
 from cronce.stores.default import choose, open_chosen
 
-TEXT: Final = """\
+EXEC_DESCRIPTION: Final = """\
 Put it before the command of a crontab line, in every crontab that shares the store:
 
   */15 * * * *  cronce exec order-sync --schedule '*/15 * * * *' -- ./sync.sh
@@ -36,20 +37,20 @@ exit codes: the command's own; 0 it succeeded, or another runs it; 75 the store 
 126 and 127 the command cannot be started; 2 the call makes no sense."""
 
 CRON: Final = "as in the crontab: '*/15 * * * *'"
+CHOICES: Final = (
+    ("--gap", Gap, "run", "a time that clocks jump over: run (right after it; the default) or skip"),
+    ("--fold", Fold, "first", "a time that comes twice: first (the default), second or both"),
+    ("--on-lost", OnLost, None, "a run whose machine died: skip (the default; closed as lost) or rerun"),
+    ("--overlap", Overlap, "skip", "while an earlier slot still runs: skip (the default), wait, replace, allow"),
+)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_exec_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "cronce exec NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
-    parser.description = TEXT
     parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
-    add_options(parser)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
     add_policies(parser, f"{CRON}; also 'every 15m', 'at 2026-…'")
-    parser.add_argument(
-        "--slot", metavar="INSTANT", help="the slot outright, instead of the latest one of the schedule"
-    )
+    outright = "the slot outright, instead of the latest one of the schedule"
+    parser.add_argument("--slot", metavar="INSTANT", help=outright)
     add_manners(parser)
 
 
@@ -64,39 +65,23 @@ def add_manners(parser: argparse.ArgumentParser) -> None:
 
 
 def add_policies(parser: argparse.ArgumentParser, schedules: str = CRON) -> None:
-    """What can be said of the job itself."""
+    """What can be said of the job, and of the command that it is."""
+    parser.add_argument("--schedule", metavar="SCHEDULE", help=schedules)
+    add_job_policies(parser)
+    parser.add_argument("--grace", default="10s", metavar="SPAN", help="from TERM to KILL (default: 10s)")
+
+
+def add_job_policies(parser: argparse.ArgumentParser) -> None:
+    """What can be said of any job."""
     add = parser.add_argument
-    add("--schedule", metavar="SCHEDULE", help=schedules)
     add("--tz", default="UTC", metavar="ZONE", help="the zone the schedule is meant in (default: UTC)")
-    add(
-        "--gap",
-        choices=get_args(Gap),
-        default="run",
-        help="a time that clocks jump over: run (right after it; the default) or skip",
-    )
-    add(
-        "--fold",
-        choices=get_args(Fold),
-        default="first",
-        help="a time that comes twice: first (the default), second or both",
-    )
-    add(
-        "--on-lost",
-        choices=get_args(OnLost),
-        help="a run whose machine died: skip (the default; closed as lost) or rerun",
-    )
-    add(
-        "--overlap",
-        choices=get_args(Overlap),
-        default="skip",
-        help="while an earlier slot still runs: skip (the default), wait, replace, allow",
-    )
+    for option, policy, default, text in CHOICES:
+        add(option, choices=get_args(policy), default=default, help=text)
     add("--start-within", metavar="SPAN", help="too late to start after this (default: until the next slot)")
     add("--jitter", metavar="SPAN", help="delay each start by less than this, by hash: the same on every machine")
     add("--retries", type=int, default=0, metavar="N", help="try again after a failure, up to N times (default: 0)")
     add("--backoff", metavar="SPAN", help="wait this long after the first failure, then twice as long (default: 1s)")
-    add("--timeout", metavar="SPAN", help="stop the command after this long: TERM, then KILL")
-    add("--grace", default="10s", metavar="SPAN", help="from TERM to KILL (default: 10s)")
+    add("--timeout", metavar="SPAN", help="stop it after this long; a command by TERM, then KILL")
     add("--lease", metavar="SPAN", help="how long a dead run blocks its slot (default: 30s under rerun, else 5m)")
     add("--keep", metavar="KEPT", help="runs to keep of each outcome: 100, or 30d (default: 30d, at most 1,000 in all)")
 
@@ -122,7 +107,7 @@ def declared(options: argparse.Namespace) -> Declaration:
     )  # fmt: skip
 
 
-def run(options: argparse.Namespace) -> int:
+def run_exec(options: argparse.Namespace) -> int:
     if not options.command:
         raise BadInput("what shall be run? Put it behind two dashes: cronce exec NAME --schedule … -- COMMAND")
     if options.schedule is None and options.slot is None:
@@ -166,23 +151,17 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
     job_name = os.environ.get(JOB_NAME, "")
     if options.tz == "UTC" and options.slot is None and not job_name:
         _doubt_zone(job.schedule, clock.wall())
-
-    def tell(text: str, *, quiet: bool = False) -> None:
-        if options.verbose or not quiet:
-            say("exec", text)
-
     is_new = chosen.is_default and not os.path.exists(chosen.file)  # noqa: PTH110  pathlib is slow to import
     in_cluster = bool(job_name) or "KUBERNETES_SERVICE_HOST" in os.environ
     with Supervisor(clock, parse_duration(options.grace).total_seconds(), hastens=in_cluster) as supervisor:
-        stand_by = options.wait or in_cluster
         command = Exec(
             job,
             options.command,
             supervisor,
             env=_passed_on(),
-            stand_by=stand_by,
+            stand_by=options.wait or in_cluster,
             job_name=job_name,
-            say=tell,
+            say=partial(_tell, options),
             hear=hear,
         )
         gc.freeze()  # from here on it may live for days: what was loaded is for ever, the rest is collected
@@ -197,21 +176,20 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
         finally:
             store.close()
             if is_new and command.ran:
-                tell(f"slots are kept in {chosen.file}; set CRONCE_URL to choose another store")
+                say("exec", f"slots are kept in {chosen.file}; set CRONCE_URL to choose another store")
 
 
 def _observed(options: argparse.Namespace, job: Declaration) -> int:
     """Without a store that can be used the command runs all the same."""
-    from cronce.integrations.observed import ObservedExec  # noqa: PLC0415  only who observes pays for it
-
-    def tell(text: str, *, quiet: bool = False) -> None:
-        if options.verbose or not quiet:
-            say("exec", text)
-
     clock = SystemClock()
     with Supervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
-        only = ObservedExec(job, supervisor, clock, lambda: open_chosen(choose(options.store)), tell)
+        only = ObservedExec(job, supervisor, clock, lambda: open_chosen(choose(options.store)), partial(_tell, options))
         return only.run(options.command, os.environ, options.slot)
+
+
+def _tell(options: argparse.Namespace, text: str, *, quiet: bool = False) -> None:
+    if options.verbose or not quiet:
+        say("exec", text)
 
 
 def _passed_on() -> dict[str, str]:

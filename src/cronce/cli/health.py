@@ -1,20 +1,36 @@
-"""How the processes of `cronce run` are: noted by each of them on a page of memory that all share, and judged.
+"""How the processes of `cronce run` are: noted by each of them in memory that all share, judged, and told over HTTP by
+/healthz, /readyz and /metrics, for whoever restarts processes, waits for them and looks.
 
 Each notes, every second, when its scheduler last came round and when the store last answered. One that is stopped, or
 whose interpreter hangs in C, notes nothing, and is told by that.
 
 *Alive*: none of them hangs. One that died is being replaced, which is no reason to end the others; nor is a store that
 does not answer. *Ready*: all run, are registered, hear from their store, and claim.
+
+*Nothing else is shown*: the words that stand here, and numbers by the names of jobs. No URLs, no hosts, no errors: it
+may be asked from other machines.
 """
 
 import mmap
+import socket
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
+from cronce.cli.listener import HttpProcess, listening, read_address
+from cronce.clock import SystemClock
 from cronce.model import Boot
+from cronce.monitor.metrics.exposition import CONTENT_TYPE, Values, exposition
+from cronce.monitor.metrics.metrics import Metrics, Slates, Snapshot, merged, without_gauges
+from cronce.runtime.app import Cronce
+from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.scheduler import Scheduler, Vitals
+
+_boot: Final = SystemClock().boot
 
 STUCK: Final = 60.0
 """Seconds without coming round after which a scheduler hangs. A store that gives no answer takes up half of it."""
@@ -25,30 +41,83 @@ LATELY: Final = 15.0
 PULSE: Final = 1.0
 """Seconds between two notes."""
 
+SLOW: Final = 5.0
+"""Seconds after which whoever asks has to have asked."""
+
 _NOTE: Final = struct.Struct("=dd??6x")
 
 _NOBODY: Final = Vitals(0.0, 0.0, joined=False, claims=False)
 
 
-class Page:
-    """What the members note, each in a place of its own."""
+class Health:
+    """What the processes note, each in a place of its own: how they are, and what they count. Made before they are."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self._memory = mmap.mmap(-1, number * _NOTE.size)
+        self._slates = Slates(number)
 
     def note(self, place: int, vitals: Vitals) -> None:
         _NOTE.pack_into(self._memory, place * _NOTE.size, *vitals)
 
-    def begin(self, place: int, now: Boot) -> None:
-        """A member is started, and has so long to come round for the first time."""
-        self.note(place, _NOBODY._replace(ticked=now))
+    def begin(self, place: int) -> None:
+        """A process is started, and has so long to come round for the first time."""
+        self.note(place, _NOBODY._replace(ticked=_boot()))
 
     def clear(self, place: int) -> None:
         self.note(place, _NOBODY)
 
     def read(self) -> list[Vitals]:
         return [Vitals(*_NOTE.unpack_from(self._memory, place * _NOTE.size)) for place in range(self.number)]
+
+    def watch(self, place: int, cron: Cronce) -> Callable[[Scheduler], None]:
+        """Count what an application does, on from where the one that had this place before stopped; noted beside how
+        its scheduler is."""
+        before = self._slates.read(place)
+        metrics = Metrics(cron, before.values if before else None)
+        return partial(self._pulse, place, metrics)
+
+    def _pulse(self, place: int, metrics: Metrics, scheduler: Scheduler) -> None:
+        """Note how the scheduler is and what was counted, until it is gone; then what was counted a last time."""
+        gone = threading.Event()
+
+        def beat() -> None:
+            while True:
+                self.note(place, scheduler.vitals)
+                self._note_counts(place, metrics)
+                if gone.wait(PULSE):
+                    return
+
+        def end(_scheduler: Scheduler) -> None:
+            gone.set()
+            thread.join(PULSE)
+            self._note_counts(place, metrics)
+
+        thread = threading.Thread(target=beat, name="cronce-pulse", daemon=True)
+        thread.start()
+        scheduler.when_gone(end)
+
+    def _note_counts(self, place: int, metrics: Metrics) -> None:
+        """Whether a process lives is told by whoever calls this, and does not depend on whether it can count."""
+        try:
+            self._slates.write(place, Snapshot(_boot(), metrics.read()))
+        except Exception:
+            LOGGER.exception("what was counted here cannot be told")
+
+    def metrics(self) -> str:
+        """What all of them count together, as Prometheus reads it."""
+        return exposition(merged(self._counted(_boot())))
+
+    def _counted(self, now: Boot) -> Iterator[Values]:
+        """Of one that is gone, or has said nothing lately, only what it has counted."""
+        for place, one in enumerate(self.read()):
+            snapshot = self._slates.read(place)
+            if snapshot is not None:
+                here = one.joined and now - snapshot.at <= LATELY
+                yield snapshot.values if here else without_gauges(snapshot.values)
+
+
+# --- judged -----------------------------------------------------------------------------------------------------------
 
 
 def hangs(crew: Sequence[Vitals], now: Boot) -> str:
@@ -72,22 +141,62 @@ def _obstacle(one: Vitals, now: Boot) -> str:
     return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > LATELY else ""
 
 
-def pulse(page: Page, place: int, scheduler: Scheduler, note: Callable[[], None] = lambda: None) -> None:
-    """Note how the scheduler is, until it is gone; and what else there is to `note`, then a last time, too."""
-    gone = threading.Event()
+# --- told over HTTP ---------------------------------------------------------------------------------------------------
 
-    def beat() -> None:
-        while True:
-            page.note(place, scheduler.vitals)
-            note()
-            if gone.wait(PULSE):
-                return
 
-    def end(_scheduler: Scheduler) -> None:
-        gone.set()
-        thread.join(PULSE)
-        note()
+class ProbeProcess(HttpProcess):
+    def __init__(self, address: str, health: Health) -> None:
+        offers = "/healthz and /readyz tell how they are, /metrics what they count"
+        super().__init__(listening(*read_address(address)), offers)
+        self._health = health
 
-    thread = threading.Thread(target=beat, name="cronce-pulse", daemon=True)
-    thread.start()
-    scheduler.when_gone(end)
+    def answer(self) -> None:
+        _Server(self._socket, self._health).serve_forever()
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, listening: socket.socket, health: Health) -> None:
+        super().__init__(("", 0), _Answer, bind_and_activate=False)
+        self.socket.close()
+        self.socket, self.health = listening, health
+
+    def handle_error(self, *_: object) -> None:
+        """Who asks may hang up."""
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = SLOW
+
+    def do_GET(self) -> None:
+        health = self.server.health
+        match self.path.partition("?")[0]:
+            case "/healthz":
+                self._judged(hangs(health.read(), _boot()))
+            case "/readyz":
+                self._judged(not_ready(health.read(), _boot()))
+            case "/metrics":
+                self._say(HTTPStatus.OK, health.metrics(), CONTENT_TYPE)
+            case _:
+                self._say(HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n")
+
+    do_HEAD = do_GET  # noqa: N815
+
+    def _judged(self, trouble: str) -> None:
+        self._say(HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK, f"{trouble or 'ok'}\n")
+
+    def _say(self, status: HTTPStatus, text: str, kind: str = "text/plain; charset=utf-8") -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def version_string(self) -> str:
+        return "cronce"
+
+    def log_message(self, *_: object) -> None:
+        """A line for each probe is nobody's news."""

@@ -1,30 +1,51 @@
-"""cronce run: run the jobs of an application, in as many processes as you like."""
+"""cronce run: run the jobs of an application, in as many processes as you like.
+
+Where there are several, a foreman starts them: a process that does nothing but see to it that so many others run.
+
+It starts one again that died, passes on what it is told, and reaps whoever is left to it: as process 1 of a container
+it is the parent of every orphan there. So it does with those beside them, who show the page and answer probes.
+
+*A pipe to each, not a signal.* The Ctrl-C of a terminal and the stop of systemd reach all processes of a group by
+themselves. A signal that is passed on would be the second for each of them, and stop at once what runs. Through its
+pipe each hears what the foreman was told; and that the foreman is gone, since then the pipe ends.
+
+*A fork, and no more.* The foreman has no threads, and has loaded nothing of what it runs."""
 
 import argparse
 import logging
 import os
+import signal
 import sys
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
-from cronce.cli.alerting import add_alerts, monitored, told
-from cronce.cli.foreman import Foreman, Watch, unwatched
-from cronce.cli.words import let_go
+from cronce.cli import let_go, on_signals, refuse_outside, say
+from cronce.cli.listener import HttpProcess
+from cronce.cli.watch import add_alerts, monitored, told
+from cronce.clock import SystemClock
 from cronce.errors import BadInput
+from cronce.model import Boot
 from cronce.monitor.logs import install
 from cronce.monitor.tracing import trace_if_configured
 from cronce.runtime.app import Cronce
 from cronce.runtime.application import load
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduling.post import Role
-from cronce.runtime.scheduling.scheduler import Orders, Scheduler, see_through
+from cronce.runtime.scheduling.scheduler import LAST, LEAST, Orders, Scheduler, Signals, see_through
+from cronce.runtime.scheduling.settings import Role
 from cronce.schedule import parse_duration
+from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
-    from cronce.cli.usher import Usher
+    from cronce.cli.health import Health
 
-TEXT: Final = """\
+MOST: Final = 1_000
+
+RUN_DESCRIPTION: Final = """\
 Run the jobs of an application: cronce run app:cron, for `cron = Cronce(…)` in app.py. Start it wherever and as often as
 you like: each slot runs once, and the work spreads over the processes that are there.
 
@@ -34,7 +55,7 @@ stopped: closed as failed, or under on_lost="rerun" taken over by another proces
 exit codes: 0 all that ran is on record; 1 something could not be recorded, or stopped; 2 the call makes no sense; 75
 the store cannot be reached; 78 the store needs a person."""
 
-EXAMPLES: Final = """
+RUN_EPILOG: Final = """
 examples:
   cronce run app:cron
   cronce run shop.jobs:cron -n 3 --workers 20
@@ -44,8 +65,7 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description, parser.epilog = TEXT, EXAMPLES
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("app", metavar="MODULE:OBJECT", help="where the Cronce is: app:cron, shop.jobs:cron")
     add("-n", type=int, default=1, metavar="N", dest="number", help="so many processes; one that dies is replaced")
@@ -56,11 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--allow", action="append", default=[], metavar="PATTERN", help="what jobs in the store may run; repeatable")
     add("--health", metavar="ADDR", help="answer /healthz, /readyz and /metrics: 8080 (loopback only), 0.0.0.0:8080")
     add("--ui", metavar="ADDR", help="show the page there: 8080 (loopback only); elsewhere it needs a token")
-    add(
-        "--ui-token-file",
-        metavar="FILE",
-        help="a file with the token that lets one act on the page (or $CRONCE_UI_TOKEN)",
-    )
+    acting = "a file with the token that lets one act on the page (or $CRONCE_UI_TOKEN)"
+    add("--ui-token-file", metavar="FILE", help=acting)
     add("--ui-name", action="append", default=[], metavar="HOST", help="a name that the page goes by; repeatable")
     add("--store", metavar="URL", help="another store than the application names")
     add("--log-json", action="store_true", help="log one JSON object a line")
@@ -68,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_alerts(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_run(options: argparse.Namespace) -> int:
     try:
         return _run(options)
     finally:
@@ -80,25 +97,28 @@ def _run(options: argparse.Namespace) -> int:
     told(options)
     grace = parse_duration(options.grace).total_seconds()
     if options.number == 1 and os.getpid() != 1 and options.health is None and options.ui is None:
-        return _work(options, Orders(), unwatched)
-    return Foreman(options.number, grace, partial(_work, options), options.health, _usher(options)).run()
+        return _work(options, None, Orders(), 0)
+    refuse_outside("-n", options.number, MOST)
+    servers, health = list[HttpProcess](), None
+    if options.ui is not None:
+        from cronce.cli.ui import PageProcess  # noqa: PLC0415  most do not show it
+
+        servers.append(PageProcess(options))
+    if options.health is not None:
+        from cronce.cli.health import Health, ProbeProcess  # noqa: PLC0415  a web server, which most have no use for
+
+        health = Health(options.number)
+        servers.append(ProbeProcess(options.health, health))
+    return Foreman(options.number, grace, partial(_work, options, health), servers, health).run()
 
 
-def _usher(options: argparse.Namespace) -> "Usher | None":
-    if options.ui is None:
-        return None
-    from cronce.cli.usher import Usher  # noqa: PLC0415  most do not show it
-
-    return Usher(options)
-
-
-def _work(options: argparse.Namespace, orders: Orders, watch: Watch) -> int:
+def _work(options: argparse.Namespace, health: "Health | None", orders: Orders, place: int) -> int:
     cron = load(options.app)
     if options.store is not None:
         cron.use(options.store)
     _log(verbose=options.verbose, as_json=options.log_json)
     trace_if_configured(cron)
-    begin = watch(cron)
+    watch = health.watch(place, cron) if health else None  # before it starts, so that all is counted
     with orders, cron, monitored(cron, told(options)):
         scheduler = cron.start(
             role=options.role,
@@ -108,7 +128,8 @@ def _work(options: argparse.Namespace, orders: Orders, watch: Watch) -> int:
             allow=options.allow,
         )
         _refuse_private(cron, scheduler, options)
-        begin(scheduler)
+        if watch:
+            watch(scheduler)
         _say(f"cronce run: {_described(cron, scheduler, options)}\n")
         recorded = see_through(scheduler, orders)
     return 0 if recorded else _leave()
@@ -159,3 +180,194 @@ def labels(given: list[str]) -> dict[str, str]:
     if len(pairs) < len(given):
         raise BadInput(f"a label is NAME=VALUE, each name once: --label colour=blue, and not {', '.join(given)}")
     return pairs
+
+
+# --- the foreman ------------------------------------------------------------------------------------------------------
+
+HEARD: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+DRAIN, STOP_NOW = b"d", b"s"
+
+FINAL: Final = (2, 78)
+"""Exit codes after which another start would end the same way: the call makes no sense, or the store needs a person."""
+
+UNHURT: Final = (0, -signal.SIGTERM, -signal.SIGINT)
+"""How one may end that was told to: also by the signal itself, before it began."""
+
+PAUSE: Final = 0.5
+"""Seconds before one that died is started again; twice as long each time that the next dies young, too."""
+
+LONGEST: Final = 30.0
+GROWN: Final = 60.0
+"""Seconds after which a process did not die young."""
+
+
+class Place(NamedTuple):
+    """Where a process runs or is to run: a member, by its number and with a pipe to it, or a server beside them. Since
+    when, or from when on; and how many in this place died young."""
+
+    of: int | HttpProcess
+    at: Boot = 0.0
+    young: int = 0
+    rope: int = -1
+
+
+class Foreman:
+    """`work` is what each of `number` processes does, by its orders and in its place: it returns an exit code. The
+    `servers` answer beside them, and `health` is where they note how they are, if anybody asks."""
+
+    def __init__(
+        self,
+        number: int,
+        grace: float,
+        work: Callable[[Orders, int], int],
+        servers: Sequence[HttpProcess],
+        health: "Health | None",
+    ) -> None:
+        self._grace, self._work, self._servers, self._health = grace, work, servers, health
+        self._boot = SystemClock().boot
+        self._heard: SimpleQueue[int] = SimpleQueue()
+        self._running: dict[int, Place] = {}
+        self._starts = list(map(Place, (*servers, *range(number))))
+        self._signals, self._told = Signals(), 0
+        self._kill_at = inf
+        self._code = 0
+
+    def run(self) -> int:
+        """Until all have ended because they were told to. A member never comes back from here: it exits."""
+        with on_signals(HEARD, lambda number, _frame: self._heard.put(number)):
+            for server in self._servers:
+                say("run", server.announcement)
+            while self._crew or self._starts:
+                self._start_due()
+                self._hear()
+                if self._boot() >= self._kill_at:
+                    self._kill()
+        for server in self._servers:
+            server.close()
+        return self._code
+
+    def _hear(self) -> None:
+        until = min([self._kill_at, *(start.at for start in self._starts)])
+        with suppress(Empty):
+            number = self._heard.get(timeout=None if until == inf else max(until - self._boot(), 0.0))
+            if number == signal.SIGCHLD:
+                self._reap()
+            else:
+                self._tell(number)
+
+    # --- those that run ---
+
+    @property
+    def _crew(self) -> dict[int, Place]:
+        """The members among those that run."""
+        return {pid: place for pid, place in self._running.items() if isinstance(place.of, int)}
+
+    @property
+    def _ropes(self) -> list[int]:
+        return [member.rope for member in self._crew.values()]
+
+    def _start_due(self) -> None:
+        now = self._boot()
+        for place in [start for start in self._starts if start.at <= now]:
+            self._starts.remove(place)
+            if isinstance(place.of, int):
+                pid, rope = self._start(place.of)
+            else:
+                others = [server for server in self._servers if server is not place.of]
+                pid, rope = place.of.open(others, self._ropes), -1
+            self._running[pid] = place._replace(at=now, rope=rope)
+
+    def _start(self, place: int) -> tuple[int, int]:
+        """Start a member, and say which process it is and what is the pipe to it. What a child still has of its parent,
+        it loses before a signal can reach it."""
+        inlet, rope = os.pipe()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            with suppress(OSError):
+                stream.flush()  # else the child would print it, too
+        if self._health:
+            self._health.begin(place)
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
+        pid = os.fork()
+        if not pid:
+            for number in HEARD:
+                signal.signal(number, signal.SIG_DFL)
+            for fd in (rope, *self._ropes):
+                os.close(fd)
+            for server in self._servers:
+                server.shut()
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            sys.exit(self._as_member(inlet, place))
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        os.close(inlet)
+        return pid, rope
+
+    def _as_member(self, inlet: int, place: int) -> int:
+        orders = Orders()
+        threading.Thread(target=_listen, args=(inlet, orders), name="cronce-foreman", daemon=True).start()
+        return self._work(orders, place)
+
+    def _reap(self) -> None:
+        """Also of those that we never started."""
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
+                if pid in self._running:
+                    self._ended(self._running.pop(pid), code, f"process {pid} ended ({_in_words(code)})")
+
+    def _ended(self, place: Place, code: int, how: str) -> None:
+        if isinstance(place.of, HttpProcess):
+            how += f", and nobody answers at {place.of.url}"
+            if self._told:
+                place.of.shut()
+                say("run", f"{how} any more")
+            else:
+                self._replace(place, how)
+            return
+        os.close(place.rope)
+        if self._health:
+            self._health.clear(place.of)
+        if self._told:
+            self._code = self._code or (0 if code in UNHURT else 1)
+        elif code in FINAL:
+            self._code = code
+            self._tell(signal.SIGCHLD)
+        else:
+            self._replace(place, how)
+
+    def _replace(self, place: Place, how: str) -> None:
+        """Later each time that one in its place dies young."""
+        young = place.young + 1 if self._boot() - place.at < GROWN else 1
+        pause = min(PAUSE * 2 ** (young - 1), LONGEST)
+        self._starts.append(Place(place.of, self._boot() + pause, young))
+        say("run", f"{how}; another starts in {pause:g} s")
+
+    # --- what they are told ---
+
+    def _tell(self, why: int) -> None:
+        """At the first signal to drain, from then on to stop now. Whoever does not end in time is killed."""
+        self._told = self._signals.another(why)
+        for start in self._starts:
+            if isinstance(start.of, HttpProcess):  # nobody will come to its door any more
+                start.of.shut()
+        self._starts.clear()
+        left = self._grace + LEAST if self._told == 1 else LAST
+        self._kill_at = min(self._kill_at, self._boot() + left + LEAST)
+        for rope in self._ropes:
+            with suppress(BrokenPipeError):
+                os.write(rope, DRAIN if self._told == 1 else STOP_NOW)
+
+    def _kill(self) -> None:
+        self._kill_at, self._code = inf, 1
+        for pid in self._crew:
+            say("run", f"process {pid} does not end; it is killed")
+            os.kill(pid, signal.SIGKILL)
+
+
+def _listen(inlet: int, orders: Orders) -> None:
+    while word := os.read(inlet, 1):
+        orders.give("drain" if word == DRAIN else "stop now")
+    orders.give("drain")
+
+
+def _in_words(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

@@ -1,67 +1,236 @@
-"""cronce runs: the runs that the store knows, newest first."""
+"""cronce jobs, runs, why and observed: what the store knows of jobs and their runs. The facts of `why` are
+`runtime.why`'s, the words `story`'s."""
 
 import argparse
-import json
+from datetime import timedelta
 
-from cronce.cli.looking import add_store, looking, nothing, tone
-from cronce.cli.table import Text, Toned, screen, table
-from cronce.clock import SystemClock
-from cronce.errors import BadInput
-from cronce.protocol.record import RESOLVED, Record
-from cronce.runtime.flow import drive
-from cronce.runtime.look import WANTED, RunSeen, job_names, refuse_unknown, runs
-from cronce.telling.documents import run_document
-from cronce.telling.words import moment, short
+from cronce.cli import refuse_outside
+from cronce.cli.session import TONES, add_store, looking, show_table
+from cronce.cli.terminal import Text, Toned, paint, screen, show
+from cronce.errors import BadInput, CronceError
+from cronce.model import Instant, Slot, check_name, spell
+from cronce.protocol.notices import Doubled, Observed, Stored
+from cronce.protocol.record import Record
+from cronce.runtime.observe import ObservedSeen, observations
+from cronce.runtime.queries import (
+    WANTED,
+    JobLine,
+    RunSeen,
+    carried,
+    halted,
+    job_names,
+    refuse_unknown,
+    runs,
+    slot_named,
+)
+from cronce.runtime.stored_jobs import listed
+from cronce.runtime.why import Case, why
+from cronce.schedule import Schedule, parse_duration
+from cronce.telling.documents import act_document, job_document, observed_document, run_document, why_document
+from cronce.telling.story import about, tell
+from cronce.telling.words import as_written, away, by_whom, moment, short
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+add_jobs_arguments = add_store
+
+
+def run_jobs(options: argparse.Namespace) -> None:
+    with looking(options) as desk:
+        now, lines = desk.do(listed())
+        everything = desk.do(halted())
+        served = desk.do(carried())
+    if everything and not options.json:
+        print(paint(Toned(f"everything is paused {by_whom(everything)}", "odd"), screen()))
+    headers = ["job", "schedule", "next slot", "last slot", "outcome"]
+    rows = [_job_row(line, now, served) for line in lines]
+    if any(line.stored for line in lines):
+        headers.append("stored")
+        rows = [[*row, _stored(line.stored)] for row, line in zip(rows, lines, strict=True)]
+    document = {"jobs": [job_document(line, served) for line in lines], "halted": act_document(everything)}
+    show_table(options, document, headers, rows, "no job is known yet")
+
+
+def _job_row(line: JobLine, now: Instant, carried: set[str]) -> list[Text]:
+    seen, last = line.seen, line.last
+    if seen.job is None:
+        return [seen.name, Toned(seen.trouble, "bad"), "", "", ""]
+    upcoming: Text = f"{spell(line.next)} ({away(line.next, now)})" if line.next else ""
+    if upcoming and seen.is_scheduled and seen.name not in carried:
+        upcoming = Toned(f"{upcoming}, nobody runs it", "bad")
+    return [
+        seen.name,
+        _schedules(seen.schedules),
+        Toned(f"paused {by_whom(seen.job.paused)}", "odd") if seen.job.paused else upcoming,
+        last.slot.key.partition("@")[2] if last else "",
+        Toned(last.shown, TONES.get(last.shown)) if last else "",
+    ]
+
+
+def _stored(stored: Stored | None) -> str:
+    return f"{'by' if stored.definition else 'removed by'} {stored.by}" if stored else ""
+
+
+def _schedules(rules: tuple[Schedule, ...]) -> str:
+    """A job's schedule as it was written; of several the newest, and that there are others."""
+    others = f" ({len(rules)} seen)" if len(rules) > 1 else ""
+    return f"{as_written(rules[0])}{others}" if rules else ""
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
 
 MOST = 10_000
-EXAMPLES = """
+RUNS_EPILOG = """
 examples:
   cronce runs
   cronce runs order-sync -n 50
   cronce runs --state lost --json
 """
+WHY_EPILOG = """
+examples:
+  cronce why order-sync
+  cronce why order-sync@2026-03-29T01:00:00Z
+  cronce why order-sync@2026-03-29T01:00:00Z#again
+"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_runs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", nargs="?", metavar="JOB", help="of this job only")
     parser.add_argument("--state", choices=WANTED, metavar="STATE", help=f"only these: {', '.join(WANTED)}")
     parser.add_argument("-n", type=int, default=20, metavar="N", help="how many (default 20)")
     add_store(parser)
-    parser.epilog = EXAMPLES
 
 
-def run(options: argparse.Namespace) -> int:
-    if not 1 <= options.n <= MOST:
-        raise BadInput(f"-n is 1 to {MOST:,}, and this is {options.n}")
-    clock = SystemClock()
-    with looking(options) as store:
+def run_runs(options: argparse.Namespace) -> None:
+    refuse_outside("-n", options.n, MOST)
+    with looking(options) as desk:
         if options.job is not None:
-            refuse_unknown(options.job, drive(job_names(), store, clock))
-        found = drive(runs(options.job, options.state, options.n), store, clock)
-    if options.json:
-        print(json.dumps({"runs": [run_document(one) for one in found]}))
-    else:
-        headers = ["slot", "state", "holder", "started", "took", "reason"]
-        rows = [_row(one) for one in found]
-        print(table(headers, rows, screen()) if rows else nothing("no such run is on record", options))
-    return 0
+            refuse_unknown(options.job, desk.do(job_names()))
+        found = desk.do(runs(options.job, options.state, options.n))
+    headers = ["slot", "state", "holder", "started", "took", "reason"]
+    document = {"runs": [run_document(one) for one in found]}
+    show_table(options, document, headers, [_run_row(one) for one in found], "no such run is on record")
 
 
-def _row(one: RunSeen) -> list[Text]:
+def _run_row(one: RunSeen) -> list[Text]:
     record = one.record
-    state = Toned(one.shown, tone(one.shown))
+    state = Toned(one.shown, TONES.get(one.shown))
     if record is None:
         return [one.slot.key, state, "", "", "", one.trouble]
-    took = "" if record.reason.startswith(RESOLVED) else _took(record)  # by hand, at a time that says nothing of it
+    took = record.took()
     started = moment(record.started, one.slot.at) if record.started else ""
-    return [one.slot.key, state, record.holder, started, took, _remark(record)]
-
-
-def _took(record: Record) -> str:
-    return short(record.finished - record.started) if record.started and record.finished else ""
+    return [one.slot.key, state, record.holder, started, short(took) if took is not None else "", _remark(record)]
 
 
 def _remark(record: Record) -> str:
     """Why it ended so; else how far it has come, and who asked for it."""
     done = f"{record.progress[0]:,} of {record.progress[1]:,} done" if record.progress else ""
     return record.reason or ", ".join(filter(None, [done, f"asked for by {record.by}" if record.by else ""]))
+
+
+# --- why --------------------------------------------------------------------------------------------------------------
+
+
+def add_why_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="JOB|SLOT", help="a job, or a slot such as order-sync@2026-03-29T01:00:00Z")
+    add_store(parser)
+
+
+def run_why(options: argparse.Namespace) -> int:
+    job, wanted = _asked(options.what)
+    with looking(options) as desk:
+        found = desk.do(why(job, wanted, desk.store.traits))
+        if found is None:
+            refuse_unknown(job, desk.do(job_names()))
+    assert found is not None
+    text = "\n\n".join([*([] if wanted else [about(found)]), *(tell(story, found) for story in found.stories)])
+    show(options, why_document(found), text)
+    return 1 if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories) else 0
+
+
+def _asked(what: str) -> tuple[str, Slot | None]:
+    """The job, and which of its slots if one was named."""
+    if "@" not in what:
+        return check_name(what), None
+    wanted = slot_named(what)
+    return wanted.job, wanted
+
+
+# --- what was only observed -------------------------------------------------------------------------------------------
+
+OBSERVED_EPILOG = """
+Functions under @cron.observe, jobs with mode="observe" and commands of `cronce exec --observe` run as before. Here is
+how often they were called, how often that was once too often, and by whom last.
+
+exit codes: 1 there were duplicates (with --since: as recently as that), else 0.
+
+examples:
+  cronce observed
+  cronce observed newsletter --cost 0.12           twelve cents for each call that was too many
+  cronce observed --since 1h                       for a monitoring system to call
+"""
+
+
+def add_observed_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of this function or job only")
+    parser.add_argument("--cost", metavar="AMOUNT", help="what one call costs, in any currency")
+    parser.add_argument("--since", metavar="SPAN", help="exit with 1 only for what is as recent")
+    add_store(parser)
+
+
+def run_observed(options: argparse.Namespace) -> int:
+    cost = None if options.cost is None else _cost(options.cost)
+    since = None if options.since is None else parse_duration(options.since)
+    with looking(options) as desk:
+        now, seen = desk.do(observations(options.name))
+    if options.name is not None and not seen:
+        raise CronceError(f"nothing is on record of {options.name}; `cronce observed` lists what is")
+    headers = ["name", "calls", "duplicates", *(["cost"] if cost is not None else []), "last duplicate"]
+    document = {"observed": [_observed_document(one, cost) for one in seen]}
+    show_table(options, document, headers, [_observed_row(one, now, cost) for one in seen], "nothing was observed")
+    return int(any(_is_bad(one, now, since) for one in seen))
+
+
+def _is_bad(one: ObservedSeen, now: Instant, since: timedelta | None) -> bool:
+    """What cannot be read is nothing that one could call clean."""
+    if one.observed is None:
+        return True
+    last = _last(one.observed)
+    return last is not None and (since is None or last.at >= now - since)
+
+
+def _last(observed: Observed) -> Doubled | None:
+    return max(observed.recent, key=lambda one: one.at, default=None)
+
+
+def _cost(text: str) -> float:
+    try:
+        cost = float(text)
+    except ValueError:
+        cost = -1.0
+    if not 0 <= cost < float("inf"):
+        raise BadInput(f"--cost is what one call costs, such as 0.12, and this is {text[:40]!r}")
+    return cost
+
+
+def _total(observed: Observed, cost: float) -> float:
+    return round(observed.doubled * cost, 6)
+
+
+def _observed_document(one: ObservedSeen, cost: float | None) -> dict[str, object]:
+    observed = one.observed
+    if observed is None:
+        return {"name": one.name, "unreadable": True}
+    return {**observed_document(one.name, observed), "cost": None if cost is None else _total(observed, cost)}
+
+
+def _observed_row(one: ObservedSeen, now: Instant, cost: float | None) -> list[Text]:
+    observed = one.observed
+    if observed is None:
+        return [one.name, Toned("unreadable", "bad"), "", *([] if cost is None else [""]), ""]
+    last = _last(observed)
+    duplicates = Toned(f"{observed.doubled:,}", "bad" if observed.doubled else "good")
+    price = [] if cost is None else [f"{_total(observed, cost):,.2f}"]
+    told = f"{away(last.at, now)} by {last.by}, {last.why}" if last else ""
+    return [one.name, f"{observed.times:,}", duplicates, *price, told]

@@ -1,41 +1,59 @@
-"""cronce store: what a person decides about a store, on purpose."""
+"""cronce store, doctor and purge: what a person decides about a store, whether it can be relied on from here, and
+deleting what is not kept."""
 
 import argparse
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from textwrap import wrap
 from typing import Final
 
 from cronce.cli import add_actions
-from cronce.errors import BadInput
+from cronce.cli.session import add_store, looking
+from cronce.cli.terminal import Screen, Toned, bar, paint, screen, show
+from cronce.clock import SystemClock
+from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Origin
+from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
+from cronce.runtime.desk import Desk
+from cronce.runtime.doctor import examine
+from cronce.runtime.queries import job_names, refuse_unknown
 from cronce.stores import mask, module_of
+from cronce.stores.checks import Check, CheckVerdict
 from cronce.stores.default import choose
 
-ACTIONS: Final = {
+# --- what a person decides --------------------------------------------------------------------------------------------
+
+STORE_ACTIONS: Final = {
     "init": "begin a store on purpose: it is empty because it is new, not because it forgot",
     "adopt": "use a copied, restored or network store from now on; slots up to now that it does not know stay closed",
     "sql": "print the SQL that makes the tables, for a database where another than cronce makes them",
 }
+WHY_NOT: Final = {
+    "init": "this kind of store cannot be begun on purpose",
+    "adopt": "a copy of this kind of store cannot be told from the original, so there is nothing to adopt",
+    "sql": "no SQL makes this store; `cronce store sql` is for postgresql://, mysql:// and sqlite://",
+}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    for one in add_actions(parser, ACTIONS).values():
+def add_store_arguments(parser: argparse.ArgumentParser) -> None:
+    for one in add_actions(parser, STORE_ACTIONS).values():
         one.add_argument("url", nargs="?", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
         one.add_argument("--store", metavar="URL", help="the same, as everywhere else")
 
 
-def run(options: argparse.Namespace) -> int:
+def run_store(options: argparse.Namespace) -> None:
     url = choose(options.url or options.store).url
     function = getattr(module_of(url), {"sql": "ddl"}.get(options.action, options.action), None)
     if function is None:
-        raise BadInput(f"{mask(url)}: {_why_not(options.action)}")
+        raise BadInput(f"{mask(url)}: {WHY_NOT[options.action]}")
     result = function(url)
     if options.action == "sql":
         print(result)
     else:
-        print(f"{mask(url)}: {_told(options.action, result)}")
-    return 0
+        print(f"{mask(url)}: {_begun(options.action, result)}")
 
 
-def _told(action: str, epoch: Epoch) -> str:
+def _begun(action: str, epoch: Epoch) -> str:
     born = f"{epoch.born:%Y-%m-%d %H:%M:%S} UTC"
     if action == "adopt":
         return f"a new life since {born}; slots up to then that it does not know stay closed"
@@ -44,11 +62,181 @@ def _told(action: str, epoch: Epoch) -> str:
     return f"it holds something since {born}, when it was found empty or restored, and stays as it is"
 
 
-def _why_not(action: str) -> str:
-    match action:
-        case "sql":
-            return "no SQL makes this store; `cronce store sql` is for postgresql://, mysql:// and sqlite://"
-        case "adopt":
-            return "a copy of this kind of store cannot be told from the original, so there is nothing to adopt"
-        case _:
-            return "this kind of store cannot be begun on purpose"
+# --- the doctor -------------------------------------------------------------------------------------------------------
+
+DOCTOR_EPILOG = """
+It makes the store where there is none, as the first job would, writes a few cells to prove that a slot is claimed once,
+and removes them.
+
+exit codes: 0 all is well, or there are warnings only; 1 there is an error; 2 the URL cannot be used, or its driver is
+not installed; 75 the store cannot be reached.
+
+examples:
+  cronce doctor
+  cronce doctor postgresql://cronce@db/cronce
+  cronce doctor --store postgresql://cronce@db/cronce
+"""
+
+MARKS: Final[dict[CheckVerdict, Toned]] = {
+    "ok": Toned("✓", "good"),
+    "warn": Toned("!", "odd"),
+    "error": Toned("✗", "bad"),
+}
+WORST: Final[tuple[CheckVerdict, ...]] = ("error", "warn", "ok")
+COLUMN: Final = 14
+
+
+def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", nargs="?", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
+    add_store(parser)
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    url = _url(options)
+    seen: list[Check] = []
+    on = screen()
+    code = 0
+    try:
+        for check in examine(url, SystemClock()):
+            seen.append(check)
+            if not options.json:
+                print("\n".join(lines(check, on)), flush=True)
+    except StoreUnavailable:  # the last check says so
+        code = 75
+    except BadInput:
+        code = 2
+    verdict = worst(seen)
+    show(options, _doctor_document(url, verdict, seen), f"\n{summary(seen)}")
+    return code or (1 if verdict == "error" else 0)
+
+
+def _url(options: argparse.Namespace) -> str | None:
+    if options.url is not None and options.store is not None:
+        raise BadInput("the store is named twice; give URL, or --store URL")
+    url: str | None = options.store if options.url is None else options.url
+    return url
+
+
+def worst(seen: Iterable[Check]) -> CheckVerdict:
+    verdicts = {check.verdict for check in seen}
+    return next(verdict for verdict in WORST if verdict in verdicts)
+
+
+def lines(check: Check, on: Screen) -> Iterator[str]:
+    """The mark, the name and what it says; below it, indented, what to do about it."""
+    indent = " " * (COLUMN + 2)
+    said = _wrapped(check.says, on)
+    yield f"{paint(MARKS[check.verdict], on)} {check.name:<{COLUMN}}{said[0]}"
+    yield from (f"{indent}{line}" for line in said[1:])
+    yield from (f"{indent}{paint(Toned(line, 'dim'), on)}" for line in _wrapped(check.remedy, on) if line)
+
+
+def _wrapped(text: str, on: Screen) -> list[str]:
+    plain = paint(text, on)
+    return wrap(plain, max(on.width - COLUMN - 3, 20)) if on.width and plain else [plain]
+
+
+def summary(seen: Iterable[Check]) -> str:
+    verdicts = [check.verdict for check in seen]
+    counted = [(verdicts.count("error"), "error"), (verdicts.count("warn"), "warning")]
+    said = ", ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counted if count)
+    return said or "all is well"
+
+
+def _doctor_document(url: str | None, verdict: CheckVerdict, seen: Iterable[Check]) -> dict[str, object]:
+    return {"url": _masked(url), "verdict": verdict, "checks": [check._asdict() for check in seen]}
+
+
+def _masked(url: str | None) -> str | None:
+    try:
+        return mask(choose(url).url)
+    except StoreError:  # none is named that could be used; a check says why
+        return None
+
+
+# --- purging ----------------------------------------------------------------------------------------------------------
+
+LOOK: Final = 0.5
+
+PURGE_EPILOG: Final = """
+A slot whose run was deleted never runs again: the job's floor rises first, and the runs go a minute later, when no
+claim can rest on what was known before. Processes at work do this by themselves about once an hour; this command is for
+whoever does not want to wait, or wants to keep less. It may be interrupted, and then goes on the next time.
+
+Without JOB it also deletes what processes, locks and keys (@cron.idempotent, workers of queues) have left, a day after
+it was last of use. The store's clock is watched for half a minute before that.
+
+examples:
+  cronce purge --dry-run                                what would go
+  cronce purge                                          by the default: 30 days, and at most 1,000 of each job
+  cronce purge billing --keep 100                       the newest 100 of each outcome
+  cronce purge --keep succeeded=50 --keep failed=90d    by outcome; what is not named is kept for 30 days
+"""
+
+
+def add_purge_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("job", nargs="?", metavar="JOB", help="this job (default: all)")
+    add("--keep", action="append", default=[], metavar="[OUTCOME=]KEPT", help="how many of the newest, or for how long")
+    add("--dry-run", action="store_true", help="only say what would go")
+    add_store(parser)
+
+
+def run_purge(options: argparse.Namespace) -> None:
+    said = _keep(options.keep)
+    with looking(options) as desk:
+        keep, names = said or default_keep(desk.store.traits), desk.do(job_names())
+        if options.job is not None:
+            refuse_unknown(options.job, names)
+            names = [options.job]
+        found = {name: count for name in names if (count := _excess(desk, name, keep))}
+        gone = dict.fromkeys(found, 0) if options.dry_run else _purge(desk, found, keep)
+        swept = 0 if options.dry_run or options.job else _sweep(desk)
+    jobs = [{"job": name, "found": found[name], "purged": gone[name]} for name in found]
+    if options.dry_run:
+        lines = [f"{name}: {count:,} would go" for name, count in found.items()]
+    else:
+        lines = [f"{name}: {count:,} purged" for name, count in gone.items()]
+    lines += [f"{swept:,} old keys, locks and processes swept"] if swept else []
+    show(options, {"jobs": jobs, "swept": swept}, "\n".join(lines) or "nothing to purge")
+
+
+def _keep(given: list[str]) -> Keep | None:
+    if not given:
+        return None
+    by_outcome: dict[str, Kept] = {}
+    for text in given:
+        outcome, equals, kept = text.partition("=")
+        if not equals and len(given) > 1:
+            raise BadInput(f"--keep {text}: say of which outcome, as in --keep succeeded={text}")
+        if not equals:
+            return read_keep(text)
+        by_outcome[outcome] = kept
+    return read_keep(by_outcome)
+
+
+def _excess(desk: Desk, name: str, keep: Keep) -> int:
+    return len(desk.do(desk.ledger.jobs.excess(name, keep)))
+
+
+def _purge(desk: Desk, found: Mapping[str, int], keep: Keep) -> dict[str, int]:
+    """How many went of each job, by this process; others may purge the same."""
+    gone = dict.fromkeys(found, 0)
+    whole, left = sum(found.values()), set(found)
+    while left:
+        for name in sorted(left):
+            gone[name] += desk.do(desk.ledger.jobs.purge(name, keep))
+        left = {name for name in left if _excess(desk, name, keep)}
+        bar("purging", min(sum(gone.values()), whole) if left else whole, whole)
+        time.sleep(LOOK if left else 0)
+    return gone
+
+
+def _sweep(desk: Desk) -> int:
+    """How many cells went that nobody needs any more, by this process."""
+    gone = 0
+    while desk.do(desk.ledger.jobs.left_behind()):
+        swept = desk.do(desk.ledger.jobs.sweep())
+        gone += swept
+        time.sleep(0 if swept else LOOK)
+    return gone

@@ -1,33 +1,37 @@
-"""cronce torture: processes, kills, pauses and partitions on your own store, and whether every promise was kept."""
+"""cronce torture and simulate: faults on your own store, and the protocol played under crashes, pauses, lost replies
+and bad clocks; and whether every promise was kept."""
 
 import argparse
-import json
+import os
 import random
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import IO, Final, get_args
 
-from cronce.cli.audience import filled
-from cronce.cli.play import ended_like_ctrl_c, folder
-from cronce.cli.progress import bar
-from cronce.cli.table import Screen, Toned, paint, screen
+from cronce.cli import refuse_outside, say
+from cronce.cli.demo import ended_like_ctrl_c, folder
+from cronce.cli.terminal import Screen, Toned, bar, filled, paint, screen, show
 from cronce.errors import BadInput
 from cronce.policy import OnLost
 from cronce.stores.default import choose, pinned
 from cronce.telling.words import safe
+from cronce.testing.chaos import FAULTS, SITUATIONS, play_out, stage
+from cronce.testing.effects_table import by_way, printed
+from cronce.testing.mutants import MUTANTS, mutated
+from cronce.testing.referee import Violation
+from cronce.testing.simulate import Simulation, simulate
 from cronce.torture.harness import Result, Settings, Torture
 from cronce.torture.means import Hook
 from cronce.torture.picture import counted, html, svg
-from cronce.torture.verdict import Verdict, added
+from cronce.torture.verdict import added
 
-SECONDS: Final = (5, 3600)
-PROCESSES: Final = (2, 32)
+SHORTEST: Final = 5
 SEEDS: Final = 1_000_000
 RESTART: Final = 120
 """Seconds that a command may take that restarts the store."""
@@ -38,7 +42,7 @@ SAID: Final = 400
 AROUND: Final = 6
 """Seconds that it takes to begin, and to settle what is still open at the end, most often."""
 
-TEXT: Final = """\
+TORTURE_DESCRIPTION: Final = """\
 Processes whose clocks are up to five seconds wrong call two jobs every second, on your own store. They are killed and
 stopped, lose replies to writes that landed, get theirs late, and are cut off: one of them, and all. The bodies write a
 ledger file that knows nothing of cronce; at the end it is held against what the store has on record. All of it happens
@@ -51,8 +55,7 @@ exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sens
 judged."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = TEXT
+def add_torture_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--store", "--url", dest="url", metavar="URL", help="the store (default: as everywhere, $CRONCE_URL first)")
     add("--seconds", type=int, default=60, metavar="N", help="how many slots each job has (default 60)")
@@ -66,21 +69,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print one JSON document")
 
 
-def run(options: argparse.Namespace) -> int:
+def run_torture(options: argparse.Namespace) -> int:
     settings = _settings(options)
     draw = _drawing(options.picture)
     with ended_like_ctrl_c(), folder(options.save) as place:
         result = Torture(settings, place, partial(_show, settings)).run()
     if draw is not None:
         draw(result)
-    print(json.dumps(document(result)) if options.json else "\n".join(_words(result, options, screen())))
+    show(options, document(result), "\n".join(_words(result, options, screen())))
     return 0 if result.passed else 1
 
 
 def _show(settings: Settings, due: int) -> None:
     if not due:  # the store is there, and whatever happens now, it can be repeated
         takes = f"{settings.processes} processes, about {settings.seconds + AROUND} s"
-        print(f"cronce torture: seed {settings.seed}, {takes}", file=sys.stderr, flush=True)
+        say("torture", f"seed {settings.seed}, {takes}")
     bar("torture", due, settings.seconds)
 
 
@@ -88,12 +91,10 @@ def _show(settings: Settings, due: int) -> None:
 
 
 def _settings(options: argparse.Namespace) -> Settings:
-    for name, (least, most) in (("seconds", SECONDS), ("processes", PROCESSES)):
-        if not least <= getattr(options, name) <= most:
-            raise BadInput(f"--{name} is {least} to {most}, and this is {getattr(options, name)}")
+    refuse_outside("--seconds", options.seconds, 3_600, SHORTEST)
+    refuse_outside("--processes", options.processes, 32, 2)
     seed = random.randrange(SEEDS) if options.seed is None else options.seed  # noqa: S311  any will do
-    if not 0 <= seed < SEEDS:
-        raise BadInput(f"--seed is 0 to {SEEDS - 1}, and this is {seed}")
+    refuse_outside("--seed", seed, SEEDS - 1, 0)
     return Settings(
         pinned(choose(options.url)).url,
         options.seconds,
@@ -170,17 +171,13 @@ def document(result: Result) -> dict[str, object]:
     verdicts = result.verdicts
     whole = verdicts[0] if len(verdicts) == 1 else added(verdicts, "both")
     return {
-        **_columns(whole),
+        **whole._asdict(),
         "seed": result.settings.seed,
         "forgot": result.forgot,
         "faults": dict(sorted(result.faults.items())),
         "left_out": list(result.left_out),
-        "jobs": [_columns(verdict) for verdict in verdicts],
+        "jobs": [verdict._asdict() for verdict in verdicts],
     }
-
-
-def _columns(verdict: Verdict) -> dict[str, object]:
-    return verdict._asdict()
 
 
 def _words(result: Result, options: argparse.Namespace, on: Screen) -> list[str]:
@@ -200,3 +197,86 @@ def _words(result: Result, options: argparse.Namespace, on: Screen) -> list[str]
         return [*lines, "", "Every promise was kept."]
     again = f"A promise was broken. Repeat it with --seed {settings.seed} --save DIR, and send us the files."
     return [*lines, "", *filled(again, on)]
+
+
+# --- the simulation ---------------------------------------------------------------------------------------------------
+
+
+def add_simulate_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seeds", type=int, default=400, help="how many histories to play (default 400)")
+    mutants = "leave out the wrong versions that must be caught; they are played until caught, a minute or two"
+    parser.add_argument("--no-mutants", action="store_true", help=mutants)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
+    parser.add_argument("--seed", type=int, help="replay one history and show what happened in it")
+    parser.add_argument("--mutant", default="", help="with --seed: replay it with this safeguard missing")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run_simulate(options: argparse.Namespace) -> int:
+    if options.seeds < 1 or options.workers < 1:
+        raise BadInput("--seeds and --workers are at least 1")
+    if options.mutant and options.mutant not in MUTANTS:
+        raise BadInput(f"there is no mutant {options.mutant!r}; there are:\n  " + "\n  ".join(MUTANTS))
+    if options.mutant and options.seed is None:
+        raise BadInput("--mutant goes with --seed: which history shall be replayed without that safeguard?")
+    if options.seed is not None and options.json:
+        raise BadInput("--json does not go with --seed: a replay is a text")
+    if options.seed is not None:
+        return _replay(options.seed, options.mutant)
+    result = simulate(options.seeds, mutants=not options.no_mutants, workers=options.workers, progress=bar)
+    show(options, _simulated(result), _report(result))
+    return 1 if result.played.violations or result.survivors else 0
+
+
+def _replay(seed: int, mutant: str) -> int:
+    """Play one seed again and print its history."""
+    with mutated(mutant) if mutant else nullcontext():
+        scene = stage(seed)
+        scene.world.tracing = True
+        try:
+            play_out(scene)
+            verdict, code = "no promise was broken", 0
+        except Violation as violation:
+            verdict, code = f"broken: {violation}", 1
+    print("\n".join([*scene.world.trace, verdict]))
+    return code
+
+
+def _simulated(result: Simulation) -> dict[str, object]:
+    played = result.played
+    return {
+        "seeds": played.seeds,
+        "violations": len(played.violations),
+        "mutants": result.mutants,
+        "failed": [{"seed": seed, "promise": promise} for seed, promise in sorted(played.violations.items())],
+        "faults": dict(sorted(played.faults.items())),
+        "calls": played.calls,
+        "starts": played.starts,
+        "effects": by_way(played.effects),
+    }
+
+
+def _fault_counts(result: Simulation, kinds: Sequence[str]) -> list[str]:
+    seen = [(result.played.faults[kind], kind) for kind in kinds if result.played.faults[kind]]
+    return [f"  {count:>10,}  {kind}" for count, kind in sorted(seen, reverse=True)]
+
+
+def _report(result: Simulation) -> str:
+    played = result.played
+    lines = [
+        f"{played.seeds:,} histories, {played.calls:,} store calls, {played.starts:,} bodies started",
+        "what went wrong in them, on purpose:",
+        *_fault_counts(result, FAULTS),
+        "and what they were about:",
+        *_fault_counts(result, SITUATIONS),
+    ]
+    lines += ["what became of effects, by how they were guarded:", *printed(by_way(played.effects))]
+    if result.unseen:
+        lines.append(f"never happened in so few histories: {', '.join(result.unseen)}")
+    if result.mutants:
+        lines.append("safeguards taken away, and how many histories it took to notice:")
+        lines += [f"  {needed or 'NOT CAUGHT':>10}  {name}" for name, needed in result.mutants.items()]
+    lines.append(f"promises broken: {len(played.violations)}")
+    for seed, promise in sorted(played.violations.items()):
+        lines.append(f"  {promise}\n    replay: cronce simulate --seed {seed}")
+    return "\n".join(lines)

@@ -1,37 +1,169 @@
-"""cronce watch: watch the store, and tell of what is wrong."""
+"""cronce watch: watch the store, and tell of what is wrong. And where alerts and pings go, for `run` and `ui` too: by
+the command line, the environment or the config.
+
+Each of them (webhooks, commands, the URL for pings) is taken from the first place that names it, as the store is.
+"""
 
 import argparse
 import json
+import os
 import shlex
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from types import FrameType
-from typing import Final
+from typing import Any, Final
 
-from cronce.cli.alerting import Told, add_alerts, add_settings, monitored, told
-from cronce.cli.looking import add_store, looking, nothing
-from cronce.cli.table import Screen, Text, Tone, Toned, paint, screen, table
+from cronce.cli import on_signals
+from cronce.cli.session import add_store, looking, nothing
+from cronce.cli.terminal import Screen, Text, Tone, Toned, paint, screen, table
 from cronce.clock import SystemClock
+from cronce.errors import BadInput
 from cronce.model import spell
-from cronce.monitor.alerts import alert_of
-from cronce.monitor.destinations import reaches
-from cronce.monitor.gathered import gathered
+from cronce.monitor.destinations import Command, Destination, Webhook, reaches
 from cronce.monitor.known import Known
-from cronce.monitor.model import SEVERITIES, Finding
+from cronce.monitor.model import SEVERITIES, gathered
+from cronce.monitor.monitor import Monitor
+from cronce.monitor.pings import Pinger, check_ping
+from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import judge
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
-from cronce.runtime.flow import drive
+from cronce.schedule import parse_duration
 from cronce.stores import mask
-from cronce.telling.notices import raised_document
+from cronce.stores.default import alerts_table
+from cronce.telling.documents import raised_document
 from cronce.telling.words import short
+from cronce.value import NamedTuple
 
-TEXT: Final = """\
+ALERT: Final = "CRONCE_ALERT"
+PING: Final = "CRONCE_PING"
+KNOWN: Final = ("webhook", "command", "ping", "threshold", *Settings._fields)
+NUMBERS: Final = ("schedulers", "flapping")
+
+LAST_PINGS: Final = 5.0
+"""Seconds that are left for pings at the end."""
+
+
+class Told(NamedTuple):
+    """Who is told what: checked."""
+
+    destinations: tuple[Destination, ...]
+    ping: str | None
+    settings: Settings
+
+
+def add_alerts(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--alert", action="append", default=[], metavar="URL", help=f"POST alerts there; repeatable (or ${ALERT})")
+    add("--alert-command", action="append", default=[], metavar="WORDS", help="run this for each alert; repeatable")
+    add("--ping", metavar="URL", help=f"ping it when a run starts, succeeds, fails; {{job}} is its job (or ${PING})")
+
+
+def told(
+    options: argparse.Namespace, environ: Mapping[str, str] = os.environ, *, root: str | os.PathLike[str] = "/"
+) -> Told:
+    path, table = alerts_table(environ, root=root)
+    try:
+        config = _checked(table)
+    except BadInput as error:
+        raise BadInput(f"{path}, [alerts]: {error}") from None
+    threshold = config.get("threshold", "warning")
+    urls = options.alert or environ.get(ALERT, "").split() or config["webhook"]
+    commands = [_words(text) for text in options.alert_command] or config["command"]
+    ping = options.ping or environ.get(PING) or config.get("ping")
+    destinations: list[Destination] = [Webhook(url, threshold) for url in urls]
+    destinations += [Command(_startable(words), threshold) for words in commands]
+    return Told(tuple(destinations), ping and check_ping(ping), _settings(options, config))
+
+
+@contextmanager
+def monitored(cron: Cronce, given: Told, *, log: bool = True) -> Iterator[Monitor]:
+    """In the block this process watches and tells. Should the block end because the store cannot be used, that is told
+    before."""
+    pinger = Pinger(given.ping) if given.ping else None
+    if pinger is not None:
+        cron.on_event(pinger.hear)
+    try:
+        with Monitor(cron, given.destinations, given.settings, log=log) as monitor:
+            yield monitor
+    finally:
+        if pinger is not None:
+            pinger.close(LAST_PINGS)
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """What is wrong, and from when on. Whoever leads judges by its own, so that most put them into the config."""
+    usual, add = Settings(), parser.add_argument
+    add("--schedulers", type=int, metavar="N", help="there should be so many schedulers at most")
+    add("--late", metavar="SPAN", help="a slot is late when it starts so long after its instant (default: 60s)")
+    add("--skew", metavar="SPAN", help="a clock may be off by so much (default: 1s)")
+    add("--no-progress", metavar="SPAN", help="a run should come further within so long (default: 15m)")
+    add("--flapping", type=int, metavar="N", help=f"a leadership that ends so often flaps (default: {usual.flapping})")
+    add("--superseded", metavar="SPAN", help="an old version of a job may live on for so long (default: 10m)")
+
+
+def _settings(options: argparse.Namespace, config: Mapping[str, Any]) -> Settings:
+    said = {name: getattr(options, name, None) for name in Settings._fields}
+    chosen = {name: config.get(name) if given is None else given for name, given in said.items()}
+    made: dict[str, Any] = {
+        name: value if name in NUMBERS else parse_duration(value) for name, value in chosen.items() if value is not None
+    }
+    return check_settings(Settings(**made))
+
+
+# --- the config -------------------------------------------------------------------------------------------------------
+
+
+def _checked(table: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(table.keys() - set(KNOWN))
+    if unknown:
+        raise BadInput(f"{', '.join(unknown)} is not known; there are {', '.join(KNOWN)}")
+    hooks, command, ping = table.get("webhook", []), table.get("command", []), table.get("ping", "")
+    hooks = [hooks] if isinstance(hooks, str) else hooks
+    if not _are_texts(hooks):
+        raise BadInput('webhook is a URL, or a list of them: webhook = "https://…"')
+    if not _are_texts(command):
+        raise BadInput('command is a list of words: command = ["./page.sh", "on-call"]')
+    if not isinstance(ping, str):
+        raise BadInput('ping is a URL: ping = "https://…/{job}"')
+    if table.get("threshold", "warning") not in SEVERITIES:
+        raise BadInput(f"threshold is one of {', '.join(SEVERITIES)}")
+    return {**table, "webhook": hooks, "command": [command] if command else []}
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BadInput(f"--alert-command {text!r:.60} cannot be read as words: {error}") from None
+    if not words:
+        raise BadInput("--alert-command is empty; give a program, and what it is given")
+    return words
+
+
+def _startable(words: list[str]) -> list[str]:
+    """Whoever is to be called at night is looked for now."""
+    if words[0] and shutil.which(words[0]) is None:
+        where = "is no program that can be started" if os.sep in words[0] else "is not on the PATH"
+        raise BadInput(f"an alert's command is a program and what it is given, and {words[0]!r:.60} {where}")
+    return words
+
+
+# --- watching ---------------------------------------------------------------------------------------------------------
+
+WATCH_DESCRIPTION: Final = """\
 Watch the store and tell of what is wrong: schedulers that fell silent, slots that were missed, runs that are lost, late
 or too long, clocks that are off, copies of a store, and more. It goes on until TERM or Ctrl-C, prints each alert when
 it is raised and when it is over, and sends it to whoever is named. Each `cronce run` and `cronce ui` watches, too: one
@@ -43,7 +175,7 @@ sees of each job the latest slot or two, and of no run that it comes no further:
 exit codes with --once: 0 nothing is as bad as --threshold; 1 something is; 75 the store cannot be reached; 78 the store
 needs a person."""
 
-EXAMPLES: Final = """
+WATCH_EPILOG: Final = """
 examples:
   cronce watch --alert https://hooks.slack.com/services/…
   cronce watch --alert-command './page.sh on-call' --schedulers 3
@@ -52,23 +184,22 @@ examples:
 """
 
 TONES: Final[Mapping[str, Tone]] = {"critical": "bad", "warning": "odd", "info": "dim"}
+ENDS: Final = (signal.SIGTERM, signal.SIGINT)
 PEEK: Final = 0.5
 """Seconds between two looks at whether there is news."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description, parser.epilog = TEXT, EXAMPLES
+def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     add = parser.add_argument
     add("--once", action="store_true", help="look once, print what is wrong, and end")
-    add(
-        "--threshold", choices=SEVERITIES, default="warning", help="from which severity on it counts (default: warning)"
-    )
+    threshold = "from which severity on it counts (default: warning)"
+    add("--threshold", choices=SEVERITIES, default="warning", help=threshold)
     add_settings(parser)
     add_alerts(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+def run_watch(options: argparse.Namespace) -> int:
     given = told(options)
     return _once(options, given) if options.once else _watch(options, given)
 
@@ -77,12 +208,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _once(options: argparse.Namespace, given: Told) -> int:
-    with looking(options) as store:
-        seen = drive(survey(Known()), store, SystemClock())
+    with looking(options) as desk:
+        seen = desk.do(survey(Known(), desk.store.traits))
     found, _ = judge(seen, Memory(), given.settings)
     findings = gathered(found)
     if options.json:
-        print(json.dumps({"alerts": [raised_document(alert_of(one)) for one in findings]}))
+        print(json.dumps({"alerts": [raised_document(one) for one in findings]}))
     else:
         print(_table(findings) if findings else nothing("nothing is wrong", options))
         if findings and options.store:
@@ -95,7 +226,7 @@ def _elsewhere(store: str, which: str = "above") -> str:
     return f"the commands {which} need `--store {shlex.quote(mask(store))}`, too"
 
 
-def _table(findings: Sequence[Finding]) -> str:
+def _table(findings: Sequence[Alert]) -> str:
     """In full: what to do about it is at the end of a line."""
     rows: list[list[Text]] = [
         [Toned(one.severity, TONES[one.severity]), one.kind, spell(one.since), _said(one)] for one in findings
@@ -103,7 +234,7 @@ def _table(findings: Sequence[Finding]) -> str:
     return table(["severity", "what", "since", "why"], rows, screen()._replace(width=None))
 
 
-def _said(one: Finding | Alert) -> str:
+def _said(one: Alert) -> str:
     return f"{one.text} {one.remedy}".strip()
 
 
@@ -112,8 +243,8 @@ def _said(one: Finding | Alert) -> str:
 
 def _watch(options: argparse.Namespace, given: Told) -> int:
     shown: dict[tuple[str, str], Alert] = {}
-    on = screen()
-    with Cronce(options.store) as cron, monitored(cron, given, log=False) as monitor, _until_told() as stopped:
+    on, stopped, ends = screen(), threading.Event(), on_signals(ENDS, lambda _number, _frame: stopped.set())
+    with Cronce(options.store) as cron, monitored(cron, given, log=False) as monitor, ends:
         with looking(options):  # a store that is not there, or cannot be used, is refused as ever
             pass
         if not options.json:
@@ -145,21 +276,6 @@ def _line(state: str, alert: Alert, on: Screen) -> str:
     lasted = "" if state == "raised" else f", after {short(max(now - alert.since, timedelta(0)))}"
     said = _said(alert) if state == "raised" else alert.text
     return f"{spell(now)} {paint(word, on)} {alert.kind}{lasted}: {paint(said, on)}"
-
-
-@contextmanager
-def _until_told() -> Iterator[threading.Event]:
-    told_to = threading.Event()
-
-    def came(_number: int, _frame: FrameType | None) -> None:
-        told_to.set()
-
-    before = {number: signal.signal(number, came) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield told_to
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say(line: str) -> None:

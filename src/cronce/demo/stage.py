@@ -20,7 +20,7 @@ from cronce.demo.verdict import OnRecord, Verdict, judge
 from cronce.demo.worker import JOB, LEASE, Plan
 from cronce.model import Mark, Slot
 from cronce.runtime.flow import drive
-from cronce.runtime.look import runs
+from cronce.runtime.queries import runs
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.sqlite.file import url_of

@@ -5,23 +5,27 @@ The claim, the lease and the record are those of every guarded call (`runtime.ca
 """
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol
 
 from cronce.clock import Clock
-from cronce.errors import LeaseLost, NotRecorded, StoreError
-from cronce.events import Event
+from cronce.errors import CronceError, LeaseLost, NotRecorded, StoreError
+from cronce.events import Event, What
 from cronce.integrations.process import Supervisor
-from cronce.model import Origin, Slot, slot_of_cell, spell
+from cronce.model import Cell, Origin, Slot, Write, slot_of_cell, spell
+from cronce.policy import is_rerun
 from cronce.protocol.record import Outcome
 from cronce.runtime.attempt import Ending
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, When
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import NOT_RENEWED, Keeper
-from cronce.runtime.notes import Notebook, leave_clock, recall_clock
-from cronce.runtime.pod import BAD, fired_at, slot_meant
+from cronce.runtime.ledger import Ledger
+from cronce.runtime.machine import Notebook, clock_note, leave_clock, recall_clock
+from cronce.runtime.pod import fired_at, is_bad, slot_meant
 from cronce.runtime.processes.child import Ended, NotStarted
 from cronce.runtime.processes.command import Command
 from cronce.runtime.run import Run, Skipped
@@ -75,14 +79,16 @@ class Exec:
     ) -> None:
         """`job_name`: of the Kubernetes Job that this is a pod of, if it is. `hear` is told what happens."""
         self._job, self._words, self._supervisor, self._env = job, words, supervisor, env
-        self._stand_by = stand_by or job.on_lost == "rerun"
+        self._stand_by = stand_by or is_rerun(job.on_lost)
         self._job_name, self._say, self._hear = job_name, say, hear
         self.ran = False
+        self._clock_cell = Cell("")
+        self._left = False  # what was seen of the clock is written
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
         desk = Desk(store, clock, lambda: store, self._heard)
         keeper = Keeper(desk)
-        clock_cell = desk.do(recall_clock(desk.ledger))
+        self._clock_cell = desk.do(recall_clock(desk.ledger, self._job.name))
         try:
             if when is None and self._job_name:
                 slot, named = self._in_pod(desk)
@@ -96,7 +102,8 @@ class Exec:
         finally:
             keeper.close()
             with suppress(StoreError):
-                desk.do(leave_clock(desk.ledger, clock_cell))
+                if not self._left:
+                    desk.do(leave_clock(desk.ledger, self._clock_cell))
 
     def _in_pod(self, desk: Desk) -> tuple[Slot, bool]:
         """The slot, and whether somebody named it: then it is to run, and not only if the schedule lets it."""
@@ -111,7 +118,15 @@ class Exec:
         refused: Callable[[Slot, str, Keeper], None] = Notebook().refused
         tried = False
         while True:
-            call = Call(keeper, self._job, command, take_over=True, stand_by=self._stand_by, refused=refused)
+            call = Call(
+                keeper,
+                self._job,
+                command,
+                take_over=True,
+                stand_by=self._stand_by,
+                refused=refused,
+                beside=partial(self._note_clock, keeper.desk.ledger),
+            )
             result = take(call.steps(when), keeper.desk, self._sleep)
             if isinstance(result, Skipped):
                 return command.code if tried else self._skipped(result, keeper.desk, named=named)
@@ -121,6 +136,11 @@ class Exec:
             if not command.code or not self._job.retries or self._supervisor.interrupted or self._job_name:
                 return command.code  # in a pod the next attempt is the next pod's
             when, tried, refused = call.slot, True, _ignore
+
+    def _note_clock(self, ledger: Ledger) -> list[Write]:
+        """With the end of the run: it costs no request of its own."""
+        self._left = True
+        return clock_note(ledger, self._clock_cell)
 
     def _sleep(self, nap: Nap) -> None:
         if nap.in_hand:
@@ -139,12 +159,12 @@ class Exec:
                 " that this slot ran; later slots run. If the store is new, begin it with `cronce store init`"
             )
             return NOT_DONE
-        going_on = skipped.kind == "held" or skipped.outcome == Outcome.SUCCEEDED
+        going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)
         quiet = (going_on or not named) and not self._job_name
         self._say(f"{skipped.slot} was not run here: {skipped.reason}", quiet=quiet)
         if skipped.kind == "held" and self._job_name:
             return LATER
-        return NOT_DONE if skipped.outcome in BAD or (named and not going_on) else 0
+        return NOT_DONE if is_bad(skipped) or (named and not going_on) else 0
 
     def _heard(self, event: Event) -> None:
         """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""
@@ -155,3 +175,46 @@ class Exec:
 
 def _ignore(_slot: Slot, _why: str, _keeper: Keeper) -> None:
     """Out of attempts: that is no refusal worth noting."""
+
+
+class ObservedExec:
+    """One `cronce exec --observe`, from a store that nobody has opened yet to an exit code.
+
+    The command runs as the crontab's own line would run it, whatever the store says or does, and its exit code is ours.
+    The slot is claimed beside it (`runtime.observe_jobs`), and where it would have been refused that is noted.
+    """
+
+    def __init__(self, job: Declaration, supervisor: Supervisor, clock: Clock, store: Callable[[], Store], say: Say):
+        self._job, self._supervisor, self._clock, self._store, self._say = job, supervisor, clock, store, say
+        self._lock = threading.Lock()
+        self._keeper: Keeper | None = None
+
+    def run(self, words: Sequence[str], env: Mapping[str, str], when: When | None = None) -> int:
+        from cronce.runtime.background import Background  # noqa: PLC0415  only who observes pays for these two
+        from cronce.runtime.observe_jobs import ObservedCall, by_code  # noqa: PLC0415
+
+        background = Background(self._at_work, self._clock)
+        observed = ObservedCall(self._job, when, background, self._at_work, self._clock, ended=by_code)
+        with observed as returned:
+            ended = self._supervisor.child(words, env).run()
+            code = 128 + ended.signalled if isinstance(ended, NotStarted) else ended.code
+            returned(code)
+        background.close()
+        if (
+            observed.done.is_set() and self._keeper is not None
+        ):  # else it hangs in the store, and ends with this process
+            with suppress(CronceError):
+                self._keeper.close()
+                self._keeper.desk.store.close()
+        return code
+
+    def _at_work(self) -> Keeper:
+        with self._lock:
+            if self._keeper is None:
+                store = self._store()
+                self._keeper = Keeper(Desk(store, self._clock, lambda: store, self._heard))
+            return self._keeper
+
+    def _heard(self, event: Event) -> None:
+        if event.what is What.DOUBLED:
+            self._say(event.detail, quiet=True)

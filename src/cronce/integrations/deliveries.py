@@ -11,25 +11,28 @@ after how long, is the queue's business. A body whose process died is another ma
 has no reason to deliver it again.
 """
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 
-from cronce.errors import BadInput, BadPolicy, CronceError, LeaseLost, StoreError
-from cronce.integrations.names import name_from
-from cronce.integrations.patience import stand_by
+from cronce.errors import BadInput, BadPolicy, CronceError, InProgress, LeaseLost, StoreError
+from cronce.model import name_from
 from cronce.policy import OnLost, WhenUnsure, check_choice
+from cronce.protocol.codec import json_text
 from cronce.runtime.app import Cronce
 from cronce.runtime.declare import Duration
 from cronce.runtime.effects.idempotent import read_lease, read_ttl
-from cronce.runtime.kept_json import json_text
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Run
+from cronce.runtime.steps import Nap, sleep
 from cronce.schedule import parse_duration
 
 UNSURE: Final[dict[OnLost, WhenUnsure]] = {"skip": "raise", "rerun": "retry"}
+PAUSE: Final = 0.1
+"""Seconds between two looks at what another is at. Whoever is gone is known to be when its lease has lapsed."""
 READABLE: Final = 80
 """Letters of an id that are there for people; what follows tells it from all others."""
 
@@ -134,3 +137,42 @@ def message_id(run: Run, key: object) -> str:
     text = run.key_of(key)
     readable = re.sub(r"[^A-Za-z0-9]+", "-", text)[:READABLE].strip("-")
     return f"{readable}-{sha256(text.encode()).hexdigest()[:16]}"
+
+
+# --- waiting for another who is at it --------------------------------------------------------------------------------
+
+
+def stand_by(once: Callable[[Callable[[], Any]], Any], body: Callable[[], Any]) -> Any:
+    """What `once` returns for the body; while another is at the same, it is asked again."""
+    made: list[bool] = []
+
+    def noted() -> Any:
+        made.append(True)
+        return body()
+
+    while True:
+        try:
+            return once(noted)
+        except InProgress:
+            if made:  # the body's own words: what it asked for is in progress, and not it
+                raise
+        sleep(Nap(PAUSE))
+
+
+async def stand_by_async(
+    once: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]], body: Callable[[], Awaitable[Any]]
+) -> Any:
+    """The same on an event loop."""
+    made: list[bool] = []
+
+    async def noted() -> Any:
+        made.append(True)
+        return await body()
+
+    while True:
+        try:
+            return await once(noted)
+        except InProgress:
+            if made:
+                raise
+        await asyncio.sleep(PAUSE)

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from cronce.errors import BadInput
-from cronce.integrations.patience import stand_by, stand_by_async
+from cronce.integrations.deliveries import stand_by, stand_by_async
 from cronce.model import check_key
 from cronce.policy import WhenUnsure
 from cronce.runtime.effects.once import checked_how

@@ -19,11 +19,10 @@ from hashlib import blake2b
 from typing import Final
 
 from cronce.model import Cell, Epoch, Instant, Mark, Write, alert_cell
-from cronce.monitor.gathered import gathered
-from cronce.monitor.model import Finding, rank, worst_first
-from cronce.protocol.notices import Alert, Delivery, Notice, decode_alert, encode_alert
-from cronce.protocol.readable import readable
-from cronce.runtime.carrier import Carrier
+from cronce.monitor.model import gathered, rank, worst_first
+from cronce.protocol.codec import readable
+from cronce.protocol.notices import Alert, Delivery, Notice, decode_alert, encode_notice
+from cronce.runtime.client import Client
 from cronce.runtime.flow import Flow
 from cronce.runtime.scheduling.roster import CHUNK, chunks
 from cronce.stores.base import Scan
@@ -78,23 +77,17 @@ def key_of(kind: str, subject: str) -> str:
 # --- what becomes of an alert, pure -----------------------------------------------------------------------------------
 
 
-def alert_of(finding: Finding) -> Alert:
-    kind, remedy = str(finding.kind), finding.remedy
-    return Alert(kind, finding.subject, finding.severity, finding.text, finding.since, remedy=remedy)
-
-
-def raised(was: Alert | None, finding: Finding, now: Instant, *, reword: bool) -> Alert | None:
+def raised(was: Alert | None, finding: Alert, now: Instant, *, reword: bool) -> Alert | None:
     """The alert of a finding; None: it stands as it is. While it stands it gets worse and never better, so that one
     which wavers is told twice at most."""
-    new = alert_of(finding)
     if was is None:
-        return new
+        return finding
     if was.cleared is not None:
-        since = was.since if now - was.cleared < QUIET else new.since
-        again = new._replace(since=since, times=was.times + 1, deliveries=was.deliveries)
+        since = was.since if now - was.cleared < QUIET else finding.since
+        again = finding._replace(since=since, times=was.times + 1, deliveries=was.deliveries)
         return _told_at_once(again, now) if again.severity == "critical" else again
-    if rank(new.severity) < rank(was.severity):
-        return new._replace(since=was.since, times=was.times)
+    if rank(finding.severity) < rank(was.severity):
+        return finding._replace(since=was.since, times=was.times)
     words = was._replace(text=finding.text, remedy=finding.remedy)
     return words if reword and words != was else None
 
@@ -145,21 +138,21 @@ def _concluded(alert: Alert, claim: Delivery, now: Instant, *, sent: bool) -> De
 class Alerts:
     """The alerts of a store. What was gone at the last look is remembered here, by whoever leads, and what it found."""
 
-    def __init__(self, carrier: Carrier) -> None:
-        self._carrier = carrier
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._gone: set[str] = set()
         self._found: set[str] = set()
 
     def standing(self) -> Flow[Standing]:
-        page = yield from self._carrier.scan(Scan("alert/", mark=Mark.OPEN))
+        page = yield from self._client.scan(Scan("alert/", mark=Mark.OPEN))
         epoch, cells = page.epoch, list(page.cells)
         while page.next is not None:
-            page = yield from self._carrier.scan(Scan("alert/", mark=Mark.OPEN, after=page.next))
+            page = yield from self._client.scan(Scan("alert/", mark=Mark.OPEN, after=page.next))
             cells += page.cells
         posted = (Posted(cell, alert) for cell in cells if (alert := _read(cell)) is not None)
         return Standing(page.now, epoch, tuple(sorted(posted, key=lambda one: worst_first(one.alert))))
 
-    def settle(self, findings: Iterable[Finding], is_over: IsOver, *, anew: bool = False) -> Flow[None]:
+    def settle(self, findings: Iterable[Alert], is_over: IsOver, *, anew: bool = False) -> Flow[None]:
         """Raise what was found, reword what has changed, clear what is gone for the second time, and let go of what
         nobody has to be told of any more. What another changed meanwhile is left for the next look. `is_over`: whether
         one is that was never found here; `anew`: others looked in between."""
@@ -167,7 +160,7 @@ class Alerts:
             self._gone, self._found = set(), set()
         seen = yield from self.standing()
         stand = {one.cell.key: one for one in seen.posted}
-        raised_now = {f"{one.alert.kind}/{one.alert.subject}" for one in seen.posted if one.alert.cleared is None}
+        raised_now = {one.alert.id for one in seen.posted if one.alert.cleared is None}
         told = ((key_of(one.kind, one.subject), one) for one in gathered(findings, raised_now))
         found = {key: one for key, one in told if not _is_less(one, stand.get(key))}
         writes = [write for one in seen.posted if (write := self._settled(one, found, seen.now)) is not None]
@@ -175,13 +168,13 @@ class Alerts:
         self._gone = {one.cell.key for one in missing if one.cell.key in self._found or is_over(one.alert)}
         self._found = (self._found & stand.keys()) | found.keys()
         for keys in chunks(sorted(found.keys() - stand.keys())):
-            loaded, _ = yield from self._carrier.load(keys)
+            loaded, _ = yield from self._client.load(keys)
             pairs = ((cell, raised(_read(cell), found[cell.key], seen.now, reword=True)) for cell in loaded.cells)
             writes += [_written(cell, alert) for cell, alert in pairs if alert is not None]
         for place in range(0, len(writes), CHUNK):
-            yield from self._carrier.swap(writes[place : place + CHUNK], seen.epoch.seen)
+            yield from self._client.swap(writes[place : place + CHUNK], seen.epoch.seen)
 
-    def _settled(self, one: Posted, found: dict[str, Finding], now: Instant) -> Write | None:
+    def _settled(self, one: Posted, found: dict[str, Alert], now: Instant) -> Write | None:
         cell, alert = one
         finding = found.get(cell.key)
         if finding is not None:
@@ -204,7 +197,7 @@ class Alerts:
             alert = _with(alert, to, delivery)
             return Claimed(key, alert, delivery), _kept(cell, alert)
 
-        return (yield from self._carrier.rewrite(key, make))
+        return (yield from self._client.rewrite(key, make))
 
     def conclude(self, claim: Claimed, to: str, *, sent: bool) -> Flow[None]:
         """Whether it was sent. Nothing is said if the claim has lapsed and another has it, or there is other news."""
@@ -216,10 +209,10 @@ class Alerts:
             alert = _with(alert, to, _concluded(alert, claim.delivery, now, sent=sent))
             return None, _freed(cell, alert) if over(alert, now) else _kept(cell, alert)
 
-        yield from self._carrier.rewrite(claim.key, make)
+        yield from self._client.rewrite(claim.key, make)
 
 
-def _is_less(finding: Finding, posted: Posted | None) -> bool:
+def _is_less(finding: Alert, posted: Posted | None) -> bool:
     """What is only worth knowing does not keep alive what was worse: first everybody hears that that is over."""
     return finding.severity == "info" and posted is not None and posted.alert.severity != "info"
 
@@ -234,12 +227,12 @@ def _with(alert: Alert, to: str, delivery: Delivery) -> Alert:
 
 
 def _written(cell: Cell, alert: Alert) -> Write:
-    return Write(cell.key, cell.version, encode_alert(alert), Mark.OPEN, ttl=REWORDED)
+    return Write(cell.key, cell.version, encode_notice(alert), Mark.OPEN, ttl=REWORDED)
 
 
 def _kept(cell: Cell, alert: Alert) -> Write:
-    return Write(cell.key, cell.version, encode_alert(alert), cell.mark)
+    return Write(cell.key, cell.version, encode_notice(alert), cell.mark)
 
 
 def _freed(cell: Cell, alert: Alert) -> Write:
-    return Write(cell.key, cell.version, encode_alert(alert), Mark.FREE, ttl=KEPT)
+    return Write(cell.key, cell.version, encode_notice(alert), Mark.FREE, ttl=KEPT)

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
-from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, HTTPSConnection
-from typing import IO, Any, Final, Protocol, runtime_checkable
+from http.client import HTTPException, HTTPResponse
+from typing import Any, Final, Protocol, runtime_checkable
 from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
@@ -29,6 +29,7 @@ from cronce.monitor.model import SEVERITIES, Severity, rank
 from cronce.protocol.notices import Alert
 from cronce.runtime.log import LOGGER
 from cronce.stores import discreet
+from cronce.telling.documents import raised_document
 from cronce.telling.words import iso, safe, short
 
 ANSWER: Final = 5.0
@@ -80,12 +81,9 @@ def document(alert: Alert, notice: str, store: str, host: str) -> Document:
     """What a receiver is sent: a text for people, as Slack and its like take it, and the facts for programs."""
     key = "\n".join((alert.kind, alert.subject, str(iso(alert.since)), store))
     facts = {
-        "kind": alert.kind,
-        "subject": alert.subject,
-        "severity": alert.severity,
+        **raised_document(alert),
         "text": discreet(alert.text),
         "remedy": discreet(alert.remedy),
-        "since": iso(alert.since),
         "until": iso(alert.cleared),
         "state": notice,
         "store": store,
@@ -238,17 +236,16 @@ def shown(parts: SplitResult) -> str:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(
-        self, _req: Request, _fp: IO[bytes], _code: int, _msg: str, _headers: HTTPMessage, _newurl: str
-    ) -> None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
-class _Deadline:
+class _Deadline(HTTPSHandler, HTTPHandler):
     """A socket's timeout begins anew with each byte, so that a receiver which trickles them is waited for without end.
     When this is over its line is cut, wherever the talk is: what is cut is a duplicate, since TLS takes the socket."""
 
     def __init__(self, seconds: float) -> None:
+        super().__init__()
         self.passed = False
         self._line: socket.socket | None = None
         self._timer = threading.Timer(seconds, self._cut)
@@ -264,7 +261,15 @@ class _Deadline:
         if self._line is not None:
             self._line.close()
 
-    def connect(self, *where: Any) -> socket.socket:
+    def do_open(self, http_class: Any, req: Request, **http_conn_args: Any) -> HTTPResponse:
+        def make(host: str, **options: Any) -> Any:
+            connection = http_class(host, **options)
+            connection._create_connection = self._connect  # the one place before a handshake
+            return connection
+
+        return super().do_open(make, req, **http_conn_args)
+
+    def _connect(self, *where: Any) -> socket.socket:
         made = socket.create_connection(*where)
         self._line = made.dup()
         if self.passed:  # before there was a line to be cut
@@ -276,27 +281,6 @@ class _Deadline:
         if self._line is not None:
             with suppress(OSError):
                 self._line.shutdown(socket.SHUT_RDWR)
-
-    def handlers(self) -> tuple[HTTPHandler, HTTPSHandler]:
-        deadline = self
-
-        class Plain(HTTPHandler):
-            def http_open(self, req: Request) -> HTTPResponse:
-                return self.do_open(deadline.made(HTTPConnection), req)
-
-        class Secure(HTTPSHandler):
-            def https_open(self, req: Request) -> HTTPResponse:
-                return self.do_open(deadline.made(HTTPSConnection), req)
-
-        return Plain(), Secure()
-
-    def made(self, kind: type[HTTPConnection]) -> Any:
-        def make(host: str, timeout: float) -> HTTPConnection:
-            connection: Any = kind(host, timeout=timeout)
-            connection._create_connection = self.connect  # the one place before a handshake
-            return connection  # type: ignore[no-any-return]
-
-        return make
 
 
 def post(parts: SplitResult, body: bytes, kind: str) -> None:
@@ -318,7 +302,7 @@ def post(parts: SplitResult, body: bytes, kind: str) -> None:
 def _answered(request: Request, deadline: _Deadline) -> str:
     """What went wrong, if anything did."""
     try:
-        with build_opener(_NoRedirect(), *deadline.handlers()).open(request, timeout=ANSWER) as answer:
+        with build_opener(_NoRedirect(), deadline).open(request, timeout=ANSWER) as answer:
             answer.read(1)
     except HTTPError as error:
         error.close()

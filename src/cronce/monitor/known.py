@@ -9,14 +9,15 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Final
 
-from cronce.model import Cell, Epoch, Instant, Mark, Slot
-from cronce.protocol.record import TOO_LATE, Job, Outcome, Record, State
+from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits
+from cronce.protocol.record import TOO_LATE, Outcome, Record
+from cronce.protocol.table import Row
 from cronce.runtime.flow import Flow
-from cronce.runtime.look import JobSeen, RunSeen, read_page, seen_job, seen_runs
-from cronce.runtime.stored.definitions import seen_stored
+from cronce.runtime.queries import JobSeen, RunSeen, read_page, seen_job, seen_runs
+from cronce.runtime.stored_jobs import seen_stored
 from cronce.schedule import Schedule
 from cronce.schedule.agenda import Agenda
-from cronce.stores.base import Position, Scan
+from cronce.stores.base import Page, Position, Scan
 from cronce.value import NamedTuple
 
 SLICE: Final = 1000
@@ -77,11 +78,11 @@ class Known:
     """One thread's. Surveys add to it."""
 
     def __init__(self) -> None:
-        self.begin(Epoch())
+        self.begin(Epoch(), Traits(""))
 
-    def begin(self, epoch: Epoch) -> None:
-        """In this life of the store nothing is known yet."""
-        self.epoch = epoch
+    def begin(self, epoch: Epoch, traits: Traits) -> None:
+        """In this life of the store nothing is known yet; and up to where it forgot, nothing can be."""
+        self.epoch, self._traits = epoch, traits
         self.halted = False
         """Whether everything is paused."""
         self.jobs: dict[str, JobSeen] = {}
@@ -207,7 +208,7 @@ class Known:
             del self._watched[slot.cell]
             return
         self.note(run)
-        if run.record.state is State.CLOSED and not self._may_be_resolved(run):
+        if run.record.is_closed and not self._may_be_resolved(run):
             del self._watched[slot.cell]
         else:
             self._watched[slot.cell] = Watched(slot, now + min((now - slot.at) / 10, SELDOM), began=True)
@@ -221,7 +222,7 @@ class Known:
             self.began[job] = brief
         if is_too_late(record):
             self._too_late.setdefault(run.slot, record.finished or at)
-        ran = record.state is State.CLOSED and record.outcome not in (Outcome.SKIPPED, Outcome.TOO_OLD)
+        ran = record.outcome is not None and record.outcome.ran
         if ran and (job not in self.ended or self.ended[job].slot.at <= at):
             self.ended[job] = brief
 
@@ -238,13 +239,9 @@ class Known:
         seen, newest = self.jobs.get(slot.job), self.began.get(slot.job)
         if seen is None or seen.job is None or slot.job not in self._placed:
             return False
-        if seen.job.paused or self._is_over(seen.job, slot.at):
+        if seen.job.paused or seen.row_of(slot, None, now, self.epoch, self._traits) is Row.BELOW:
             return False
         return newest is None or newest.slot.at < slot.at or now - slot.at <= REMEMBERED
-
-    def _is_over(self, job: Job, at: Instant) -> bool:
-        """Whether such a slot is closed, if it is not on record."""
-        return at <= job.floor or (self.epoch.forgot and at <= self.epoch.born)
 
     def _may_be_resolved(self, run: RunSeen) -> bool:
         """It is the job's last, and failed: somebody may say that all is well."""
@@ -280,13 +277,17 @@ def _brief(record: Record) -> Record:
     return record._replace(output="", payload="", result="")
 
 
+def read_most(scan: Scan, most: int) -> Flow[Page]:
+    """So many cells of a scan at most, as one page."""
+    page = yield from read_page(scan)
+    cells = list(page.cells)
+    while page.next is not None and len(cells) < most:
+        page = yield from read_page(scan._replace(after=page.next))
+        cells += page.cells
+    return page._replace(cells=cells)
+
+
 def read_runs(scan: Scan, most: int) -> Flow[tuple[list[RunSeen], bool]]:
     """Runs that can be read, and whether there are more."""
-    runs: list[RunSeen] = []
-    for _ in range(most // scan.limit):
-        page = yield from read_page(scan)
-        runs += seen_runs(page.cells, page.now)
-        if page.next is None:
-            break
-        scan = scan._replace(after=page.next)
-    return [run for run in runs if run.record is not None], page.next is not None
+    page = yield from read_most(scan, most)
+    return [run for run in seen_runs(page.cells, page.now) if run.record is not None], page.next is not None

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from cronce.events import Event
-from cronce.runtime.current import current_run
+from cronce.runtime.run import current_run
 
 FIELDS: Final = ("job", "slot", "run", "fence")
 """What a record is given while a body runs; empty text outside of one. `run` is the slot with its job, and with the

@@ -1,11 +1,12 @@
 """What can be wrong, and how bad it is: the words of the monitor."""
 
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
+from itertools import groupby
 from typing import Final, Literal
 
 from cronce.model import Instant
 from cronce.protocol.notices import Alert
-from cronce.value import NamedTuple
 
 Severity = Literal["critical", "warning", "info"]
 """Critical: something ran twice, did not run, or may have. Warning: it will, if nobody looks. Info: worth knowing."""
@@ -39,22 +40,6 @@ class Kind(StrEnum):
     DOUBLED = "doubled"  # calls were only observed, and some of them were duplicates
 
 
-class Finding(NamedTuple):
-    """One thing that is wrong: with what (a job, a holder, a group, a name, or "" for the store), since when, and what
-    to say of it to a person, in one sentence with the facts and one with what to do."""
-
-    kind: Kind
-    subject: str
-    severity: Severity
-    text: str
-    since: Instant
-    remedy: str = ""
-
-    @property
-    def id(self) -> str:
-        return f"{self.kind}/{self.subject}"
-
-
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 
 
@@ -67,6 +52,48 @@ def rank(severity: str) -> int:
 _PLACES: Final = {str(kind): place for place, kind in enumerate(Kind)}
 
 
-def worst_first(one: Finding | Alert) -> tuple[int, int, Instant, str]:
+def worst_first(one: Alert) -> tuple[int, int, Instant, str]:
     """In which order they are told: by severity, then as the kinds stand above, what explains others before these."""
     return rank(one.severity), _PLACES.get(one.kind, len(_PLACES)), one.since, one.subject
+
+
+# --- findings that are many, or say the same -------------------------------------------------------------------------
+
+EACH: Final = 10
+"""Of a kind, so many stand by themselves."""
+
+MORE: Final = "*"
+"""What the rest of them is about: no job is called that."""
+
+
+def gathered(found: Iterable[Alert], standing: Collection[str] = ()) -> list[Alert]:
+    """What is told of findings that are many, or say the same: ten thousand jobs that fail together are ten alerts and
+    one more, and not ten thousand messages.
+
+    The worst first. Those that stand go on by themselves. While the rest of a kind stands nobody moves out of it,
+    so that as they recover, one by one, nothing is told until they all have."""
+    ordered = sorted(_news(list(found), standing), key=lambda one: (one.kind, worst_first(one)))
+    told: list[Alert] = []
+    for kind, group in groupby(ordered, key=lambda one: one.kind):
+        same = list(group)
+        alone = [one for one in same if one.id in standing]
+        others = [one for one in same if one.id not in standing]
+        room = 0 if f"{kind}/{MORE}" in standing else max(EACH - len(alone), 0)
+        told += [*alone, *others[:room], *_rest(kind, others[room:])]
+    return sorted(told, key=worst_first)
+
+
+def _news(found: list[Alert], standing: Collection[str]) -> Iterator[Alert]:
+    """Where no scheduler is alive no slot runs: that is said once, and not of each job."""
+    nobody = any(one.kind == Kind.SILENT and not one.subject for one in found)
+    for one in found:
+        follows = nobody and one.kind in (Kind.MISSED, Kind.LATE)
+        if not follows or one.id in standing or f"{one.kind}/{MORE}" in standing:
+            yield one
+
+
+def _rest(kind: str, rest: list[Alert]) -> Iterator[Alert]:
+    if rest:
+        first = rest[0]
+        text = f"{kind}: and {len(rest):,} more, such as {first.subject}: {first.text}"
+        yield Alert(kind, MORE, first.severity, text, min(one.since for one in rest), remedy=first.remedy)

@@ -17,28 +17,29 @@ import os
 import threading
 from collections.abc import Iterable
 from datetime import timedelta
+from math import inf
 from typing import Any, Final
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreForgot, StoreUnusable
-from cronce.model import MONITOR, Boot, leader_cell, spell
+from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
 from cronce.monitor.alerts import Alerts, Claimed
 from cronce.monitor.destinations import Document, Given, Log, destination, document
-from cronce.monitor.evenly import Evenly
 from cronce.monitor.known import Known
-from cronce.monitor.model import Finding, Kind
-from cronce.monitor.post import Post, told_apart
+from cronce.monitor.model import Kind
+from cronce.monitor.sending import Sender, told_apart
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import is_over, judge
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.desk import Desk, host_name
-from cronce.runtime.effects.seen import load
 from cronce.runtime.election import Leader, candidacy
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.keeper import Beat
 from cronce.runtime.log import LOGGER
+from cronce.runtime.queries import load
+from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores import mask_all
 from cronce.stores.base import Store
 from cronce.stores.memory import MemoryStore
@@ -52,6 +53,12 @@ EVERY: Final = 5.0
 
 TICK: Final = 2.0
 """Seconds between two looks for what is to be told."""
+
+QUIET_TICK: Final = 10.0
+"""The same for a process that does not lead, while no alert stands: it has only to deliver what the leader raises."""
+
+SURE: Final = 3
+"""Looks in a row after which another leads for sure, and is not about to be this process."""
 
 GLANCE: Final = 1.0
 """Seconds between two looks at the clock."""
@@ -90,16 +97,17 @@ class Monitor:
         # Of the thread that talks to the store:
         self._store: Store | None = None
         self._at_desk: Desk | None = None
-        self._post: Post | None = None
+        self._sender: Sender | None = None
         self._known = Known()
         self._memory: Memory | None = None
         self._evenly = Evenly()
         self._survey_at = 0.0
+        self._quiet_looks = 0
         # Of both: when the store last answered, and what it last said instead.
         self._heard = self._clock.boot()
         self._trouble: StoreError | None = None
         # Of the one that looks at the clock:
-        self._own = self._post_of(MemoryStore(), self._guarding)
+        self._own = self._sender_of(MemoryStore(), self._guarding)
         self._glanced = self._clock.boot()
         self._final: StoreUnusable | None = None
         self._told = threading.Event()
@@ -149,6 +157,7 @@ class Monitor:
             self._leave()
             self._stopped[0].set()
             return None
+        began = self._clock.boot()
         try:
             self._look()
         except StoreForgot as error:  # it answers, and is another: see what it is the next time
@@ -160,45 +169,48 @@ class Monitor:
             LOGGER.debug("%s", mask_all(str(error)))
         except Exception:
             LOGGER.exception("the monitor could not look, and will try again")
-        return self._clock.boot() + TICK
+        quiet = not self.standing and self._heard > began and not self._leader.is_leader
+        self._quiet_looks = self._quiet_looks + 1 if quiet else 0
+        return self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else TICK)
 
     def _look(self) -> None:
-        post = self._post or self._arrive()
+        sender = self._sender or self._arrive()
         self._leader.start()
         if self._leader.is_leader:
-            self._survey(post)
+            self._survey(sender)
         elif self._memory is not None:
             self._memory = None
-            post = self._arrive()
+            sender = self._arrive()
         elif isinstance(self._leader.refused, StoreUnusable):  # it cannot be written, and here nothing was to be
             raise self._leader.refused
         if not self._has_shelf:
             self._do(load([leader_cell(MONITOR)]))  # only to hear whether it answers
-        self.standing = tuple(one.alert for one in post.deliver().posted)
+        self.standing = tuple(one.alert for one in sender.deliver().posted)
 
-    def _survey(self, post: Post) -> None:
+    def _survey(self, sender: Sender) -> None:
         boot = self._clock.boot()
         if boot < self._survey_at:
             return
         self._survey_at = boot + EVERY
         anew, memory = self._memory is None, self._memory or Memory()
         self._known = Known() if anew else self._known
-        seen = self._do(survey(self._known))
+        assert self._store is not None
+        seen = self._do(survey(self._known, self._store.traits))
         if not self._evenly.goes(seen.now, boot):  # both from when it began: how long it takes tells nothing of a clock
             return
         findings, remembered = judge(seen, memory, self._settings)
         self._memory = remembered
-        post.settle(findings, lambda alert: is_over(alert, seen, remembered, self._settings), anew=anew)
+        sender.settle(findings, lambda alert: is_over(alert, seen, remembered, self._settings), anew=anew)
 
-    def _arrive(self) -> Post:
+    def _arrive(self) -> Sender:
         """A connection of its own, and the shelf that alerts stand on. Where the store keeps no such thing it is one in
         memory, of whoever leads: another's means nothing any more."""
         if self._store is None:
             desk = self._cron.at_work().desk
             self._store, self._at_desk = desk.connect(), desk
-        if self._post is None or not self._has_shelf:
-            self._post = self._post_of(self._store if self._has_shelf else MemoryStore(), self._watching)
-        return self._post
+        if self._sender is None or not self._has_shelf:
+            self._sender = self._sender_of(self._store if self._has_shelf else MemoryStore(), self._watching)
+        return self._sender
 
     @property
     def _has_shelf(self) -> bool:
@@ -219,11 +231,11 @@ class Monitor:
         self._heard, self._trouble = self._clock.boot(), None
         return done
 
-    def _post_of(self, shelf: Store, beat: Beat) -> Post:
+    def _sender_of(self, shelf: Store, beat: Beat) -> Sender:
         desk = Desk(shelf, self._clock, lambda: shelf, lambda _event: None)
         do = self._do if shelf is self._store else desk.do
-        alerts, boot = Alerts(desk.ledger.carrier), self._clock.boot
-        return Post(alerts, self._destinations, do=do, describe=self._describe, boot=boot, wake=beat.wake)
+        alerts, boot = Alerts(desk.ledger.client), self._clock.boot
+        return Sender(alerts, self._destinations, do=do, describe=self._describe, boot=boot, wake=beat.wake)
 
     # --- on the thread that looks at the clock ---
 
@@ -260,19 +272,19 @@ class Monitor:
     def _unreachable(self) -> list[Alert]:
         return [one for one in self.own if one.kind == Kind.UNREACHABLE and one.cleared is None]
 
-    def _own_finding(self, boot: Boot) -> Finding | None:
+    def _own_finding(self, boot: Boot) -> Alert | None:
         trouble, silent = self._final or self._trouble, boot - self._heard
         since = self._clock.wall() - timedelta(seconds=silent)
         words = mask_all(str(trouble)) if trouble else "a call hangs"
         if isinstance(trouble, StoreUnusable):
             kind = Kind.COPIED if isinstance(trouble, StoreCopied) else Kind.UNUSABLE
             text = f"{self._host} cannot use its store, and runs nothing: {words}"
-            return Finding(kind, self._host, "critical", text, since)
+            return Alert(kind, self._host, "critical", text, since)
         if silent < SILENCE:
             return None
         text = f"{self._place} has not answered {self._host} for {short(timedelta(seconds=round(silent)))}: {words}"
         remedy = "What runs goes on while its lease can be trusted; nothing new is started here."
-        return Finding(Kind.UNREACHABLE, self._host, "critical", text, since, remedy)
+        return Alert(Kind.UNREACHABLE, self._host, "critical", text, since, remedy=remedy)
 
     # --- on either ---
 
@@ -285,3 +297,44 @@ class Monitor:
 
     def _describe(self, claim: Claimed) -> Document:
         return document(claim.alert, claim.delivery.notice, self._place, self._host)
+
+
+# --- whether the store's clock can be held against anybody -----------------------------------------------------------
+
+SET: Final = HOLDER_TTL / 3
+"""By so much at least a clock was set that went otherwise than ours: with less nobody who lives seems to be dead."""
+
+SETTLED: Final = HOLDER_TTL
+"""After so long everybody has."""
+
+
+class Evenly:
+    """Asked at each look, by a clock of our own that nobody sets: not right after the store's was set.
+
+    Where it goes an hour ahead, all schedulers seem to be dead for an hour, and all slots of that hour to be missed,
+    until each has had the time to say that it lives, and to see to what fell due. So nothing is judged until then:
+    neither what is wrong, nor that it is over. Where it is set again and again, a line in the log says that nobody
+    judges."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Instant, Boot] | None = None
+        self._from: Boot = 0.0
+        self._tell_at: Boot | None = None
+
+    def goes(self, now: Instant, boot: Boot) -> bool:
+        last, self._last = self._last, (now, boot)
+        if last is not None and abs(now - last[0] - timedelta(seconds=boot - last[1])) > SET:
+            self._from = boot + SETTLED.total_seconds()
+        even = boot >= self._from
+        self._tell(boot, even=even)
+        return even
+
+    def _tell(self, boot: Boot, *, even: bool) -> None:
+        """Once until it goes evenly again, and not where it was set once."""
+        if even:
+            self._tell_at = None
+        elif self._tell_at is None:
+            self._tell_at = boot + 2 * SETTLED.total_seconds()
+        elif boot > self._tell_at:
+            LOGGER.warning("the store's clock keeps being set, and nothing is judged meanwhile")
+            self._tell_at = inf

@@ -113,10 +113,11 @@ class Pinger:
 
     def __init__(self, template: str) -> None:
         self._template = check_ping(template)
-        self._line: deque[Ping] = deque()
+        self._line: deque[Ping] = deque(maxlen=ROOM)
         self._news = threading.Condition()
         self._process = os.getpid()
-        self._running = self._closing = False
+        self._thread: threading.Thread | None = None
+        self._closing = False
         self._dropped = 0
 
     def hear(self, event: Event) -> None:
@@ -124,13 +125,13 @@ class Pinger:
         if ping is None:
             return
         with self._news:
-            self._line.append(ping)
-            if len(self._line) > ROOM:
-                self._line.popleft()
+            if len(self._line) == self._line.maxlen:
                 self._dropped += 1
-            if not self._running:
-                threading.Thread(target=self._send_all, name="cronce-pings", daemon=True).start()
-                self._running = True  # it waits for us before it looks; without a thread the next event asks again
+            self._line.append(ping)
+            if self._thread is None:
+                thread = threading.Thread(target=self._send_all, name="cronce-pings", daemon=True)
+                thread.start()
+                self._thread = thread  # it waits for us before it looks; without a thread the next event asks again
             self._news.notify_all()
 
     def close(self, seconds: float) -> None:
@@ -138,7 +139,8 @@ class Pinger:
         with self._news:
             self._closing = True
             self._news.notify_all()
-            self._news.wait_for(lambda: not self._running, seconds)
+        if self._thread is not None:
+            self._thread.join(seconds)
 
     def _send_all(self) -> None:
         from cronce.monitor.destinations import Undelivered  # noqa: PLC0415
@@ -161,8 +163,4 @@ class Pinger:
             if dropped:
                 LOGGER.warning("%d pings were not sent: their receiver is away, or too slow", dropped)
             self._news.wait_for(lambda: self._line or self._closing)
-            if self._line:
-                return self._line.popleft()
-            self._running = False
-            self._news.notify_all()
-            return None
+            return self._line.popleft() if self._line else None

@@ -6,22 +6,34 @@ cronce, is left out; what a store does not keep is not there.
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import timedelta
-from typing import Final, Literal, TypeVar
+from functools import lru_cache
+from typing import Final, TypeVar
 
-from cronce.model import BOARD_JOBS, SWITCH, Cell, Epoch, Instant, Mark, Slot, bundle_cells
-from cronce.monitor.durations import read_histories
-from cronce.monitor.known import SLICE, Known, read_runs, watched_rule
-from cronce.protocol.decide import NOTHING_RAN
+from cronce.errors import BadInput
+from cronce.model import BOARD_JOBS, SWITCH, Epoch, Instant, Mark, Slot, Traits, bundle_cells
+from cronce.monitor.known import SLICE, Known, read_most, read_runs, watched_rule
+from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Observed, decode_beats, decode_observed
-from cronce.protocol.readable import Decode, all_readable
-from cronce.protocol.record import Act, Holder, Outcome, Record, decode_bundle, standing_act
-from cronce.runtime.effects.seen import EffectSeen, Listed, load, look_at
+from cronce.protocol.record import Act, Record, decode_bundle, standing_act
+from cronce.protocol.table import NOTHING_RAN
+from cronce.runtime.effects.review import EffectSeen, Listed, look_at
 from cronce.runtime.flow import Flow
-from cronce.runtime.hand.acts import BACKFILL
-from cronce.runtime.holders import HolderSeen, everybody
-from cronce.runtime.look import HeldSeen, JobSeen, RunSeen, leaders, read_all, read_page, seen_run
-from cronce.runtime.scheduling.roster import HOLDER_TTL, chunks
-from cronce.stores.base import Scan
+from cronce.runtime.operations.actions import BACKFILL
+from cronce.runtime.queries import (
+    HeldSeen,
+    HolderSeen,
+    JobSeen,
+    RunSeen,
+    everybody,
+    leaders,
+    load,
+    read_all,
+    read_page,
+    seen_run,
+)
+from cronce.runtime.scheduling.roster import chunks
+from cronce.schedule import parse_duration
+from cronce.stores.base import Page, Scan
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
@@ -96,32 +108,22 @@ class Memory(NamedTuple):
     """Of each job when a lease lapsed, and whose."""
 
 
-Life = Literal["alive", "late", "dead"]
-
-
-def beat_state(holder: Holder, until: Instant, now: Instant) -> Life:
-    """How a process is, by its last beat. Late: two beats are overdue. Others take it for dead only when it lapses."""
-    if holder.gone or until <= now:
-        return "dead"
-    return "late" if now - (until - HOLDER_TTL) > 2 * holder.every else "alive"
-
-
 def attempts(record: Record) -> tuple[int, int]:
     """How often a slot was begun, and how often its work was completed: 0 or 1."""
     idle = sum(past.end in NOTHING_RAN for past in record.past)
-    return max(record.grant - idle, 0), int(record.outcome is Outcome.SUCCEEDED)
+    return max(record.grant - idle, 0), int(record.succeeded)
 
 
 # --- the flow -------------------------------------------------------------------------------------------------------
 
 
-def survey(known: Known) -> Flow[Survey]:
+def survey(known: Known, traits: Traits) -> Flow[Survey]:
     """What there is to see now. All jobs are read at once if nothing is known yet, or if somebody changed them or
     resumes all of them; else some of them."""
     first = yield from load([SWITCH, BOARD_JOBS])
     switch, board = first.cells
     if known.epoch.birth != first.epoch.birth:  # another life: nothing that was known of the last one holds
-        known.begin(first.epoch)
+        known.begin(first.epoch, traits)
     stopped = standing_act(switch)
     halted = stopped is not None
     whole = (board.version, halted) != (known.board, known.halted)
@@ -149,7 +151,7 @@ def survey(known: Known) -> Flow[Survey]:
         open=still_open,
         attention=attention,
         more=more,
-        doubts=(yield from effects_in_doubt(SLICE)).effects,
+        doubts=(yield from _doubts(first.now)),
         leaders=(yield from leaders()),
         beats=(yield from named("beat/", decode_beats, NAMES)),
         observed=(yield from named("observed/", decode_observed, NAMES)),
@@ -184,26 +186,26 @@ def _look_at_slots(known: Known, now: Instant) -> Flow[list[RunSeen]]:
 
 
 def _look(known: Known, slots: Sequence[Slot], now: Instant) -> Flow[list[RunSeen]]:
-    by_cell = {slot.cell: slot for slot in slots}
     runs = []
-    for keys in chunks(by_cell):
-        loaded = yield from load(keys)
-        for cell in loaded.cells:
-            run = seen_run(cell, now) if cell.version else None
-            known.saw(by_cell[cell.key], run, now)
-            runs += [run] if run is not None and run.record is not None else []
+    for slot, run in (yield from _load_runs({slot.cell: slot for slot in slots}, now)):
+        known.saw(slot, run, now)
+        runs += [run] if run is not None and run.record is not None else []
     return runs
 
 
 def _backfilled(known: Known, now: Instant) -> Flow[Set[Slot]]:
     by_cell = {slot._replace(request=BACKFILL).cell: slot for slot in known.too_late(now)}
-    done = set()
+    found = yield from _load_runs(by_cell, now)
+    return {slot for slot, run in found if run and run.record and run.record.succeeded}
+
+
+def _load_runs(by_cell: Mapping[str, Slot], now: Instant) -> Flow[list[tuple[Slot, RunSeen | None]]]:
+    """Each slot with the run in its cell; None: there is none."""
+    found = []
     for keys in chunks(by_cell):
         loaded = yield from load(keys)
-        for cell in loaded.cells:
-            record = seen_run(cell, now).record if cell.version else None
-            done |= {by_cell[cell.key]} if record and record.outcome is Outcome.SUCCEEDED else set()
-    return done
+        found += [(by_cell[cell.key], seen_run(cell, now) if cell.version else None) for cell in loaded.cells]
+    return found
 
 
 def _open() -> Flow[list[RunSeen]]:
@@ -220,6 +222,13 @@ def _attention() -> Flow[tuple[list[RunSeen], bool]]:
     return found, more
 
 
+def _doubts(now: Instant) -> Flow[Sequence[EffectSeen]]:
+    pages = []
+    for scan in (steps_in_doubt(SLICE), *keys_in_doubt(SLICE, now)):
+        pages += [(yield from read_page(scan))]
+    return (yield from effects_in_doubt(pages)).effects
+
+
 def _note_recent(known: Known) -> Flow[None]:
     """Of jobs without a schedule that could be watched, the last runs."""
     if any(watched_rule(seen) is None for seen in known.jobs.values()):
@@ -230,31 +239,96 @@ def _note_recent(known: Known) -> Flow[None]:
                 known.note(run)
 
 
-def effects_in_doubt(most: int, begun: int = 0) -> Flow[Listed]:
-    """Those that wait for a person, and keys whose lease has passed: of each sort so many. So many steps that stand as
-    begun are looked at besides, whether somebody still is at them. (Whoever is told of runs needs none of those: such a
-    step is over with its run, and that is lost then.)"""
-    page = yield from read_page(Scan("effect/", mark=Mark.ATTENTION, limit=most))
-    found = yield from look_at(page.cells, page.now)
-    more = page.next is not None
-    for scan in (
-        Scan("once/", mark=Mark.ATTENTION, limit=most),
-        Scan("once/", "until", Mark.OPEN, page.now, limit=most),
-        *([Scan("effect/", mark=Mark.OPEN, limit=begun)] if begun else []),
-    ):
-        page = yield from read_page(scan)
-        found += yield from look_at(page.cells, page.now)
-        more = more or page.next is not None
+def effects_in_doubt(pages: Sequence[Page]) -> Flow[Listed]:
+    """Of the effects on these pages, those that are in doubt."""
+    cells = [cell for page in pages for cell in page.cells]
+    found = yield from look_at(cells, pages[0].now)
+    more = any(page.next is not None for page in pages)
     return Listed(tuple(one for one in found if one.state == "in doubt"), more)
+
+
+def steps_in_doubt(most: int) -> Scan:
+    """Those that wait for a person. (Whoever is told of runs needs none that stands as begun: such a step is over with
+    its run, and that is lost then.)"""
+    return Scan("effect/", mark=Mark.ATTENTION, limit=most)
+
+
+def keys_in_doubt(most: int, now: Instant) -> tuple[Scan, Scan]:
+    """Keys that wait for a person, and those whose lease has passed."""
+    return Scan("once/", mark=Mark.ATTENTION, limit=most), Scan("once/", "until", Mark.OPEN, now, limit=most)
 
 
 def named(prefix: str, decode: Decode[T], most: int) -> Flow[dict[str, T]]:
     """What stands under each name; the first of them by name, if there are more than that."""
-    scan, cells = Scan(prefix, limit=min(most, SLICE)), list[Cell]()
-    for _ in range(most // scan.limit):
-        page = yield from read_page(scan)
-        cells += page.cells
-        if page.next is None:
-            break
-        scan = scan._replace(after=page.next)
-    return {cell.key.removeprefix(prefix): said for cell, said in all_readable(cells, decode)}
+    page = yield from read_most(Scan(prefix, limit=min(most, SLICE)), most)
+    return {cell.key.removeprefix(prefix): said for cell, said in all_readable(page.cells, decode)}
+
+
+# --- how long runs take: of jobs of which that may matter just now, what their last runs took ------------------------
+
+
+LONG: Final = timedelta(minutes=1)
+"""A shorter run is not compared with others."""
+
+HISTORY: Final = 20
+"""With so many runs before it a run is compared."""
+
+HISTORIES: Final = 20
+"""Jobs whose history is read in one survey."""
+
+HISTORY_AGE: Final = timedelta(minutes=10)
+NEAR: Final = 0.8
+"""Runs that take this share of their timeout are near it."""
+
+
+def read_histories(known: Known, still_open: Iterable[RunSeen], now: Instant) -> Flow[None]:
+    wanted = [job for job in _wanted(known, still_open, now) if _is_old(known, job, now)]
+    for job in wanted[:HISTORIES]:
+        scan = Scan(f"run/{job}/", mark=Mark.CLOSED, newest_first=True, limit=HISTORY)
+        runs, _ = yield from read_runs(scan, HISTORY)
+        known.took[job] = now, tuple(span for run in runs if (span := took(run)) is not None)
+
+
+def _wanted(known: Known, still_open: Iterable[RunSeen], now: Instant) -> list[str]:
+    """Jobs that run for long just now, or whose last run came near its timeout."""
+    running = {run.slot.job for run in still_open if (since := began(run)) is not None and now - since > LONG}
+    near = {job for job, run in known.ended.items() if is_near(took(run), timeout(known.jobs.get(job)))}
+    known.took = {job: read for job, read in known.took.items() if job in running | near}
+    return sorted(running | near)
+
+
+def _is_old(known: Known, job: str, now: Instant) -> bool:
+    return job not in known.took or now - known.took[job][0] > HISTORY_AGE
+
+
+def began(run: RunSeen) -> Instant | None:
+    """Since when a run is at work, if it is."""
+    return run.record.started if run.record and run.record.is_running else None
+
+
+def took(run: RunSeen) -> timedelta | None:
+    """How long a run took that succeeded by itself."""
+    return run.record.took() if run.record and run.record.succeeded else None
+
+
+def timeout(seen: JobSeen | None) -> timedelta | None:
+    return policy_span(seen, "timeout")
+
+
+def policy_span(seen: JobSeen | None, name: str) -> timedelta | None:
+    """A policy of a job that is a length of time; whatever else a newer cronce writes there is none."""
+    written = seen.policies.get(name) if seen else None
+    return _span(written) if isinstance(written, str) else None
+
+
+@lru_cache(maxsize=1000)
+def _span(text: str) -> timedelta | None:
+    """Ten thousand jobs have a few of them, and are asked each few seconds."""
+    try:
+        return parse_duration(text)
+    except BadInput:
+        return None
+
+
+def is_near(span: timedelta | None, limit: timedelta | None) -> bool:
+    return span is not None and limit is not None and span > NEAR * limit

@@ -3,23 +3,22 @@
 Every finding stands as long as its reason does; whoever raises alerts tells of it when it comes, and when it goes.
 """
 
-from cronce.monitor.folds import others, runs, schedulers, slots
-from cronce.monitor.gathered import MORE
+from cronce.monitor import watch_others, watch_runs, watch_schedulers, watch_slots
 from cronce.monitor.known import REMEMBERED
-from cronce.monitor.model import Finding, Kind, worst_first
+from cronce.monitor.model import MORE, Kind, worst_first
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey
 from cronce.protocol.notices import Alert
 
 
-def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Finding], Memory]:
+def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Alert], Memory]:
     """What is wrong, the worst first, and the memory to go on with."""
     memory = _remember(survey, memory, settings)
     found = [
-        *schedulers.fold(survey, settings),
-        *slots.fold(survey, memory, settings),
-        *runs.fold(survey, memory, settings),
-        *others.fold(survey, memory, settings),
+        *watch_schedulers.fold(survey, settings),
+        *watch_slots.fold(survey, memory, settings),
+        *watch_runs.fold(survey, memory, settings),
+        *watch_others.fold(survey, memory, settings),
     ]
     standing = [one._replace(since=min(one.since, memory.since.get(one.id, one.since))) for one in found]
     return sorted(standing, key=worst_first), memory._replace(since={one.id: one.since for one in standing})
@@ -31,9 +30,9 @@ def _remember(survey: Survey, memory: Memory, settings: Settings) -> Memory:
         first=memory.first or survey.now,
         birth=survey.epoch.birth,
         reborn=reborn,
-        progress=runs.progress(survey, memory),
-        lapses=runs.lapses(survey, memory),
-        missed=slots.missed(survey, memory, settings),
+        progress=watch_runs.progress(survey, memory),
+        lapses=watch_runs.lapses(survey, memory),
+        missed=watch_slots.missed(survey, memory, settings),
     )
 
 
@@ -45,7 +44,7 @@ def is_over(alert: Alert, survey: Survey, memory: Memory, settings: Settings) ->
         case Kind.NO_PROGRESS:
             return watched >= settings.no_progress or not any(job in (run.slot.job, MORE) for run in survey.open)
         case Kind.MISSED:
-            return watched >= REMEMBERED or (job != MORE and slots.is_paused(survey, job))
+            return watched >= REMEMBERED or (job != MORE and watch_slots.is_paused(survey, job))
         case Kind.LAPSING | Kind.AMNESIA:
             return watched >= REMEMBERED
         case Kind.FAILED:

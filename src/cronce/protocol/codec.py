@@ -7,13 +7,13 @@ reader did not know and dropped would be lost.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from math import isfinite
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from cronce.errors import BadRecord
-from cronce.model import Instant, from_us, to_us
+from cronce.errors import BadInput, BadRecord
+from cronce.model import Cell, Instant, from_us, to_us
 
 VERSION: Final = 6
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -177,14 +177,21 @@ UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
 """From a version to the next: how old values become readable. Entries are added, never removed."""
 
 
-def read(text: str, key: str, make: Callable[..., T], readers: dict[str, Reader], *, optional: bool = False) -> T:
-    try:
-        fields = _fields(text, key)
-        if not optional and fields.keys() != readers.keys():
-            raise KeyError
-        return make(**{name: readers[name](value) for name, value in fields.items()})
-    except _BROKEN as error:
-        raise BadRecord(f"the cell {key!r} holds something cronce did not write: {text[:80]!r}") from error
+class Decoder(Generic[T]):
+    """Reads what a cell says: each field by its reader. They are all there, unless it is `sparse`."""
+
+    def __init__(self, make: Callable[..., T], /, *, sparse: bool = False, **readers: Reader) -> None:
+        self._make, self._readers, self._sparse = make, readers, sparse
+
+    def __call__(self, text: str, key: str = "") -> T:
+        readers = self._readers
+        try:
+            fields = _fields(text, key)
+            if not self._sparse and fields.keys() != readers.keys():
+                raise KeyError
+            return self._make(**{name: readers[name](value) for name, value in fields.items()})
+        except _BROKEN as error:
+            raise BadRecord(f"the cell {key!r} holds something cronce did not write: {text[:80]!r}") from error
 
 
 def _fields(text: str, key: str) -> dict[str, Any]:
@@ -197,3 +204,46 @@ def _fields(text: str, key: str) -> dict[str, Any]:
     for old in range(version, VERSION):
         fields = UPGRADES[old](fields)
     return fields
+
+
+# --- cells that may not be readable: damaged, or written by a newer cronce ------------------------------------------
+
+# A program that only shows cells leaves these out. Where a decision rests on what a cell says, leaving it out is no
+# answer: there each caller says what such a cell means.
+
+Decode = Callable[[str, str], T]
+
+
+def readable(cell: Cell, decode: Decode[T]) -> T | None:
+    """What the cell says; None if it cannot be read, or nothing stands there."""
+    try:
+        return decode(cell.value, cell.key)
+    except BadRecord:
+        return None
+
+
+def all_readable(cells: Iterable[Cell], decode: Decode[T]) -> Iterator[tuple[Cell, T]]:
+    """Those that can be read, each with what it says."""
+    for cell in cells:
+        said = readable(cell, decode)
+        if said is not None:
+            yield cell, said
+
+
+# --- what users keep as JSON: payloads, results, positions ----------------------------------------------------------
+
+LONGEST: Final = 64 * 1024
+"""In bytes. It travels with its record: it says what to work on, or what came of it, and is not the work."""
+
+
+def json_text(what: str, value: Any) -> str:
+    """Nothing for None."""
+    if value is None:
+        return ""
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(f"{what} is what JSON can say: {error}") from None
+    if len(text) > LONGEST:
+        raise BadInput(f"{what} is at most {LONGEST // 1024} KB of JSON, and this is {len(text):,} bytes")
+    return text

@@ -1,11 +1,12 @@
-"""What can be asked about a cell, what is answered, and the change that makes an answer true. Words only: the rules are
-in `decide`."""
+"""What can be asked about a run, what is answered, and the change that makes an answer true. Words only: the rules are
+in `table` and `gates`."""
 
 from datetime import timedelta
 from typing import Literal
 
+from cronce.errors import StoreError, StoreUnavailable
 from cronce.model import Fence, Instant, Mark
-from cronce.policy import OnLost
+from cronce.policy import OnLost, Overlap
 from cronce.protocol.record import Maker, Outcome, Record
 from cronce.value import NamedTuple, Value
 
@@ -25,6 +26,11 @@ class Claim(NamedTuple):
     under: Maker | None = None  # of a step: the run that makes it
     keep: timedelta | None = None  # of an effect: for how long it is known that it is done; None: until it is purged
     joined: bool = False  # it may complete in the user's database
+    overlap: Overlap = "skip"  # what becomes of it while other runs of the job have all its turns
+    delay: timedelta = timedelta(0)  # how long after its instant it may start at the earliest
+    digest: str = ""  # which version of the job this process carries; without one it has no say in which fires
+    first: Instant | None = None  # the trigger is outside: the earliest slot that it fired for; see `gates.first_floor`
+    lands_by: Instant | None = None  # of a step: it is begun before the lease of its run is over, or not at all
 
 
 class Renew(NamedTuple):
@@ -64,12 +70,15 @@ class Queue(NamedTuple):
     by: str = ""
     payload: str = ""
     key: str = ""
+    digest: str = ""  # by a scheduler: which version of the job it carries; a person may ask at any time
+    first: Instant | None = None
 
 
 class Skip(NamedTuple):
     """It shall not run, and that is on record."""
 
     reason: str
+    first: Instant | None = None
 
 
 class Settle(NamedTuple):
@@ -163,11 +172,46 @@ class Nothing(Value):
     """There was nothing to do."""
 
 
-Answer = Granted | Held | Early | Closed | Queued | Renewed | Finished | Released | Stale | Asked | Settled | Nothing
+class Busy(Value):
+    """The slot is free, but the job's turns are taken: by that run, until then at least."""
+
+    run: str
+    until: Instant | None
+
+
+class Paused(Value):
+    """The job is paused, or all jobs are."""
+
+
+class Superseded(Value):
+    """Another version of the job fires it, by facts of up to half a minute ago: ask again, it may be yours by then."""
+
+    firing: str
+
+
+class Unsure(Value):
+    """The store did not answer, or its answer could not be read. This is no permission to run."""
+
+    why: str
+    error: StoreError | None = None
+    unreadable: bool = False
+
+    @property
+    def passing(self) -> bool:
+        """Whether it may help to ask again: not until a person has acted, if the store cannot be used, or read."""
+        return not self.unreadable and (self.error is None or isinstance(self.error, StoreUnavailable))
+
+
+Answer = (
+    Granted | Held | Early | Closed | Queued | Renewed | Finished | Released | Stale | Asked | Settled | Nothing
+    | Busy | Paused | Superseded | Unsure
+)  # fmt: skip
+
+# --- what makes an answer true ------------------------------------------------------------------------------------
 
 
 class Change(NamedTuple):
-    """The write that makes the answer true. The cell's until becomes the store's now + ttl, or stays without a ttl."""
+    """Of the run. The cell's until becomes the store's now + ttl, or stays without a ttl."""
 
     record: Record
     mark: Mark
@@ -175,8 +219,8 @@ class Change(NamedTuple):
     grant: bool = False
 
 
-class Decision(NamedTuple):
-    """If there is a change, the answer holds once the change has won; else it holds already."""
+class Ruling(NamedTuple):
+    """What the table says. If there is a change, the answer holds once the change has won; else it holds already."""
 
     answer: Answer
     change: Change | None = None

@@ -16,13 +16,12 @@ from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
-from cronce.model import EPOCH, Cell, Fence, Mark
+from cronce.model import EPOCH, Cell, Epoch, Fence, Mark, Origin, Slot, job_cell, to_us
 from cronce.protocol.commands import (
     Ask,
     Claim,
     Closed,
     Command,
-    Decision,
     Finish,
     Queue,
     Release,
@@ -31,14 +30,12 @@ from cronce.protocol.commands import (
     Settle,
     Skip,
 )
-from cronce.protocol.decide import (
-    TABLE,
-    Facts,
-    Row,
-    decide,
-    row,
-)
-from cronce.protocol.record import Outcome, Past, Record, State
+from cronce.protocol.decide import Decision, decide
+from cronce.protocol.gates import GATES
+from cronce.protocol.lease import Sample
+from cronce.protocol.record import Job, Outcome, Past, Record, State
+from cronce.protocol.table import TABLE, Row, row
+from cronce.protocol.view import KnownJob, View
 
 PAGE: Final = Path("docs/explain/protocol.md")
 
@@ -50,8 +47,10 @@ _NOW: Final = _AT + timedelta(minutes=1)
 _LATER: Final = _NOW + _LEASE
 _OWN, _OTHER = Fence(1, 2), Fence(1, 1)
 
-_ABSENT: Final = Cell("", at=_AT)
-_NEVER_GRANTED: Final = Cell("", 1, at=_AT, mark=Mark.OPEN, until=_NOW)
+_SLOT: Final = Slot("billing", _AT)
+
+_ABSENT: Final = Cell(_SLOT.cell, at=_AT)
+_NEVER_GRANTED: Final = Cell(_SLOT.cell, 1, at=_AT, mark=Mark.OPEN, until=_NOW)
 _OVER: Final = _NEVER_GRANTED._replace(fence=_OWN)
 _LIVE: Final = _OVER._replace(until=_LATER)
 
@@ -64,7 +63,8 @@ def _read() -> Iterator[tuple[Cell, Record | None]]:
         yield _NEVER_GRANTED, Record(state)
     for state, cell in product((State.DUE, State.WAITING, State.RETRYING), (_OVER, _LIVE)):
         yield cell, _RAN._replace(state=state, past=(Past(_OWN, "web-1", _AT, "ended"),))
-    running = (_RAN, _RAN._replace(on_lost="rerun"), _RAN._replace(failures=1), _RAN._replace(ask="stop"))
+    again = _RAN._replace(on_lost="rerun")
+    running = (_RAN, again, _RAN._replace(failures=1), _RAN._replace(ask="stop"), again._replace(ask="stop"))
     yield from product((_OVER, _LIVE), running)
     for outcome in Outcome:
         yield _OVER, _RAN._replace(state=State.CLOSED, outcome=outcome)
@@ -82,17 +82,26 @@ def _said() -> Iterator[Command]:
     yield from (Resolve("done", "why"), Resolve("retry", "why"))
 
 
-def _known() -> Iterator[Facts]:
+def _views() -> Iterator[View]:
     """A slot above the floor, one below it, and one that a store forgot."""
-    for floor, base in ((EPOCH, 0), (_AT, 0), (_AT, 1)):
-        yield Facts(_NOW, floor, base, lambda _tolerance: _LEASE)
+    for (cell, record), (floor, base) in product(_read(), ((EPOCH, 0), (_AT, 0), (_AT, 1))):
+        epoch = Epoch(to_us(floor), base=base, origin=Origin.FOUND if base else Origin.MADE)
+        known = KnownJob(Cell(job_cell(_SLOT.job), 1), Job(floor=floor), _NOW)
+        sample = Sample(0.0, 0.0, _NOW)
+        yield View(cell, record, sample, _SLOT, known=known, epoch=epoch, even=lambda *_: _LEASE)
 
 
 class Example(NamedTuple):
-    cell: Cell
-    record: Record | None
+    view: View
     command: Command
-    facts: Facts
+
+    @property
+    def cell(self) -> Cell:
+        return self.view.run
+
+    @property
+    def record(self) -> Record | None:
+        return self.view.record
 
     @property
     def row(self) -> Row:
@@ -100,12 +109,13 @@ class Example(NamedTuple):
 
     @property
     def decision(self) -> Decision:
-        return decide(*self)
+        decision = decide(*self)
+        assert isinstance(decision, Decision)
+        return decision
 
 
 def examples() -> list[Example]:
-    read, said, known = _read(), _said(), _known()
-    return [Example(cell, record, command, facts) for (cell, record), command, facts in product(read, said, known)]
+    return [Example(view, command) for view, command in product(_views(), list(_said()))]
 
 
 # --- what an answer may hang on, besides its row ----------------------------------------------------------------------
@@ -117,75 +127,40 @@ class Condition(NamedTuple):
     holds: Callable[[Example], bool]
 
 
-def _is_lease_live(example: Example) -> bool:
-    return example.cell.until == _LATER
+def _failed(example: Example) -> bool:
+    return isinstance(example.command, Finish) and example.command.outcome is Outcome.FAILED
 
 
-def _is_rerun(example: Example) -> bool:
-    return example.record is not None and example.record.on_lost == "rerun"
-
-
-def _is_too_late(example: Example) -> bool:
-    return isinstance(example.command, Claim) and example.command.start_by is not None
-
-
-def _is_own_fence(example: Example) -> bool:
-    return getattr(example.command, "fence", None) == example.cell.fence
-
-
-def _is_own_word(example: Example) -> bool:
-    record, command = example.record, example.command
+def _is_own_word(record: Record | None, command: Command) -> bool:
     if record is None or not isinstance(command, Finish):
         return False
     return command.outcome is (Outcome.FAILED if record.state is State.RETRYING else record.outcome)
 
 
-def _is_failed_with_attempts_left(example: Example) -> bool:
-    failed = isinstance(example.command, Finish) and example.command.outcome is Outcome.FAILED
-    return failed and example.record is not None and example.record.failures == 0
-
-
-def _is_uncertain(example: Example) -> bool:
-    return example.record is not None and example.record.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN)
-
-
-def _is_done(example: Example) -> bool:
-    return isinstance(example.command, Resolve) and example.command.verdict == "done"
-
-
-def _is_committed(example: Example) -> bool:
-    return isinstance(example.command, Settle) and example.command.committed
-
-
-def _is_asked(example: Example) -> bool:
-    return example.record is not None and example.record.ask != ""
-
-
-def _is_already_so(example: Example) -> bool:
-    record, command = example.record, example.command
+def _is_already_so(record: Record | None, command: Command) -> bool:
     if record is None or not isinstance(command, Queue):
         return False
     return record.state is (State.WAITING if command.waiting else State.DUE)
 
 
-def _is_waiting(example: Example) -> bool:
-    return isinstance(example.command, Queue) and example.command.waiting
-
+_IN_DOUBT: Final = (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN)
 
 ELSE: Final = "else"
 CONDITIONS: Final = (
-    Condition("lease live", "lease over", _is_lease_live),
-    Condition("under rerun", "under skip", _is_rerun),
-    Condition("too late to start", "in time", _is_too_late),
-    Condition("by its own fence", "by another fence", _is_own_fence),
-    Condition("in the same word", "in another word", _is_own_word),
-    Condition("failed with attempts left", ELSE, _is_failed_with_attempts_left),
-    Condition("failed/lost/unknown", ELSE, _is_uncertain),
-    Condition("done", "retry", _is_done),
-    Condition("its transaction committed", ELSE, _is_committed),
-    Condition("already asked", "not yet asked", _is_asked),
-    Condition("already so", "not yet", _is_already_so),
-    Condition("for its turn", "as due", _is_waiting),
+    Condition("lease live", "lease over", lambda one: one.cell.until == _LATER),
+    Condition("under rerun", "under skip", lambda one: getattr(one.record, "on_lost", "") == "rerun"),
+    Condition("too late to start", "in time", lambda one: getattr(one.command, "start_by", None) is not None),
+    Condition(
+        "by its own fence", "by another fence", lambda one: getattr(one.command, "fence", None) == one.cell.fence
+    ),
+    Condition("in the same word", "in another word", lambda one: _is_own_word(one.record, one.command)),
+    Condition("failed with attempts left", ELSE, lambda one: _failed(one) and getattr(one.record, "failures", 1) == 0),
+    Condition("failed/lost/unknown", ELSE, lambda one: getattr(one.record, "outcome", None) in _IN_DOUBT),
+    Condition("done", "retry", lambda one: getattr(one.command, "verdict", "") == "done"),
+    Condition("its transaction committed", ELSE, lambda one: getattr(one.command, "committed", False)),
+    Condition("already asked", "not yet asked", lambda one: getattr(one.record, "ask", "") != ""),
+    Condition("already so", "not yet", lambda one: _is_already_so(one.record, one.command)),
+    Condition("for its turn", "as due", lambda one: getattr(one.command, "waiting", False)),
 )
 
 
@@ -198,6 +173,15 @@ def told_apart(answers: Sequence[tuple[Example, str]]) -> dict[tuple[str, ...], 
         if all(len(each) == 1 for each in found.values()):
             return {when: each.pop() for when, each in found.items()}
     raise AssertionError(f"no condition known here tells these apart: {sorted({answer for _, answer in answers})}")
+
+
+# --- the gates --------------------------------------------------------------------------------------------------------
+
+
+def gates() -> str:
+    """What is asked before the table, in order, with what each gate says of itself."""
+    rows = ((f"`{gate.__name__}`", " ".join(str(gate.__doc__).split())) for gate in GATES)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (("gate", "why"), ("---", "---"), *rows))
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -240,7 +224,7 @@ def _when(answer: str, found: Mapping[tuple[str, ...], str]) -> str:
 
 def _spelled(example: Example) -> str:
     """The answer; bold if it comes with a write, and then with the state that is written, if that is news."""
-    answer, change = example.decision
+    answer, change = example.decision[:2]
     word = _name(type(answer))
     if isinstance(answer, Closed) and (change or example.record is None):
         word = f"{word} as {answer.outcome}"
@@ -285,7 +269,7 @@ def states() -> str:
 
 def _edges() -> Iterator[Edge]:
     for example in examples():
-        _, change = example.decision
+        change = example.decision.change
         if change is not None:
             when = _WHEN.get(example.row, "")
             yield Edge(_state(example.record), _state(change.record), when, type(example.command))
@@ -312,6 +296,7 @@ def _who(commands: Collection[type[Command]]) -> str:
 def drawings() -> dict[str, str]:
     """What stands between the marks of that name on the page."""
     return {
+        "gates": gates(),
         "what one says of its own": table(ONES_OWN),
         "what anybody may say": table(ANYBODYS),
         "states": f"```mermaid\n{states()}\n```",

@@ -34,7 +34,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
-from cronce.model import Boot, Epoch, Instant, Traits
+from cronce.model import EPOCH, Boot, Epoch, Instant, Traits
 from cronce.policy import OnLost
 from cronce.value import NamedTuple
 
@@ -102,6 +102,9 @@ class Sample(NamedTuple):
     began: Boot
     ended: Boot
     now: Instant
+
+
+NO_SAMPLE: Final = Sample(0.0, 0.0, EPOCH)
 
 
 def even_span(samples: Iterable[Sample], tolerance: timedelta) -> timedelta:

@@ -1,28 +1,29 @@
-"""What watchers leave in cells: alerts, the beats of schedulers that are not ours, and calls that were only observed.
+"""What else is left in cells: alerts, beats of schedulers that are not ours, calls that were only observed, jobs that
+live in the store, cursors, what a machine saw of the clock, and who was refused.
 
 None of it decides who runs.
 """
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from cronce.model import Instant, to_us
+from cronce.model import Fence, Instant, read_fence, to_us
 from cronce.protocol.codec import (
     MICROSECOND,
     VERSION,
-    Reader,
+    Decoder,
     count,
     dumps,
     each,
     instant,
     maybe,
     of,
-    read,
+    seconds,
     span,
     text,
-    us,
 )
+from cronce.protocol.lease import Sample
 from cronce.value import NamedTuple
 
 Notice = Literal["raised", "cleared"]
@@ -41,7 +42,10 @@ class Delivery(NamedTuple):
 
 
 class Alert(NamedTuple):
-    """A finding that somebody should know of, or should have known of: then it is cleared."""
+    """One thing that is wrong, and that somebody should know of, or should have known of: then it is cleared.
+
+    With what (a job, a holder, a group, a name, or "" for the store), since when, and what to say of it to a person, in
+    one sentence with the facts and one with what to do."""
 
     kind: str
     subject: str
@@ -54,7 +58,10 @@ class Alert(NamedTuple):
     deliveries: Mapping[str, Delivery] = {}
     """By the digest of the destination."""
     remedy: str = ""
-    """What to do about it."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}/{self.subject}"
 
 
 class Beaten(NamedTuple):
@@ -98,32 +105,69 @@ class Observed(NamedTuple):
     recent: tuple[Doubled, ...]
 
 
+class Stored(NamedTuple):
+    """A job that lives in the store: its definition as JSON, or None once it was removed; by whom, and since when. The
+    revision rises with each change, also beyond a removal."""
+
+    revision: int
+    definition: str | None
+    by: str
+    at: Instant
+
+
+class Position(NamedTuple):
+    """How far somebody has come, as JSON, and by which fence: a cursor of a job, or what a receiver has seen."""
+
+    fence: Fence
+    value: str = ""
+
+
+class Machine(NamedTuple):
+    """What a machine has seen of the store's clock since it was booted, for short-lived processes to go on from."""
+
+    boot_id: str
+    samples: tuple[Sample, ...]  # oldest first
+
+
+class Refused(NamedTuple):
+    """A claim that lost: of which slot, when, and why."""
+
+    slot: str
+    at: Instant
+    why: str
+
+
+class Refusals(NamedTuple):
+    """What a machine was refused of a job: how often, and the last of them."""
+
+    times: int
+    recent: tuple[Refused, ...]
+
+
 # --- spelling -------------------------------------------------------------------------------------------------------
 
 
-def encode_alert(alert: Alert) -> str:
-    deliveries = {
-        to: [one.notice, us(one.sent), to_us(one.until), one.tries] for to, one in sorted(alert.deliveries.items())
-    }
-    times = {"since": to_us(alert.since), "cleared": us(alert.cleared)}
-    return dumps({"v": VERSION, **alert._asdict(), **times, "deliveries": deliveries})
+def encode_notice(notice: Alert | Beats | Observed | Stored | Position | Machine | Refusals) -> str:
+    return dumps({"v": VERSION, **{name: _spelled(value) for name, value in notice._asdict().items()}})
 
 
-def encode_beats(beats: Beats) -> str:
-    return dumps(
-        {"v": VERSION, "every": beats.every // MICROSECOND, "recent": _rows(beats.recent), "times": beats.times}
-    )
-
-
-def encode_observed(observed: Observed) -> str:
-    window = None if observed.window is None else observed.window // MICROSECOND
-    recent = [[one.slot, to_us(one.at), one.by, one.why] for one in observed.recent]
-    spelled = {"window": window, "calls": _rows(observed.calls), "recent": recent}
-    return dumps({"v": VERSION, **observed._asdict(), **spelled})
-
-
-def _rows(beaten: tuple[Beaten, ...]) -> list[list[object]]:
-    return [[to_us(one.at), one.by, *([one.key] if one.key else [])] for one in beaten]
+def _spelled(value: object) -> object:
+    """Instants and spans in microseconds, records as rows; a call without a key has two columns."""
+    match value:
+        case datetime():
+            return to_us(value)
+        case timedelta():
+            return value // MICROSECOND
+        case Fence():
+            return str(value)
+        case Beaten(at, by, ""):
+            return [to_us(at), by]
+        case tuple():
+            return [_spelled(one) for one in value]
+        case Mapping():
+            return {name: _spelled(one) for name, one in sorted(value.items())}
+        case _:
+            return value
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -135,17 +179,18 @@ def _deliveries(value: object) -> dict[str, Delivery]:
     return dict(zip(map(text, rows), made(list(rows.values())), strict=True))
 
 
-_ALERT: Final[dict[str, Reader]] = {
-    "kind": text,
-    "subject": text,
-    "severity": text,
-    "text": text,
-    "since": instant,
-    "cleared": maybe(instant),
-    "times": count,
-    "deliveries": _deliveries,
-    "remedy": text,
-}
+decode_alert: Final = Decoder(
+    Alert,
+    kind=text,
+    subject=text,
+    severity=text,
+    text=text,
+    since=instant,
+    cleared=maybe(instant),
+    times=count,
+    deliveries=_deliveries,
+    remedy=text,
+)
 
 
 def _beaten(value: object) -> tuple[Beaten, ...]:
@@ -154,23 +199,16 @@ def _beaten(value: object) -> tuple[Beaten, ...]:
     return each(Beaten, instant, text, text)([row if len(row) == 3 else [*row, ""] for row in rows])
 
 
-_BEATS: Final[dict[str, Reader]] = {"every": span, "recent": _beaten, "times": count}
-_OBSERVED: Final[dict[str, Reader]] = {
-    "window": maybe(span),
-    "calls": _beaten,
-    "times": count,
-    "doubled": count,
-    "recent": each(Doubled, text, instant, text, text),
-}
-
-
-def decode_alert(value: str, key: str = "") -> Alert:
-    return read(value, key, Alert, _ALERT)
-
-
-def decode_beats(value: str, key: str = "") -> Beats:
-    return read(value, key, Beats, _BEATS)
-
-
-def decode_observed(value: str, key: str = "") -> Observed:
-    return read(value, key, Observed, _OBSERVED)
+decode_beats: Final = Decoder(Beats, every=span, recent=_beaten, times=count)
+decode_observed: Final = Decoder(
+    Observed,
+    window=maybe(span),
+    calls=_beaten,
+    times=count,
+    doubled=count,
+    recent=each(Doubled, text, instant, text, text),
+)
+decode_stored: Final = Decoder(Stored, revision=count, definition=maybe(text), by=text, at=instant)
+decode_position: Final = Decoder(Position, fence=read_fence, value=text)
+decode_machine: Final = Decoder(Machine, boot_id=text, samples=each(Sample, seconds, seconds, instant))
+decode_refusals: Final = Decoder(Refusals, times=count, recent=each(Refused, text, instant, text))

@@ -11,7 +11,7 @@ from cronce.policy import OnLost
 from cronce.protocol.codec import (
     MICROSECOND,
     VERSION,
-    Reader,
+    Decoder,
     count,
     dumps,
     each,
@@ -21,15 +21,15 @@ from cronce.protocol.codec import (
     of,
     offset,
     quoted,
-    read,
-    seconds,
     span,
     text,
     texts,
     us,
 )
-from cronce.protocol.lease import Sample
 from cronce.value import NamedTuple
+
+REASON_KEPT: Final = 500
+"""Characters of why a run ended as it did."""
 
 PAST_KEPT: Final = 20
 """How many earlier grants a run, and how many spans a job remembers. Older grants are dropped (the grant number still
@@ -67,6 +67,28 @@ class Outcome(StrEnum):
     LOST = "lost"
     UNKNOWN = "unknown"
     TOO_OLD = "too old"
+
+    @property
+    def is_success(self) -> bool:
+        return self is Outcome.SUCCEEDED
+
+    @property
+    def is_failure(self) -> bool:
+        return self is Outcome.FAILED
+
+    @property
+    def is_doubt(self) -> bool:
+        """Nobody knows whether it happened."""
+        return self in DOUBTFUL
+
+    @property
+    def is_bad(self) -> bool:
+        """It ran, or may have, and did not succeed: a person may resolve it."""
+        return self in (Outcome.FAILED, *DOUBTFUL)
+
+    @property
+    def ran(self) -> bool:
+        return self not in (Outcome.SKIPPED, Outcome.TOO_OLD)
 
 
 DOUBTFUL: Final = (Outcome.LOST, Outcome.UNKNOWN)
@@ -122,6 +144,45 @@ class Record(NamedTuple):
     result: str = ""  # of an effect that is done: what came of it, as JSON
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
     joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
+
+    @property
+    def is_running(self) -> bool:
+        """It was granted, and did not end; whether its lease is live is another question."""
+        return self.state is State.RUNNING
+
+    @property
+    def is_waiting(self) -> bool:
+        """For its turn."""
+        return self.state is State.WAITING
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is State.CLOSED
+
+    @property
+    def succeeded(self) -> bool:
+        return self.outcome is Outcome.SUCCEEDED
+
+    @property
+    def in_doubt(self) -> bool:
+        """It is closed, and nobody knows whether it happened."""
+        return self.outcome is not None and self.outcome.is_doubt
+
+    @property
+    def resolved(self) -> bool:
+        """A person said how it ended, at a time that says nothing of it."""
+        return self.reason.startswith(RESOLVED)
+
+    def took(self, now: Instant | None = None) -> timedelta | None:
+        """How long it ran, or runs by now; None where nobody knows."""
+        ended = now if self.is_running else self.finished
+        return ended - self.started if ended and self.started and not self.resolved else None
+
+    @property
+    def closes_as_lost(self) -> bool:
+        """What becomes of it if its holder is gone: it is closed; else it may be granted again. What was asked to stop
+        does not begin again."""
+        return self.on_lost == "skip" or bool(self.ask)
 
 
 def effects_key(record: Record | None, slot: Slot) -> str:
@@ -201,45 +262,6 @@ class Bundle(NamedTuple):
     specs: Mapping[str, str]
 
 
-class Stored(NamedTuple):
-    """A job that lives in the store: its definition as JSON, or None once it was removed; by whom, and since when. The
-    revision rises with each change, also beyond a removal."""
-
-    revision: int
-    definition: str | None
-    by: str
-    at: Instant
-
-
-class Position(NamedTuple):
-    """How far somebody has come, as JSON, and by which fence: a cursor of a job, or what a receiver has seen."""
-
-    fence: Fence
-    value: str = ""
-
-
-class Machine(NamedTuple):
-    """What a machine has seen of the store's clock since it was booted, for short-lived processes to go on from."""
-
-    boot_id: str
-    samples: tuple[Sample, ...]  # oldest first
-
-
-class Refused(NamedTuple):
-    """A claim that lost: of which slot, when, and why."""
-
-    slot: str
-    at: Instant
-    why: str
-
-
-class Refusals(NamedTuple):
-    """What a machine was refused of a job: how often, and the last of them."""
-
-    times: int
-    recent: tuple[Refused, ...]
-
-
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 _DEFAULT: Final = Record(State.DUE)
@@ -272,6 +294,9 @@ def encode(record: Record) -> str:
 
 def encode_turn(turn: Turn) -> str:
     return f'{{"v":{VERSION},"run":{quoted(turn.run)}}}'
+
+
+FREED: Final = encode_turn(Turn())
 
 
 def encode_job(job: Job) -> str:
@@ -311,24 +336,6 @@ def encode_bundle(bundle: Bundle) -> str:
     return dumps({"v": VERSION, "specs": dict(bundle.specs)})
 
 
-def encode_stored(stored: Stored) -> str:
-    return dumps({"v": VERSION, **stored._asdict(), "at": to_us(stored.at)})
-
-
-def encode_position(position: Position) -> str:
-    return dumps({"v": VERSION, "fence": str(position.fence), "value": position.value})
-
-
-def encode_machine(machine: Machine) -> str:
-    samples = [[s.began, s.ended, to_us(s.now)] for s in machine.samples]
-    return dumps({"v": VERSION, "boot_id": machine.boot_id, "samples": samples})
-
-
-def encode_refusals(refusals: Refusals) -> str:
-    recent = [[r.slot, to_us(r.at), r.why] for r in refusals.recent]
-    return dumps({"v": VERSION, "times": refusals.times, "recent": recent})
-
-
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
@@ -354,89 +361,61 @@ def _on_lost(value: Any) -> OnLost:
     return choice
 
 
-_RUN: Final[dict[str, Reader]] = {
-    "state": State,
-    "grant": count,
-    "nonce": text,
-    "holder": text,
-    "lease": span,
-    "on_lost": _on_lost,
-    "attempts": count,
-    "failures": count,
-    "turn": text,
-    "ask": text,
-    "started": instant,
-    "finished": instant,
-    "outcome": Outcome,
-    "reason": text,
-    "past": each(Past, maybe(read_fence), text, maybe(instant), text, maybe(instant), maybe(instant)),
-    "output": text,
-    "by": text,
-    "payload": text,
-    "key": text,
-    "progress": _progress,
-    "under": _maker,
-    "result": text,
-    "keep": span,
-    "joined": flag,
-}
-_TURN: Final[dict[str, Reader]] = {"run": text}
-_JOB: Final[dict[str, Reader]] = {
-    "floor": instant,
-    "paused": maybe(_act),
-    "specs": each(Spec, text, instant, text),
-    "firing": text,
-    "spans": each(Span, instant, instant, maybe(count), text),
-    "purging": maybe(lambda pair: Purging(*map(instant, pair))),
-}
-_HOLDER: Final[dict[str, Reader]] = {
-    "holder": text,
-    "bundle": text,
-    "role": text,
-    "workers": count,
-    "labels": texts,
-    "since": instant,
-    "cronce": text,
-    "draining": flag,
-    "gone": flag,
-    "every": span,
-    "skew": offset,
-    "running": count,
-}
-_BUNDLE: Final[dict[str, Reader]] = {"specs": texts}
-_ACT: Final[dict[str, Reader]] = {"act": maybe(_act)}
-_STORED: Final[dict[str, Reader]] = {"revision": count, "definition": maybe(text), "by": text, "at": instant}
-_POSITION: Final[dict[str, Reader]] = {"fence": read_fence, "value": text}
-_MACHINE: Final[dict[str, Reader]] = {
-    "boot_id": text,
-    "samples": each(Sample, seconds, seconds, instant),
-}
-_REFUSALS: Final[dict[str, Reader]] = {"times": count, "recent": each(Refused, text, instant, text)}
-
-
-def decode(text: str, key: str = "") -> Record:
-    return read(text, key, Record, _RUN, optional=True)
-
-
-def decode_turn(text: str, key: str = "") -> Turn:
-    return read(text, key, Turn, _TURN)
-
-
-def decode_job(text: str, key: str = "") -> Job:
-    return read(text, key, Job, _JOB)
-
-
-def decode_holder(text: str, key: str = "") -> Holder:
-    return read(text, key, Holder, _HOLDER)
-
-
-def decode_bundle(text: str, key: str = "") -> Bundle:
-    return read(text, key, Bundle, _BUNDLE)
-
-
-def decode_act(text: str, key: str = "") -> Act | None:
-    act: Act | None = read(text, key, lambda act: act, _ACT)
-    return act
+decode: Final = Decoder(
+    Record,
+    sparse=True,
+    state=State,
+    grant=count,
+    nonce=text,
+    holder=text,
+    lease=span,
+    on_lost=_on_lost,
+    attempts=count,
+    failures=count,
+    turn=text,
+    ask=text,
+    started=instant,
+    finished=instant,
+    outcome=Outcome,
+    reason=text,
+    past=each(Past, maybe(read_fence), text, maybe(instant), text, maybe(instant), maybe(instant)),
+    output=text,
+    by=text,
+    payload=text,
+    key=text,
+    progress=_progress,
+    under=_maker,
+    result=text,
+    keep=span,
+    joined=flag,
+)
+decode_turn: Final = Decoder(Turn, run=text)
+decode_job: Final = Decoder(
+    Job,
+    floor=instant,
+    paused=maybe(_act),
+    specs=each(Spec, text, instant, text),
+    firing=text,
+    spans=each(Span, instant, instant, maybe(count), text),
+    purging=maybe(lambda pair: Purging(*map(instant, pair))),
+)
+decode_holder: Final = Decoder(
+    Holder,
+    holder=text,
+    bundle=text,
+    role=text,
+    workers=count,
+    labels=texts,
+    since=instant,
+    cronce=text,
+    draining=flag,
+    gone=flag,
+    every=span,
+    skew=offset,
+    running=count,
+)
+decode_bundle: Final = Decoder(Bundle, specs=texts)
+decode_act: Final[Decoder[Act | None]] = Decoder(lambda act: act, act=maybe(_act))
 
 
 def standing_act(cell: Cell) -> Act | None:
@@ -447,17 +426,9 @@ def standing_act(cell: Cell) -> Act | None:
         return Act("", reason=str(error))
 
 
-def decode_stored(text: str, key: str = "") -> Stored:
-    return read(text, key, Stored, _STORED)
-
-
-def decode_position(text: str, key: str = "") -> Position:
-    return read(text, key, Position, _POSITION)
-
-
-def decode_machine(text: str, key: str = "") -> Machine:
-    return read(text, key, Machine, _MACHINE)
-
-
-def decode_refusals(text: str, key: str = "") -> Refusals:
-    return read(text, key, Refusals, _REFUSALS)
+def ask_of(cell: Cell) -> str:
+    """Why somebody asks the run to stop, if one does. Most records say nothing of it, and are not read at length."""
+    try:
+        return decode(cell.value, cell.key).ask if '"ask":' in cell.value else ""
+    except BadRecord:
+        return ""

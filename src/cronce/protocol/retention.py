@@ -5,6 +5,9 @@ How old a run is counts from its end: one of a slot long past that somebody ran 
 Deleting a run must never let its slot run again, so the job's floor rises to it first, and it goes a minute later. As
 the floor closes every slot below it, also one that has no record yet, nothing younger than `least` ever goes, however
 few are to be kept.
+
+A store without history (`Traits.history`) has room for the last runs of a job alone. There nobody purges: each run that
+begins takes the place of older ones that are closed, and one instant says for all of them that they are passed.
 """
 
 from collections import Counter
@@ -13,10 +16,10 @@ from datetime import timedelta
 from typing import Final, cast
 
 from cronce.errors import BadInput, BadPolicy
-from cronce.model import Cell, Instant, Mark, Traits
-from cronce.protocol.readable import readable
-from cronce.protocol.record import Outcome, Record, decode
-from cronce.schedule.duration import format_duration, parse_duration
+from cronce.model import Cell, Instant, Mark, Traits, spell, unspell
+from cronce.protocol.codec import readable
+from cronce.protocol.record import Outcome, Record, State, decode, encode
+from cronce.schedule.instant import format_duration, parse_duration
 from cronce.value import NamedTuple
 
 Kept = int | str | timedelta
@@ -108,3 +111,45 @@ def _over(cell: Cell) -> Record | None:
         return None
     record = readable(cell, decode)
     return record if record is not None and record.outcome in OUTCOMES else None
+
+
+# --- where only the last runs of a job are kept ---------------------------------------------------------------------
+
+LAST: Final = 2
+"""Closed runs of a job that stay when another begins: the last, and one more whose end may still be asked for."""
+
+LAST_BAD: Final = 20
+"""So many more stay that did not succeed: a pod that comes late must not be told that all is well."""
+
+PASSED: Final = 1
+"""The version of a cell that stands for a slot that is not kept any more: below any that was drawn."""
+
+
+def crowded_out(runs: Mapping[str, Cell]) -> list[str]:
+    """Of a job's runs, by their keys, those that go as another begins. What is open stays."""
+    closed = sorted(key for key, cell in runs.items() if cell.mark is not Mark.OPEN)
+    bad = [key for key in closed if _is_bad(runs[key])]
+    stay = {*closed[-LAST:], *bad[-LAST_BAD:]}
+    return [key for key in closed if key not in stay]
+
+
+def passed_with(passed: Instant | None, gone: Iterable[str]) -> Instant | None:
+    """Up to where a job's slots are passed, without these runs too: the latest slot that is not kept any more."""
+    return max((at for at in (passed, *map(_slot_of, gone)) if at is not None), default=None)
+
+
+def stand_in(key: str, passed: Instant | None) -> Cell:
+    """What stands for a run without a cell: up to `passed` it may have run, and is closed."""
+    if passed is None or (at := _slot_of(key)) > passed:
+        return Cell(key)
+    record = Record(State.CLOSED, outcome=Outcome.TOO_OLD, reason=f"its Lease keeps no slot up to {spell(passed)}")
+    return Cell(key, PASSED, encode(record), at, Mark.CLOSED)
+
+
+def _slot_of(key: str) -> Instant:
+    return unspell(key.rpartition("/")[2])
+
+
+def _is_bad(cell: Cell) -> bool:
+    record = readable(cell, decode)
+    return record is not None and record.outcome is not None and record.outcome.is_bad

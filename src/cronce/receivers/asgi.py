@@ -24,9 +24,9 @@ from cronce.errors import BadInput, InDoubt, InProgress, StoreError
 from cronce.headers import Sent, read_headers
 from cronce.model import Fence
 from cronce.policy import check_choice
+from cronce.protocol.codec import LONGEST
 from cronce.runtime.app import Cronce
 from cronce.runtime.declare import Duration
-from cronce.runtime.kept_json import LONGEST
 from cronce.runtime.log import LOGGER
 
 Scope = MutableMapping[str, Any]

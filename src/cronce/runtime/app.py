@@ -1,12 +1,12 @@
 """`Cronce`: what a user holds in hand. It makes guards, locks, leaders and a scheduler, and the work is done by those.
-Beside it: the jobs of a process (`declared`), the process at its store (`presence`), and who is told (`listeners`)."""
+Beside it: the process at its store (`store_access`), and who is told (`log`)."""
 
 import atexit
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
@@ -18,66 +18,55 @@ from cronce.model import Fence, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
-from cronce.runtime.current import Around
-from cronce.runtime.declare import Declaration, Duration, Policies, When, declare
-from cronce.runtime.declared import Declared
-from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, guarded, name_of, single
-from cronce.runtime.hand.api import ByHand
+from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
+from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, Steppable, guarded, name_of, single
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.listeners import Listeners
 from cronce.runtime.lock import Block, Lock, limits
-from cronce.runtime.notes import Notebook
+from cronce.runtime.log import LOGGER
+from cronce.runtime.machine import Notebook
+from cronce.runtime.operations.api import ByHand
 from cronce.runtime.pod import JOB_NAME, PodCall
-from cronce.runtime.presence import Presence
-from cronce.runtime.processes.bodies import Bodies
-from cronce.runtime.processes.loading import defined, place_of
+from cronce.runtime.processes.bodies import Bodies, defined, place_of
+from cronce.runtime.run import Around
+from cronce.runtime.store_access import StoreAccess
 from cronce.schedule import Schedule, parse_duration
 from cronce.stores.base import Store
 
 if TYPE_CHECKING:
+    from cronce.runtime.background import Background
     from cronce.runtime.effects.idempotent import Idempotent
     from cronce.runtime.election import Leader, Term
-    from cronce.runtime.joined import Database
-    from cronce.runtime.jotter import Jotter
     from cronce.runtime.observe import Observing
-    from cronce.runtime.scheduling.post import Role
+    from cronce.runtime.scheduling.running import Carry
     from cronce.runtime.scheduling.scheduler import Scheduler
+    from cronce.runtime.scheduling.settings import Role
+    from cronce.runtime.transactions import Database
 
 
-class Cronce(ByHand):
+class Cronce(StoreAccess, ByHand):
     """Guards for functions, and locks, on one store. Nothing is opened before something is asked of the store.
 
     One object serves any number of threads, and the children of a fork: each process is a holder of its own.
     """
 
     def __init__(self, url: str | None = None, *, store: Store | None = None, clock: Clock | None = None) -> None:
-        self._listeners = Listeners()
-        self._presence = Presence(lambda: url, store, clock or SystemClock(), self._listeners)
-        self._bodies = Bodies(self.at_work, self._presence.clock, self._presence.named)
-        self._declared = Declared(self._bodies)
+        super().__init__(lambda: url, store, clock or SystemClock())
+        self._bodies = Bodies(self.at_work, self._clock, self._named)
         self._databases: dict[str | int, Database] = {}
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
         self._notebook = Notebook()
-        self._jotter: Jotter | None = None
+        self._background: Background | None = None
         self._starting = threading.Lock()
         self._scheduler: Scheduler | None = None
-        self.jobs = self._declared.jobs
+        self._remarks: dict[str, str] = {}
+        self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
-        self.works = self._declared.works
+        self.works: dict[str, Callable[[], Work]] = {}
         """For each of them that needs no arguments: what makes the work of one run."""
         _ALL.add(self)
 
     def __repr__(self) -> str:
         return f"<Cronce on {self.place}>"
-
-    @property
-    def place(self) -> str:
-        """Its store, for people."""
-        return self._presence.place
-
-    def use(self, url: str) -> None:
-        """Another store than it was made with, before anything was asked of that."""
-        self._presence.use(lambda: url)
 
     # --- guards ---
 
@@ -121,11 +110,11 @@ class Cronce(ByHand):
 
     def _database(self, transaction: object) -> "Database":
         """What a job declares, beside the store: an SQLite file cannot be both. Jobs that name the same share it."""
-        from cronce.runtime.joined import read_database  # noqa: PLC0415  most have none
+        from cronce.runtime.transactions import read_database  # noqa: PLC0415  most have none
 
         key = transaction if isinstance(transaction, str) else id(transaction)
         if key not in self._databases:
-            self._databases[key] = read_database(transaction, self._presence.url)
+            self._databases[key] = read_database(transaction, self._url)
         return self._databases[key]
 
     def command(
@@ -136,7 +125,7 @@ class Cronce(ByHand):
 
         job = declare(name, schedule, **policies)
         if job.mode == "observe":
-            from cronce.runtime.shadow import by_code, called  # noqa: PLC0415
+            from cronce.runtime.observe_jobs import by_code, called  # noqa: PLC0415
 
             self._declare(job, None, policies)
             return cast(CommandGuard, self._only_observed(job, called(checked_words(words)), ended=by_code))
@@ -147,20 +136,26 @@ class Cronce(ByHand):
     def _only_observed(
         self, job: Declaration, fn: Callable[..., Any], *slot: Any, isolate: bool = False, **how: Any
     ) -> Any:
-        from cronce.runtime.shadow import Shadows  # noqa: PLC0415  most have none
+        from cronce.runtime.observe_jobs import ObservedJob  # noqa: PLC0415  most have none
 
         if isolate:
             raise BadPolicy("mode='observe' leaves a body as it is: leave out isolate, which gives it another process")
-        return Shadows(job, self._jotting, self.at_work, self._presence.clock, **how).guard(fn, *slot)
+        return ObservedJob(job, self._in_background, self.at_work, self._clock, **how).guard(fn, *slot)
 
-    def _call(self, job: Declaration, work: Work, take_over: bool) -> Call:
+    def _call(self, job: Declaration, work: Work, take_over: bool) -> Steppable:
         defined(f"calls {job.name}")
-        if job_name := os.environ.get(JOB_NAME):
-            return PodCall(job_name, self.at_work(), job, work, take_over=take_over, refused=self._notebook.refused)
-        return Call(self.at_work(), job, work, take_over=take_over, refused=self._notebook.refused)
+        job_name, refused = os.environ.get(JOB_NAME), self._notebook.refused
+        call = Call(self.at_work(), job, work, take_over=take_over, stand_by=bool(job_name), refused=refused)
+        return PodCall(job_name, call) if job_name else call
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:
-        self._declared.add(job, work, policies)
+        if self.jobs.setdefault(job.name, job) != job:
+            raise BadInput(
+                f"there is a job {job.name} already, with another schedule or policy; give one of them name=…"
+            )
+        self._remarks[job.name] = remark(job.name, policies)
+        if work is not None:
+            self.works[job.name] = work
 
     # --- locks ---
 
@@ -185,7 +180,7 @@ class Cronce(ByHand):
             return Lock(name, checked, self.at_work)
         from cronce.runtime.session_lock import SessionLock  # noqa: PLC0415  it needs psycopg
 
-        return SessionLock(name, session, checked, self._presence.in_session)
+        return SessionLock(name, session, checked, self._in_session)
 
     def single(
         self,
@@ -232,11 +227,11 @@ class Cronce(ByHand):
 
     def admits(self, scope: str, fence: Fence | str) -> bool:
         """For a receiver of effects: whether no higher fence was seen in the scope. From then on no lower one is."""
-        from cronce.runtime.effects.cursor import admitted  # noqa: PLC0415
+        from cronce.runtime.effects.steps import admitted  # noqa: PLC0415
 
         given = read_fence(fence) if isinstance(fence, str) else fence
         desk = self.at_work().desk
-        return desk.do(admitted(desk.ledger.carrier, check_key(scope), given))
+        return desk.do(admitted(desk.ledger.client, check_key(scope), given))
 
     # --- observing ---
 
@@ -256,7 +251,7 @@ class Cronce(ByHand):
         from cronce.runtime.observe import Observer  # noqa: PLC0415  most have none
 
         refuse_foreign(foreign, ("window", "key"))
-        return cast("Observing", Observer(name, window, key, self._jotting, self._presence.clock.boot).guard)
+        return cast("Observing", Observer(name, window, key, self._in_background, self._clock.boot).guard)
 
     def heartbeat(self, name: str, every: Duration = "1m") -> None:
         """A sign of life of a scheduler that is not ours: call it from a job of its own, at each interval. Who watches
@@ -264,19 +259,19 @@ class Cronce(ByHand):
 
         It raises only what makes no sense: a store that does not answer is no reason to take a scheduler down.
         """
-        from cronce.runtime.beats import SignOfLife  # noqa: PLC0415
+        from cronce.runtime.background import SignOfLife  # noqa: PLC0415
 
-        beat, jotter = SignOfLife(name, every, self._presence.clock.boot()), self._jotting()
-        jotter.add(beat)
-        jotter.wait(beat)
+        beat, background = SignOfLife(name, every, self._clock.boot()), self._in_background()
+        background.add(beat)
+        background.wait(beat)
 
-    def _jotting(self) -> "Jotter":
-        if self._jotter is None:
-            from cronce.runtime.jotter import Jotter  # noqa: PLC0415
+    def _in_background(self) -> "Background":
+        if self._background is None:
+            from cronce.runtime.background import Background  # noqa: PLC0415
 
             with self._starting:
-                self._jotter = self._jotter or Jotter(self.at_work, self._presence.clock)
-        return self._jotter
+                self._background = self._background or Background(self.at_work, self._clock)
+        return self._background
 
     # --- leaders ---
 
@@ -298,7 +293,7 @@ class Cronce(ByHand):
 
         refuse_foreign(foreign, ("lease", "renew", "on_elected", "on_deposed"))
         stands = candidacy(group, lease, renew)._replace(on_elected=on_elected, on_deposed=on_deposed)
-        leader = Leader(stands, self.at_work, self._presence.clock)
+        leader = Leader(stands, self.at_work, self._clock)
         self._leaders.add(leader)
         return leader
 
@@ -319,21 +314,43 @@ class Cronce(ByHand):
         patterns of what jobs that live in the store may run here. `grace` is how long bodies have to end when it stops.
         """
         defined("starts its scheduler")
-        from cronce.runtime.scheduling.post import check_post  # noqa: PLC0415  whoever only guards needs none
         from cronce.runtime.scheduling.scheduler import Scheduler  # noqa: PLC0415
+        from cronce.runtime.scheduling.settings import check_settings  # noqa: PLC0415  whoever only guards needs none
 
-        post, length = check_post(role, workers, labels), parse_duration(grace).total_seconds()
+        settings, length = check_settings(role, workers, labels), parse_duration(grace).total_seconds()
         if self._scheduler is not None:
             raise BadInput("the scheduler runs already in this process; stop it first")
-        self._declared.refuse_observed()
+        if observed := [name for name, job in self.jobs.items() if job.mode == "observe"]:
+            raise BadInput(
+                f"{', '.join(observed[:5])}: mode='observe' is for what another scheduler calls, and this one would run"
+                " it a second time. Leave the word out to have it run here, once for each slot; or give what is only"
+                " observed a Cronce of its own"
+            )
         keeper = self.at_work()
         for name in self.works:
             self.jobs[name].check_on(keeper.desk.store.traits)
-        carry = self._declared.carry(allow, keeper)
         self._scheduler = Scheduler(
-            keeper, carry, post, grace=length, ended=self._ended, refused=self._notebook.refused
+            keeper,
+            self._carry(allow, keeper),
+            settings,
+            grace=length,
+            ended=self._ended,
+            refused=self._notebook.refused,
         )
         return self._scheduler.start()
+
+    def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
+        """What a scheduler here carries: these jobs, and those in the store that it allows, as they are just now."""
+        from cronce.runtime.allowed_jobs import Allowed, Carried  # noqa: PLC0415  whoever only guards needs none
+        from cronce.runtime.stored_jobs import definitions  # noqa: PLC0415
+
+        for name in self.jobs.keys() - self.works.keys():
+            LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it yourself", name)
+        for said in filter(None, self._remarks.values()):
+            LOGGER.warning("%s", said)
+        own = {name: Carried(self.jobs[name], work) for name, work in self.works.items()}
+        shelf = Allowed(allow, self._bodies, self.jobs)
+        return lambda: own | shelf.carry(keeper.desk.do(definitions()))
 
     def run(
         self,
@@ -378,15 +395,6 @@ class Cronce(ByHand):
 
     # --- for integrations, and for those who listen ---
 
-    def at_work(self) -> Keeper:
-        """What this process holds at the store, which is opened by the first who asks: for integrations."""
-        return self._presence.at_work()
-
-    @property
-    def keeper(self) -> Keeper | None:
-        """The same, if anything was asked of the store yet."""
-        return self._presence.keeper
-
     @property
     def scheduler(self) -> "Scheduler | None":
         """The one that runs in this process, if any."""
@@ -407,18 +415,24 @@ class Cronce(ByHand):
         it is logged, and the body runs without."""
         self._listeners.wraps.append(wrap)
 
-    def _standing_in(self, store: Store, clock: Clock, keeper: Keeper) -> AbstractContextManager[None]:
-        """For a while these are its store, its clock and its keeper: those of a test."""
+    @contextmanager
+    def _standing_in(self, store: Store, clock: Clock, keeper: Keeper) -> Iterator[None]:
+        """For a while these are its store, its clock and what it holds: those of a test."""
         if self._scheduler is not None:
             raise BadInput("its scheduler runs; stop it before its clock is turned by hand")
-        return self._presence.standing_in(store, clock, keeper)
+        before = self._given, self._clock, self.keeper
+        self._given, self._clock, self.keeper = store, clock, keeper
+        try:
+            yield
+        finally:
+            self._given, self._clock, self.keeper = before
 
     def _forked(self) -> None:
         """In the child: the parent's threads are not here, its locks may be held for ever, its leases are not ours."""
-        self._presence.forked()
+        super()._forked()
         self._scheduler = None
         self._notebook = Notebook()
-        self._jotter, self._starting = None, threading.Lock()
+        self._background, self._starting = None, threading.Lock()
         self._bodies.forked()
         for leader in list(self._leaders):
             leader.forked()
@@ -429,16 +443,16 @@ class Cronce(ByHand):
         self.stop()
         for leader in list(self._leaders):
             leader.stop()
-        if self._jotter is not None:
-            self._jotter.close()
-        keeper = self._presence.leave()
+        if self._background is not None:
+            self._background.close()
+        keeper = self._leave()
         if keeper is None:
             return
         self._bodies.close()
         keeper.close()
         for database in self._databases.values():
             database.close()
-        if keeper.desk.store is not self._presence.given:
+        if keeper.desk.store is not self._given:
             keeper.desk.store.close()
 
     def __enter__(self) -> "Cronce":

@@ -8,11 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cronce.errors import BadInput, CronceError
+from cronce.errors import BadInput, CronceError, tell
 from cronce.runtime.app import Cronce
-from cronce.runtime.aside import tell
 from cronce.runtime.log import traceback_of
-from cronce.runtime.processes.loading import Enough, loading
+from cronce.runtime.processes.bodies import Enough, loading
 
 
 def load(app: str) -> Cronce:

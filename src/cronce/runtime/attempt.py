@@ -1,27 +1,24 @@
 """One execution of a body under its lease, from the grant to how it ended. Saying so to the store is another's task:
 a call says it at once, a scheduler together with what else it has to say."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, DatabaseUnavailable, LeaseLost, TimedOut
 from cronce.events import Event, What
 from cronce.protocol.commands import Finish
-from cronce.protocol.record import COMMITTED, Outcome
+from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
+from cronce.protocol.table import ended_as
 from cronce.runtime.commits import committed_before, sealed
-from cronce.runtime.current import Around, Current
 from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
-from cronce.runtime.run import Means, Run
+from cronce.runtime.run import Around, Current, Means, Run
 from cronce.runtime.steps import Body, Do, Steps
 from cronce.stores import discreet
 from cronce.value import NamedTuple
-
-REASON_KEPT: Final = 500
-"""Characters of an exception that a record keeps."""
 
 EXIT: Final = "the body raised GeneratorExit"
 
@@ -90,6 +87,8 @@ class End(NamedTuple):
 
 
 class Attempt:
+    """Its lease is kept from when its steps begin: what waits for a thread for too long lapses, and others have it."""
+
     def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
         self.job, self._keeper, self._work = job, keeper, work
         call = _awaited if work.is_async else _told_apart
@@ -134,22 +133,24 @@ class Attempt:
             end = yield from self._in_view_of_commits(end)
         finally:
             self._keeper.drop(self.lease)
-        if self._body.started:
+        if self._body.started and self._keeper.desk.ledger.client.wants(What.ENDED):
             self._tell(What.ENDED, end.word, seconds)
         return end
 
     def _tell_start(self) -> None:
+        if not self._keeper.desk.ledger.client.wants(What.STARTED):
+            return
         now = self._keeper.desk.ledger.know.now()
         self._tell(What.STARTED, f"attempt {self.run.attempt}", (now - self.run.slot.at).total_seconds())
 
     def _tell(self, what: What, detail: str, seconds: float) -> None:
-        carrier, grant = self._keeper.desk.ledger.carrier, self.lease.grant
-        carrier.report(Event(what, grant.key, carrier.holder, carrier.know.now(), grant.fence, detail, seconds))
+        client, grant = self._keeper.desk.ledger.client, self.lease.grant
+        client.report(Event(what, grant.key, client.holder, client.know.now(), grant.fence, detail, seconds))
 
     def _in_view_of_commits(self, end: End) -> Steps[End]:
         """Before a run is put on record as failed, its database is asked: its commit may have been carried out though
         nobody heard of it. If nobody knows, nothing is said, and whoever finds the run lapsed asks again."""
-        failed = end.ending is not None and end.ending.outcome is Outcome.FAILED
+        failed = end.ending is not None and end.ending.outcome.is_failure
         if self.job.database is None or not failed or self.run.committed:
             return self._in_view_of_effects(end)
         try:
@@ -167,7 +168,7 @@ class Attempt:
 
     def backoff(self, ending: Ending) -> timedelta:
         """How long to wait before the next attempt, if there is one. What was cut short goes on at once."""
-        if ending.outcome is not Outcome.FAILED or ending.cut_short or not self.job.retries:
+        if not ending.outcome.is_failure or ending.cut_short or not self.job.retries:
             return timedelta(0)
         return self.job.backoff_after(self.run.slot, self.lease.grant.record.failures + 1)
 
@@ -189,20 +190,19 @@ class Attempt:
         return End(self._ending(over, error), error=error, over=over)
 
     def _in_view_of_effects(self, end: End) -> End:
-        """What leaves a doubt is for a person: it is neither a failure nor to be tried again. What is committed is on
-        record where its work is, whatever came after."""
         ending = end.ending
-        if ending is not None and self.run.doubts:
-            return end._replace(ending=Ending(Outcome.UNKNOWN, doubted(self.run.doubts), output=ending.output))
-        if ending is not None and self.run.committed and ending.outcome is Outcome.FAILED:
+        if ending is None:
+            return end
+        outcome, reason = ended_as(ending.outcome, ending.reason, self.run.doubts, committed=self.run.committed)
+        if (outcome, reason) == (ending.outcome, ending.reason):
+            return end
+        if outcome.is_success:
             LOGGER.warning(
                 "%s failed after its transaction was committed, and counts as succeeded: %s",
                 self.lease.name,
                 ending.reason,
             )
-            reason = f"{COMMITTED}; then {ending.reason}"[:REASON_KEPT]
-            return end._replace(ending=Ending(Outcome.SUCCEEDED, reason, output=ending.output))
-        return end
+        return end._replace(ending=Ending(outcome, reason, output=ending.output))
 
     def _ending(self, over: Over | None, error: BaseException) -> Ending:
         """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
@@ -228,12 +228,6 @@ def _told_apart(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
 async def _awaited(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
     with Current(run), around(run):
         return await body(run)
-
-
-def doubted(doubts: Sequence[str]) -> str:
-    """Why a run is unknown, for its record."""
-    more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
-    return f"{doubts[0][: REASON_KEPT - len(more)]}{more}"
 
 
 def describe(error: BaseException) -> str:

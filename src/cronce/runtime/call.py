@@ -7,6 +7,8 @@ holder is gone, or they failed and have attempts left. If it needs no arguments,
 they are lost, as their on_lost says. With arguments, which belong to its own slot, it only sees to those whose holder
 is gone. So a crontab, or any trigger, is enough to take over.
 
+A process that calls often looks every few seconds only, and after a failure of its own that is to be retried.
+
 *A refusal is an answer.* Who lost the slot gets `Skipped`, with the reason. Only a store that does not answer is an
 exception, and then the body does not run.
 
@@ -14,26 +16,26 @@ exception, and then the body does not run.
 ends; then it is an error, for by the record the run is still going on.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
-from cronce.model import Cell, Instant, Slot, slot_of_cell, spell
-from cronce.protocol.commands import Closed, Early, Finished, Held, Queued, Stale
+from cronce.model import Cell, Instant, Slot, Write, slot_of_cell, spell
+from cronce.protocol.commands import Busy, Closed, Early, Finished, Held, Paused, Queued, Stale, Superseded, Unsure
 from cronce.protocol.lease import LONGEST_LEASE
-from cronce.protocol.record import Outcome, State, decode
+from cronce.protocol.record import Outcome, decode
+from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
 from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
-from cronce.runtime.keeper import Keeper, whose
-from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
-from cronce.runtime.notes import leave_clock, recall_clock
+from cronce.runtime.jobs import tidy_later
+from cronce.runtime.keeper import Keeper, Lease, whose
+from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
+from cronce.runtime.machine import leave_clock, recall_clock
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Do, Nap, Steps
-from cronce.runtime.task import Busy, Paused, Superseded, Unsure
-from cronce.runtime.tidy import settle_rerun, tidy_later
 from cronce.schedule import format_duration
 
 LOOK: Final = 1.0
@@ -54,7 +56,10 @@ TOO_SLOW: Final = 5
 
 class Call:
     """`take_over`: the work needs nothing that belongs to this one slot, so older ones may be run by it. `stand_by`:
-    when another has the slot, wait until it is closed, and take it over if its holder goes away."""
+    when another has the slot, wait until it is closed, and take it over if its holder goes away. `beside`: what is
+    written with the end of the run. `fired`: when the trigger fired, if that is not now. `only_noted`: the body runs
+    elsewhere, whatever the answer is. `ahead`: gives the lease of a slot that was claimed ahead, which nobody keeps
+    from then on. `running`: what is entered for as long as a slot runs, its own or an older one."""
 
     def __init__(
         self,
@@ -65,26 +70,34 @@ class Call:
         take_over: bool = False,
         stand_by: bool = False,
         refused: Callable[[Slot, str, Keeper], None] = lambda _slot, _why, _keeper: None,
+        beside: Callable[[], Sequence[Write]] = tuple,
+        fired: Instant | None = None,
+        only_noted: bool = False,
+        ahead: Callable[[Slot], Lease | None] = lambda _slot: None,
+        running: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
-        self._take_over, self._stand_by, self._refused = take_over, stand_by, refused
+        self._take_over, self._stand_by, self._refused, self._beside = take_over, stand_by, refused, beside
+        self._fired, self._only_noted, self._ahead, self._running = fired, only_noted, ahead, running
+        self.answer: Grant | Refused | None = None
+        """What the store said to its slot."""
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
-        self.slot = slot = self.job.slot_at(self._fired()) if when is None else self.job.slot_named(when)
+        fired = self._fired or self.desk.clock.wall()
+        self.slot = slot = self.job.slot_at(fired) if when is None else self.job.slot_named(when)
         yield Do(self.desk.ledger.jobs.learn(self.job.name))
         self._check_clock() if when is None else self._check_due(slot)
         yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at))
-        yield from self._look_after_older(slot)
-        answer = yield from self._claim(slot, self.job.terms(slot, inferred=when is None))
+        if self.desk.ledger.looks_again(self.job.name):
+            yield from self._look_after_older(slot)
+        terms = self.job.terms(slot, inferred=when is None)
+        self.answer = answer = yield from self._claim(slot, terms.only_noted() if self._only_noted else terms)
         if isinstance(answer, Grant):
             return (yield from self._run(answer))
         skipped = why_not(slot, answer)
         self._refused(slot, skipped.reason, self.keeper)
         return skipped
-
-    def _fired(self) -> Instant:
-        return self.desk.clock.wall()
 
     def _check_clock(self) -> None:
         """The slot was inferred from this host's clock; one that is minutes off means another slot."""
@@ -107,8 +120,13 @@ class Call:
 
     # --- claiming ---
 
-    def _claim(self, slot: Slot, terms: Terms, *, known: bool = False) -> Steps[Grant | Refused]:
-        too_slow, give_up = 0, self.desk.clock.boot() + PATIENCE.total_seconds()
+    def _claim(self, slot: Slot, terms: Terms) -> Steps[Grant | Refused]:
+        ahead = self._ahead(slot)
+        if ahead is not None and ahead.trusted:
+            return ahead.grant
+        if ahead is not None:  # the store was away while it waited
+            yield Do(self.desk.ledger.release([ahead.grant]))
+        known, too_slow, give_up = ahead is not None, 0, self.desk.clock.boot() + PATIENCE.total_seconds()
         while True:
             (answer,) = yield Do(self.desk.ledger.claim([Wanted(slot, terms, known)]))
             pause = self._pause(answer, patient=self.desk.clock.boot() < give_up)
@@ -188,11 +206,13 @@ class Call:
     # --- running ---
 
     def _run(self, grant: Grant) -> Steps[Any]:
-        attempt = Attempt(self.keeper, self.job, self._work, grant)
-        end = yield from attempt.steps()
-        if attempt.lease.mine:
-            yield from self._record(attempt, end)
-        return end.outcome(attempt.lease.name)
+        job = self.job._replace(timeout=None) if self._only_noted else self.job
+        attempt = Attempt(self.keeper, job, self._work, grant)
+        with self._running():
+            end = yield from attempt.steps()
+            if attempt.lease.mine:
+                yield from self._record(attempt, end)
+            return end.outcome(attempt.lease.name)
 
     def _record(self, attempt: Attempt, end: End) -> Steps[None]:
         """Put the end on record. If that fails, the body's own exception is still what the caller sees."""
@@ -204,7 +224,6 @@ class Call:
             else:
                 yield from self._finish(attempt, end.ending, once=not isinstance(end.error, Exception | None))
                 tidy_later(self.keeper, self.job, attempt.run.slot)
-                settle_rerun(self.keeper, attempt.run.slot, end.ending.outcome)
         except (StoreError, LeaseLost) as trouble:
             if end.error is None:
                 raise
@@ -216,13 +235,15 @@ class Call:
         while True:
             began = self.desk.clock.boot()
             word = (lease.grant, finish_of(attempt, ending), False)
-            (answer,), _ = yield Do(self.desk.ledger.exchange([word], []))
+            (answer,), _ = yield Do(self.desk.ledger.exchange([word], [], self._beside()))
             if not isinstance(answer, Unsure):
                 self.keeper.outage.answered()
             elif answer.error is not None:
                 self.keeper.outage.unanswered(began, answer.why)
             match answer:
-                case Finished():
+                case Finished(_, retrying):
+                    if retrying:
+                        self.desk.ledger.look_again(self.job.name)
                     return
                 case Stale(by):
                     words = too_late(lease, ending, by, self.desk.holder)
@@ -237,7 +258,7 @@ def _runs(cell: Cell) -> bool:
     """Whether a slot that is looked after too late was running: the only kind that can be settled and not run."""
     try:
         slot_of_cell(cell.key)
-        return decode(cell.value, cell.key).state is State.RUNNING
+        return decode(cell.value, cell.key).is_running
     except (BadRecord, BadInput):
         return False
 

@@ -1,4 +1,4 @@
-"""Runs that complete by a transaction in the user's own database (`joined`), as the rest of the process sees them.
+"""Runs that complete by a transaction in the user's own database (`transactions`), as the rest of a process sees them.
 
 Such a run may be committed and never have said so. So before its body begins the fence is raised there, which says
 whether an earlier run of the slot was committed; and before a run whose holder is gone is closed as lost, it is sealed:
@@ -18,7 +18,7 @@ from cronce.runtime.log import LOGGER
 
 if TYPE_CHECKING:
     from cronce.runtime.desk import Desk
-    from cronce.runtime.joined import Database
+    from cronce.runtime.transactions import Database
 
 
 def committed_before(database: "Database", grant: Grant) -> Flow[bool]:

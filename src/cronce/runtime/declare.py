@@ -4,16 +4,15 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from zlib import adler32, crc32
 
 from cronce.errors import BadInput, BadPolicy
 from cronce.model import Instant, Slot, Traits, check_name, slot
-from cronce.policy import Fold, Gap, Missed, Mode, OnLost, Overlap, check_choice, refuse_foreign
+from cronce.policy import Fold, Gap, Missed, Mode, OnLost, Overlap, check_choice, is_limited, refuse_foreign, wants_all
 from cronce.protocol.lease import lease_for
 from cronce.protocol.retention import LEAST, Keep, Kept, read_keep
-from cronce.runtime.ledger import Terms, check_terms, checked
+from cronce.protocol.terms import Terms, check_terms, checked
 from cronce.schedule import (
     At,
     Cron,
@@ -34,7 +33,7 @@ from cronce.schedule.zone import find_zone
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
-    from cronce.runtime.joined import Database
+    from cronce.runtime.transactions import Database
 
 Duration = timedelta | str
 """A length of time: `"90s"`, `"15m"`, or a timedelta."""
@@ -81,6 +80,8 @@ MOST_TURNS: Final = 1000
 
 TIDY_EVERY: Final = timedelta(hours=1)
 
+TIDY_RUNS: Final = 10
+
 ANY_TIME: Final = timedelta(days=7)
 """Slots that are never too late to start are given this long before runs after them may be deleted."""
 
@@ -90,6 +91,18 @@ BACKOFF: Final = timedelta(seconds=1)
 LONGEST_BACKOFF: Final = timedelta(hours=1)
 """Beyond it waiting is not doubled any more."""
 
+SPANS: Final = {
+    "start_within": MILLISECOND,
+    "jitter": MILLISECOND,
+    "backoff": MILLISECOND,
+    "timeout": MILLISECOND,
+    "lease": SHORTEST,
+}
+"""The policies that are a length of time, each with the shortest."""
+
+NEEDED: Final = ("tz", "gap", "fold", "overlap", "turns", "missed", "retries", "mode")
+"""The policies that nobody can mean to leave open by None."""
+
 CLOCK_OFF: Final = timedelta(minutes=1)
 """How far a host's clock may be off the store's. Beyond it, what the host takes for a slot is an error."""
 
@@ -98,17 +111,17 @@ class Declaration(NamedTuple):
     name: str
     schedule: Schedule | None
     tz: str
-    on_lost: OnLost
-    overlap: Overlap
-    turns: int
-    missed: Missed
-    start_within: timedelta | None
-    jitter: timedelta | None
-    retries: int
-    backoff: timedelta
-    timeout: timedelta | None
-    lease: timedelta | None
-    keep: Keep | None
+    on_lost: OnLost = "skip"
+    overlap: Overlap = "skip"
+    turns: int = 1
+    missed: Missed = "latest"
+    start_within: timedelta | None = None
+    jitter: timedelta | None = None
+    retries: int = 0
+    backoff: timedelta = BACKOFF
+    timeout: timedelta | None = None
+    lease: timedelta | None = None
+    keep: Keep | None = None
     revision: int = 0
     """Of a job that lives in the store: going back to an earlier definition is a newer version. 0 of one in code."""
     payload: str = ""
@@ -141,7 +154,7 @@ class Declaration(NamedTuple):
     @property
     def exclusive(self) -> bool:
         """No two of its runs go on at the same time."""
-        return self.overlap != "allow" and self.turns == 1
+        return is_limited(self.overlap) and self.turns == 1
 
     def check_on(self, traits: Traits) -> None:
         """Refuse what a store cannot keep, before anything is claimed there."""
@@ -202,90 +215,54 @@ class Declaration(NamedTuple):
         every slot before it."""
         if self.start_within is not None:
             return max(LEAST, self.start_within)
-        return ANY_TIME if self.missed == "all" or self.schedule is None else LEAST
+        return ANY_TIME if wants_all(self.missed) or self.schedule is None else LEAST
 
     def tidies(self, done: Slot) -> bool:
-        """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts."""
-        gap = self.gap_after(done.at)
-        return crc32(done.key.encode()) % max(TIDY_EVERY // gap if gap else 1, 1) == 0
+        """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts. Of a
+        job that is seldom due and has no `keep`, one run in ten: for each `exec` would ask the store twice as much."""
+        gap, runs = self.gap_after(done.at), 1 if self.keep is not None else TIDY_RUNS
+        return crc32(done.key.encode()) % max(TIDY_EVERY // gap if gap else 1, runs) == 0
 
     def gap_after(self, at: Instant) -> timedelta | None:
         """From a slot to the next."""
-        return _gap_after(self.schedule, at) if self.schedule else None
+        later = start_by(self.schedule, at) if self.schedule else None
+        return later - at if later else None
 
     def _start_within(self, gap: timedelta | None, *, inferred: bool) -> timedelta | None:
         """By default until the next slot. A slot that was inferred from the host's clock is as far off as that clock
         may be, and still the host's latest."""
-        if self.start_within is not None or self.missed == "all" or gap is None:
+        if self.start_within is not None or wants_all(self.missed) or gap is None:
             return self.start_within
         return gap + CLOCK_OFF if inferred else gap
 
 
-@lru_cache(maxsize=10_000)
-def _gap_after(schedule: Schedule, at: Instant) -> timedelta | None:
-    """Jobs share schedules, and each asks several times for every slot."""
-    later = start_by(schedule, at)
-    return later - at if later else None
-
-
-def declare(
-    name: str,
-    schedule: str | Schedule | None = None,
-    *,
-    every: Duration | None = None,
-    at: str | datetime | None = None,
-    tz: str = "UTC",
-    gap: Gap = "run",
-    fold: Fold = "first",
-    start: str | datetime | None = None,
-    end: str | datetime | None = None,
-    on_lost: OnLost | None = None,
-    overlap: Overlap = "skip",
-    turns: int = 1,
-    missed: Missed = "latest",
-    start_within: Duration | None = None,
-    jitter: Duration | None = None,
-    retries: int = 0,
-    backoff: Duration | None = None,
-    timeout: Duration | None = None,
-    lease: Duration | None = None,
-    keep: Kept | Mapping[str, Kept] | None = None,
-    transaction: Any = None,
-    mode: Mode = "guard",
-    **foreign: object,
-) -> Declaration:
-    """A job, checked: whatever cannot be meant is refused here, with its remedy."""
-    refuse_foreign(foreign, (*(declare.__kwdefaults__ or ()), "name", "slot", "isolate"))
-    check_choice("missed", missed, Missed)
-    check_choice("mode", mode, Mode)
-    _check_numbers(overlap, turns, retries, backoff)
-    find_zone(tz)
-    rule = _within(_scheduled(schedule, every, at, (tz, gap, fold)), start, end)
-    declared = Declaration(
-        check_name(name),
-        rule,
-        zone_of(rule, tz),
-        "skip" if on_lost is None else on_lost,
-        overlap,
-        turns,
-        missed,
-        _length("start_within", start_within),
-        _length("jitter", jitter),
-        retries,
-        _length("backoff", backoff) or BACKOFF,
-        _length("timeout", timeout),
-        _length("lease", lease, SHORTEST),
-        None if keep is None else read_keep(keep),
-        database=None if transaction is None else _database(transaction),
-        mode=mode,
-    )
+def declare(name: str, schedule: str | Schedule | None = None, **policies: Unpack[Policies]) -> Declaration:
+    """A job, checked: whatever cannot be meant is refused here, with its remedy. What is None is as if left out."""
+    known = Policies.__annotations__
+    refuse_foreign([word for word in policies if word not in known], (*known, "name", "slot", "isolate"))
+    words: dict[str, Any] = {word: said for word, said in policies.items() if said is not None or word in NEEDED}
+    zone = words.pop("tz", "UTC"), words.pop("gap", "run"), words.pop("fold", "first")
+    check_choice("missed", words.get("missed", "latest"), Missed)
+    check_choice("mode", words.get("mode", "guard"), Mode)
+    _check_numbers(words.get("overlap", "skip"), words.get("turns", 1), words.get("retries", 0), words.get("backoff"))
+    find_zone(zone[0])
+    rule = _scheduled(schedule, words.pop("every", None), words.pop("at", None), zone)
+    rule = _within(rule, words.pop("start", None), words.pop("end", None))
+    for word, least in SPANS.items():
+        if word in words:
+            words[word] = _length(word, words[word], least)
+    if "keep" in words:
+        words["keep"] = read_keep(words["keep"])
+    if "transaction" in words:
+        words["database"] = _database(words.pop("transaction"))
+    declared = Declaration(check_name(name), rule, zone_of(rule, zone[0]), **words)
     checked(declared.terms(Slot(name, SOME_DAY), inferred=False))
     _check_jitter(declared)
     return declared
 
 
 def _database(transaction: object) -> "Database":
-    from cronce.runtime.joined import read_database  # noqa: PLC0415  most have none
+    from cronce.runtime.transactions import read_database  # noqa: PLC0415  most have none
 
     return read_database(transaction)
 
@@ -312,7 +289,7 @@ def _check_numbers(overlap: Overlap, turns: int, retries: int, backoff: Duration
         raise BadPolicy(f"turns is 1 or more, and this is {turns!r:.60}")
     if turns > MOST_TURNS:
         raise BadPolicy(f"turns is {MOST_TURNS:,} at most, and this is {turns:,}; overlap='allow' sets no limit")
-    if overlap == "allow" and turns != 1:
+    if not is_limited(overlap) and turns != 1:
         raise BadPolicy(
             f"overlap='allow' sets no limit, and turns={turns} is one: leave out overlap to skip what is more than"
             " that, or say overlap='wait'"
@@ -384,9 +361,7 @@ def zone_of(schedule: Schedule | None, tz: str = "UTC") -> str:
     return rule.tz if isinstance(rule, Cron) else tz
 
 
-def _length(name: str, span: Duration | None, least: timedelta = MILLISECOND) -> timedelta | None:
-    if span is None:
-        return None
+def _length(name: str, span: Duration, least: timedelta) -> timedelta:
     try:
         length = parse_duration(span)
     except BadInput as error:

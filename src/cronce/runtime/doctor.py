@@ -7,6 +7,7 @@ Checks are yielded as they are made, so that whoever waits sees how far it is.
 import os
 import platform
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -17,8 +18,7 @@ from cronce import __version__
 from cronce.clock import Clock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Instant, Origin, Traits
-from cronce.runtime import ntp
-from cronce.runtime.proof import Proof
+from cronce.runtime.self_test import SelfTest
 from cronce.stores import mask
 from cronce.stores.base import Store
 from cronce.stores.checks import Check, error, ok, warn
@@ -41,11 +41,18 @@ class Sample(NamedTuple):
     ahead: timedelta
 
 
+class KernelClock(NamedTuple):
+    """What the kernel knows of its clock; `error` is by how many seconds it may be off."""
+
+    synchronised: bool
+    error: float
+
+
 def examine(url: str | None, clock: Clock, connect: Open = open_chosen) -> Iterator[Check]:
     """All checks, in an order that people can follow. Raises `StoreUnavailable`, or `BadInput` if the URL is none or
     its driver is not installed, after the check that says so."""
     yield ok("cronce", f"{__version__}, on Python {platform.python_version()} and {platform.system()}")
-    yield kept_right(ntp.kept(), container=in_container(os.environ, "/"))
+    yield kept_right(kernel_clock(), container=in_container(os.environ, "/"))
     try:
         chosen = choose(url)
         try:
@@ -75,7 +82,7 @@ def _examined(store: Store, connect: Callable[[], Store], clock: Clock) -> Itera
     ask = getattr(store, "checks", None)
     if ask is not None:
         yield from ask()
-    yield from Proof(store, connect, clock).checks()
+    yield from SelfTest(store, connect, clock).checks()
 
 
 # --- the store, as it is named ---
@@ -158,7 +165,7 @@ def skew(samples: Sequence[Sample], traits: Traits) -> Check:
     return warn("clocks", says, remedy) if surely >= OFF else ok("clocks", says)
 
 
-def kept_right(kept: ntp.Kept | None, *, container: bool) -> Check:
+def kept_right(kept: KernelClock | None, *, container: bool) -> Check:
     whose = "the host's clock, which this container shares," if container else "this machine's clock"
     where = "on the host" if container else "here"
     if kept is None:
@@ -171,3 +178,38 @@ def kept_right(kept: ntp.Kept | None, *, container: bool) -> Check:
 def _ms(span: timedelta) -> str:
     milliseconds = span / timedelta(milliseconds=1)
     return f"{milliseconds:.2f} ms" if milliseconds < 10 else f"{milliseconds:,.0f} ms"
+
+
+# --- whether this machine's clock is kept right: the kernel knows from chrony, ntpd or timesyncd ---
+
+
+UNSYNCHRONISED: Final = 0x0040
+"""Set in the kernel's status when nobody has corrected the clock for hours (STA_UNSYNC in <sys/timex.h>)."""
+
+
+def kernel_clock() -> KernelClock | None:
+    """None where it cannot be asked: not on Linux, or in a container that forbids it."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # noqa: PLC0415  slow to import, and only the doctor asks
+
+    class Timex(ctypes.Structure):
+        """The first fields of `struct timex`, and room for the others."""
+
+        _fields_ = (
+            ("modes", ctypes.c_uint),
+            ("offset", ctypes.c_long),
+            ("freq", ctypes.c_long),
+            ("maxerror", ctypes.c_long),
+            ("esterror", ctypes.c_long),
+            ("status", ctypes.c_int),
+            ("rest", ctypes.c_long * 40),
+        )
+
+    state = Timex()  # modes = 0: only to be read
+    try:
+        if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(state)) < 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return KernelClock(not state.status & UNSYNCHRONISED, state.maxerror / 1e6)

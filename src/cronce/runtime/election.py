@@ -26,17 +26,17 @@ from os import urandom
 from typing import Final
 
 from cronce.clock import Clock
-from cronce.errors import BadPolicy, BadRecord, CronceError, NotElected, StoreError, StoreUnavailable
+from cronce.errors import BadPolicy, BadRecord, CronceError, NotElected, StoreError
 from cronce.events import Event, What
 from cronce.model import Boot, check_name, leader_cell
-from cronce.protocol.commands import Early, Held
 from cronce.protocol.lease import LOCK_LEASE
+from cronce.protocol.terms import check_lease
 from cronce.runtime.declare import SHORTEST, Duration
 from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Look, Over, Tie
-from cronce.runtime.ledger import Grant, Refused, check_lease
-from cronce.runtime.lock import Block, Gate, Holding
+from cronce.runtime.ledger import Grant, Refused
+from cronce.runtime.lock import Block, Gate, Holding, refusal, seconds_left
 from cronce.runtime.lock import Refused as NotYet
 from cronce.runtime.log import LOGGER
 from cronce.runtime.steps import Body, Do, Steps, take
@@ -288,7 +288,7 @@ class Campaign:
         if isinstance(answer, Grant):
             self._lead(answer, keeper)
             return self.clock.boot() + ASK
-        self.refused = self._why(answer)
+        self.refused = refusal(answer, partial(NotElected, self._group), f"to lead {self._group}")
         return self.clock.boot() + self._until(answer, keeper)
 
     def _cannot_read(self, error: BadRecord) -> None:
@@ -298,20 +298,10 @@ class Campaign:
             LOGGER.warning("nobody here leads %s: %s", self._group, error)
         self._unreadable, self.refused = True, error
 
-    def _why(self, answer: Refused) -> CronceError:
-        match answer:
-            case Held(by, until):
-                return NotElected(self._group, by, until)
-            case Early(until):
-                return NotElected(self._group, "", until)
-            case _:
-                return StoreUnavailable(f"the store answers too slowly to lead {self._group}, so it was given back")
-
     def _until(self, answer: Refused, keeper: Keeper) -> float:
         """Seconds until it is worth asking again: when the lease lapses, but its holder may resign before. One that
         has lapsed is not believed to have before the store's clock was watched for long enough: soon."""
-        until = answer.until if isinstance(answer, Held | Early) else None
-        left = (until - keeper.desk.ledger.know.now()).total_seconds() if until else 0.0
+        left = seconds_left(answer, keeper.desk)
         return min(left, self._pause()) if left > 0 else self._pause() / 4
 
     def _pause(self) -> float:
@@ -354,7 +344,7 @@ class Campaign:
     def _tell(self, desk: Desk, lease: Lease) -> None:
         """That a term was lost has nobody to raise to."""
         why, now = (lease.over or NOT_RENEWED).why, desk.ledger.know.now()
-        desk.ledger.carrier.report(Event(What.DEPOSED, lease.grant.key, desk.holder, now, lease.grant.fence, why))
+        desk.ledger.client.report(Event(What.DEPOSED, lease.grant.key, desk.holder, now, lease.grant.fence, why))
 
     def _calling(self, callback: Callback | None, term: Term) -> Body:
         def call() -> None:

@@ -5,16 +5,16 @@ made by a thread, awaited, or played by the simulator is the driver's business, 
 A call that got no answer is thrown into the flow as `StoreUnavailable`: the flow knows how to read back.
 """
 
-from collections.abc import Generator, Sequence
-from typing import TypeVar, assert_never
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, TypeVar, assert_never
 
 from cronce.clock import Clock
-from cronce.errors import StoreError
 from cronce.model import Boot, Cell, Write
 from cronce.stores.base import Loaded, Page, Scan, Store, Swapped
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
+Y = TypeVar("Y")
 
 
 class Load(NamedTuple):
@@ -62,16 +62,44 @@ def perform(store: Store, request: Request) -> Reply:
 
 def drive(flow: Flow[T], store: Store, clock: Clock) -> T:
     """Run a flow to its end in this thread."""
+
+    def timed(request: Request) -> Timed:
+        began = clock.boot()
+        return Timed(perform(store, request), began, clock.boot())
+
+    return driven(flow, timed)
+
+
+# --- any generator that asks, and is sent the answer ----------------------------------------------------------------
+
+
+def driven(steps: Generator[Y, Any, T], answer: Callable[[Y], Any]) -> T:
+    """Take a generator to its end: each thing it yields is answered. What answering raises is raised in it."""
     try:
-        request = next(flow)
+        step = next(steps)
         while True:
-            began = clock.boot()
             try:
-                reply = perform(store, request)
-            except StoreError as error:
-                request = flow.throw(error)
+                answered = answer(step)
+            except BaseException as error:
+                step = steps.throw(error)
             else:
-                request = flow.send(Timed(reply, began, clock.boot()))
+                step = steps.send(answered)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+async def driven_async(steps: Generator[Y, Any, T], answer: Callable[[Y], Awaitable[Any]]) -> T:
+    """The same where answers are awaited."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answered = await answer(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(answered)
     except StopIteration as stop:
         result: T = stop.value
         return result

@@ -1,13 +1,17 @@
 """Guards: a function that any trigger may call, and still the function it was."""
 
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial, wraps
 from inspect import (
     Parameter,
     Signature,
+    isasyncgen,
     isasyncgenfunction,
+    iscoroutine,
     iscoroutinefunction,
+    isgenerator,
     isgeneratorfunction,
     signature,
 )
@@ -15,12 +19,11 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from cronce.errors import BadInput, LockHeld
 from cronce.runtime.attempt import Work
-from cronce.runtime.call import Call
-from cronce.runtime.callables import has_run, is_async
 from cronce.runtime.declare import When
+from cronce.runtime.desk import Desk
 from cronce.runtime.lock import Block
 from cronce.runtime.run import Run, Skipped
-from cronce.runtime.steps import take, take_async
+from cronce.runtime.steps import Steps, take, take_async
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,7 +70,17 @@ class SingleDecorator(Protocol):
 
 
 Function = Callable[..., Any]
-MakeCall = Callable[[Work, bool], Call]
+
+
+class Steppable(Protocol):
+    """A call: of a slot, or of what a pod is for."""
+
+    desk: Desk
+
+    def steps(self, when: When | None = None) -> Steps[Any]: ...
+
+
+MakeCall = Callable[[Work, bool], Steppable]
 """A call of some work; whether it may take over older slots."""
 Isolate = Callable[[tuple[Any, ...], dict[str, Any], bool], Work]
 """The work of one call with these arguments, in a process of its own; whether it is awaited."""
@@ -96,7 +109,7 @@ def guarded(
             return isolate(args, named, awaits)
         return Work(lambda run: checked(with_run(run, args, named)), is_async=awaits)
 
-    def called(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Work, Call, When | None]:
+    def called(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Work, Steppable, When | None]:
         when = None if takes_slot else named.pop("slot", None)
         plain.bind(*args, **named)  # a call that cannot be made is refused before it takes a slot
         if when is None and slot is not None:
@@ -211,3 +224,56 @@ def single(lock: Block, fn: Function) -> Any:
             return fn(*args, **named)
 
     return single_sync
+
+
+# --- what a function that is to be run once may be --------------------------------------------------------------------
+
+
+class NothingRan(BadInput):
+    """What a function returned has yet to be run."""
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    return iscoroutinefunction(fn) or iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+def on_event_loop() -> bool:
+    """Whether this thread runs one just now."""
+    asyncio = sys.modules.get("asyncio")
+    try:
+        return asyncio is not None and asyncio.get_running_loop() is not None
+    except RuntimeError:
+        return False
+
+
+def check_callable(fn: object) -> None:
+    if not callable(fn):
+        raise BadInput(f"give the function, and not what it returned: {fn!r:.60} cannot be called")
+
+
+def check_call(fn: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    """Refuse a call that cannot be made, before anybody could think that it was."""
+    check_callable(fn)
+    try:
+        bind = signature(fn).bind
+    except (TypeError, ValueError):  # of something in C, which does not say
+        return
+    try:
+        bind(*args, **named)
+    except TypeError as error:
+        name = getattr(fn, "__qualname__", type(fn).__qualname__)
+        raise BadInput(f"{name} cannot be called like this: {error}") from None
+
+
+def finished(fn: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """The function; where it is none to be awaited, one that refuses to return what has not run."""
+    return fn if is_async(fn) else lambda *args, **named: has_run(fn(*args, **named), what)
+
+
+def has_run(result: Any, what: str = "the body") -> Any:
+    """A body that returns something still to be run has not run: it would be closed as succeeded, and nothing done."""
+    if iscoroutine(result) or isgenerator(result) or isasyncgen(result):
+        if not isasyncgen(result):
+            result.close()
+        raise NothingRan(f"{what} returned {result!r:.80}, of which nothing has run: make it `async def`, or use it up")
+    return result

@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.events import Event, What
-from cronce.model import SWITCH, Cell, Instant, Mark, Write, job_cell, spell
+from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, job_cell, slot_of_cell, spell
+from cronce.protocol.codec import readable
+from cronce.protocol.gates import first_floor
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, PURGE_DELAY, tolerance
 from cronce.protocol.record import (
     PAUSED,
@@ -15,14 +17,20 @@ from cronce.protocol.record import (
     Act,
     Job,
     Purging,
+    decode,
     decode_job,
     encode_job,
 )
-from cronce.protocol.retention import Keep, excess
+from cronce.protocol.retention import Keep, default_keep, excess
 from cronce.protocol.specs import after_forgetting, declared, raise_floor
-from cronce.runtime.carrier import NEWS, ROUNDS, Carrier
-from cronce.runtime.flow import Flow, Purge
-from cronce.stores.base import Loaded, Position, Scan
+from cronce.runtime.client import NEWS, ROUNDS, Client
+from cronce.runtime.flow import Flow, Purge, drive
+from cronce.stores.base import Loaded, Position, Scan, Store
+
+if TYPE_CHECKING:
+    from cronce.runtime.declare import Declaration
+    from cronce.runtime.keeper import Keeper
+    from cronce.runtime.ledger import Ledger
 
 PURGED_AT_ONCE: Final = 1000
 """Cells that go in one call."""
@@ -48,8 +56,8 @@ Edit = Callable[[Job | None, Instant], Job | None]
 
 
 class Jobs:
-    def __init__(self, carrier: Carrier) -> None:
-        self._carrier = carrier
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     def edit(self, name: str, edit: Edit) -> Flow[Job | None]:
         """Load the job, change it, swap it in; again when another was faster."""
@@ -69,8 +77,8 @@ class Jobs:
         raise StoreUnavailable(f"could not write jobs: others were faster {ROUNDS} times in a row")
 
     def _edit_once(self, edits: Mapping[str, Edit], done: dict[str, Job | BadRecord | None]) -> Flow[None]:
-        know = self._carrier.know
-        loaded, _ = yield from self._carrier.load([*map(job_cell, edits), SWITCH])
+        know = self._client.know
+        loaded, _ = yield from self._client.load([*map(job_cell, edits), SWITCH])
         *cells, switch = loaded.cells
         know.learn_switch(switch)
         writes: dict[str, Write] = {}
@@ -91,7 +99,7 @@ class Jobs:
                 writes[name] = Write(cell.key, cell.version, encode_job(new), Mark.OPEN, not_after=limit)
         if not writes:
             return
-        swapped, _ = yield from self._carrier.swap([*writes.values(), *news], loaded.epoch.seen)
+        swapped, _ = yield from self._client.swap([*writes.values(), *news], loaded.epoch.seen)
         for name, verdict in zip(writes, swapped.verdicts, strict=False):
             if verdict.refused is None:
                 know.learn_job(name, verdict.cell, swapped)
@@ -101,11 +109,11 @@ class Jobs:
     def _tell(self, job: Job | None, new: Job | None, key: str, now: Instant) -> None:
         if new is not None and (job is None or job.firing != new.firing):
             what = What.REGISTERED if job is None else What.EDITED
-            self._carrier.report(Event(what, key, self._carrier.holder, now, detail=new.firing))
+            self._client.report(Event(what, key, self._client.holder, now, detail=new.firing))
 
     def _edited(self, cell: Cell, edit: Edit, loaded: Loaded) -> tuple[Job | None, Job | None]:
         """What the job is, and what it becomes. Whoever touches a job after the store forgot puts that on record."""
-        traits = self._carrier.traits
+        traits = self._client.traits
         job = decode_job(cell.value, cell.key) if cell.version else None
         known = job and after_forgetting(job, loaded.epoch, traits)
         new = edit(known, loaded.now) or known
@@ -113,19 +121,19 @@ class Jobs:
 
     def learn(self, name: str) -> Flow[None]:
         """Read the job, unless what is known of it is fresh; the store's clock comes with it."""
-        if self._carrier.know.job(name) is None:
+        if self._client.know.job(name) is None:
             yield from self.edit(name, lambda _job, _now: None)
 
     def declare(self, name: str, spec: tuple[str, str], slot: Instant) -> Flow[Job]:
         """Put on record what a call from outside says of its job, unless it is there: no version fires by that, and
         no floor rises. A job that nobody knew begins just below the slot of the call, and never later than now: a
         caller that is wrong about the time must not close the slots of the others."""
-        known = self._carrier.know.job(name)
+        known = self._client.know.job(name)
         if known and known.job and any(spec[0] == seen.digest for seen in known.job.specs):
             return known.job
 
         def edit(job: Job | None, now: Instant) -> Job:
-            return declared(job or Job(floor=min(slot, now) - timedelta(seconds=1)), spec, now)
+            return declared(job or Job(floor=first_floor(now, slot)), spec, now)
 
         job = yield from self.edit(name, edit)
         assert job is not None
@@ -168,15 +176,16 @@ class Jobs:
 
         The floor rises first. The cells go a minute later, when no claim can rest on the old floor any more.
         """
-        job = yield from self.edit(name, _as_it_is)
-        now = self._carrier.know.now()
+        known = self._client.know.job(name)  # as fresh as a claim needs it; what is written is compared with the newest
+        job = known.job if known else (yield from self.edit(name, _as_it_is))
+        now = self._client.know.now()
         if job is None or (job.purging is not None and now < job.purging.ready):
             return 0
         found, gone = list[Cell](), 0
         if job.purging is not None:
             found = yield from self.excess(name, keep, job.purging.upto, PURGED_AT_ONCE)
-            gone = yield from self._carrier.purge(Purge(found))
-            self._carrier.report(Event(What.PURGED, job_cell(name), self._carrier.holder, now, detail=str(gone)))
+            gone = yield from self._client.purge(Purge(found))
+            self._client.report(Event(What.PURGED, job_cell(name), self._client.holder, now, detail=str(gone)))
         if len(found) < PURGED_AT_ONCE:
             yield from self._announce(name, job.purging, (yield from self.excess(name, keep, now, PURGED_AT_ONCE)))
         return gone
@@ -201,7 +210,7 @@ class Jobs:
         seen: Counter[str] = Counter()
         after: Position | None = None
         while limit is None or len(found) < limit:
-            page = yield from self._carrier.scan(Scan(f"run/{name}/", after=after, newest_first=True))
+            page = yield from self._client.scan(Scan(f"run/{name}/", after=after, newest_first=True))
             found += [cell for cell in excess(page.cells, keep, page.now, seen) if _upto(cell, upto)]
             after = page.next
             if after is None:
@@ -211,26 +220,26 @@ class Jobs:
     def sweep(self, least: timedelta = SWEPT_AFTER) -> Flow[int]:
         """Delete what is left of processes, machines and locks that have not been heard of for long; how many went.
         By a clock that was not seen to run evenly for a while, a living lock could look as old."""
-        know, gone = self._carrier.know, 0
+        know, gone = self._client.know, 0
         if know.even(know.guess(), tolerance(LOCK_LEASE)) < LOCK_LEASE:
             return 0
         for prefix, mark in LEFT_BEHIND:
             cells = yield from self._left_behind(prefix, mark, least)
             if cells:
-                gone += yield from self._carrier.purge(Purge(cells))
+                gone += yield from self._client.purge(Purge(cells))
         return gone
 
     def left_behind(self, least: timedelta = SWEPT_AFTER) -> Flow[int]:
         """How many a sweep would delete. Whoever asks again and again has watched the clock for it by and by."""
         found = 0
-        yield from self._carrier.load([SWITCH])  # what is old is so by the store's clock
+        yield from self._client.load([SWITCH])  # what is old is so by the store's clock
         for prefix, mark in LEFT_BEHIND:
             found += len((yield from self._left_behind(prefix, mark, least)))
         return found
 
     def _left_behind(self, prefix: str, mark: Mark, least: timedelta) -> Flow[Sequence[Cell]]:
-        upto = self._carrier.know.now() - least
-        page = yield from self._carrier.scan(Scan(prefix, "until", mark, upto, limit=PURGED_AT_ONCE))
+        upto = self._client.know.now() - least
+        page = yield from self._client.scan(Scan(prefix, "until", mark, upto, limit=PURGED_AT_ONCE))
         return page.cells
 
 
@@ -252,3 +261,71 @@ def _upto(cell: Cell, upto: Instant | None) -> bool:
 
 def _as_it_is(_job: Job | None, _now: Instant) -> None:
     """An edit that changes nothing: the job is read."""
+
+
+# --- what a process deletes by the way --------------------------------------------------------------------------------
+
+# About once an hour, by a process that ran a slot of the job, on the keeper's thread. Nothing waits for it.
+
+TIDY_MOST: Final = 10
+"""How many thousand runs go at most when somebody sees to what is kept; a job of every second makes four in an hour."""
+
+
+def tidy_later(keeper: "Keeper", job: "Declaration", done: Slot) -> None:
+    if job.tidies(done):
+        keeper.later(f"tidy {job.name}", lambda store: _tidied(keeper, job, store))
+        keeper.later("sweep", lambda store: _swept(keeper, store))
+
+
+def _swept(keeper: "Keeper", store: Store) -> None:
+    """What processes, machines and locks leave belongs to no job: of many jobs that are tidied at once, one sweeps."""
+    drive(keeper.desk.ledger.jobs.sweep(), store, keeper.desk.clock)
+
+
+def _tidied(keeper: "Keeper", job: "Declaration", store: Store) -> None:
+    jobs, clock = keeper.desk.ledger.jobs, keeper.desk.clock
+    keep = (job.keep or default_keep(store.traits))._replace(least=job.still_open)
+    for _ in range(TIDY_MOST):
+        if drive(jobs.purge(job.name, keep), store, clock) < PURGED_AT_ONCE:
+            break
+    ledger = keeper.desk.ledger
+    if job.database is None and not drive(ledger.client.scan(Scan(f"effect/{job.name}/", limit=1)), store, clock).cells:
+        return
+    before = drive(needless_before(ledger, job.name), store, clock)
+    drive(purge_effects(ledger, job.name, before), store, clock)
+    if job.database is not None:
+        job.database.purge(job.name, before)
+
+
+# --- effects: they outlive the runs of their slot, since a later run must know what was done --------------------------
+
+
+KEPT: Final = timedelta(days=30)
+"""For how long an effect is known at least, counted from the instant of its slot."""
+
+
+def needless_before(ledger: "Ledger", job: str) -> Flow[Instant]:
+    """Effects of slots before that instant are not needed: none of them has a run on record, nor will one have."""
+    page = yield from ledger.client.scan(Scan(f"run/{job}/", limit=1))
+    known = yield from ledger.jobs.edit(job, lambda _job, _now: None)
+    now = ledger.know.now()
+    oldest = [slot_of_cell(cell.key).at for cell in page.cells]
+    closed = [known.floor + timedelta(seconds=1)] if known else []  # what is at the floor is closed, too
+    return min([now - KEPT, *closed, *oldest])
+
+
+def purge_effects(ledger: "Ledger", job: str, before: Instant) -> Flow[int]:
+    """Delete what is not needed; what is in doubt stays. How many went. The order of the keys is that of the slots, so
+    that most times the first of them is needed, and so are all."""
+    prefix, old = f"effect/{job}/", f"effect/{job}/{spell(before)}"
+    first = yield from ledger.client.scan(Scan(prefix, limit=1))
+    if not any(cell.key < old for cell in first.cells):
+        return 0
+    page = yield from ledger.client.scan(Scan(prefix, limit=PURGED_AT_ONCE))
+    needless = [cell for cell in page.cells if cell.key < old and _is_sure(cell)]
+    return (yield from ledger.client.purge(Purge(needless))) if needless else 0
+
+
+def _is_sure(cell: Cell) -> bool:
+    record = readable(cell, decode)
+    return record is not None and cell.mark is not Mark.ATTENTION and not record.is_running

@@ -22,13 +22,11 @@ from typing import Final, Literal
 from cronce.clock import Clock
 from cronce.errors import CronceError, LeaseLost, StoreError
 from cronce.model import Boot, Instant
-from cronce.protocol.commands import Stale
+from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
-from cronce.runtime.desk import Desk
+from cronce.runtime.desk import Desk, Outage
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant
-from cronce.runtime.outage import Outage
-from cronce.runtime.task import Unsure
 from cronce.schedule import format_duration
 from cronce.stores.base import Store
 from cronce.value import NamedTuple
@@ -176,7 +174,9 @@ class Beat:
 
     def wake(self, by: Boot = 0.0) -> None:
         """Something changed: look by then, on a new thread if there is none. Much may change in a moment, and to look
-        is to go through everything: it is not done sooner than asked."""
+        is to go through everything: it is not done sooner than asked. If it is to look by then anyway, it will see."""
+        if self._running and self._asked <= by:
+            return
         with self._turn:
             self._asked = min(self._asked, by)
             if not self._running:
@@ -235,8 +235,10 @@ class Keeper:
     # --- from the threads that hold something ---
 
     def keep(self, lease: Lease) -> None:
+        """Renew it from now on."""
         self.outage.answered()  # it was granted a moment ago
-        lease.renew_at = self._clock.boot() + self._every(lease)
+        boot = self._clock.boot()
+        lease.renew_at = boot + self._every(lease, boot)
         with self._lock:
             self._leases.add(lease)
         self._watching.wake(lease.next_end)
@@ -338,7 +340,7 @@ class Keeper:
                 self._answered(lease, answer)
         boot = self._clock.boot()
         for lease in due:  # also those that got no answer: soon again, and sooner the less trust is left
-            lease.renew_at = boot + self._every(lease)
+            lease.renew_at = boot + self._every(lease, boot)
 
     def _answered(self, lease: Lease, answer: object) -> None:
         match answer:
@@ -352,9 +354,9 @@ class Keeper:
             case _:  # unsure: it may be renewed or not; what was trusted before still is
                 pass
 
-    def _every(self, lease: Lease) -> float:
+    def _every(self, lease: Lease, boot: Boot) -> float:
         """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted."""
-        left = max(lease.grant.trust.end - self._clock.boot(), 0.0) / 3
+        left = max(lease.grant.trust.end - boot, 0.0) / 3
         usual = lease.renew or renew_every(lease.grant.lease, self.desk.store.traits)
         return min(usual.total_seconds(), max(left, 0.02))
 

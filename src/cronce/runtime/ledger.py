@@ -1,19 +1,19 @@
-"""The ledger: the only writer. Its flows are what a process can say about slots, locks and leaders."""
+"""The ledger: what a process can say about slots, effects, locks and leaders, as flows. The loop alone writes them."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
-from functools import partial
-from os import urandom
+from os import register_at_fork, urandom
 from types import MappingProxyType
 from typing import Final, cast
 
 from cronce.clock import Clock
 from cronce.errors import BadPolicy, BadRecord, CronceError, StoreUnavailable
 from cronce.events import Event
-from cronce.model import Cell, Fence, Instant, Mark, Slot, Traits, slot_of_cell, turn_cell
-from cronce.policy import OnLost, Overlap, check_choice
+from cronce.model import Boot, Cell, Fence, Instant, Mark, Slot, Traits, Write, slot_of_cell, turn_cell
+from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import (
+    Answer,
     Ask,
     Claim,
     Command,
@@ -29,15 +29,17 @@ from cronce.protocol.commands import (
     Settle,
     Skip,
     Stale,
+    Unsure,
 )
-from cronce.protocol.decide import Facts, Row, row
-from cronce.protocol.lease import LOCK_LEASE, LONGEST_LEASE, Sample, Trust, margin, trust_end
+from cronce.protocol.lease import LOCK_LEASE, NO_SAMPLE, Sample, Trust, trust_end
 from cronce.protocol.record import Maker, Outcome, Record, decode
-from cronce.runtime.carrier import Carrier
+from cronce.protocol.table import Row, row
+from cronce.protocol.terms import MEANT, Terms, check_lease, check_terms, checked
+from cronce.protocol.view import View
+from cronce.runtime.client import Client, Knowledge
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Jobs
-from cronce.runtime.knowledge import Knowledge
-from cronce.runtime.task import Reply, Task, Unsure
+from cronce.runtime.loop import Loop, Question
 from cronce.schedule import format_duration
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple, Value
@@ -45,35 +47,26 @@ from cronce.value import NamedTuple, Value
 AGAIN: Final = 1_000_000
 """How often an effect may be begun that was not done."""
 
+LOOK_EVERY: Final = 5.0
+"""Seconds between two looks of a process for slots of a job that nobody looks after."""
+
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""
 
 
-class Terms(NamedTuple):
-    """On what terms a slot is claimed. They are written with the grant: whoever finds it lapsed goes by them."""
+_NONCES: Final = deque[str]()
+register_at_fork(after_in_child=_NONCES.clear)  # what a parent and its child both used would be one claimant
 
-    lease: timedelta
-    on_lost: OnLost = "skip"
-    overlap: Overlap = "skip"
-    turns: int = 1
-    """How many runs of the job may go on at once; without meaning under overlap="allow"."""
-    attempts: int = 1
-    start_within: timedelta | None = None
-    digest: str = ""
-    """Which version of the job this process carries; without one it has no say in which version fires."""
-    delay: timedelta = timedelta(0)
-    """How long after its instant it may start at the earliest."""
-    outside: bool = False
-    """The trigger is outside: its call is its own evidence, and registers an unknown job just below its slot."""
-    payload: str = ""
-    """What the run is given, unless it was asked for with something else."""
-    joined: bool = False
-    """Its runs may complete by a transaction in the user's database, which is asked before one is closed as lost."""
 
-    @property
-    def limit(self) -> int:
-        """How many turns there are to take."""
-        return 0 if self.overlap == "allow" else self.turns
+def fresh_nonce() -> str:
+    """One that nobody else has. A thousand are drawn at once: a call to the kernel for each would cost more than all
+    else about a claim."""
+    while True:
+        try:
+            return _NONCES.popleft()
+        except IndexError:
+            drawn = urandom(8 * 1000).hex()
+            _NONCES.extend(drawn[place : place + 16] for place in range(0, len(drawn), 16))
 
 
 class Wanted(NamedTuple):
@@ -102,7 +95,7 @@ class Begin(NamedTuple):
 class Begun(NamedTuple):
     """What the store says to an effect that was to be begun: a grant, or why not, and what stands in its cell."""
 
-    answer: "Grant | Reply"
+    answer: "Grant | Answer"
     record: Record | None
 
 
@@ -126,7 +119,7 @@ class Expired(Value):
     """It was granted, but the answer took longer than it could be trusted; it was given back, and never started."""
 
 
-Refused = Reply | Expired
+Refused = Answer | Expired
 
 
 class Ledger:
@@ -137,14 +130,17 @@ class Ledger:
         traits: Traits,
         clock: Clock,
         holder: str,
-        nonce: Callable[[], str] = lambda: urandom(8).hex(),
+        nonce: Callable[[], str] = fresh_nonce,
         report: Callable[[Event], None] = lambda _event: None,
     ) -> None:
         self.know = Knowledge(clock, one_clock=traits.one_clock)
-        self.carrier = Carrier(self.know, traits, holder, report)
-        self.jobs = Jobs(self.carrier)
+        self.client = Client(self.know, traits, holder, report)
+        self.loop = Loop(self.client)
+        self.jobs = Jobs(self.client)
         self._clock = clock
         self.nonce = nonce
+        self._looked: dict[str, Boot] = {}
+        self._checked: set[tuple[object, ...]] = set()
 
     # --- slots ---
 
@@ -152,10 +148,11 @@ class Ledger:
         """Each wanted slot: a grant, or why not. Raises only when the store said nothing about any of them; what it
         said and nobody can read is an answer."""
         lowest = {want.slot.job: want.slot.at for want in sorted(wanted, key=lambda want: want.slot.at, reverse=True)}
-        tasks = [self._claim_task(want, lowest[want.slot.job]) for want in wanted]
-        asked = list(tasks)
-        yield from self.carrier.carry_out(tasks)
-        grants = [self._granted(task) for task in asked]
+        sample = self.know.guess()
+        questions = [self._claim_question(want, lowest[want.slot.job], sample) for want in wanted]
+        asked = list(questions)
+        yield from self.loop.answer(questions)
+        grants = [self._granted(question) for question in asked]
         unsure = [grant for grant in grants if isinstance(grant, Unsure)]
         errors = [one.error for one in unsure if one.error]
         if errors and len(unsure) == len(asked):
@@ -179,12 +176,12 @@ class Ledger:
         """The grants with their trust extended, none beyond its limit; stale where another has it now."""
         now = self.know.now()
         ttls = {fence: max(limit - now, timedelta(0)) for fence, limit in limits.items()}
-        tasks = [
-            self._grant_task(grant, Renew(grant.fence, ttls.get(grant.fence), progress.get(grant.fence)))
+        questions = [
+            self._grant_question(grant, Renew(grant.fence, ttls.get(grant.fence), progress.get(grant.fence)))
             for grant in grants
         ]
-        yield from self.carrier.carry_out(tasks)
-        return [self._renewed(grant, task) for grant, task in zip(grants, tasks, strict=True)]
+        yield from self.loop.answer(questions)
+        return [self._renewed(grant, question) for grant, question in zip(grants, questions, strict=True)]
 
     def finish(
         self,
@@ -197,69 +194,84 @@ class Ledger:
         output: str = "",
     ) -> Flow[Finished | Stale | Unsure]:
         command = Finish(grant.fence, outcome, reason, backoff, cut_short, output)
-        return cast(Finished | Stale | Unsure, (yield from self._say(self._grant_task(grant, command))))
+        return cast(Finished | Stale | Unsure, (yield from self._say(self._grant_question(grant, command))))
 
     def exchange(
-        self, endings: Sequence[tuple[Grant, Finish | Release, bool]], wanted: Sequence[Wanted]
+        self,
+        endings: Sequence[tuple[Grant, Finish | Release, bool]],
+        wanted: Sequence[Wanted],
+        beside: Sequence[Write] = (),
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Grant | Refused]]]:
         """Say what has ended, each with whether others wait for that, and claim what is next, in one breath. Unlike
         `claim` it answers even when the store said nothing: with `Unsure` for each."""
         sample = self.know.guess()
-        said = [self._grant_task(grant, word, sample, wakes=wakes) for grant, word, wakes in endings]
-        claims = [self._claim_task(want, want.slot.at, sample) for want in wanted]
-        yield from self.carrier.carry_out([*said, *claims])
-        answers = [cast(Finished | Released | Stale | Unsure, task.answer) for task in said]
-        return answers, (yield from self._in_time([self._granted(task) for task in claims]))
+        said = [self._grant_question(grant, word, sample, wakes=wakes) for grant, word, wakes in endings]
+        claims = [self._claim_question(want, want.slot.at, sample) for want in wanted]
+        yield from self.loop.answer([*said, *claims], beside)
+        answers = [cast(Finished | Released | Stale | Unsure, question.answer) for question in said]
+        return answers, (yield from self._in_time([self._granted(question) for question in claims]))
 
     def release(self, grants: Sequence[Grant], rest: timedelta = timedelta(0)) -> Flow[list[Released | Stale | Unsure]]:
         """Give back what was never started (or, for a lock, is no longer needed), to be claimed `rest` later."""
-        tasks = [self._grant_task(grant, Release(grant.fence, rest)) for grant in grants]
-        yield from self.carrier.carry_out(tasks)
-        return [cast(Released | Stale | Unsure, task.answer) for task in tasks]
+        questions = [self._grant_question(grant, Release(grant.fence, rest)) for grant in grants]
+        yield from self.loop.answer(questions)
+        return [cast(Released | Stale | Unsure, question.answer) for question in questions]
 
-    def put(self, commands: Mapping[Slot, Queue | Skip], terms: Terms) -> Flow[list[Reply]]:
+    def put(self, commands: Mapping[Slot, Queue | Skip]) -> Flow[list[Answer]]:
         """Put slots on record: as due, for others to claim, or as not to be run. One that is asked for by hand is filed
         by when it was."""
-        tasks = [self._slot_task(command, slot, terms) for slot, command in commands.items()]
-        for task in tasks:
-            if task.run.at is None:
-                task.run = task.run._replace(at=self.know.now())
-        yield from self.carrier.carry_out(tasks)
-        return [cast(Reply, task.answer) for task in tasks]
+        questions = [self._slot_question(command, slot) for slot, command in commands.items()]
+        for question in questions:
+            if question.view.run.at is None:
+                question.view = question.view._replace(run=question.view.run._replace(at=self.know.now()))
+        return (yield from self._answers(questions))
 
-    def enqueue(self, wanted: Sequence[Wanted]) -> Flow[list[Reply]]:
+    def enqueue(self, wanted: Sequence[Wanted]) -> Flow[list[Answer]]:
         """Put slots that fell due on record, each on its own terms, for others to claim."""
-        tasks = [self._slot_task(Queue(), want.slot, want.terms) for want in wanted]
-        yield from self.carrier.carry_out(tasks)
-        return [cast(Reply, task.answer) for task in tasks]
+        questions = [
+            self._slot_question(Queue(digest=terms.digest, first=slot.at if terms.outside else None), slot)
+            for slot, terms, *_ in wanted
+        ]
+        return (yield from self._answers(questions))
 
-    def settle(self, cells: Iterable[Cell], committed: Mapping[str, Fence] | None = None) -> Flow[list[Reply]]:
+    def settle(self, cells: Iterable[Cell], committed: Mapping[str, Fence] | None = None) -> Flow[list[Answer]]:
         """Act on runs whose holder is gone, without wanting to run them. `committed`: the user's own database was
         asked, and these are the fences, by cell, of which it says that they are done."""
-        tasks = [self._cell_task(_settling(cell, committed), cell) for cell in cells]
-        yield from self.carrier.carry_out(tasks)
-        return [cast(Reply, task.answer) for task in tasks]
+        return (yield from self._answers([self._cell_question(_settling(cell, committed), cell) for cell in cells]))
 
     def gone(self, keys: Sequence[str]) -> Flow[list[Cell]]:
         """Those of the runs whose holder is gone, as they stand now."""
-        loaded, timed = yield from self.carrier.load(keys)
+        loaded, timed = yield from self.client.load(keys)
         sample = Sample(timed.began, timed.ended, loaded.now)
-        facts = {cell: Facts(loaded.now, even=partial(self.know.watched, cell, sample)) for cell in loaded.cells}
-        return [cell for cell in loaded.cells if cell.version and _is_gone(cell, facts[cell])]
+        read = all_readable(loaded.cells, decode)
+        views = [View(cell, record, sample, even=self.know.watched) for cell, record in read]
+        return [view.run for view in views if row(view, Settle()) is Row.LAPSED]
 
-    def ask(self, slot: Slot, reason: str) -> Flow[Reply]:
+    def looks_again(self, job: str) -> bool:
+        """Whether it is time to look for slots of the job that nobody looks after: every few seconds is enough."""
+        boot = self._clock.boot()
+        due = boot - self._looked.get(job, -LOOK_EVERY) >= LOOK_EVERY
+        if due:
+            self._looked[job] = boot
+        return due
+
+    def look_again(self, job: str) -> None:
+        """There is something to look after."""
+        self._looked.pop(job, None)
+
+    def ask(self, slot: Slot, reason: str) -> Flow[Answer]:
         """Ask whoever runs the slot to stop."""
-        return (yield from self._say(self._cell_task(Ask(reason), Cell(slot.cell))))
+        return (yield from self._say(self._cell_question(Ask(reason), Cell(slot.cell))))
 
-    def resolve(self, slot: Slot, command: Resolve) -> Flow[Reply]:
+    def resolve(self, slot: Slot, command: Resolve) -> Flow[Answer]:
         """A person's word on a slot that failed, was lost or is unknown."""
-        return (yield from self._say(self._cell_task(command, Cell(slot.cell))))
+        return (yield from self._say(self._cell_question(command, Cell(slot.cell))))
 
     def overdue(self, job: str = "", limit: int = SWEEP) -> Flow[list[Cell]]:
         """Runs somebody should look at: lapsed, due, waiting, or ready to be retried, the longest waiting first."""
         prefix = f"run/{job}/" if job else "run/"
         upto = self.know.now() if self.know.epoch.birth else None
-        page = yield from self.carrier.scan(Scan(prefix, "until", Mark.OPEN, upto, limit=limit))
+        page = yield from self.client.scan(Scan(prefix, "until", Mark.OPEN, upto, limit=limit))
         return [cell for cell in page.cells if cell.until is not None and cell.until <= page.now]
 
     # --- effects: a claim on a cell that closes with a result ---
@@ -268,20 +280,19 @@ class Ledger:
         self, endings: Sequence[tuple[Grant, Finish | Release]], begins: Sequence[Begin] = ()
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Begun]]]:
         """Say of effects how they ended, and begin others, in one breath."""
-        said = [self._grant_task(grant, word, quiet=True) for grant, word in endings]
-        claims = [self._begin_task(begin) for begin in begins]
-        yield from self.carrier.carry_out([*said, *claims])
-        answers = [cast(Finished | Released | Stale | Unsure, task.answer) for task in said]
-        return answers, [Begun(cast(Grant | Reply, self._granted(task)), _readable(task)) for task in claims]
+        said = [self._grant_question(grant, word, quiet=True) for grant, word in endings]
+        claims = [self._begin_question(begin) for begin in begins]
+        yield from self.loop.answer([*said, *claims])
+        answers = [cast(Finished | Released | Stale | Unsure, question.answer) for question in said]
+        return answers, [Begun(cast(Grant | Answer, self._granted(claim)), claim.view.record) for claim in claims]
 
     def resolve_effects(
         self, keys: Sequence[str], command: Resolve, over: frozenset[Maker] = frozenset()
-    ) -> Flow[list[Reply]]:
+    ) -> Flow[list[Answer]]:
         """A word on effects that are in doubt. One that a run began which is known to be `over`, and that nobody has
         looked at since, is closed as lost first: then it is to be said again."""
-        tasks = [Task(command, Cell(key), unread=True, quiet=True, over=over) for key in keys]
-        yield from self.carrier.carry_out(tasks)
-        return [cast(Reply, task.answer) for task in tasks]
+        views = [View(Cell(key), None, NO_SAMPLE, over=over) for key in keys]
+        return (yield from self._answers([Question(command, view, unread=True, quiet=True) for view in views]))
 
     # --- locks and leaders: a lease with no slot ---
 
@@ -292,67 +303,66 @@ class Ledger:
             raise BadPolicy(
                 f"a lock's lease is more than nothing and at most {format_duration(LOCK_LEASE)}, not {lease}"
             )
-        check_lease(lease, self.carrier.traits)
-        command = Claim(self.nonce(), self.carrier.holder, lease, "rerun")
-        task = Task(command, Cell(key), birth=self.know.epoch.birth, sample=self.know.guess())
-        yield from self.carrier.carry_out([task])
-        if isinstance(task.answer, Unsure):
-            raise _error(task.answer)
-        (granted,) = yield from self._in_time([self._granted(task)])
+        check_lease(lease, self.client.traits)
+        command = Claim(self.nonce(), self.client.holder, lease, "rerun")
+        question = Question(command, View(Cell(key), None, self.know.guess()), self.know.epoch.birth)
+        yield from self.loop.answer([question])
+        if isinstance(question.answer, Unsure):
+            raise _error(question.answer)
+        (granted,) = yield from self._in_time([self._granted(question)])
         return granted
 
-    # --- tasks ---
+    # --- questions ---
 
-    def _claim_task(self, want: Wanted, lowest: Instant, sample: Sample | None = None) -> Task:
-        terms = _by_hand(checked(want.terms)) if want.slot.request else checked(want.terms)
-        check_terms(terms, self.carrier.traits)
-        start_by = want.slot.at + terms.start_within if terms.start_within is not None else None
-        nonce, holder = want.nonce or self.nonce(), self.carrier.holder
+    def _claim_question(self, want: Wanted, lowest: Instant, sample: Sample) -> Question:
+        terms = want.terms.by_hand() if want.slot.request else want.terms
+        if terms[:MEANT] not in self._checked:
+            check_terms(checked(terms), self.client.traits)
+            self._checked.add(terms[:MEANT])
         command = Claim(
-            nonce, holder, terms.lease, terms.on_lost, terms.attempts, start_by, terms.payload, joined=terms.joined
+            want.nonce or self.nonce(),
+            self.client.holder,
+            terms.lease,
+            terms.on_lost,
+            terms.attempts,
+            terms.start_by(want.slot.at),
+            terms.payload,
+            joined=terms.joined,
+            overlap=terms.overlap,
+            delay=terms.delay,
+            digest=terms.digest,
+            first=lowest if terms.outside else None,
         )
-        task = self._slot_task(command, want.slot, terms, lowest, sample)
-        task.unread = want.known or bool(want.slot.request)  # what was asked for by hand is never made by a claim
-        return task
+        unread = want.known or bool(want.slot.request)  # what was asked for by hand is never made by a claim
+        return self._slot_question(command, want.slot, terms.limit, sample, unread=unread)
 
-    def _begin_task(self, begin: Begin) -> Task:
+    def _begin_question(self, begin: Begin) -> Question:
         """A step is begun before the lease of its run lapses, or not at all: so no run begins one that another, granted
         since, has looked for."""
         run = begin.under
-        maker = Maker(run.key, run.fence) if run else None
-        return Task(
-            Claim(begin.nonce, self.carrier.holder, begin.lease, "skip", AGAIN, under=maker, keep=begin.keep),
-            Cell(begin.key, at=run.slot.at if run and run.slot else None),
-            quiet=True,
+        command = Claim(
+            begin.nonce,
+            self.client.holder,
+            begin.lease,
+            "skip",
+            AGAIN,
+            under=Maker(run.key, run.fence) if run else None,
+            keep=begin.keep,
             lands_by=run.cells[0].until if run else None,
-            over=begin.over,
-            birth=run.birth if run else self.know.epoch.birth,
-            sample=self.know.guess(),
         )
+        cell = Cell(begin.key, at=run.slot.at if run and run.slot else None)
+        view = View(cell, None, self.know.guess(), over=begin.over)
+        return Question(command, view, run.birth if run else self.know.epoch.birth, quiet=True)
 
-    def _slot_task(
-        self,
-        command: Command,
-        slot: Slot,
-        terms: Terms,
-        lowest: Instant | None = None,
-        sample: Sample | None = None,
-    ) -> Task:
-        return Task(
-            command,
-            Cell(slot.cell, at=slot.due),
-            slot,
-            turns=[Cell(turn_cell(slot.job, number)) for number in range(terms.limit)],
-            overlap=terms.overlap,
-            digest=terms.digest,
-            delay=terms.delay,
-            register_at=(lowest or slot.at) - timedelta(seconds=1) if terms.outside else None,
-            birth=self.know.epoch.birth,
-            sample=sample or self.know.guess(),
-            guessed=True,
-        )
+    def _slot_question(
+        self, command: Command, slot: Slot, turns: int = 0, sample: Sample | None = None, *, unread: bool = False
+    ) -> Question:
+        """About a slot that is guessed to have no record."""
+        cells = tuple([Cell(turn_cell(slot.job, number)) for number in range(turns)])
+        view = View(Cell(slot.cell, at=slot.due), None, sample or self.know.guess(), slot, cells, guessed=True)
+        return Question(command, view, self.know.epoch.birth, unread=unread)
 
-    def _grant_task(
+    def _grant_question(
         self,
         grant: Grant,
         command: Command,
@@ -360,110 +370,54 @@ class Ledger:
         *,
         wakes: bool = False,
         quiet: bool = False,
-    ) -> Task:
+    ) -> Question:
         run, *turns = grant.cells
-        decoded = (run.value, grant.record)
-        return Task(
-            command,
-            run,
-            grant.slot,
-            turns=turns,
-            birth=grant.birth,
-            sample=sample or self.know.guess(),
-            decoded=decoded,
-            wakes=wakes,
-            quiet=quiet,
-        )
+        view = View(run, grant.record, sample or self.know.guess(), grant.slot, tuple(turns))
+        return Question(command, view, grant.birth, wakes=wakes, quiet=quiet)
 
-    def _cell_task(self, command: Command, cell: Cell) -> Task:
-        return Task(command, cell, slot_of_cell(cell.key), unread=True)
+    def _cell_question(self, command: Command, cell: Cell) -> Question:
+        """About a run that is read first."""
+        return Question(command, View(Cell(cell.key), None, NO_SAMPLE, slot_of_cell(cell.key)), unread=True)
 
-    def _say(self, task: Task) -> Flow[Reply]:
-        yield from self.carrier.carry_out([task])
-        return cast(Reply, task.answer)
+    def _say(self, question: Question) -> Flow[Answer]:
+        (answer,) = yield from self._answers([question])
+        return answer
+
+    def _answers(self, questions: list[Question]) -> Flow[list[Answer]]:
+        asked = list(questions)
+        yield from self.loop.answer(questions)
+        return [cast(Answer, question.answer) for question in asked]
 
     # --- grants ---
 
-    def _granted(self, task: Task) -> Grant | Refused:
-        if not isinstance(task.answer, Granted) or not isinstance(task.command, Claim):
-            return cast(Reply, task.answer)
-        run, record = task.run, task.record
+    def _granted(self, question: Question) -> Grant | Refused:
+        answer, view = question.answer, question.view
+        if not isinstance(answer, Granted):
+            return cast(Answer, answer)
+        run, record = view.run, view.stands
         assert run.fence is not None
-        assert record is not None
-        turns = [turn for turn in task.turns if turn.key == record.turn]
+        turns = [turn for turn in view.turns if turn.key == record.turn]
         return Grant(
-            run.key, task.slot, run.fence, record.grant, record.lease, self._trust(task, record.lease),
-            (run, *turns), record, task.birth, task.answer.taken_over,
+            run.key, view.slot, run.fence, record.grant, record.lease, self._trust(view, record.lease),
+            (run, *turns), record, question.life, answer.taken_over,
         )  # fmt: skip
 
-    def _renewed(self, grant: Grant, task: Task) -> Grant | Stale | Unsure:
-        if not isinstance(task.answer, Renewed):
-            return cast(Stale | Unsure, task.answer)
-        assert task.record is not None
-        trust = grant.trust.extended(self._clock.boot(), self._trust(task, grant.lease).end)
-        cells = (task.run, *task.turns)
-        return grant._replace(trust=trust, cells=cells, record=task.record, birth=task.birth, ask=task.answer.ask)
+    def _renewed(self, grant: Grant, question: Question) -> Grant | Stale | Unsure:
+        answer, view = question.answer, question.view
+        if not isinstance(answer, Renewed):
+            return cast(Stale | Unsure, answer)
+        trust = grant.trust.extended(self._clock.boot(), self._trust(view, grant.lease).end)
+        cells = (view.run, *view.turns)
+        return grant._replace(trust=trust, cells=cells, record=view.stands, birth=question.life, ask=answer.ask)
 
-    def _trust(self, task: Task, lease: timedelta) -> Trust:
+    def _trust(self, view: View, lease: timedelta) -> Trust:
         """Counted from when the call began that brought the cell, and from what was left of the lease then."""
-        assert task.run.until is not None
-        return Trust(trust_end(task.sample.began, task.now, task.run.until, lease, self.carrier.traits))
+        assert view.run.until is not None
+        return Trust(trust_end(view.sample.began, view.now, view.run.until, lease, self.client.traits))
 
 
 def _settling(cell: Cell, committed: Mapping[str, Fence] | None) -> Settle:
     return Settle() if committed is None else Settle(cell.fence, committed.get(cell.key) == cell.fence)
-
-
-def _readable(task: Task) -> Record | None:
-    with suppress(BadRecord):
-        return task.record
-    return None
-
-
-def _is_gone(cell: Cell, facts: Facts) -> bool:
-    with suppress(BadRecord):
-        return row(cell, decode(cell.value, cell.key), Settle(), facts) is Row.LAPSED
-    return False
-
-
-def check_lease(lease: timedelta, traits: Traits) -> None:
-    """Refuse a lease that is over, by the doubts about this store's clock, before anybody could act under it."""
-    if lease <= margin(lease, traits):
-        least = 2 * (traits.skew + traits.step)
-        raise BadPolicy(
-            f"a lease of {format_duration(lease)} is over before it can be trusted on {traits.name}, whose clock is"
-            f" only known to {format_duration(traits.skew + traits.step)}; give it {format_duration(least)} or more"
-        )
-
-
-def check_terms(terms: Terms, traits: Traits) -> None:
-    """Refuse what this store cannot keep."""
-    check_lease(terms.lease, traits)
-    if not traits.history and terms.limit != 1:
-        raise BadPolicy(
-            f"{traits.name} keeps the last slots of a job alone, so its runs follow each other: overlap='allow' and"
-            " more turns than one are not to be had there; leave them out, or name a database, such as postgresql://"
-        )
-
-
-def checked(terms: Terms) -> Terms:
-    """The terms, if they can be meant."""
-    if not timedelta(0) < terms.lease <= LONGEST_LEASE:
-        longest = format_duration(LONGEST_LEASE)
-        raise BadPolicy(
-            f"a lease is more than nothing and at most {longest}, and renewed while the run works: not {terms.lease}"
-        )
-    for name, number in (("turns", terms.turns), ("attempts", terms.attempts)):
-        if number < 1:
-            raise BadPolicy(f"{name} is 1 or more, and this is {number}")
-    check_choice("on_lost", terms.on_lost, OnLost)
-    check_choice("overlap", terms.overlap, Overlap)
-    return terms
-
-
-def _by_hand(terms: Terms) -> Terms:
-    """What somebody asks for is never too late, and waits for its turn: it neither gives way nor pushes others out."""
-    return terms._replace(start_within=None, overlap="allow" if terms.overlap == "allow" else "wait")
 
 
 def _error(unsure: Unsure) -> CronceError:

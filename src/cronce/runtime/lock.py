@@ -8,6 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -19,7 +20,7 @@ from cronce.runtime.declare import SHORTEST, Duration
 from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
 from cronce.runtime.keeper import Keeper, Lease, Tie
-from cronce.runtime.ledger import Expired, Grant
+from cronce.runtime.ledger import Grant
 from cronce.runtime.steps import Do, Nap, Steps, take, take_async
 from cronce.schedule import parse_duration
 from cronce.value import NamedTuple
@@ -82,6 +83,23 @@ class Refused(NamedTuple):
     pause: float
 
 
+def refusal(answer: object, held: Callable[[str, Instant | None], CronceError], what: str) -> CronceError:
+    """Why the store did not grant a lock or a leadership: `held` by whom, and until when at least."""
+    match answer:
+        case Held(by, until):
+            return held(by, until)
+        case Early(until):
+            return held("", until)
+        case _:
+            return StoreUnavailable(f"the store answers too slowly {what}, so it was given back")
+
+
+def seconds_left(answer: object, desk: Desk) -> float:
+    """Until it may be free; its holder may give it back at any time before. 0 where that is not known."""
+    until = answer.until if isinstance(answer, Held | Early) else None
+    return (until - desk.ledger.know.now()).total_seconds() if until else 0.0
+
+
 class Keeps(Protocol):
     """Who looks after what is held: a keeper."""
 
@@ -115,12 +133,12 @@ class Block(ABC):
     @abstractmethod
     def _release(self, lease: Any, desk: Any) -> Steps[None]: ...
 
-    @abstractmethod
     def _undo(self, lease: Any, desk: Any) -> Steps[None]:
         """Release one that nobody has worked under."""
+        yield from self._release(lease, desk)
 
-    @abstractmethod
-    def _holding(self, lease: Any) -> Holding: ...
+    def _holding(self, lease: Any) -> Holding:
+        return Holding(lease)
 
     def __enter__(self) -> Holding:
         gate, who, keeper = ThreadGate(), threading.get_ident(), self._keeper()
@@ -224,14 +242,13 @@ class Lock(Block):
         super().__init__(name, limits.wait, keeper)
         self._limits = limits
 
-    def _holding(self, lease: Lease) -> Holding:
-        return Holding(lease)
-
     def _try(self, desk: Desk, gate: Gate) -> Steps[Lease | Refused]:
         answer = yield Do(desk.ledger.acquire(lock_cell(self.name), self._limits.lease))
         if isinstance(answer, Grant):
             return self._lease(answer, desk, gate)
-        return Refused(self._refused(answer), self._pause(answer, desk))
+        error = refusal(answer, partial(LockHeld, self.name), f"for the lock {self.name}")
+        left = seconds_left(answer, desk)
+        return Refused(error, min(max(left, 0.01), LOOK))
 
     def _undo(self, lease: Lease, desk: Desk) -> Steps[None]:
         yield Do(desk.ledger.release([lease.grant]))
@@ -243,23 +260,6 @@ class Lock(Block):
         return Lease(
             grant, desk.clock, lambda _over: gate.stop(), at_most=None if at_most is None else started + at_most
         )
-
-    def _refused(self, answer: Any) -> CronceError:
-        match answer:
-            case Held(by, until):
-                return LockHeld(self.name, by, until)
-            case Early(until):
-                return LockHeld(self.name, "", until)
-            case Expired():
-                return StoreUnavailable(f"the store answers too slowly for the lock {self.name}, so it was given back")
-            case _:
-                raise AssertionError(f"{answer} is no reason not to have a lock")
-
-    def _pause(self, answer: Any, desk: Desk) -> float:
-        """Until it may be free, and no longer than a moment: its holder may give it back at any time."""
-        until: Instant | None = answer.until if isinstance(answer, Held | Early) else None
-        left = (until - desk.ledger.know.now()).total_seconds() if until else 0.0
-        return min(max(left, 0.01), LOOK)
 
     def _release(self, lease: Lease, desk: Desk) -> Steps[None]:
         started = lease.grant.record.started

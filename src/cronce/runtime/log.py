@@ -1,14 +1,19 @@
-"""Events as log lines, in one place. Losers are quiet: a refused claim is normal life. No line holds a secret."""
+"""Events as log lines, in one place, and who else is told of them. Losers are quiet: a refused claim is normal life. No
+line holds a secret."""
 
 import logging
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cronce.events import Event, What
 from cronce.model import Instant
 from cronce.stores import discreet
+
+if TYPE_CHECKING:
+    from cronce.runtime.run import Around, Run
 
 LOGGER: Final = logging.getLogger("cronce")
 
@@ -88,11 +93,13 @@ class Log:
             log(event._replace(detail=f"{event.detail}{more}"))
 
 
+def level_of(what: What) -> int:
+    return LEVELS.get(what, logging.DEBUG)
+
+
 def log(event: Event) -> None:
     """The event itself goes with the line, as its attribute `event`, for handlers that want more than words."""
-    level = LEVELS.get(event.what, logging.DEBUG)
-    if event.in_doubt:
-        level = logging.WARNING
+    level = logging.WARNING if event.in_doubt else level_of(event.what)
     if LOGGER.isEnabledFor(level):
         if (shown := discreet(event.detail)) != event.detail:
             event = event._replace(detail=shown)
@@ -132,3 +139,65 @@ def _detail(event: Event) -> str:
             return f"{event.detail.rpartition(': ')[0]} passed while nobody looked"
         case _:
             return event.detail
+
+
+# --- who is told ----------------------------------------------------------------------------------------------------
+
+
+class Listeners:
+    """Those who want to know what happens in one `Cronce`: the log is the first of them. None of them has a say: one
+    that fails must not keep a slot from running."""
+
+    def __init__(self) -> None:
+        self.of_events: list[Callable[[Event], None]] = [Log().hear]
+        self.of_calls: list[Callable[[str, float], None]] = []
+        self.wraps: list[Around] = []
+
+    def report(self, event: Event) -> None:
+        for hear in self.of_events:
+            try:
+                hear(event)
+            except Exception:
+                LOGGER.exception("%s cannot take in that %s %s", hear, event.key, event.what)
+
+    def wants(self, what: What) -> bool:
+        """Whether anybody hears of such an event: the log may pass over it, and be alone."""
+        return len(self.of_events) > 1 or LOGGER.isEnabledFor(level_of(what))
+
+    def timed(self, request: str, seconds: float) -> None:
+        for hear in self.of_calls:
+            try:
+                hear(request, seconds)
+            except Exception:
+                LOGGER.exception("%s cannot take in that the store answered", hear)
+
+    def around(self, run: "Run") -> AbstractContextManager[object]:
+        """What a body runs within."""
+        return _within(self.wraps, run) if self.wraps else nullcontext()
+
+
+@contextmanager
+def _within(wraps: Iterable["Around"], run: "Run") -> Iterator[None]:
+    """What others want bodies to run within, such as a span of a tracer. Where it fails, that is logged, and the body
+    runs without it; what the body returned or raised stays what it was."""
+    entered = []
+    for wrap in wraps:
+        try:
+            made = wrap(run)
+            made.__enter__()
+            entered.append((wrap, made))
+        except Exception:
+            LOGGER.exception("%s runs without %s, which failed", run, wrap)
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        for wrap, made in reversed(entered):
+            try:
+                made.__exit__(type(error) if error else None, error, error.__traceback__ if error else None)
+            except Exception as another:
+                if another is not error:
+                    LOGGER.exception("%s ran, and then %s failed", run, wrap)

@@ -10,26 +10,26 @@ kept come within one window, the second count is a lower bound.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import wraps
-from inspect import Signature, signature
-from typing import Any, Final, ParamSpec, Protocol, TypeVar, cast
+from inspect import signature
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from cronce.errors import BadInput
 from cronce.events import Event, What
 from cronce.model import Boot, Cell, Instant, Mark, Write, check_key, check_name, observed_cell
-from cronce.protocol.codec import MICROSECOND
-from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_observed
-from cronce.protocol.readable import readable
+from cronce.protocol.codec import MICROSECOND, readable
+from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_notice
 from cronce.runtime.attempt import describe
-from cronce.runtime.callables import is_async
+from cronce.runtime.background import Background, Note, NoteWrite
 from cronce.runtime.declare import Duration
-from cronce.runtime.flow import Flow, Load
-from cronce.runtime.jotter import Jot, Jotted, Jotter
-from cronce.runtime.look import read_all
-from cronce.runtime.notes import REMEMBERED
+from cronce.runtime.flow import Flow
+from cronce.runtime.guard import is_async
+from cronce.runtime.machine import REMEMBERED
+from cronce.runtime.queries import load, read_all
 from cronce.schedule import format_duration, parse_duration
-from cronce.stores.base import Loaded, Scan
+from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
 CALLS: Final = 50
@@ -55,7 +55,7 @@ class Refusal(NamedTuple):
     why: str
 
 
-class Observation(Jot):
+class Observation(Note):
     """One call. Without a window it is told apart by its slot, and `refusal` says whether it was one too many."""
 
     def __init__(
@@ -65,12 +65,12 @@ class Observation(Jot):
         self._window, self._key, self._refusal = window, key, refusal
         self._call: Beaten | None = None
 
-    def add(self, cell: Cell, beside: Sequence[Jot], holder: str) -> Jotted:
+    def add(self, cell: Cell, beside: Sequence[Note], holder: str) -> NoteWrite:
         known = _known(cell)
         calls = [one.call(known.calls, beside, holder) for one in beside if isinstance(one, Observation)]
         fresh = [call for call in calls if call not in known.calls]  # the others landed, and no answer came
         if not fresh:
-            return Jotted(None)
+            return NoteWrite(None)
         if self._window is None:
             given = {one._call: one._refusal for one in beside if isinstance(one, Observation) and one._refusal}
             doubled = [Doubled(given[call].slot, call.at, call.by, given[call].why) for call in fresh if call in given]
@@ -79,11 +79,11 @@ class Observation(Jot):
         kept = sorted((*known.calls, *fresh))[-CALLS:]
         times, count = known.times + len(fresh), known.doubled + len(doubled)
         recent = (*known.recent, *doubled)[-RECENT:]
-        value = encode_observed(Observed(self._window, tuple(kept), times, count, recent))
+        value = encode_notice(Observed(self._window, tuple(kept), times, count, recent))
         events = [_event(one, cell.key, holder, count, times) for one in doubled]
-        return Jotted(Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED), events)
+        return NoteWrite(Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED), events)
 
-    def call(self, known: Iterable[Beaten], beside: Iterable[Jot], holder: str) -> Beaten:
+    def call(self, known: Iterable[Beaten], beside: Iterable[Note], holder: str) -> Beaten:
         """As it is on record. Two threads may call at one moment, and are two."""
         if self._call is None:
             assert self.at is not None
@@ -141,7 +141,7 @@ class Observer:
         name: str,
         window: Duration,
         key: Callable[..., object] | None,
-        jotter: Callable[[], Jotter],
+        background: Callable[[], Background],
         boot: Callable[[], Boot],
     ) -> None:
         if not isinstance(name, str):
@@ -151,28 +151,17 @@ class Observer:
         self._name, self._window = check_name(name), parse_duration(window)
         if self._window <= timedelta(0):
             raise BadInput("window is within what time two calls are one: more than nothing, such as '10s'")
-        self._key, self._jotter, self._boot = key, jotter, boot
+        self._key, self._background, self._boot = key, background, boot
 
     def guard(self, fn: Callable[..., Any]) -> Any:
         """A call is noted as its body begins, and written down beside it."""
-        taken = signature_of(fn)
-        if is_async(fn):
 
-            @wraps(fn)
-            async def observed_async(*args: Any, **named: Any) -> Any:
-                if fits(taken, args, named):
-                    self._note(args, named)
-                return await fn(*args, **named)
+        def begin(_when: None, args: tuple[Any, ...], named: Mapping[str, Any]) -> Block:
+            self._note(args, named)
+            return _UNWATCHED
 
-            return observed_async
-
-        @wraps(fn)
-        def observed(*args: Any, **named: Any) -> Any:
-            if fits(taken, args, named):
-                self._note(args, named)
-            return fn(*args, **named)
-
-        return observed
+        guard, _ = observed(fn, begin)
+        return guard
 
     def _note(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Whatever cannot be noted is no reason not to run."""
@@ -181,25 +170,58 @@ class Observer:
             key = "" if self._key is None else _digest(self._key(*args, **named))
         except Exception as error:
             why = f"the key of a call of {self._name} is unknown, and it is not written down: {describe(error)}"
-            self._jotter().warn(self._name, why)
+            self._background().warn(self._name, why)
             return
-        self._jotter().add(Observation(self._name, boot, self._window, key=key))
+        self._background().add(Observation(self._name, boot, self._window, key=key))
 
 
-def signature_of(fn: Callable[..., Any]) -> Signature | None:
-    """What it takes itself, whatever it wraps. None: it is built in, and does not say."""
+Block = AbstractContextManager[Callable[[Any], None]]
+"""What the body of a call runs in; it is told what the body returned."""
+
+_UNWATCHED: Final[Block] = nullcontext(lambda _result: None)
+
+
+def observed(fn: Callable[..., Any], begin: Callable[..., Block], *, pops_slot: bool = False) -> tuple[Any, Any]:
+    """The function as it was, each call in the block that `begin` makes of its slot and its arguments; and the same as
+    a function that takes the slot first. A call that its signature refuses begins nothing."""
     try:
-        return signature(fn, follow_wrapped=False)
-    except ValueError:
-        return None
+        bind = signature(fn, follow_wrapped=False).bind  # what it takes itself, whatever it wraps
+    except ValueError:  # it is built in, and does not say
+        bind = None
 
+    def begun(when: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Block:
+        try:
+            if bind is not None:
+                bind(*args, **named)
+        except TypeError:
+            return _UNWATCHED
+        return begin(when, args, named)
 
-def fits(taken: Signature | None, args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
-    """Whether a call with these arguments gets as far as its body."""
-    try:
-        return taken is None or taken.bind(*args, **named) is not None
-    except TypeError:
-        return False
+    if is_async(fn):
+
+        async def at_async(when: Any, /, *args: Any, **named: Any) -> Any:
+            with begun(when, args, named) as ended:
+                result = await fn(*args, **named)
+                ended(result)
+            return result
+
+        @wraps(fn)
+        async def observed_async(*args: Any, **named: Any) -> Any:
+            return await at_async(named.pop("slot", None) if pops_slot else None, *args, **named)
+
+        return observed_async, at_async
+
+    def at(when: Any, /, *args: Any, **named: Any) -> Any:
+        with begun(when, args, named) as ended:
+            result = fn(*args, **named)
+            ended(result)
+        return result
+
+    @wraps(fn)
+    def observed_sync(*args: Any, **named: Any) -> Any:
+        return at(named.pop("slot", None) if pops_slot else None, *args, **named)
+
+    return observed_sync, at
 
 
 def _digest(key: object) -> str:
@@ -222,8 +244,7 @@ class ObservedSeen(NamedTuple):
 def observations(name: str | None = None) -> Flow[tuple[Instant, list[ObservedSeen]]]:
     """The store's now, and what was observed: of all, or of one."""
     if name is not None:
-        timed = yield Load([observed_cell(check_name(name))])
-        loaded = cast(Loaded, timed.reply)
+        loaded = yield from load([observed_cell(check_name(name))])
         return loaded.now, [_seen(cell) for cell in loaded.cells if cell.version]
     now, cells = yield from read_all(Scan("observed/"))
     return now, [_seen(cell) for cell in cells]

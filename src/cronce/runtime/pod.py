@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from cronce.errors import SlotFailed
 from cronce.model import EPOCH, Instant, Slot
-from cronce.protocol.record import DOUBTFUL, Outcome
+from cronce.protocol.record import Outcome
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, When
 from cronce.runtime.flow import Flow
@@ -35,8 +35,10 @@ FIRED: Final = re.compile(r".+-([0-9]{8})")
 OLDEST: Final = 26_297_280
 """Minutes from 1970 to 2020. Eight digits that say less are no minute of a CronJob, but a day: `report-20260729`."""
 
-BAD: Final = (Outcome.FAILED, *DOUBTFUL)
-"""How a slot is closed that did not succeed."""
+
+def is_bad(skipped: Skipped) -> bool:
+    """Whether the slot is closed and did not succeed."""
+    return skipped.outcome is not None and Outcome(skipped.outcome).is_bad
 
 
 def fired_at(job_name: str) -> Instant | None:
@@ -50,30 +52,32 @@ def slot_meant(job_name: str, job: Declaration, ledger: Ledger) -> Flow[Slot]:
     """What a call in a pod of this Job is for."""
     at = fired_at(job_name)
     if at is None:
-        from cronce.runtime.hand.acts import Hand  # noqa: PLC0415  most Jobs are a CronJob's
+        from cronce.runtime.operations.actions import Operator  # noqa: PLC0415  most Jobs are a CronJob's
 
-        asked = yield from Hand(ledger, f"job/{job_name}", [job.name]).trigger(job.name, request=job_name)
+        asked = yield from Operator(ledger, f"job/{job_name}", [job.name]).trigger(job.name, request=job_name)
         return asked.slot
     return Slot(job.name, at) if job.schedule is None else job.slot_at(at)
 
 
 def _is_owed(skipped: Skipped, *, by_hand: bool) -> bool:
     """Whoever makes a Job by hand wants it run; of a slot it is enough that it is over, and did not go badly."""
-    return skipped.outcome != Outcome.SUCCEEDED if by_hand else skipped.kind == "held" or skipped.outcome in BAD
+    if by_hand:
+        return skipped.outcome is None or not Outcome(skipped.outcome).is_success
+    return skipped.kind == "held" or is_bad(skipped)
 
 
-class PodCall(Call):
-    """A call of a guarded function in a pod of the Job."""
+class PodCall:
+    """A call of a guarded function in a pod of the Job. It stands by while another has the slot."""
 
-    def __init__(self, job_name: str, *given: Any, **named: Any) -> None:
-        super().__init__(*given, stand_by=True, **named)
-        self._job_name = job_name
+    def __init__(self, job_name: str, call: Call) -> None:
+        self._job_name, self._call = job_name, call
+        self.desk = call.desk
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         by_hand = when is None and fired_at(self._job_name) is None
         if when is None:
-            when = yield Do(slot_meant(self._job_name, self.job, self.desk.ledger))
-        result = yield from super().steps(when)
+            when = yield Do(slot_meant(self._job_name, self._call.job, self.desk.ledger))
+        result = yield from self._call.steps(when)
         if isinstance(result, Skipped) and _is_owed(result, by_hand=by_hand):
             raise SlotFailed(f"{result.slot} was not run here: {result.reason}")
         return result

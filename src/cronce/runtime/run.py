@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from cronce.errors import BadInput, LeaseLost
 from cronce.model import Boot, Fence, Slot, check_key
@@ -16,11 +18,9 @@ from cronce.runtime.ledger import Grant
 from cronce.value import NamedTuple, Value
 
 if TYPE_CHECKING:
-    from cronce.runtime.effects.cursor import Cursor
-    from cronce.runtime.effects.transaction import RunTransaction
-    from cronce.runtime.effects.under_run import UnderRun
-    from cronce.runtime.joined import Database
+    from cronce.runtime.effects.steps import Cursor, UnderRun
     from cronce.runtime.steps import Steps
+    from cronce.runtime.transactions import Database, Transaction
 
 C = TypeVar("C")
 
@@ -141,8 +141,8 @@ class Run:
         (its run died, or it raised anything but `not_done`), `unsure` says what to do: "raise" `InDoubt`, for a person
         to look; "retry", because the other side knows its key (`run.key_of`); or "skip".
         """
-        from cronce.runtime.callables import check_call, finished  # noqa: PLC0415  not every body has effects
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
+        from cronce.runtime.guard import check_call, finished  # noqa: PLC0415  not every body has effects
 
         check_call(fn, args, named)
         how, done = checked_how(unsure, not_done), finished(fn, "the step")
@@ -159,8 +159,8 @@ class Run:
     ) -> Any:
         """`once` for each of many, one after the other: the list of what came of them. With unsure="retry" the store is
         asked for a hundred at a time; a run that dies may then repeat some of the last."""
-        from cronce.runtime.callables import check_callable, finished  # noqa: PLC0415
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
+        from cronce.runtime.guard import check_callable, finished  # noqa: PLC0415
 
         check_callable(fn)
         check_callable(key)
@@ -169,7 +169,7 @@ class Run:
 
     def _take(self, fn: Callable[..., Any], call: str, steps: "Steps[Any]") -> Any:
         """Here, or where the function is a coroutine function, when it is awaited."""
-        from cronce.runtime.callables import is_async, on_event_loop  # noqa: PLC0415
+        from cronce.runtime.guard import is_async, on_event_loop  # noqa: PLC0415
         from cronce.runtime.steps import take  # noqa: PLC0415
 
         if not is_async(fn):
@@ -185,20 +185,20 @@ class Run:
         self.unawaited.remove(call)
         return await take_async(steps, self._means.desk())
 
-    def transaction(self, conn: C, step: str = "") -> "RunTransaction[C]":
+    def transaction(self, conn: C, step: str = "") -> "Transaction[C]":
         """What is written in the block commits under this run's fence, together with the run's completion, or with that
         of a `step`: `with run.transaction(conn) as tx:`, or `async with`. A run that was taken over cannot commit.
 
         The job names the database by `transaction=`. A step that was committed before raises `AlreadyDone`.
         """
-        from cronce.runtime.effects.transaction import RunTransaction  # noqa: PLC0415
+        from cronce.runtime.transactions import Transaction  # noqa: PLC0415
 
         database = self._means.database()
         if database is None:
             raise BadInput(
                 f"{self.job} does not say in which database its runs commit; declare it by @cron.job(…, transaction=…)"
             )
-        return RunTransaction(database, self, conn, step)
+        return Transaction(database, self, conn, step)
 
     def key_of(self, key: object) -> str:
         """The key of a step, for the other side to know it by: the same in every attempt and rerun of the slot."""
@@ -218,7 +218,7 @@ class Run:
     @property
     def cursor(self) -> "Cursor":
         """How far the job has come: `run.cursor.get()`, `run.cursor.set(position)`. One for all its slots."""
-        from cronce.runtime.effects.cursor import Cursor  # noqa: PLC0415
+        from cronce.runtime.effects.steps import Cursor  # noqa: PLC0415
 
         if not self.exclusive:
             raise BadInput(
@@ -239,7 +239,7 @@ class Run:
 
     @property
     def _under(self) -> "UnderRun":
-        from cronce.runtime.effects.under_run import UnderRun  # noqa: PLC0415
+        from cronce.runtime.effects.steps import UnderRun  # noqa: PLC0415
 
         if self._made is None:
             self._made = UnderRun(self.key, self._lease, self._means.desk, self.doubts, self.check)
@@ -260,3 +260,32 @@ class Skipped(Value):
 
     def __bool__(self) -> bool:
         return False
+
+
+# --- which run this is ----------------------------------------------------------------------------------------------
+
+# Known to whatever is called by a body, however deep, so that a log line can say it. It goes with the context: into
+# coroutines and tasks, and into `asyncio.to_thread`, not into threads that a body starts by itself.
+
+Around = Callable[[Run], AbstractContextManager[object]]
+"""What a body runs within."""
+
+_CURRENT: Final[ContextVar[Run | None]] = ContextVar("cronce_run", default=None)
+
+
+def current_run() -> Run | None:
+    """The run whose body this is called by; None outside of one."""
+    return _CURRENT.get()
+
+
+class Current:
+    """For a while, this run is the current one. By hand: a body may take less time than contextlib."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        self._token: Token[Run | None] = _CURRENT.set(self._run)
+
+    def __exit__(self, *_error: object) -> None:
+        _CURRENT.reset(self._token)

@@ -213,9 +213,6 @@ class SessionLock(Block):
     def _release(self, tie: SessionTie, desk: SessionKeeper) -> Steps[None]:
         yield Do(partial(desk.release, tie))
 
-    def _undo(self, tie: SessionTie, desk: SessionKeeper) -> Steps[None]:
-        yield from self._release(tie, desk)
-
 
 def _refuse_limits(limits: Limits) -> None:
     if limits.at_most is not None or limits.at_least:

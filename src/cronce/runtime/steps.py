@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from cronce.runtime.flow import driven, driven_async
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
 from cronce.value import NamedTuple
 
@@ -69,17 +70,7 @@ def take(steps: Steps[T], desk: Does, sleep: Callable[[Nap], None] = sleep) -> T
     stack, on_its_way = here(), False
     stack.shield()
     try:
-        step = next(steps)
-        while True:
-            try:
-                answer = taken(step, desk, sleep)
-            except BaseException as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(answer)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
+        return driven(steps, lambda step: taken(step, desk, sleep))
     except Interrupt:
         on_its_way = True
         raise
@@ -133,19 +124,9 @@ class _Walk(Generic[T]):
         self._cancelled: BaseException | None = None
 
     async def walk(self) -> T:
-        try:
-            step = next(self._steps)
-            while True:
-                try:
-                    answer = await self._taken(step)
-                except BaseException as error:
-                    step = self._steps.throw(error)
-                else:
-                    step = self._steps.send(answer)
-        except StopIteration as stop:
-            self._deliver()
-            result: T = stop.value
-            return result
+        result = await driven_async(self._steps, self._taken)
+        self._deliver()
+        return result
 
     async def _taken(self, step: Do | Nap | Body) -> Any:
         import asyncio  # noqa: PLC0415  45 ms, and not everybody needs it

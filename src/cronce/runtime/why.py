@@ -8,27 +8,16 @@ from enum import StrEnum
 from typing import Final
 
 from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, effect_cells, job_cell, slot_of_cell, stored_cell
-from cronce.protocol.readable import all_readable, readable
-from cronce.protocol.record import (
-    STILL_RAN,
-    TOO_LATE,
-    Act,
-    Outcome,
-    Refusals,
-    Refused,
-    Span,
-    State,
-    decode_refusals,
-    decode_turn,
-    effects_key,
-)
+from cronce.protocol.codec import all_readable, readable
+from cronce.protocol.notices import Refusals, Refused, decode_refusals
+from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, Span, decode_turn, effects_key
 from cronce.protocol.specs import after_forgetting
-from cronce.runtime.effects.seen import NONE, Survey, doubts, load, survey
+from cronce.protocol.table import Row
+from cronce.runtime.effects.review import NONE, Survey, doubts, survey
 from cronce.runtime.flow import Flow
-from cronce.runtime.holders import carried
-from cronce.runtime.look import JobSeen, RunSeen, halted, read_all, read_page, seen_job, seen_run
-from cronce.runtime.stored.definitions import seen_stored
-from cronce.stores.base import Loaded, Scan
+from cronce.runtime.queries import JobSeen, RunSeen, carried, halted, load, read_all, read_page, seen_job, seen_run
+from cronce.runtime.stored_jobs import seen_stored
+from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
 OPEN_SHOWN: Final = 5
@@ -59,6 +48,10 @@ class Case(StrEnum):
     TOO_OLD = "too old"  # at or below the floor
     PAUSED = "paused"
     UNCLAIMED = "unclaimed"
+
+
+_OPEN: Final = {Row.FORGOTTEN: Case.FORGOTTEN, Row.LAPSED: Case.LAPSED}
+"""What there is to say about a slot that is not closed, where that is more than its state."""
 
 
 class Turned(NamedTuple):
@@ -126,19 +119,23 @@ def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
     blockers = yield from _blockers(name)
     refusals = yield from _refusals(name)
     read = yield from load([one.cell for one in slots])
-    stories = [_story(one, cell, seen, read, refusals) for one, cell in zip(slots, read.cells, strict=True)]
-    for place, story in enumerate(stories):
-        stories[place] = story._replace(effects=(yield from _effects(story)))
+    stories = []
+    for one, cell in zip(slots, read.cells, strict=True):
+        run = seen_run(cell, read.now) if cell.version else None
+        at = seen.row_of(one, run, read.now, read.epoch, traits)
+        case = _case(run, at) if run else _absent(one, seen, read.now, at)
+        span = _span(one, seen) if case is Case.TOO_OLD else None
+        stories.append(Story(one, case, run, _turned(one, refusals), span, (yield from _effects(one, run))))
     times = {host: told.times for host, told in refusals}
     doubtful = None if slot else (yield from doubts(f"effect/{name}/"))
     return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, is_carried, doubtful)
 
 
-def _effects(story: Story) -> Flow[Survey]:
+def _effects(slot: Slot, run: RunSeen | None) -> Flow[Survey]:
     """By the key that the run goes by: a rerun makes the steps of its slot."""
-    if story.run is None or story.run.record is None:
+    if run is None or run.record is None:
         return NONE
-    return (yield from survey(effect_cells(effects_key(story.run.record, story.slot))))
+    return (yield from survey(effect_cells(effects_key(run.record, slot))))
 
 
 def _seen(name: str, job: Cell, stored: Cell) -> JobSeen | None:
@@ -170,29 +167,21 @@ def _refusals(job: str) -> Flow[list[tuple[str, Refusals]]]:
     return [(cell.key.removeprefix(prefix), refusals) for cell, refusals in all_readable(cells, decode_refusals)]
 
 
-def _story(slot: Slot, cell: Cell, seen: JobSeen, read: Loaded, refusals: Iterable[tuple[str, Refusals]]) -> Story:
-    turned = tuple(
-        Turned(host, refused) for host, told in refusals for refused in told.recent if refused.slot == slot.key
-    )
-    if cell.version:
-        run = seen_run(cell, read.now)
-        return Story(slot, _case(run, seen, read.epoch), run, turned, None)
-    case = _absent(slot, seen, read.now)
-    return Story(slot, case, None, turned, _span(slot, seen) if case is Case.TOO_OLD else None)
+def _turned(slot: Slot, refusals: Iterable[tuple[str, Refusals]]) -> tuple[Turned, ...]:
+    refused = ((host, one) for host, told in refusals for one in told.recent)
+    return tuple(Turned(host, one) for host, one in refused if one.slot == slot.key)
 
 
-def _case(run: RunSeen, seen: JobSeen, epoch: Epoch) -> Case:
+def _case(run: RunSeen, at: Row) -> Case:
     """Of a slot that is on record."""
     record = run.record
     if record is None:
         return Case.UNREADABLE
     if record.outcome is Outcome.SKIPPED:
         return _skipped(record.reason)
-    if record.state is State.CLOSED:
+    if record.is_closed:
         return Case(record.outcome or Outcome.UNKNOWN)
-    if run.cell.version <= epoch.base and run.cell.at is not None and seen.job and run.cell.at <= seen.job.floor:
-        return Case.FORGOTTEN
-    return Case.LAPSED if run.lapsed else Case(record.state)
+    return _OPEN.get(at, Case(record.state))
 
 
 def _skipped(reason: str) -> Case:
@@ -201,7 +190,7 @@ def _skipped(reason: str) -> Case:
     return Case.OVERLAP if reason.endswith(STILL_RAN) else Case.SKIPPED
 
 
-def _absent(slot: Slot, seen: JobSeen, now: Instant) -> Case:
+def _absent(slot: Slot, seen: JobSeen, now: Instant, at: Row) -> Case:
     """Of a slot that has no record."""
     if slot.request:
         return Case.NO_REQUEST
@@ -211,7 +200,7 @@ def _absent(slot: Slot, seen: JobSeen, now: Instant) -> Case:
         return Case.FUTURE
     if seen.job is None:
         return Case.UNREADABLE
-    if slot.at <= seen.job.floor:
+    if at is Row.BELOW:
         return Case.TOO_OLD
     return Case.PAUSED if seen.job.paused else Case.UNCLAIMED
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from cronce.model import Instant
+from cronce.schedule.schedules import Schedule
 from cronce.schedule.slots import GRACE
-from cronce.schedule.text import Schedule
 from cronce.value import NamedTuple
 
 

@@ -4,14 +4,13 @@ The wall times of an expression are its instants in UTC, where every wall time s
 without its zone tells which of them fall into a gap or a fold.
 """
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import Literal
 
 from cronce.schedule.cron import Cron
 from cronce.schedule.expression import is_wildcard
-from cronce.schedule.instant import DAY, RESOLUTION, SECOND, whole
-from cronce.schedule.zone import Shift, find_zone, offset_at
+from cronce.schedule.instant import RESOLUTION, SECOND
+from cronce.schedule.zone import Shift, find_zone, shifts
 from cronce.value import NamedTuple
 
 Effect = Literal["none", "moved", "skipped", "once", "twice"]
@@ -48,26 +47,6 @@ class Change(NamedTuple):
 def changes(cron: Cron, since: datetime, until: datetime) -> list[Change]:
     """The changes of its zone's clocks after `since`, up to `until`, each with what it does to the schedule."""
     return [_change(cron, shift) for shift in shifts(find_zone(cron.tz), since, until)]
-
-
-def shifts(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Shift]:
-    """Look at each day: no zone changed its offset twice within three."""
-    day = whole(since)
-    while day < until:
-        after = min(day + DAY, until)
-        before_offset, after_offset = offset_at(day, zone), offset_at(after, zone)
-        if before_offset != after_offset:
-            yield Shift(_moment(zone, day, after), before_offset, after_offset)
-        day = after
-
-
-def _moment(zone: tzinfo, earlier: datetime, later: datetime) -> datetime:
-    """The first instant of the later offset, by halving."""
-    offset = offset_at(later, zone)
-    while later - earlier > SECOND:
-        middle = earlier + (later - earlier) // SECOND // 2 * SECOND
-        earlier, later = (earlier, middle) if offset_at(middle, zone) == offset else (middle, later)
-    return whole(later)
 
 
 def _change(cron: Cron, shift: Shift) -> Change:

@@ -14,17 +14,14 @@ two: the earlier of two nexts, the later of two previouses.
 
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import get_args
 
-from cronce.errors import BadPolicy
 from cronce.model import EPOCH
-from cronce.policy import Fold, Gap
+from cronce.policy import Fold, Gap, check_choice
 from cronce.schedule.expression import is_wildcard, parse_pattern, tidy
 from cronce.schedule.instant import RESOLUTION, SECOND, whole
-from cronce.schedule.quote import shown
 from cronce.schedule.wall import Pattern
 from cronce.schedule.zone import Shift, find_zone, instant_of, offset_at, reached
-from cronce.value import Value, aside
+from cronce.value import Value
 
 _DAWN, _DUSK = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # any zone's wall clock can show these
 _STEADY = timedelta(days=3)  # no zone ever changed its offset twice in so short a time
@@ -39,7 +36,7 @@ class Cron(Value):
     tz: str
     gap: Gap
     fold: Fold
-    _table: "_Timetable" = aside(init=False)
+    _table: "_Timetable"
 
     def __init__(self, expression: str, tz: str = "UTC", gap: Gap = "run", fold: Fold = "first") -> None:
         tidied = tidy(expression)
@@ -137,13 +134,8 @@ class _Timetable:
 @lru_cache(maxsize=4096)
 def _timetable(expression: str, tz: str, gap: Gap, fold: Fold) -> _Timetable:
     pattern, zone = parse_pattern(expression), find_zone(tz)
-    _check("gap", gap, get_args(Gap))
-    _check("fold", fold, get_args(Fold))
+    check_choice("gap", gap, Gap)
+    check_choice("fold", fold, Fold)
     if is_wildcard(expression):
         gap, fold = "skip", "both"
     return _Timetable(pattern, zone, gap, "first" if zone is UTC else fold)
-
-
-def _check(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise BadPolicy(f"{name} is one of {', '.join(map(repr, choices))}, and this is {shown(value)}")

@@ -9,14 +9,11 @@ from datetime import datetime, timedelta
 from itertools import pairwise, product
 from typing import Final, assert_never
 
-from cronce.schedule.at import At
 from cronce.schedule.changes import Change, Several
 from cronce.schedule.cron import Cron
-from cronce.schedule.every import Every
 from cronce.schedule.expression import parse_pattern
-from cronce.schedule.text import Schedule
+from cronce.schedule.schedules import At, Every, Schedule, Window
 from cronce.schedule.wall import EVERY, LAST, Days, End, Weekday
-from cronce.schedule.window import Window
 from cronce.value import NamedTuple
 
 FEW: Final = 4
@@ -149,15 +146,14 @@ def _within_hour(minutes: Sequence[int], seconds: Sequence[int]) -> str:
         )
     if len(within) <= SOME:
         return f"at {_listed(map(_past_hour, within))}"
-    if not any(seconds):
-        return f"at the minutes {_ranges(minutes)}"
-    return f"{_within_minute(seconds)} of {'every minute' if len(minutes) == 60 else f'the minutes {_ranges(minutes)}'}"
+    of_minutes = "every minute" if len(minutes) == 60 else f"the minutes {_listed(_ranges(minutes))}"
+    return f"{_within_minute(seconds)} of {of_minutes}" if any(seconds) else f"at {of_minutes}"
 
 
 def _within_minute(seconds: Sequence[int]) -> str:
     if len(seconds) == 60:
         return "every second"
-    return f"at the second{'s' if len(seconds) > 1 else ''} {_ranges(seconds)}"
+    return f"at the second{'s' if len(seconds) > 1 else ''} {_listed(_ranges(seconds))}"
 
 
 def _of_hours(hours: Sequence[int]) -> str:
@@ -166,7 +162,7 @@ def _of_hours(hours: Sequence[int]) -> str:
         return "every hour"
     if step and len(hours) > 2:
         return f"every {'' if step == 1 else _ordinal(step) + ' '}hour from {hours[0]:02} through {hours[-1]:02}"
-    return f"the hour{'s' if len(hours) > 1 else ''} {_ranges(hours)}"
+    return f"the hour{'s' if len(hours) > 1 else ''} {_listed(_ranges(hours))}"
 
 
 def _step(values: Sequence[int]) -> int:
@@ -226,8 +222,7 @@ def _dates(dates: Collection[int | End], of: str) -> str:
     step = _step(numbers)
     if step > 1 and len(numbers) > FEW and not ends:
         return f"every {_ordinal(step)} day {of} from the {_ordinal(numbers[0])}"
-    runs = [_joined([f"the {_ordinal(day)}" for day in run]) for run in _runs(numbers)]
-    return f"{_listed([*(part for run in runs for part in run), *ends])} {of}"
+    return f"{_listed([*_ranges(numbers, lambda day: f'the {_ordinal(day)}'), *ends])} {of}"
 
 
 def _on_weekdays(weekdays: Collection[Weekday], months: str) -> str:
@@ -239,41 +234,32 @@ def _on_weekdays(weekdays: Collection[Weekday], months: str) -> str:
 
 
 def _plain_weekdays(numbers: set[int]) -> str:
-    run = _round_the_week(numbers)
-    if run:
-        return f"{_WEEKDAYS[run[0]]} to {_WEEKDAYS[run[-1]]}"
+    """Three or more weekdays in a row, also across the end of the week, are `first to last`."""
+    starts = [number for number in numbers if (number - 1) % 7 not in numbers]
+    if len(starts) == 1 and len(numbers) > 2:
+        return f"{_WEEKDAYS[starts[0]]} to {_WEEKDAYS[(starts[0] + len(numbers) - 1) % 7]}"
     return f"on {_listed(f'{_WEEKDAYS[number]}s' for number in _monday_first(numbers))}"
 
 
-def _a_weekday(weekdays: Iterable[Weekday]) -> str:
+def _a_weekday(weekdays: Collection[Weekday]) -> str:
     every = {number for number, nth in weekdays if nth == EVERY}
     return _listed([*(f"a {_WEEKDAYS[number]}" for number in _monday_first(every)), *_nths(weekdays)], "or")
 
 
-def _nths(weekdays: Iterable[Weekday]) -> list[str]:
+def _nths(weekdays: Collection[Weekday]) -> list[str]:
     """`the first Monday`, in the order of the month."""
-    chosen = sorted((nth if nth != LAST else 6, number) for number, nth in weekdays if nth != EVERY)
-    return [f"the {_NTH[LAST if nth == 6 else nth]} {_WEEKDAYS[number]}" for nth, number in chosen]
+    chosen = [(word, number) for nth, word in _NTH.items() for number in range(7) if (number, nth) in weekdays]
+    return [f"the {word} {_WEEKDAYS[number]}" for word, number in chosen]
 
 
 def _monday_first(numbers: Iterable[int]) -> list[int]:
     return sorted(numbers, key=lambda number: (number - 1) % 7)
 
 
-def _round_the_week(numbers: set[int]) -> list[int]:
-    """Three or more weekdays in a row, also across the end of the week; else nothing."""
-    starts = [number for number in numbers if (number - 1) % 7 not in numbers]
-    if len(starts) != 1 or len(numbers) < 3:
-        return []
-    return [(starts[0] + day) % 7 for day in range(len(numbers))]
-
-
 def _months(months: Iterable[int]) -> str:
     """The months in words; nothing for all of them."""
     numbers = sorted(months)
-    if len(numbers) == 12:
-        return ""
-    return _listed(part for run in _runs(numbers) for part in _joined([_MONTHS[month - 1] for month in run]))
+    return "" if len(numbers) == 12 else _listed(_ranges(numbers, lambda month: _MONTHS[month - 1]))
 
 
 def _during(months: str) -> str:
@@ -303,13 +289,12 @@ def _runs(numbers: Sequence[int]) -> list[list[int]]:
     return runs
 
 
-def _joined(names: list[str]) -> list[str]:
-    """Three or more in a row are `first to last`."""
-    return [f"{names[0]} to {names[-1]}"] if len(names) > 2 else names
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    return _listed(part for run in _runs(numbers) for part in _joined([f"{number:02}" for number in run]))
+def _ranges(numbers: Sequence[int], name: Callable[[int], str] = "{:02}".format) -> list[str]:
+    """The numbers by name; three or more in a row are `first to last`."""
+    parts: list[str] = []
+    for run in _runs(numbers):
+        parts += [f"{name(run[0])} to {name(run[-1])}"] if len(run) > 2 else map(name, run)
+    return parts
 
 
 def _listed(items: Iterable[str], word: str = "and") -> str:

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from cronce.errors import BadSchedule
-from cronce.schedule.foreign import FIVE, remedy_for_item, remedy_for_schedule
-from cronce.schedule.quote import pointed, shown
+from cronce.schedule.instant import shown
 from cronce.schedule.wall import EVERY, LAST, Days, End, Pattern, Weekday
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
+
+FIVE = "minute hour day-of-month month day-of-week"
 
 LONGEST = 1_000  # all values of all six fields, written out one by one, take about half of it
 
@@ -64,7 +65,7 @@ class _Word(NamedTuple):
     expression: str
 
     def error(self, reason: str, start: int, length: int) -> BadSchedule:
-        return BadSchedule(pointed(self.expression, start, length, f"{self.field.name}: {reason}"))
+        return BadSchedule(_pointed(self.expression, start, length, f"{self.field.name}: {reason}"))
 
 
 def tidy(text: str, longest: int = LONGEST) -> str:
@@ -104,24 +105,23 @@ def parse_pattern(expression: str) -> Pattern:
 
 def _words(expression: str) -> list[_Word]:
     """The six fields; of five, the seconds are an unwritten 0."""
-    texts = expression.split(" ")
-    if len(texts) not in (5, 6) or not expression.startswith(tuple("0123456789*")):
-        _refuse_foreign(expression, len(texts))
-    starts = [sum(len(text) + 1 for text in texts[:index]) for index in range(len(texts))]
-    written = zip(FIELDS[-len(texts) :], texts, starts, strict=True)
-    unwritten = [_Word(FIELDS[0], "0", 0, expression)] if len(texts) == 5 else []
-    return [*unwritten, *(_Word(field, text, start, expression) for field, text, start in written)]
+    found = list(re.finditer("[^ ]+", expression))
+    if len(found) not in (5, 6) or not expression.startswith(tuple("0123456789*")):
+        _refuse_foreign(expression, len(found))
+    fields = zip(FIELDS[-len(found) :], found, strict=True)
+    unwritten = [_Word(FIELDS[0], "0", 0, expression)] if len(found) == 5 else []
+    return [*unwritten, *(_Word(field, text[0], text.start(), expression) for field, text in fields)]
 
 
 def _refuse_foreign(expression: str, fields: int) -> None:
     """Refuse what is no cron expression at all. Five words that start oddly may still be one with a slip in it."""
-    remedy = remedy_for_schedule(expression)
+    remedy = _remedy(expression.lower(), _FOREIGN_SCHEDULES)
     if remedy is None and fields not in (5, 6):
         expected = f"5 are expected ({FIVE}), or 6 with the second first; there is no year"
         torn = "; put it in quotes, or a shell tears it apart" if fields == 1 or fields > 7 else ""
         remedy = f"{fields} field{'s' if fields > 1 else ''}, where {expected}{torn}"
     if remedy is not None:
-        raise BadSchedule(pointed(expression, 0, len(expression), remedy))
+        raise BadSchedule(_pointed(expression, 0, len(expression), remedy))
 
 
 def _values(word: _Word, read: Callable[[Field, str], Iterable[T]]) -> set[T]:
@@ -132,7 +132,7 @@ def _values(word: _Word, read: Callable[[Field, str], Iterable[T]]) -> set[T]:
         try:
             values.update(read(word.field, item))
         except _ItemError as error:
-            raise word.error(remedy_for_item(item) or str(error), start, len(item)) from None
+            raise word.error(_remedy(item, _FOREIGN_ITEMS) or str(error), start, len(item)) from None
         start += len(item) + 1
     return values
 
@@ -197,3 +197,45 @@ def _backwards(field: Field, first: str, last: str) -> str:
     """`22-2` is two ranges: up to the end of the field, and on from its start."""
     low, *_, high = field.names or (str(field.low), str(field.high))
     return f"{first}-{last} runs backwards; write {first}-{high},{low}-{last}"
+
+
+def _pointed(text: str, start: int, length: int, reason: str) -> str:
+    """`text` on a line of its own, and under the part that is wrong a caret with the reason."""
+    return f"cannot read this schedule\n  {text}\n  {' ' * start}{'^' * max(1, length)} {reason}"
+
+
+# --- what people bring from other schedulers ------------------------------------------------------------------------
+
+# Whole schedules, in small letters. No pattern may try two ways through the same text: it may be hostile.
+_FOREIGN_SCHEDULES = (
+    (r"@reboot", "machines boot at different instants, and share no slot; call it at start-up"),
+    (r"@every +(.+)", r"write 'every \1'"),
+    (r"@.*", "the known names are @yearly @annually @monthly @weekly @daily @midnight @hourly"),
+    (r"rate\( *([0-9]+) +([smhdw])[a-z]* *\)", r"write 'every \1\2'"),
+    (r"cron\(.*", f"write the fields alone, without cron(…): {FIVE}; there is no year, and Sunday is 0 or 7"),
+    (r"(?:cron_)?tz *=.*", "give the zone beside the expression, as in tz='Europe/Berlin'"),
+    (r"(yearly|annually|monthly|weekly|daily|hourly)", r"write '@\1'"),
+    (r"every +([0-9][^ ]*)", r"this is not cron; write Every('\1')"),
+    (r"every *([0-9][^ ]*)|([0-9]+[wdhms][0-9a-z]*)", r"write 'every \1\2'"),
+    (r"at +([^ ]+)", r"this is not cron; write At('\1')"),
+    (r"(?:[a-z.,]+ +)?[^ -]+-[^ -]+-[^ -]+ +[^ :]+:[^ ]*", f"this is systemd's; write {FIVE}"),
+    (r"([0-9]{4}-[0-9]{2}-[0-9]{2}t[^ ]*)", "for a single instant write 'at 2026-03-29T01:00:00Z'"),
+)
+
+# Single items of a field, in capitals. They are looked up only for items that are wrong where they stand.
+_FOREIGN_ITEMS = (
+    (r"", "an empty item; take away the comma"),
+    (r"\?", "'?' is Quartz's; write *"),
+    (r"H(?:\(.*\))?(?:/.*)?", "'H' is Jenkins' choice by hash; choose a number"),
+    (r".*~.*", "'~' is a random choice, and each machine would make its own; choose a number"),
+    (r"(\w+)\.\.(\w+)", r"write \1-\2"),
+    (r"[0-9]+W", "the weekday nearest to a date is unknown here; LW is the last weekday of the month"),
+    (r"L-[0-9]+", "days before the last are unknown here; L is the last day of the month"),
+    (r"LW?(?:/.*)?", "L and LW are for day-of-month, alone; the last Friday is FRIL"),
+)
+
+
+def _remedy(text: str, table: tuple[tuple[str, str], ...]) -> str | None:
+    """Our way to say what is foreign; None where the text looks like nothing in the table."""
+    matches = ((re.fullmatch(pattern, text), remedy) for pattern, remedy in table)
+    return next((match.expand(remedy) for match, remedy in matches if match), None)

@@ -1,14 +1,14 @@
 """Which slots are due, and which slot a call from outside is for. Time is an argument everywhere."""
 
 from datetime import datetime, timedelta
-from typing import Literal, get_args
+from itertools import pairwise
+from typing import Literal
 
-from cronce.errors import BadPolicy, BadSchedule
+from cronce.errors import BadSchedule
 from cronce.model import spell
-from cronce.policy import Missed
-from cronce.schedule.instant import RESOLUTION, SECOND, whole
-from cronce.schedule.quote import shown
-from cronce.schedule.text import Schedule, rule_of
+from cronce.policy import Missed, check_choice
+from cronce.schedule.instant import RESOLUTION, SECOND, shown, whole
+from cronce.schedule.schedules import Schedule, rule_of
 from cronce.value import Value
 
 GRACE = timedelta(minutes=1)
@@ -88,20 +88,23 @@ def start_by(schedule: Schedule, slot: datetime, within: timedelta | None = None
     return rule_of(schedule).next(slot) if within is None else slot + within
 
 
+def following(schedule: Schedule, after: datetime, most: int) -> list[datetime]:
+    """The slots that come first after `after`, so many at most."""
+    slots: list[datetime] = []
+    while len(slots) < most and (slot := schedule.next(slots[-1] if slots else after)) is not None:
+        slots.append(slot)
+    return slots
+
+
 def shortest_gap(schedule: Schedule, after: datetime) -> timedelta | None:
     """The shortest time between two neighbours of the slots that come first after `after`."""
-    shortest, slot = None, schedule.next(after)
-    for _ in range(LOOKED):
-        later = schedule.next(slot) if slot else None
-        if slot is None or later is None:
-            break
-        shortest = min(later - slot, shortest or later - slot)
-        slot = later
-    return shortest
+    neighbours = pairwise(following(schedule, after, LOOKED + 1))
+    return min((later - slot for slot, later in neighbours), default=None)
 
 
 def _limits(missed: Missed, since: datetime, stale: datetime, cap: int) -> tuple[datetime, int, Reason]:
     """Slots up to which instant are skipped, how many may run, and why the rest may not."""
+    check_choice("missed", missed, Missed)
     match missed:
         case "latest":
             return since, 1, "superseded"
@@ -109,8 +112,6 @@ def _limits(missed: Missed, since: datetime, stale: datetime, cap: int) -> tuple
             return since, cap, "capped"
         case "skip":
             return max(since, stale), cap, "missed"
-        case _:
-            raise BadPolicy(f"missed is one of {', '.join(map(repr, get_args(Missed)))}, and this is {shown(missed)}")
 
 
 def _newest(schedule: Schedule, after: datetime, until: datetime, most: int) -> tuple[datetime, ...]:

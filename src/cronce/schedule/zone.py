@@ -15,6 +15,7 @@ one. So a wall time is disputed by one change at most.
 """
 
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import cast
@@ -22,8 +23,7 @@ from typing import cast
 from cronce.errors import BadSchedule
 from cronce.model import EPOCH
 from cronce.policy import Fold
-from cronce.schedule.instant import DAY, SECOND
-from cronce.schedule.quote import shown
+from cronce.schedule.instant import DAY, SECOND, shown, whole
 from cronce.value import NamedTuple
 
 MIDNIGHT = EPOCH.replace(tzinfo=None)
@@ -74,7 +74,7 @@ def reached(instant: datetime, zone: tzinfo, fold: Fold) -> datetime:
     before, after = _readings(wall, zone)
     if before == after:
         return wall
-    shift = Shift(_change(wall, zone, before, after), before, after)
+    shift = _shift(wall, zone, before, after)
     if fold == "first":
         return shift.high - SECOND if instant >= shift.at else wall
     return wall if instant >= shift.at else shift.low - SECOND
@@ -84,8 +84,19 @@ def instant_of(wall: datetime, zone: tzinfo, fold: Fold) -> datetime | Shift:
     """The instant at which `wall` shows (for the second time if `fold` says so), or the gap that swallows it."""
     before, after = _readings(wall, zone)
     if before < after:
-        return Shift(_change(wall, zone, before, after), before, after)
+        return _shift(wall, zone, before, after)
     return EPOCH + (wall - MIDNIGHT) - (after if fold == "second" else before)
+
+
+def shifts(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Shift]:
+    """The changes after `since`, up to `until`. It looks at each day: no zone changed its offset twice within three."""
+    day = whole(since)
+    while day < until:
+        after = min(day + DAY, until)
+        before_offset, after_offset = offset_at(day, zone), offset_at(after, zone)
+        if before_offset != after_offset:
+            yield Shift(_moment(zone, day, after), before_offset, after_offset)
+        day = after
 
 
 def offset_at(instant: datetime, zone: tzinfo) -> timedelta:
@@ -103,13 +114,19 @@ def _readings(wall: datetime, zone: tzinfo) -> tuple[timedelta, timedelta]:
     return cast(timedelta, zone.utcoffset(wall)), cast(timedelta, zone.utcoffset(wall.replace(fold=1)))
 
 
-def _change(wall: datetime, zone: tzinfo, before: timedelta, after: timedelta) -> datetime:
-    """The first instant of `after`: it lies between the two readings of a disputed wall time, so halve that."""
+def _shift(wall: datetime, zone: tzinfo, before: timedelta, after: timedelta) -> Shift:
+    """The change that disputes `wall`: it lies between its two readings."""
     earlier, later = sorted(EPOCH + (wall - MIDNIGHT) - offset for offset in (before, after))
+    return Shift(_moment(zone, earlier, later), before, after)
+
+
+def _moment(zone: tzinfo, earlier: datetime, later: datetime) -> datetime:
+    """The first instant of the later offset, by halving."""
+    offset = offset_at(later, zone)
     while later - earlier > SECOND:
         middle = earlier + (later - earlier) // SECOND // 2 * SECOND
-        earlier, later = (earlier, middle) if offset_at(middle, zone) == after else (middle, later)
-    return later
+        earlier, later = (earlier, middle) if offset_at(middle, zone) == offset else (middle, later)
+    return whole(later)
 
 
 def _is_portable(name: str) -> bool:

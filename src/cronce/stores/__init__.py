@@ -67,12 +67,11 @@ def module_of(url: str) -> ModuleType | None:
 
 
 def _opener(url: str) -> "Opener":
-    scheme = scheme_of(url)
-    if scheme in OURS:
-        return cast("Opener", import_module(OURS[scheme]).open_store)
+    if module := module_of(url):
+        return cast("Opener", module.open_store)
     from importlib.metadata import entry_points  # noqa: PLC0415  slow, and rarely asked for
 
-    others = entry_points(group=GROUP)
+    others, scheme = entry_points(group=GROUP), scheme_of(url)
     if scheme not in others.names:
         known = ", ".join(sorted({*OURS, *others.names}))
         raise BadInput(f"{mask(url)!r}: no store is called {scheme!r}; known: {known}")
@@ -119,4 +118,4 @@ def mask_all(text: str) -> str:
 
 def discreet(text: str) -> str:
     """What a program said that is not ours, fit for logs and records: a body that failed, a receiver."""
-    return re.sub(_SAID, r"\1***", mask_all(text))
+    return re.sub(_SAID, r"\1***", mask_all(text)) if text else ""

@@ -21,10 +21,27 @@ sooner, so they look now and then without it, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
-from typing import Final, Literal, Protocol, runtime_checkable
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from itertools import repeat
+from typing import Any, Final, Literal, Protocol, TypeVar, runtime_checkable
 
-from cronce.model import ABSENT, FREE, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Traits, Verdict, Write, to_us
+from cronce.model import (
+    ABSENT,
+    FREE,
+    Cell,
+    Epoch,
+    Fence,
+    Instant,
+    Mark,
+    Origin,
+    Refusal,
+    Traits,
+    Verdict,
+    Write,
+    from_us,
+    to_us,
+)
 from cronce.value import NamedTuple
 
 By = Literal["key", "at", "until"]
@@ -169,14 +186,47 @@ def page_of(cells: Iterable[Cell], scan: Scan, now: Instant, epoch: Epoch) -> Pa
         places = [place for place in places if place.us <= to_us(scan.upto)]
     if scan.after is not None:
         places = [place for place in places if (place < scan.after) == scan.newest_first and place != scan.after]
-    page = places[: scan.limit]
-    return Page(now, epoch, [found[place] for place in page], page[-1] if len(places) > scan.limit else None)
+    return first_page(now, epoch, [found[place] for place in places[: scan.limit + 1]], scan)
+
+
+def loaded(now: Instant, epoch: Epoch, keys: Sequence[str], found: Iterable[Cell]) -> Loaded:
+    """The cells of these keys, of which some were found."""
+    cells = {cell.key: cell for cell in found}
+    return Loaded(now, epoch, [cells.get(key) or Cell(key) for key in keys])
+
+
+def first_page(now: Instant, epoch: Epoch, cells: Sequence[Cell], scan: Scan) -> Page:
+    """Of cells in the order asked for, past the scan's position: one more than the page holds shows that it goes on."""
+    page = cells[: scan.limit]
+    return Page(now, epoch, page, position(page[-1], scan.by) if len(cells) > scan.limit else None)
+
+
+class Closes(Protocol):
+    def close(self) -> None: ...
+
+
+@contextmanager
+def closed_on_error(opened: Closes) -> Iterator[None]:
+    """What was opened is closed again, unless all that is done with it at first goes well."""
+    try:
+        yield
+    except BaseException:
+        opened.close()
+        raise
 
 
 def life_of(store: Store) -> Epoch:
     """The life of a store that was opened only to begin it, or to ask for it."""
     with closing(store):
         return store.load([]).epoch
+
+
+def us(instant: Instant | None) -> int | None:
+    return None if instant is None else to_us(instant)
+
+
+def instant(us: int | None) -> Instant | None:
+    return None if us is None else from_us(us)
 
 
 # --- judging a batch in memory, for stores whose server does not ------------------------------------------------------
@@ -273,6 +323,60 @@ def _written(write: Write, cell: Cell | None, tally: int, birth: int, now: Insta
 
 def refused_epoch(writes: Sequence[Write]) -> list[Verdict]:
     return [Verdict(Refusal.EPOCH, Cell(write.key)) for write in writes]
+
+
+# --- many cells at once, for stores whose hot path is Python ---------------------------------------------------------
+
+_Tuple = TypeVar("_Tuple", bound=tuple[Any, ...])
+_new: Final[Callable[..., Any]] = tuple.__new__
+
+
+def made(kind: type[_Tuple], *columns: Iterable[Any]) -> Iterator[_Tuple]:
+    """NamedTuples of columns: one by one, field by field, takes three times as long."""
+    return map(_new, repeat(kind), zip(*columns, strict=False))
+
+
+def new_cells(writes: Sequence[Write], first: int, birth: int, now: Instant) -> Iterator[Cell]:
+    """The cells that a batch made, if each of its writes met none and won. Their numbers begin with `first`."""
+    keys, _, values, marks, ats, grants, ttls, *_ = zip(*writes, strict=True)
+    versions = range(first, first + len(writes))
+    fences: Iterable[Fence | None] = made(Fence, repeat(birth), versions)
+    if not all(grants):
+        fences = (fence if grant else None for fence, grant in zip(fences, grants, strict=True))
+    untils = {ttl: None if ttl is None else now + ttl for ttl in set(ttls)}
+    return made(Cell, keys, versions, values, ats, marks, fences, map(untils.__getitem__, ttls))
+
+
+# --- what stores promise, as the table in the docs: made from their traits, so that it cannot say anything else -------
+
+PROMISES: Final = (
+    ("linearizable", "a write that won is seen by every later read"),
+    ("durable", "a write that won survives a crash of the store"),
+    ("survives_failover", "and the loss of its machine"),
+    ("groups", "several cells land together or not at all"),
+    ("notifies", "can wake a waiting process"),
+    ("shared", "a second connection to the same URL sees the same cells"),
+    ("in_memory", "every cell costs memory, so fewer are kept by default"),
+    ("history", "keeps every slot and effect, not only a job's last slots"),
+    ("tally", "finds out by itself that it was put back to an earlier state"),
+    ("one_clock", "one clock dates all leases"),
+    ("skew", "two reads of its clock disagree by at most"),
+    ("step", "its clock is exact to"),
+)
+
+
+def promise_table(stores: Sequence[Traits]) -> str:
+    """A Markdown table: a promise in each row, a store in each column."""
+    rows = [[f"{words} (`{name}`)", *(_say(getattr(traits, name)) for traits in stores)] for name, words in PROMISES]
+    rows.append(["**so a slot is claimed once**", *(_say(traits.linearizable and traits.durable) for traits in stores)])
+    head = [["", *(f"`{traits.name}`" for traits in stores)], ["---"] * (len(stores) + 1)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows])
+
+
+def _say(value: bool | timedelta) -> str:
+    if isinstance(value, timedelta):
+        return f"{value / timedelta(milliseconds=1):g} ms"
+    return "yes" if value else "no"
 
 
 Opener = Callable[[str], Store]

@@ -10,6 +10,7 @@ import select
 import socket
 import threading
 from contextlib import suppress
+from ssl import SSLWantReadError
 from typing import Final, Protocol
 
 from cronce.clock import SystemClock
@@ -33,6 +34,7 @@ class SocketListener:
     """Waits for a source to say something, or for another thread to ring."""
 
     def __init__(self, source: Source) -> None:
+        keep_alive(source.fileno())
         self._source = source
         self._process = os.getpid()
         self._waiting = threading.Lock()
@@ -84,6 +86,17 @@ def refuse_others(process: int) -> None:
     """A listener is of use in the process that made it."""
     if process != os.getpid():
         raise StoreUnavailable("this listener is of the process before the fork; listen again")
+
+
+def received(line: socket.socket) -> bytes | None:
+    """What has come over a connection that does not wait; None: nothing yet. One that was hung up is an error."""
+    try:
+        data = line.recv(1 << 16)
+    except (BlockingIOError, SSLWantReadError):
+        return None
+    if not data:
+        raise ConnectionResetError("the server hung up")
+    return data
 
 
 IDLE, EVERY, TIMES = 30, 10, 3

@@ -28,7 +28,7 @@ MOST: Final = 8
 
 
 class Pool(Generic[L]):
-    """`connect` opens a line, `socket` is the number of its file, `patience` the seconds to wait for a free one."""
+    """`connect` opens a line, `socket` is the number of its file. Within `patience` seconds one must come back."""
 
     def __init__(self, connect: Callable[[], L], socket: Callable[[L], int], patience: float, most: int = MOST) -> None:
         self._connect = connect
@@ -46,7 +46,7 @@ class Pool(Generic[L]):
         _PARENTS.extend(self._idle)
         self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
-        self._waiting = 0
+        self._returned = 0  # how often a line came back, to be used again
         self._idle = []
         self._open = 0
 
@@ -87,20 +87,22 @@ class Pool(Generic[L]):
             if failed or self._closed:
                 self._forget(line)
                 self._hang_up_idle()
+                self._room.notify_all()
             else:
                 self._idle.append(line)
-            if self._waiting:
-                self._room.notify_all()
+                self._returned += 1
+                self._room.notify()
 
     def _wait_for_room(self) -> None:
-        self._waiting += 1
-        try:
-            if not self._room.wait_for(self._has_room, self._patience):
+        """However many wait, each has its turn as long as the server answers. It does not where no line comes back."""
+        while True:
+            before = self._returned
+            if self._room.wait_for(self._has_room, self._patience):
+                return
+            if self._returned == before:
                 raise StoreUnavailable(
                     f"all {self._most} connections of this process were busy for {self._patience:g} s"
                 )
-        finally:
-            self._waiting -= 1
 
     def _has_room(self) -> bool:
         return bool(self._idle) or self._open < self._most or self._closed

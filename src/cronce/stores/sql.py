@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, from_us, to_us
+from cronce.stores.base import By, Scan, instant, us
 from cronce.value import NamedTuple
 
 SCHEMA: Final = 1
@@ -36,7 +37,7 @@ class Meta(NamedTuple):
 
 def read_meta(row: Row) -> Meta:
     now, schema, birth, tally, base, origin, since, last_write, identity, *network = row
-    epoch = Epoch(birth, tally, base, _ORIGINS[origin], None if since is None else from_us(since))
+    epoch = Epoch(birth, tally, base, _ORIGINS[origin], instant(since))
     return Meta(from_us(now), schema, epoch, from_us(last_write), identity, *map(bool, network))
 
 
@@ -51,15 +52,11 @@ def read_cell(row: Row) -> Cell:
         key,
         version,
         value,
-        None if at is None else from_us(at),
+        instant(at),
         _MARKS[mark],
         None if fence_number is None else Fence(fence_birth, fence_number),
-        None if until is None else from_us(until),
+        instant(until),
     )
-
-
-def us(instant: Instant | None) -> int | None:
-    return None if instant is None else to_us(instant)
 
 
 def beyond(prefix: str) -> str | None:
@@ -72,3 +69,31 @@ def beyond(prefix: str) -> str | None:
         return None
     last = ord(head[-1]) + 1
     return head[:-1] + chr(0xE000 if last == 0xD800 else last)  # no text holds a surrogate
+
+
+def bounds(scan: Scan, after_all_text: Any) -> dict[str, Any]:
+    """Between which keys and instants a page lies, and past which position; one cell more shows that it goes on."""
+    at_first = (FOREVER, after_all_text) if scan.newest_first else (NEVER, "")
+    past_us, past_key = scan.after or at_first
+    high = beyond(scan.prefix)
+    return {
+        "low": scan.prefix,
+        "high": after_all_text if high is None else high,
+        "us": past_us,
+        "after": past_key,
+        "upto": FOREVER if scan.upto is None else to_us(scan.upto),
+        "limit": scan.limit + 1,
+    }
+
+
+def scan_words(
+    by: By, mark: Mark | None, *, newest_first: bool, key: str, past_key: str, past_instant: str
+) -> dict[str, str]:
+    """What the statement of a scan says: of which cells, past which position, in which order. `key` is how that column
+    is written, the others how a cell is compared with the position."""
+    past, way = ("<", "DESC") if newest_first else (">", "ASC")
+    return {
+        "only": "TRUE" if mark is None else f"mark = {mark:d}",
+        "past": (past_key if by == "key" else past_instant).format(by=by, past=past),
+        "order": f"{key} {way}" if by == "key" else f"{by} {way}, {key} {way}",
+    }

@@ -5,13 +5,14 @@ from collections.abc import Callable, Container
 from math import isfinite
 
 from cronce.protocol.commands import Asked, Closed
-from cronce.protocol.record import RELEASED, Act, Past, Span, Stored
-from cronce.runtime.effects.seen import STATES, EffectSeen, Survey
-from cronce.runtime.hand.acts import Stands
-from cronce.runtime.holders import HolderSeen
-from cronce.runtime.look import HeldSeen, JobLine, RunSeen, read_spec
-from cronce.runtime.scheduling.roster import HOLDER_TTL
-from cronce.schedule import spec_of
+from cronce.protocol.notices import Alert, Beats, Observed, Refusals, Refused, Stored
+from cronce.protocol.record import RELEASED, Act, Job, Past, Span
+from cronce.runtime.effects.review import STATES, EffectSeen, Survey
+from cronce.runtime.operations.actions import Stands
+from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen, read_spec
+from cronce.runtime.why import Story, Why
+from cronce.schedule import format_duration, spec_of
+from cronce.telling.story import headline
 from cronce.telling.words import iso
 
 
@@ -106,12 +107,17 @@ def job_document(line: JobLine, carried: Container[str]) -> dict[str, object]:
         "policies": dict(seen.policies),
         "next": iso(line.next),
         "carried": line.seen.name in carried,
-        "paused": seen.job.paused is not None if seen.job else None,
-        "pause": act_document(seen.job.paused) if seen.job else None,
-        "floor": iso(seen.job.floor) if seen.job else None,
+        **_standing(seen.job),
         "last": run_document(line.last) if line.last else None,
         "stored": _stored_document(line.stored) if line.stored else None,
     }
+
+
+def _standing(job: Job | None) -> dict[str, object]:
+    """Whether a job is paused, and up to where its slots are closed; null where it cannot be read."""
+    if job is None:
+        return {"paused": None, "pause": None, "floor": None}
+    return {"paused": job.paused is not None, "pause": act_document(job.paused), "floor": iso(job.floor)}
 
 
 def span_document(span: Span) -> dict[str, object]:
@@ -136,7 +142,7 @@ def holder_document(one: HolderSeen) -> dict[str, object]:
         "labels": dict(holder.labels),
         "since": iso(holder.since),
         "version": holder.cronce,
-        "beat": iso(one.until - HOLDER_TTL),
+        "beat": iso(one.beat),
         "draining": not one.claims,
         "drained": act_document(one.drained),
     }
@@ -179,3 +185,83 @@ def cancelled_document(reply: Asked | Closed) -> dict[str, object]:
     if isinstance(reply, Asked):
         return {"asked": True, "outcome": None, "reason": None}
     return {"asked": False, "outcome": reply.outcome, "reason": reply.reason or None}
+
+
+# --- what is known of a slot, or of those of a job that matter -------------------------------------------------------
+
+
+def why_document(found: Why) -> dict[str, object]:
+    job = found.job
+    return {
+        "job": job.name,
+        "next": iso(job.next(found.now)),
+        "carried": found.carried,
+        **_standing(job.job),
+        "refusals": dict(found.refusals),
+        "effects": survey_document(found.effects) if found.effects else None,
+        "slots": [story_document(story, found) for story in found.stories],
+    }
+
+
+def story_document(story: Story, found: Why) -> dict[str, object]:
+    record = story.run.record if story.run else None
+    return {
+        "slot": story.slot.key,
+        "case": story.case,
+        "sentence": headline(story, found),
+        "run": run_document(story.run) if story.run else None,
+        "past": [past_document(past) for past in record.past] if record else [],
+        "refused": [{"host": host, "at": iso(one.at), "why": one.why} for host, one in story.refused],
+        "effects": survey_document(story.effects),
+        "output": record.output if record else "",
+    }
+
+
+# --- what watchers left: alerts, signs of life, observed calls, refusals ---------------------------------------------
+
+
+def alert_document(alert: Alert) -> dict[str, object]:
+    return {**raised_document(alert), "cleared": iso(alert.cleared), "times": alert.times}
+
+
+def raised_document(alert: Alert) -> dict[str, object]:
+    """What is wrong, without what became of it."""
+    return {
+        "id": alert.id,
+        "kind": alert.kind,
+        "subject": alert.subject,
+        "severity": alert.severity,
+        "text": alert.text,
+        "remedy": alert.remedy,
+        "since": iso(alert.since),
+    }
+
+
+def beats_document(name: str, beats: Beats) -> dict[str, object]:
+    return {
+        "name": name,
+        "every": format_duration(beats.every),
+        "times": beats.times,
+        "recent": [{"at": iso(one.at), "by": one.by} for one in beats.recent],
+    }
+
+
+def observed_document(name: str, observed: Observed) -> dict[str, object]:
+    return {
+        "name": name,
+        "window": None if observed.window is None else format_duration(observed.window),
+        "calls": observed.times,
+        "duplicates": observed.doubled,
+        "recent": [{"slot": one.slot, "at": iso(one.at), "by": one.by, "why": one.why} for one in observed.recent],
+    }
+
+
+def refused_document(job: str, host: str, refused: Refused) -> dict[str, object]:
+    """One claim that lost."""
+    return {"job": job, "host": host, "slot": refused.slot, "at": iso(refused.at), "why": refused.why}
+
+
+def refusals_document(job: str, host: str, refusals: Refusals) -> dict[str, object]:
+    """What a host was refused of a job: how often, and the last of them."""
+    recent = [refused_document(job, host, one) for one in refusals.recent]
+    return {"host": host, "times": refusals.times, "recent": recent}

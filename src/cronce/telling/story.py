@@ -1,18 +1,18 @@
 """Why a slot ran, runs or did not run, in sentences: all of them stand here. The facts are `runtime.why`'s."""
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import NamedTuple
 
 from cronce.errors import NOBODY_KNOWS, BadInput
 from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
-from cronce.protocol.record import LAPSED, RESOLVED, Record, Span
-from cronce.runtime.look import JobSeen
+from cronce.protocol.record import LAPSED, Record, Span
+from cronce.runtime.effects.review import STATES, Survey
+from cronce.runtime.queries import JobSeen
 from cronce.runtime.why import Case, Story, Why
 from cronce.schedule.describe import describe
-from cronce.telling.doubts import counted, tell_doubts
-from cronce.telling.schedules import as_written
-from cronce.telling.words import away, by_whom, moment, safe, short
+from cronce.telling.words import as_written, away, by_whom, moment, safe, short
 
 _NOBODY = "no live scheduler carries it"
 """How the reason of a slot begins that was stopped because of a step."""
@@ -88,7 +88,7 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
     say = _Clock(story.slot.at)
     finished = say(record.finished)
     match story.case:
-        case Case.SUCCEEDED if record.reason.startswith(RESOLVED):
+        case Case.SUCCEEDED if record.resolved:
             return f"counts as succeeded since {finished}, {record.reason}."
         case Case.SUCCEEDED:
             return f"succeeded: {record.holder} ran it from {say(record.started)} to {finished}{_took(record)}."
@@ -99,7 +99,7 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
         case Case.LOST:
             return (
                 f"is lost: {record.holder} was granted it at {say(record.started)} and was gone by {finished}."
-                ' Nobody can tell how much of its work it did; on_lost="skip" does not run it again.'
+                f" Nobody can tell how much of its work it did; {_why_lost(record)}"
             )
         case Case.UNKNOWN if record.reason.startswith(NOBODY_KNOWS):
             return f"was stopped at {finished}, and is unknown until somebody has looked: {record.reason}."
@@ -115,6 +115,12 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
             return _open(story, record, found, say)
 
 
+def _why_lost(record: Record) -> str:
+    if record.closes_as_lost:
+        return 'on_lost="skip" does not run it again.'
+    return "it was asked to stop, so it does not run again."
+
+
 def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
     """The sentence about a slot that is not closed."""
     assert story.run is not None
@@ -123,13 +129,13 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
         case Case.RUNNING:
             since = f"{say(record.started)}{_took(record, now)}"
             asked = f" It was asked to stop: {record.ask}." if record.ask else ""
-            gone = "taken over" if record.on_lost == "rerun" else "closed as lost"
+            gone = "closed as lost" if record.closes_as_lost else "taken over"
             return (
                 f"is running: {record.holder} has had it since {since}. It is {gone} if nothing is heard of it until"
                 f" {say(until)}.{asked}"
             )
         case Case.LAPSED:
-            then = "takes it over" if record.on_lost == "rerun" else "closes it as lost"
+            then = "closes it as lost" if record.closes_as_lost else "takes it over"
             return (
                 f"was granted to {record.holder} at {say(record.started)}, whose lease passed at {say(until)};"
                 f" nobody has acted on that yet. Who claims it next {then}."
@@ -202,8 +208,8 @@ class _Clock(NamedTuple):
 
 
 def _took(record: Record, now: Instant | None = None) -> str:
-    end = now or record.finished
-    return f" ({short(end - record.started)})" if end and record.started else ""
+    span = record.took(now)
+    return f" ({short(span)})" if span is not None else ""
 
 
 def _attempt(record: Record) -> str:
@@ -333,3 +339,34 @@ def _end(end: str) -> str:
             return "given back, never started"
         case _:
             return end
+
+
+# --- effects that are in doubt, and what to say of them ---
+
+
+def counted(survey: Survey) -> str:
+    """3 done, 1,000 or more in doubt."""
+    return ", ".join(
+        f"{survey.counts[state]:,}{' or more' if state in survey.capped else ''} {state}"
+        for state in STATES
+        if survey.counts.get(state)
+    )
+
+
+def tell_doubts(survey: Survey) -> Iterator[str]:
+    """What is in doubt, why, and what to say of it. A key may hold anything that can be printed, so it is quoted."""
+    for one in survey.doubtful:
+        began = f", begun by {one.record.holder}" if one.record else ""
+        since = f" at {spell(one.record.started)}" if one.record and one.record.started else ""
+        yield safe(f"{one.name}{began}{since}: {one.why}")
+        yield from verdicts(one.name)
+    left = survey.counts.get("in doubt", 0) - len(survey.doubtful)
+    if left > 0:
+        yield f"and {left:,}{' or more' if 'in doubt' in survey.capped else ''}: `cronce effects` lists them"
+
+
+def verdicts(name: str) -> Iterator[str]:
+    """The commands for one that is in doubt."""
+    quoted = quote(safe(name))
+    yield f"  it happened:  cronce resolve {quoted} done"
+    yield f"  it did not:   cronce resolve {quoted} retry"

@@ -1,16 +1,21 @@
-"""How instants, spans and strange texts are said: to programs in full, to people in two units at most."""
+"""How instants, spans, schedules, numbers and strange texts are said: to programs in full, to people in few words."""
 
 import re
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from cronce.model import Instant, spell
+from cronce.schedule import Cron, Schedule, Window
 
 if TYPE_CHECKING:
     from cronce.protocol.record import Act
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _JUST_NOW: Final = timedelta(seconds=2)
+LISTED: Final = 3
+"""Of so many names each is said."""
+
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
@@ -73,3 +78,26 @@ def by_whom(act: "Act") -> str:
 def safe(text: str) -> str:
     """Text without what could move a cursor, change a title or break a line: each such character as its escape."""
     return _CONTROL.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
+
+
+def as_written(rule: Schedule) -> str:
+    """A schedule as its owner wrote it."""
+    if isinstance(rule, Window):
+        return f"{as_written(rule.rule)} {rule.bounds}"
+    return f"{rule.text} {rule.tz}" if isinstance(rule, Cron) and rule.tz != "UTC" else rule.text
+
+
+def counted(number: int, noun: str, *, more: bool = False) -> str:
+    """1 slot, 2 slots, 1,000 or more slots."""
+    return f"{number:,}{' or more' if more else ''} {noun}{'' if number == 1 and not more else 's'}"
+
+
+def times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
+def listed(names: Iterable[str]) -> str:
+    """a, b, c and 7 more."""
+    shown: Sequence[str] = list(names)
+    left = len(shown) - LISTED
+    return f"{', '.join(shown[:LISTED])} and {left:,} more" if left > 0 else ", ".join(shown)

@@ -12,16 +12,18 @@ from cronce.errors import DatabaseUnavailable, LeaseLost, StoreUnavailable
 from cronce.model import EPOCH, Cell, Fence, Instant, Slot, lock_cell, slot_of_cell
 from cronce.policy import Missed
 from cronce.protocol.commands import (
+    Busy,
     Early,
+    Superseded,
+    Unsure,
 )
-from cronce.protocol.decide import closes_as_lost
-from cronce.protocol.record import Holder, Outcome, Record, State, decode, effects_key
+from cronce.protocol.record import Holder, Outcome, Record, decode, effects_key
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.protocol.specs import raise_floor
+from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow
-from cronce.runtime.ledger import Expired, Grant, Refused, Terms, Wanted
+from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.scheduling.roster import Roster, digest_of
-from cronce.runtime.task import Busy, Superseded, Unsure
 from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.database import ModelDatabase
 from cronce.testing.deeds import TROUBLE, Deeds, Habit, handle
@@ -92,7 +94,7 @@ class Node(Holds):
     def _beat(self) -> Thread:
         specs = {plan.job: plan.spec for plan in self.plans.values() if not plan.outside}
         me = Holder(self.process.name, digest_of(specs), "both", self.threads, {}, EPOCH, "")
-        roster = Roster(self.ledger.carrier, self.ledger.jobs)
+        roster = Roster(self.ledger.client, self.ledger.jobs)
         while True:
             with suppress(StoreUnavailable):
                 yield from roster.beat(me, specs, self.process.boot(), ttl=BEAT)
@@ -315,4 +317,4 @@ class Node(Holds):
 
 def _closes(record: Record) -> bool:
     """Whether it is closed, and not taken over, if its holder is gone."""
-    return record.state is State.RUNNING and closes_as_lost(record)
+    return record.is_running and record.closes_as_lost

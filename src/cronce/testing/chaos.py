@@ -7,7 +7,7 @@ from typing import Final
 
 from cronce.model import Traits
 from cronce.policy import Missed, OnLost, Overlap
-from cronce.runtime.ledger import Terms
+from cronce.protocol.terms import Terms
 from cronce.schedule import Every
 from cronce.testing.actors import Node, Plan
 from cronce.testing.deeds import Habit

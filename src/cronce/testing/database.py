@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 
 from cronce.errors import DatabaseUnavailable
 from cronce.model import Fence
-from cronce.runtime.joined import flows, kinds
-from cronce.runtime.joined.dialects import IDLE, LOOK, POSTGRESQL, READ, WAIT
-from cronce.runtime.joined.flows import Found, short
-from cronce.runtime.joined.talk import Driver, Row, Talk
+from cronce.runtime.transactions import drivers, fencing
+from cronce.runtime.transactions.connection import IDLE, LOOK, POSTGRESQL, READ, WAIT, Driver, Row, Talk
+from cronce.runtime.transactions.fencing import Found, short
 from cronce.testing.receivers import Effect
 from cronce.testing.world import Answer, Play, Post, Process, Sleep, World
 
@@ -241,10 +240,6 @@ class ModelDriver(Driver):
     def __init__(self, conn: Connection) -> None:
         super().__init__(conn, POSTGRESQL)
 
-    @property
-    def idle(self) -> bool:
-        return not self.conn.session.open
-
     def obstacle(self) -> str:
         return ""
 
@@ -260,12 +255,16 @@ class ModelDriver(Driver):
     def rollback(self) -> Talk[None]:
         yield from self.conn.say(ROLLBACK)
 
+    def hang_up(self) -> Talk[None]:
+        yield from ()
+        self.conn.close()
 
-kinds.DRIVERS[f"{Connection.__module__}.{Connection.__qualname__}"] = ModelDriver
+
+drivers.DRIVERS[f"{Connection.__module__}.{Connection.__qualname__}"] = ModelDriver
 
 
 class ModelDatabase:
-    """What `joined.Database` is in production, for one process of this world."""
+    """What `transactions.Database` is in production, for one process of this world."""
 
     def __init__(self, server: Server, process: Process, peril: Callable[[], Play[None]]) -> None:
         self._server, self._process, self._peril = server, process, peril
@@ -274,19 +273,19 @@ class ModelDatabase:
         return Connection(self._server, self._process, self._peril)
 
     def raise_fence(self, key: str, fence: Fence) -> Play[bool]:
-        found = yield from self._do(lambda driver: short(driver, flows.higher(driver, key, str(fence))))
+        found = yield from self._do(lambda driver: short(driver, fencing.higher(driver, key, str(fence))))
         if not found.done and found.fence != str(fence):
-            raise flows.lease_lost(key, fence, found.fence)
+            raise fencing.lease_lost(key, fence, found.fence)
         return found.done
 
     def seal(self, key: str, fence: Fence) -> Play[bool]:
-        return (yield from self._do(lambda driver: short(driver, flows.higher(driver, key, f"{fence}+")))).done
+        return (yield from self._do(lambda driver: short(driver, fencing.higher(driver, key, f"{fence}+")))).done
 
     def look(self, key: str, step: str = "") -> Play[Found]:
-        return self._do(lambda driver: flows.glance(driver, key, step))
+        return self._do(lambda driver: fencing.glance(driver, key, step))
 
     def settled(self, key: str, step: str = "") -> Play[Found]:
-        return self._do(lambda driver: short(driver, flows.settled(driver, key, step)))
+        return self._do(lambda driver: short(driver, fencing.settled(driver, key, step)))
 
     def _do(self, work: Callable[[Driver], Talk[Found]]) -> Play[Found]:
         conn = self.connect()

@@ -12,15 +12,14 @@ from cronce.errors import CronceError, InDoubt, StoreUnavailable
 from cronce.model import Fence, once_cell
 from cronce.protocol.record import effects_key
 from cronce.runtime.desk import Desk
-from cronce.runtime.effects.cursor import Cursor
 from cronce.runtime.effects.once import Effect as EffectOnce
 from cronce.runtime.effects.once import How, once
-from cronce.runtime.effects.under_run import UnderRun
-from cronce.runtime.joined import Database, Transaction
-from cronce.runtime.joined.flows import Found
+from cronce.runtime.effects.steps import Cursor, UnderRun
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Begin, Grant, Ledger
 from cronce.runtime.steps import Body, Do, Nap, Steps
+from cronce.runtime.transactions import Database, Transaction
+from cronce.runtime.transactions.fencing import Found
 from cronce.testing.database import CHARGE, Connection, Error, ModelDatabase
 from cronce.testing.receivers import Broken, Effect, Receivers, Refused, Silence, Way
 from cronce.testing.world import Play, Process, Sleep, World
@@ -81,7 +80,7 @@ class Deeds:
         assert self.lease.grant.slot is not None
         self.job = self.lease.grant.slot.job
         self.key = effects_key(self.lease.grant.record, self.lease.grant.slot)
-        self.completed = False
+        self.committed = False
         self._under = UnderRun(self.key, self.lease, lambda: cast(Desk, self.doer))
 
     @property
@@ -161,8 +160,8 @@ class Deeds:
 
     def sealed(self) -> Play[bool]:
         """After a body that failed: whether its work was committed all the same. If not, it never will be."""
-        if self.habit.way is not Way.JOINED or self.completed:
-            return self.completed
+        if self.habit.way is not Way.JOINED or self.committed:
+            return self.committed
         return (yield from self.database.seal(self.key, self.fence))
 
     def _transaction(self, item: str, is_step: bool) -> Play[None]:
@@ -181,7 +180,6 @@ class Deeds:
                 yield from transaction._exit(error)
                 raise
             yield from transaction._exit(None)
-            self.completed = not is_step
         finally:
             conn.close()
 

@@ -6,35 +6,37 @@ from typing import Any
 from unittest.mock import patch
 
 from cronce.model import Cell, Fence, Instant, Mark, Write
-from cronce.protocol import decide
+from cronce.protocol import table
 from cronce.protocol.commands import Claim, Command
-from cronce.protocol.decide import TABLE, Row
-from cronce.protocol.record import Outcome, Record, encode_position
-from cronce.runtime.effects import cursor, once, under_run
-from cronce.runtime.joined import block, flows
-from cronce.runtime.joined.dialects import POSTGRESQL
+from cronce.protocol.notices import encode_notice
+from cronce.protocol.record import Outcome, Record
+from cronce.protocol.table import TABLE, Row
+from cronce.protocol.view import View
+from cronce.runtime.effects import once, steps
 from cronce.runtime.ledger import Begin, Ledger
+from cronce.runtime.loop import Question
 from cronce.runtime.steps import Body
-from cronce.runtime.task import Task
+from cronce.runtime.transactions import fencing, transaction
+from cronce.runtime.transactions.connection import POSTGRESQL
 from cronce.testing import actors, database
 from cronce.testing.database import ModelDatabase
 from cronce.testing.deeds import Deeds
 from cronce.testing.receivers import Receivers
 from cronce.testing.world import Play
 
-BEGIN_TASK = Ledger._begin_task
+BEGIN = Ledger._begin_question
 
 
 def _begun_with(**changes: Any) -> Any:
     """Steps are begun by another claim."""
 
-    def begin_task(self: Ledger, begin: Begin) -> Task:
-        task = BEGIN_TASK(self, begin)
-        assert isinstance(task.command, Claim)
-        task.command = task.command._replace(**changes)
-        return task
+    def begin_question(self: Ledger, begin: Begin) -> Question:
+        question = BEGIN(self, begin)
+        assert isinstance(question.command, Claim)
+        question.command = question.command._replace(**changes)
+        return question
 
-    return patch.object(Ledger, "_begin_task", begin_task)
+    return patch.object(Ledger, "_begin_question", begin_question)
 
 
 # --- by key ---
@@ -52,7 +54,7 @@ def done_before_it_is_begun() -> Any:
         result = yield Body(effect.work)
         return (yield from right(effect._replace(work=lambda: _returned(result)), how, under))
 
-    return patch.object(under_run, "once", wrong)
+    return patch.object(steps, "once", wrong)
 
 
 def _returned(result: Any) -> Play[Any]:
@@ -61,18 +63,13 @@ def _returned(result: Any) -> Play[Any]:
 
 
 def begun_after_its_lease() -> Any:
-    def begin_task(self: Ledger, begin: Begin) -> Task:
-        task = BEGIN_TASK(self, begin)
-        task.lands_by = None
-        return task
-
-    return patch.object(Ledger, "_begin_task", begin_task)
+    return _begun_with(lands_by=None)
 
 
 def forgotten_is_not_done() -> Any:
     """After the store forgot, a step of a slot from before is taken not to have been done."""
-    wrong = {**TABLE, Row.BELOW: {**TABLE[Row.BELOW], Claim: decide.grant}}
-    return patch.object(decide, "TABLE", wrong)
+    wrong = {**TABLE, Row.BELOW: {**TABLE[Row.BELOW], Claim: table.grant}}
+    return patch.object(table, "TABLE", wrong)
 
 
 def every_failure_is_none() -> Any:
@@ -81,10 +78,10 @@ def every_failure_is_none() -> Any:
 
 
 def a_key_for_each_run() -> Any:
-    def name(self: under_run.UnderRun, key: str) -> str:
+    def name(self: steps.UnderRun, key: str) -> str:
         return f"{self._key}/{key}/{self._lease.grant.fence}"
 
-    return patch.object(under_run.UnderRun, "name", name)
+    return patch.object(steps.UnderRun, "name", name)
 
 
 def retry_what_another_does() -> Any:
@@ -98,38 +95,38 @@ def unknown_expires() -> Any:
     def expired(cell: Cell, record: Record, now: Instant) -> bool:
         return record.keep is not None and cell.until is not None and now >= cell.until
 
-    return patch.object(decide, "is_expired", expired)
+    return patch.object(table, "is_expired", expired)
 
 
 def kept_from_the_beginning() -> Any:
     """The time for which it is known that it was done counts from when it was begun."""
-    close = decide._close
+    close = table._close
 
-    def wrong(cell: Cell, record: Record, outcome: Outcome, reason: str, facts: decide.Facts) -> Any:
-        decision = close(cell, record, outcome, reason, facts)
-        if record.keep is None or record.started is None or decision.change is None:
-            return decision
-        left = max(record.started + record.keep - facts.now, timedelta(0))
-        return decision._replace(change=decision.change._replace(ttl=left))
+    def wrong(view: View, record: Record, outcome: Outcome, reason: str) -> Any:
+        ruling = close(view, record, outcome, reason)
+        if record.keep is None or record.started is None or ruling.change is None:
+            return ruling
+        left = max(record.started + record.keep - view.now, timedelta(0))
+        return ruling._replace(change=ruling.change._replace(ttl=left))
 
-    return patch.object(decide, "_close", wrong)
+    return patch.object(table, "_close", wrong)
 
 
 # --- the cursor, and receivers that know fences ---
 
 
 def a_cursor_for_everybody() -> Any:
-    moved = cursor._moved
+    moved = steps._moved
 
     def wrong(carrier: Any, key: str, to: Any, until: Instant | None = None) -> Any:
         def make(cell: Cell, _now: Instant) -> tuple[bool, Write | None]:
-            return True, Write(key, cell.version, encode_position(to), Mark.OPEN)
+            return True, Write(key, cell.version, encode_notice(to), Mark.OPEN)
 
         if until is None:
             return (yield from moved(carrier, key, to, until))
         return (yield from carrier.rewrite(key, make))
 
-    return patch.object(cursor, "_moved", wrong)
+    return patch.object(steps, "_moved", wrong)
 
 
 class _Lowest(dict[str, Fence]):
@@ -155,12 +152,12 @@ def the_fence_is_read_and_not_locked() -> Any:
 
 
 def no_check_before_the_commit() -> Any:
-    return patch.object(flows, "verdict", lambda *_: None)
+    return patch.object(fencing, "verdict", lambda *_: None)
 
 
 def no_raise_before_the_body() -> Any:
     """The fence is raised with the check, at the end of the transaction."""
-    right = flows.close_joint
+    right = fencing.close_joint
 
     def late(driver: Any, key: str, fence: Fence, step: str) -> Any:
         yield from driver.ask(driver.dialect.higher, slot=key, fence=str(fence))
@@ -170,8 +167,8 @@ def no_raise_before_the_body() -> Any:
         return (yield from self.look(key)).done
 
     both = ExitStack()
-    both.enter_context(patch.object(block, "close_joint", late))
-    both.enter_context(patch.object(block, "verdict", lambda *_: None))
+    both.enter_context(patch.object(transaction, "close_joint", late))
+    both.enter_context(patch.object(transaction, "verdict", lambda *_: None))
     both.enter_context(patch.object(ModelDatabase, "raise_fence", done_before))
     return both
 
@@ -189,7 +186,7 @@ def failed_without_asking() -> Any:
 
     def sealed(self: Deeds) -> Play[bool]:
         yield from ()
-        return self.completed
+        return self.committed
 
     return patch.object(Deeds, "sealed", sealed)
 
@@ -197,10 +194,10 @@ def failed_without_asking() -> Any:
 def closed_without_asking() -> Any:
     """Whoever finds a run whose holder is gone closes it, though it may be committed."""
 
-    def lose(cell: Cell, record: Record, _command: Command, facts: decide.Facts) -> Any:
-        return decide._close(cell, record, Outcome.LOST, "its holder was gone", facts)
+    def lose(view: View, _command: Command) -> Any:
+        return table._close(view, view.stands, Outcome.LOST, "its holder was gone")
 
-    return patch.object(decide, "lose", lose)
+    return patch.object(table, "lose", lose)
 
 
 EFFECT_MUTANTS = {

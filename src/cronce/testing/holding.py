@@ -4,12 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from cronce.protocol.commands import Stale
+from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
 from cronce.protocol.record import Outcome
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant, Ledger
-from cronce.runtime.task import Unsure
 from cronce.testing.referee import Body, Referee
 from cronce.testing.world import Play, Process, Sleep, Thread, World
 

@@ -18,7 +18,7 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Keeper
 from cronce.runtime.log import log
 from cronce.runtime.scheduling.engine import Engine
-from cronce.runtime.scheduling.post import Pace, Post, check_post
+from cronce.runtime.scheduling.settings import Pace, SchedulerSettings, check_settings
 from cronce.runtime.steps import take, take_async
 from cronce.schedule import parse_duration, parse_instant
 from cronce.stores.base import Scan
@@ -74,10 +74,10 @@ class _StillBeat(Beat):
 class _Process:
     """One of the processes: its engine, whose bodies run at once, in this thread."""
 
-    def __init__(self, manual: "Manual", number: int, post: Post) -> None:
+    def __init__(self, manual: "Manual", number: int, post: SchedulerSettings) -> None:
         desk = Desk(manual.store, manual.clock, lambda: manual.store, log, f"test:{number}:0")
         self._manual, self._number, self.keeper = manual, number, Keeper(desk, _StillBeat)
-        self.engine = Engine(self.keeper, manual.cron._declared.carry((), self.keeper), post, self.submit, QUIET)
+        self.engine = Engine(self.keeper, manual.cron._carry((), self.keeper), post, self.submit, QUIET)
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
@@ -96,7 +96,7 @@ class _Process:
 class Manual:
     """An app, started in so many processes, on a clock that stands still until `advance`."""
 
-    def __init__(self, cron: Cronce, start: Instant, processes: int, post: Post) -> None:
+    def __init__(self, cron: Cronce, start: Instant, processes: int, post: SchedulerSettings) -> None:
         self.cron, self.clock = cron, ManualClock(start)
         self.store = MemoryStore(self.clock.wall)
         self.ran: list[Ran] = []
@@ -165,7 +165,7 @@ def manual(
     guards and locks use that store and that clock, too."""
     if processes < 1:
         raise BadInput(f"processes is 1 or more, and this is {processes}")
-    time = Manual(cron, parse_instant(start), processes, check_post("both", workers, {}))
+    time = Manual(cron, parse_instant(start), processes, check_settings("both", workers, {}))
     with cron._standing_in(time.store, time.clock, time._processes[0].keeper):
         time._step()
         yield time

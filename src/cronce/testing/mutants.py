@@ -12,24 +12,20 @@ from unittest.mock import patch
 
 from cronce.errors import StoreUnavailable
 from cronce.model import EPOCH, FREE, Cell, Epoch, Instant, Refusal, Write
-from cronce.protocol import commands, decide, lease, specs
+from cronce.protocol import commands, decide, gates, lease, specs, table
 from cronce.protocol.commands import (
     Claim,
-    Decision,
     Finish,
     Granted,
     Release,
     Renew,
-)
-from cronce.protocol.decide import (
-    TABLE,
-    Facts,
-    Row,
+    Ruling,
 )
 from cronce.protocol.record import Job, Record
-from cronce.runtime import carrier, jobs, knowledge, ledger, plans
+from cronce.protocol.table import TABLE, Row
+from cronce.protocol.view import View
+from cronce.runtime import client, jobs, ledger, loop
 from cronce.runtime.scheduling import roster
-from cronce.runtime.task import Task
 from cronce.stores import base
 from cronce.testing import world
 from cronce.testing.effect_mutants import EFFECT_MUTANTS
@@ -57,7 +53,11 @@ def mutated(name: str) -> Iterator[None]:
 
 def _with_rules(row: Row, **rules: Any) -> Any:
     wrong = {**TABLE, row: {**TABLE[row], **{getattr(commands, command): rule for command, rule in rules.items()}}}
-    return patch.object(decide, "TABLE", wrong)
+    return patch.object(table, "TABLE", wrong)
+
+
+def _without_gate(gate: gates.Gate) -> Any:
+    return patch.object(decide, "GATES", tuple(one for one in gates.GATES if one is not gate))
 
 
 # --- the cell ---
@@ -100,12 +100,12 @@ def _() -> Any:
             return True
         return isinstance(command, Claim) and record.nonce == command.nonce
 
-    return patch.object(decide, "is_mine", is_mine)
+    return patch.object(table, "is_mine", is_mine)
 
 
 @_mutant("release by name")
 def _() -> Any:
-    return _with_rules(Row.HELD, Release=decide.release)
+    return _with_rules(Row.HELD, Release=table.release)
 
 
 @_mutant("a nonce per process")
@@ -121,8 +121,8 @@ def _() -> Any:
 
 @_mutant("on_lost of the reader")
 def _() -> Any:
-    def take_over(cell: Cell, record: Record, command: Claim, facts: Facts) -> Decision:
-        return decide.take_over(cell, record._replace(on_lost=command.on_lost), command, facts)
+    def take_over(view: View, command: Claim) -> Ruling:
+        return table.take_over(view._replace(record=view.stands._replace(on_lost=command.on_lost)), command)
 
     return _with_rules(Row.LAPSED, Claim=take_over)
 
@@ -137,19 +137,13 @@ def _() -> Any:
 
 @_mutant("trust from the reply")
 def _() -> Any:
-    took_in = carrier.Carrier._took_in
-
-    def wrong(self: carrier.Carrier, task: Task, cells: Any, timed: Any) -> None:
-        took_in(self, task, cells, timed)
-        task.sample = task.sample._replace(began=timed.ended)
-
-    return patch.object(carrier.Carrier, "_took_in", wrong)
+    return patch.object(loop, "Sample", lambda _began, ended, now: lease.Sample(ended, ended, now))
 
 
 @_mutant("read-back restarts the lease")
 def _() -> Any:
-    def read_back(_cell: Cell, record: Record, _command: Claim, _facts: Facts) -> Decision:
-        return Decision(Granted(record.grant))
+    def read_back(view: View, _command: Claim) -> Ruling:
+        return Ruling(Granted(view.stands.grant))
 
     def trust_end(began: float, _now: Instant, _until: Instant, length: timedelta, traits: Any) -> float:
         return began + (length - lease.margin(length, traits)).total_seconds()
@@ -173,15 +167,15 @@ def _() -> Any:
 
 @_mutant("no watch rule")
 def _() -> Any:
-    def lapsed(cell: Cell, _record: Record, facts: Facts) -> bool:
-        return cell.until is not None and facts.now >= cell.until
+    def lapsed(view: View, _command: commands.Command) -> bool:
+        return view.run.until is not None and view.now >= view.run.until
 
-    return patch.object(decide, "lapsed", lapsed)
+    return patch.object(table, "lapsed", lapsed)
 
 
 @_mutant("slots before their instant")
 def _() -> Any:
-    return patch.object(plans.Planner, "_not_before", lambda *_: None)
+    return patch.object(decide, "not_before", lambda *_: None)
 
 
 # --- a store that forgets ---
@@ -199,28 +193,29 @@ def _() -> Any:
 
 @_mutant("open cells of an earlier life believed")
 def _() -> Any:
-    facts = plans.Planner._facts
-    return patch.object(plans.Planner, "_facts", lambda *args: facts(*args)._replace(base=0))
+    return patch.object(table, "_is_forgotten", lambda *_: False)
 
 
 @_mutant("locks right after forgetting")
 def _() -> Any:
-    return patch.object(plans, "LOCK_LEASE", timedelta(0))
+    return patch.object(decide, "LOCK_LEASE", timedelta(0))
 
 
 @_mutant("turns right after forgetting")
 def _() -> Any:
-    not_before = plans.Planner._not_before
+    not_before = decide.not_before
 
-    def wrong(self: plans.Planner, task: Task, change: Any) -> Instant | None:
-        return task.slot.at if task.slot else not_before(self, task, change)
+    def wrong(view: View, command: commands.Command, change: commands.Change) -> Instant | None:
+        return view.slot.at if view.slot else not_before(view, command, change)
 
-    return patch.object(plans.Planner, "_not_before", wrong)
+    return patch.object(decide, "not_before", wrong)
 
 
 @_mutant("facts outlive the store's life")
 def _() -> Any:
-    return patch.object(knowledge.Knowledge, "job", lambda self, name: self._jobs.get(name))
+    return patch.object(
+        client.Knowledge, "jobs", lambda self, names: {name: self._jobs[name] for name in names if name in self._jobs}
+    )
 
 
 # --- floors ---
@@ -228,13 +223,12 @@ def _() -> Any:
 
 @_mutant("no floor")
 def _() -> Any:
-    facts = plans.Planner._facts
-    return patch.object(plans.Planner, "_facts", lambda *args: facts(*args)._replace(floor=EPOCH))
+    return patch.object(table, "floor_of", lambda *_: EPOCH)
 
 
 @_mutant("facts never age")
 def _() -> Any:
-    return patch.object(plans.Planner, "_not_after", lambda *_: None)
+    return patch.object(decide, "not_after", lambda *_: None)
 
 
 @_mutant("purge at once")
@@ -276,7 +270,20 @@ def _() -> Any:
 
 @_mutant("superseded versions fire on")
 def _() -> Any:
-    return patch.object(plans.Planner, "_barred", lambda *_: None)
+    return _without_gate(gates.superseded)
+
+
+# --- what a claim needs besides its cell ---
+
+
+@_mutant("no turn is taken")
+def _() -> Any:
+    with_turn = decide._with_turn
+
+    def wrong(view: View, *rest: Any) -> Any:
+        return with_turn(view._replace(turns=()) if view.record is None else view, *rest)
+
+    return patch.object(decide, "_with_turn", wrong)
 
 
 # --- effects ---

@@ -6,7 +6,7 @@ from cronce.errors import StoreUnavailable
 from cronce.model import Mark, slot_of_cell
 from cronce.protocol.commands import Queue, Resolve
 from cronce.protocol.record import decode, effects_key
-from cronce.runtime.hand.acts import Hand
+from cronce.runtime.operations.actions import Operator
 from cronce.stores.base import Scan
 from cronce.testing.actors import Node
 from cronce.testing.receivers import Way
@@ -27,7 +27,7 @@ def by_hand(node: Node) -> Thread:
 
 
 def _resolve(node: Node) -> Play[None]:
-    page = yield from node.ledger.carrier.scan(Scan("effect/", mark=Mark.ATTENTION, limit=5))
+    page = yield from node.ledger.client.scan(Scan("effect/", mark=Mark.ATTENTION, limit=5))
     for cell in page.cells:
         job, at, number = cell.key.removeprefix("effect/").split("/")
         verdict = node.referee.receivers.look_up(f"{job}@{at}/{number}")
@@ -36,7 +36,7 @@ def _resolve(node: Node) -> Play[None]:
 
 
 def _run_again(node: Node) -> Play[None]:
-    page = yield from node.ledger.carrier.scan(Scan("run/", limit=50, newest_first=True))
+    page = yield from node.ledger.client.scan(Scan("run/", limit=50, newest_first=True))
     ways = FORGOTTEN if node.referee.forgot else REPEATABLE
     cells = [cell for cell in page.cells if node.plan_of(cell).habit.way in ways]
     if not cells:
@@ -46,4 +46,4 @@ def _run_again(node: Node) -> Play[None]:
     key = effects_key(decode(cell.value), slot)
     node.world.fault("by hand", key)
     asked = slot._replace(request=f"t-{node.nonce()}")
-    yield from Hand(node.ledger, "ann").ask_for(asked, Queue(by="ann", key=key))
+    yield from Operator(node.ledger, "ann").ask_for(asked, Queue(by="ann", key=key))

@@ -9,7 +9,8 @@ from typing import Final
 
 from cronce.model import Cell, Fence, Instant, Mark, Slot, Write, slot_of_cell
 from cronce.protocol.lease import FACTS_AGE
-from cronce.protocol.record import Job, Outcome, Record, State, decode_job, decode_position, effects_key
+from cronce.protocol.notices import decode_position
+from cronce.protocol.record import Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
@@ -108,7 +109,7 @@ class Referee:
             record = decode(new.value)
             if write.grant:
                 self._saw_grant(old, new, record, now)
-            if kind == "once" and record.outcome is Outcome.SUCCEEDED:
+            if kind == "once" and record.succeeded:
                 self.handled[new.key] = now
             if kind == "run":
                 self._saw_run(was, record, new)
@@ -162,7 +163,7 @@ class Referee:
         (found,) = self.world.store.load([run]).cells
         in_time = found.until is not None and now < found.until + NUDGES
         live = found.version and found.fence == fence and in_time
-        if not live or decode(found.value).state is not State.RUNNING:
+        if not live or not decode(found.value).is_running:
             self.broken("a step is begun within the lease of its run", f"{cell.key} by {record.under}")
 
     def _saw_message(self, new: Cell, record: Record) -> None:
@@ -204,7 +205,7 @@ class Referee:
             self.broken("closed once", f"{cell.key} was {was.outcome}, then {record.state} {record.outcome}")
         if record.outcome is Outcome.LOST:
             self._check_nobody_acts(cell.key, "the living are not closed as lost")
-        if record.outcome is Outcome.SUCCEEDED:
+        if record.succeeded:
             self._saw_success(cell.key, record)
         if record.state is State.RETRYING:
             self.failures[cell.key] += 1
@@ -293,13 +294,13 @@ class Referee:
     # --- at the end ---
 
     def all_closed(self) -> bool:
-        return all(decode(cell.value).state is State.CLOSED for cell in self.world.store.cells("run/"))
+        return all(decode(cell.value).is_closed for cell in self.world.store.cells("run/"))
 
     def check_end(self, upto: Instant) -> None:
         """After a quiet while: every slot is closed, or its absence is on record."""
         runs = {cell.key: decode(cell.value) for cell in self.world.store.cells("run/")}
         for key, record in runs.items():
-            if record.state is not State.CLOSED:
+            if not record.is_closed:
                 self.broken("nothing stays open", f"{key}: {record.state} by {record.holder}")
         for cell in self.world.store.cells("job/"):
             rules = self.rules[cell.key.removeprefix("job/")]

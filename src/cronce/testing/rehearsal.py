@@ -21,7 +21,7 @@ from cronce.model import Instant, Slot
 from cronce.runtime.application import load
 from cronce.runtime.attempt import Work
 from cronce.runtime.flow import drive
-from cronce.runtime.look import jobs
+from cronce.runtime.queries import jobs
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.testing.book import Book, Line, Tail

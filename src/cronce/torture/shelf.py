@@ -12,9 +12,9 @@ from cronce.model import Cell, Instant, Mark, Slot, job_cell
 from cronce.protocol.lease import forgotten_floor
 from cronce.protocol.record import EDITED, FORGOTTEN, Job, Outcome, Span, decode_bundle, decode_holder, decode_job
 from cronce.runtime.flow import Flow, drive
-from cronce.runtime.hand.acts import Hand, drain_cell
 from cronce.runtime.ledger import Ledger
-from cronce.runtime.look import RunSeen, read_all, seen_run
+from cronce.runtime.operations.actions import Operator, drain_cell
+from cronce.runtime.queries import RunSeen, read_all, seen_run
 from cronce.stores.base import Scan, Store
 from cronce.testing.book import Line
 from cronce.torture.scheduling import LABEL
@@ -34,7 +34,7 @@ class Shelf:
     def __init__(self, store: Store, clock: Clock, tasks: Sequence[Task], label: str) -> None:
         self.store, self._clock, self._tasks, self._label = store, clock, tasks, label
         self._birth = store.load([]).epoch.birth
-        self._hand = Hand(Ledger(store.traits, clock, "torture"), "cronce torture")
+        self._hand = Operator(Ledger(store.traits, clock, "torture"), "cronce torture")
         self._older: dict[str, OnRecord] = {}
         self._edits: set[Instant] = set()
 

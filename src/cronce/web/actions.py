@@ -4,23 +4,34 @@ To ask is not to act: a GET shows what would happen and how things stand, a POST
 did it and by which way. Whatever is refused is refused by the same flows as on the command line.
 """
 
+import re
 from collections.abc import Callable, Mapping
+from functools import partial
+from secrets import token_hex
 from shlex import quote
 from typing import Any, Final, Literal
 
-from cronce.errors import BadInput
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from cronce.errors import BadInput, CronceError, NotOnRecord, StoreError
 from cronce.model import check_name
 from cronce.protocol.commands import Queued
-from cronce.protocol.record import Record, State
-from cronce.runtime.effects.seen import effect, effect_named
+from cronce.protocol.record import Record
+from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect
 from cronce.runtime.flow import Flow
-from cronce.runtime.hand.acts import LONGEST_ID, LONGEST_TEXT, AskedFor, Hand, Verdict
-from cronce.runtime.hand.effects import Unwatched, resolve_effect
-from cronce.runtime.look import slot_named
-from cronce.runtime.notes import recall_clock
+from cronce.runtime.machine import recall_clock
+from cronce.runtime.operations.actions import LONGEST_ID, LONGEST_TEXT, AskedFor, Operator, Verdict
+from cronce.runtime.queries import job_names, refuse_unknown, slot_named
+from cronce.runtime.why import why
 from cronce.telling.documents import cancelled_document, effect_document, paused_document, resumed_document
+from cronce.telling.story import about, tell
 from cronce.value import NamedTuple
-from cronce.web.problems import Problem
+from cronce.web.gate import signed_form
+from cronce.web.requests import Problem, read_json, status_of
+from cronce.web.security import LASTS
+from cronce.web.site import Site, path, root_of, site_of
 
 Subject = Literal["jobs", "runs", "effects"]
 Given = Mapping[str, Any]
@@ -47,12 +58,18 @@ class Action(NamedTuple):
     meaning: str
     """What will happen, to whoever is about to do it."""
     fields: tuple[Field, ...]
-    act: Callable[[Hand, str, Given], Flow[Document]]
+    act: Callable[[Operator, str, Given], Flow[Document]]
 
     @property
     def takes_id(self) -> bool:
         """Whether asking again by the same id brings the same answer."""
         return _ID in self.fields
+
+    @property
+    def route(self) -> str:
+        """The name of an effect may have slashes in it."""
+        place = "{subject:path}" if self.of == "effects" else "{subject}"
+        return f"/{self.of}/{place}/{self.name}"
 
     def command(self, subject: str) -> str:
         """The same on a command line."""
@@ -62,17 +79,17 @@ class Action(NamedTuple):
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-def _pause(hand: Hand, job: str, given: Given) -> Flow[Document]:
+def _pause(hand: Operator, job: str, given: Given) -> Flow[Document]:
     stands = yield from hand.pause(job, given.get("reason", ""))
     return {"job": job, **paused_document(stands)}
 
 
-def _resume(hand: Hand, job: str, _given: Given) -> Flow[Document]:
+def _resume(hand: Operator, job: str, _given: Given) -> Flow[Document]:
     act = yield from hand.resume(job)
     return {"job": job, **resumed_document(act)}
 
 
-def _trigger(hand: Hand, job: str, given: Given) -> Flow[Document]:
+def _trigger(hand: Operator, job: str, given: Given) -> Flow[Document]:
     asked = yield from hand.trigger(job, given.get("payload"), given.get("id", ""))
     return _asked(hand, asked)
 
@@ -80,40 +97,40 @@ def _trigger(hand: Hand, job: str, given: Given) -> Flow[Document]:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def _rerun(hand: Hand, key: str, given: Given) -> Flow[Document]:
+def _rerun(hand: Operator, key: str, given: Given) -> Flow[Document]:
     asked = yield from hand.rerun(slot_named(key), fresh=given.get("fresh", False), request=given.get("id", ""))
     return _asked(hand, asked)
 
 
-def _cancel(hand: Hand, key: str, given: Given) -> Flow[Document]:
+def _cancel(hand: Operator, key: str, given: Given) -> Flow[Document]:
     before = yield from _record(hand, key)
     reply = yield from hand.cancel(slot_named(key), given.get("reason", ""))
-    changed = before is None or not (before.state is State.CLOSED or before.ask)
+    changed = before is None or not (before.is_closed or before.ask)
     return {"slot": key, **cancelled_document(reply), "changed": changed}
 
 
-def _resolve(hand: Hand, key: str, given: Given) -> Flow[Document]:
+def _resolve(hand: Operator, key: str, given: Given) -> Flow[Document]:
     before = yield from _record(hand, key)
     reply = yield from hand.resolve(slot_named(key), given["verdict"], given.get("reason", ""))
     outcome = None if isinstance(reply, Queued) else reply.outcome
-    changed = before is None or (before.state is State.CLOSED and before.outcome is not outcome)
+    changed = before is None or (before.is_closed and before.outcome is not outcome)
     return {"slot": key, "due": outcome is None, "outcome": outcome, "changed": changed}
 
 
-def _record(hand: Hand, key: str) -> Flow[Record | None]:
+def _record(hand: Operator, key: str) -> Flow[Record | None]:
     """As it stands before the act: what it is then tells whether something changed."""
     (seen,) = yield from hand.look([slot_named(key)])
     return seen.record if seen else None
 
 
-def _asked(hand: Hand, asked: AskedFor) -> Document:
+def _asked(hand: Operator, asked: AskedFor) -> Document:
     return {"key": asked.slot.key, "new": asked.new, "by": hand.by}
 
 
 # --- effects ----------------------------------------------------------------------------------------------------------
 
 
-def _resolve_effect(hand: Hand, name: str, given: Given) -> Flow[Document]:
+def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     verdict: Verdict = given["verdict"]
     yield from recall_clock(hand.ledger)
     before = yield from effect(effect_named(name))
@@ -219,12 +236,116 @@ ACTIONS: Final = (
 def named(of: Subject, subject: str) -> str:
     """A job, a run or an effect by its name; what cannot be a name names nothing."""
     try:
-        match of:
-            case "jobs":
-                return check_name(subject)
-            case "runs":
-                return slot_named(subject).key
-            case "effects":
-                return effect_named(subject).name
+        if of == "jobs":
+            return check_name(subject)
+        return slot_named(subject).key if of == "runs" else effect_named(subject).name
     except BadInput as error:
         raise Problem(404, str(error)) from None
+
+
+# --- the pages that stand before an act: what would happen, how things stand, and a button ----------------------------
+
+
+_NONCE: Final = re.compile("[0-9a-f]{16}")
+
+SENT_BEFORE: Final = "This form was sent before: nothing changed."
+
+
+async def confirm(request: Request, action: Action) -> Response:
+    site = site_of(request)
+    subject = named(action.of, request.path_params["subject"])
+    if request.method != "POST":
+        return await _page(request, action, subject, {})
+    given = await signed_form(request, site)
+    session = site.session(request)
+    assert session is not None
+    try:
+        said, once = _said(action, given), given.get("once", "")
+        done = await site.act(f"{session.by} (page)", lambda hand: _wish(hand, action, subject, said, once))
+    except StoreError:
+        raise
+    except (CronceError, Problem) as error:
+        return await _page(request, action, subject, given, error)
+    answer = RedirectResponse(path(*_after(action, subject, done or {}), root=root_of(request)), 303)
+    site.tell_next(request, answer, told(action.name, done) if done else SENT_BEFORE)
+    return answer
+
+
+def _wish(hand: Operator, action: Action, subject: str, said: dict[str, Any], once: str) -> Flow[Document | None]:
+    """What comes of a form. One that is sent twice is one wish, whatever happened in between: what can be asked for by
+    an id is asked for by the form's own, and anything else is not done again."""
+    if _NONCE.fullmatch(once):
+        if action.takes_id:
+            said.setdefault("id", f"page-{once}")
+        elif not (yield from hand.once(once, LASTS)):
+            return None
+    return (yield from action.act(hand, subject, said))
+
+
+async def _page(
+    request: Request, action: Action, subject: str, given: Given, wrong: CronceError | Problem | None = None
+) -> Response:
+    site = site_of(request)
+    return site.render(
+        request,
+        "confirm.html",
+        status_of(wrong) if wrong else 200,
+        action=action,
+        subject=subject,
+        stands=await site.ask(_stands(site, action.of, subject)),
+        given=given,
+        once=token_hex(8),
+        wrong=str(wrong or ""),
+        command=action.command(subject),
+        back=path(*_home(action.of, subject), root=root_of(request)),
+    )
+
+
+def _stands(site: Site, of: Subject, subject: str) -> Flow[str]:
+    """How things stand with it just now, in sentences."""
+    if of == "effects":
+        one = yield from effect(effect_named(subject))
+        if one is None:
+            raise NotOnRecord(f"nothing is known of {subject}")
+        return f"{one.name} is {one.state}" + (f": {one.why}" if one.why else "")
+    slot = slot_named(subject) if of == "runs" else None
+    found = yield from why(slot.job if slot else subject, slot, site.desk.store.traits)
+    if found is None:
+        refuse_unknown(slot.job if slot else subject, (yield from job_names()))
+        raise NotOnRecord(f"nothing is known of {subject}")
+    return tell(found.stories[0], found) if slot else about(found)
+
+
+def _said(action: Action, given: Mapping[str, str]) -> dict[str, Any]:
+    """What was filled in, as the action takes it."""
+    said: dict[str, Any] = {}
+    for field in action.fields:
+        text = given.get(field.name, "")
+        if field.kind == "choice" and text not in field.choices:
+            raise Problem(422, f"{field.label}: say one of {', '.join(field.choices)}")
+        if text:
+            said[field.name] = _read(field, text)
+    return said
+
+
+def _read(field: Field, text: str) -> Any:
+    if field.kind == "yes":
+        return text == "yes"
+    if field.kind != "json":
+        return text.strip()
+    try:
+        return read_json(text)
+    except ValueError as error:
+        raise Problem(422, f"{field.label}: {error}") from None
+
+
+def _home(of: Subject, subject: str) -> tuple[str, ...]:
+    return ("effects",) if of == "effects" else (of, subject)
+
+
+def _after(action: Action, subject: str, done: Document) -> tuple[str, ...]:
+    """Where one sees what came of it."""
+    return ("runs", str(done["key"])) if "key" in done else _home(action.of, subject)
+
+
+ROUTES: Final = tuple(Route(one.route, partial(confirm, action=one), methods=["GET", "POST"]) for one in ACTIONS)

@@ -1,20 +1,19 @@
 """The page and its API as one ASGI application, to serve by itself or to mount in another.
 
-Where the parts are: `site` is what they share, `gate` stands before all of them, `login`, `confirm` and `actions` are
-for whoever has the token, `live` tells pages that something changed, `api` is the same for programs. What there is to
-see is in `pages` and `timeline`, each of which lists its own routes.
+Where the parts are: `site` is what they share, `gate` stands before all of them, `actions` are for those who have the
+token, `live` tells pages that something changed, `api` is the same for programs. What there is to see is
+in `pages` and `timeline`.
 
-A page is an async function of a request, and asks the store by flows:
+A page is a flow that reads the store, and says what its template is given:
 
-    async def overview(request: Request) -> Response:
-        site = site_of(request)
-        now, lines = await site.ask(listed())
-        return site.render(request, "overview.html", now=now, lines=lines)
+    def overview_page(request: Request) -> Flow[Shown]:
+        now, lines = yield from listed()
+        return {"now": now, "lines": lines}
 
-Its template extends base.html and fills the block `main`, which is all that is rendered for a request with the header
-`X-Fragment: 1`. Every template has `link("jobs", name, state="lost")`, `static("style.css")`, `here`, `query`,
+Its template extends its `layout` and fills the block `main`, which is all that is rendered for a request with the
+header `X-Fragment: 1`. Every template has `link("jobs", name, state="lost")`, `static("style.css")`, `here`, `query`,
 `can_act`, `can_log_in`, `by`, `csrf`, `site`, `version`, and the words `away`, `ago`, `short`, `spell`, `iso`, `fine`,
-`moment`, `by_whom`, and whatever `pages.WORDS` adds.
+`moment`, `by_whom`, `tone`, `icon_of`, `brief`, `coded`.
 """
 
 import asyncio
@@ -22,22 +21,24 @@ import json
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute, Mount
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from cronce.errors import BadInput, CronceError
+from cronce.monitor.metrics.exposition import CONTENT_TYPE
 from cronce.runtime.app import Cronce
-from cronce.web import confirm, health, live, login, pages, timeline
-from cronce.web.api import routes as api
-from cronce.web.gate import Gate
-from cronce.web.problems import Problem, on_cronce, on_http, on_problem
+from cronce.runtime.queries import load
+from cronce.web import actions, api, gate, live, pages
+from cronce.web.requests import on_cronce, on_http
 from cronce.web.security import Keys
-from cronce.web.site import Site
+from cronce.web.site import Site, site_of
 
 
 def application(
@@ -59,13 +60,12 @@ def application(
         names=names,
         private=private,
         owned=isinstance(cron, str),
-        words=pages.WORDS,
         findings=None if report is None else _findings(Path(report)),
     )
     made = Starlette(
         routes=_routes(),
-        middleware=[Middleware(Gate, site=site)],
-        exception_handlers={CronceError: on_cronce, Problem: on_problem, HTTPException: on_http},
+        middleware=[Middleware(gate.Gate, site=site)],
+        exception_handlers={CronceError: on_cronce, HTTPException: on_http},
         lifespan=_lifespan,
     )
     made.router.redirect_slashes = False  # it would lead to wherever the Host header says
@@ -76,8 +76,8 @@ def application(
 
 def _routes() -> Sequence[BaseRoute]:
     static = Mount("/static", StaticFiles(packages=[("cronce.web", "static")]))
-    ours = [*login.ROUTES, *confirm.ROUTES, *live.ROUTES, *health.ROUTES, *api.ROUTES]
-    return [*ours, *pages.ROUTES, *timeline.ROUTES, static]
+    ours = [*gate.ROUTES, *actions.ROUTES, *live.ROUTES, *HEALTH, *api.ROUTES]
+    return [*ours, *pages.ROUTES, static]
 
 
 @asynccontextmanager
@@ -93,10 +93,36 @@ def _findings(report: Path) -> dict[str, Any]:
     """What the auditor wrote."""
     try:
         found = json.loads(report.read_bytes())
+        if not isinstance(found, dict) or not isinstance(found.get("findings"), list):
+            raise ValueError("there is no list of findings in it")
+        if not all(isinstance(one, dict) and "rule" in one for one in found["findings"]):
+            raise ValueError("a finding in it is of no rule")
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{report} is not what `cronce audit --json` prints: {error}") from None
-    if not isinstance(found, dict) or not isinstance(found.get("findings"), list):
-        raise BadInput(f"{report} is not what `cronce audit --json` prints: there is no list of findings in it")
-    if not all(isinstance(one, dict) and "rule" in one for one in found["findings"]):
-        raise BadInput(f"{report} is not what `cronce audit --json` prints: a finding in it is of no rule")
     return found
+
+
+# --- for whoever restarts the page, waits for it, or counts -----------------------------------------------------------
+
+
+async def healthz(_request: Request) -> Response:
+    """It answers, whatever the store does."""
+    return PlainTextResponse("ok\n")
+
+
+async def readyz(request: Request) -> Response:
+    """Whether the store answers. Why it does not is for those who may look: here anybody may."""
+    try:
+        await site_of(request).ask(load([]))
+    except CronceError:
+        return PlainTextResponse("the store does not answer\n", 503)
+    return PlainTextResponse("ok\n")
+
+
+async def metrics(request: Request) -> Response:
+    """What this process counts: mounted in an application that runs jobs, those are among it."""
+    site = site_of(request)
+    return Response(await site.do(site.metrics.text), media_type=CONTENT_TYPE)
+
+
+HEALTH: Final = (Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics))

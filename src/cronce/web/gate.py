@@ -1,25 +1,47 @@
-"""The gate before all pages: what is refused whoever asks, who may look, and the headers of every answer.
+"""The gate before all pages: what is refused whoever asks, who may look, and the headers of every answer. And logging
+in: a person says who they are and gives the token once, and may act for as long as the session lasts.
 
-It is plain ASGI, and reads headers alone: an answer that goes on for hours passes it as any other.
+The gate is plain ASGI, and reads headers alone: an answer that goes on for hours passes it as any other.
 """
 
+import re
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cronce.runtime.log import LOGGER
-from cronce.web.problems import Problem, problem
-from cronce.web.security import COOKIE, HEADERS, Session, strange_host
-from cronce.web.site import Site, here, path, root_of, whole
+from cronce.runtime.operations.actions import check_text
+from cronce.web.requests import Problem, form, problem
+from cronce.web.security import COOKIE, LASTS, Session, same_word
+from cronce.web.site import Site, here, path, root_of, site_of, whole
 
 LONGEST_URL: Final = 2_000
 LONGEST_HEADERS: Final = 32_768
 
 OPEN: Final = ("/healthz", "/readyz", "/login")
 """What is seen without a token, also where all else needs one; and what pages look like."""
+
+LONGEST_NAME: Final = 60
+
+OURS: Final = ("localhost", "127.0.0.1", "::1")
+"""What this machine calls itself."""
+
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",  # no-referrer would also keep from us where our own forms come from
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""On every answer."""
 
 
 class Gate:
@@ -33,11 +55,22 @@ class Gate:
         scope["cronce.root"] = scope.get("root_path", "")
         request = HTTPConnection(scope)
         answer = self._malformed(request) or self._refused(request) or self._app
-        sending = Guarded(send)
+        begun = False
+
+        async def sending(message: Message) -> None:
+            """With the headers that each answer has."""
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
         try:
             await answer(scope, receive, sending)
         except Exception as error:
-            if sending.begun:
+            if begun:
                 raise
             LOGGER.error("the page could not answer %s %s", scope["method"], here(request), exc_info=error)
             bug = problem(request, 500, "that is a bug, and the log of the page has more of it")
@@ -62,7 +95,7 @@ class Gate:
         session, site = None, self._site
         if site.keys is not None and scheme.lower() == "bearer":
             if refusal := refuse_token(request, site, token.strip()):
-                return problem(request, refusal.status, str(refusal), refusal.headers)
+                return problem(request, refusal.status_code, str(refusal), refusal.headers)
             session = Session("api")
         elif site.keys is not None and (cookie := request.cookies.get(COOKIE)):
             session = site.keys.session(cookie, site.now)
@@ -93,17 +126,118 @@ def refuse_token(request: HTTPConnection, site: Site, token: str) -> Problem | N
     return Problem(401, "that is not the token")
 
 
-class Guarded:
-    """An answer on its way out, with the headers that each has."""
+# --- where a request comes from ---------------------------------------------------------------------------------------
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.begun = False
 
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.begun = True
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
-        await self._send(message)
+def from_elsewhere(headers: Mapping[str, str], names: Collection[str]) -> str:
+    """Why a browser's request that would change something is not from a page of ours; empty: it may be."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None and site != "same-origin":
+        return f"the browser says that it comes from elsewhere ({site[:20]!r})"
+    if origin is None:
+        return ""
+    place = origin.partition("://")[2].lower()
+    ours = place == headers.get("host", "").lower() or host_of(place) in {name.lower() for name in names}
+    return "" if place and ours else f"it comes from {origin[:60]!r}"
+
+
+_AUTHORITY: Final = re.compile(r"(?a)(?:\[(?P<six>[0-9a-f:.]+)\]|(?P<host>[a-z0-9._-]+))(?::\d{1,5})?")
+
+
+def host_of(authority: str) -> str:
+    """The host of `host:port`; "" if it is not written so."""
+    found = _AUTHORITY.fullmatch(authority.lower())
+    return (found["six"] or found["host"]).rstrip(".") if found else ""
+
+
+def strange_host(authority: str, names: Collection[str] | None) -> bool:
+    """Whether it is called by a name that is not its own. `names` None: whoever it is mounted in sees to that."""
+    return names is not None and host_of(authority) not in {*OURS, *(name.lower() for name in names)}
+
+
+def is_local_path(path: str) -> bool:
+    """Whether one may be sent there after logging in: a path of this site, and no way to another."""
+    return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and len(path) < 2000
+
+
+# --- logging in -------------------------------------------------------------------------------------------------------
+
+
+async def login(request: Request) -> Response:
+    site = _site(request)
+    if request.method == "POST":
+        return await _log_in(request, site)
+    return _page(request, site, request.query_params.get("next", "/"))
+
+
+async def _log_in(request: Request, site: Site) -> Response:
+    refuse_foreign(request, site)
+    given = await form(request)
+    after, by = given.get("next", "/"), given.get("by", "").strip()
+    if not by or not by.isprintable() or len(by) > LONGEST_NAME:
+        wrong = f"say who you are, in up to {LONGEST_NAME} characters: what you do goes on record under that name"
+        return _page(request, site, after, wrong, status=422)
+    refusal = refuse_token(request, site, given.get("token", "").strip())
+    if refusal is not None:
+        page = _page(request, site, after, str(refusal), name=by, status=refusal.status_code)
+        page.headers.update(refusal.headers or {})
+        return page
+    assert site.keys is not None
+    answer = RedirectResponse(root_of(request) + (after if is_local_path(after) else "/"), 303)
+    answer.set_cookie(
+        COOKIE,
+        site.keys.cookie(check_text("who you are", by), site.now),
+        max_age=int(LASTS.total_seconds()),
+        path=f"{root_of(request)}/",
+        secure="https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),
+        httponly=True,
+        samesite="strict",
+    )
+    return answer
+
+
+async def logout(request: Request) -> Response:
+    site = _site(request)
+    await signed_form(request, site)
+    assert site.keys is not None
+    site.keys.end(request.cookies[COOKIE], site.now)
+    answer = RedirectResponse(f"{root_of(request)}/", 303)
+    answer.delete_cookie(COOKIE, path=f"{root_of(request)}/", httponly=True, samesite="strict")
+    return answer
+
+
+async def signed_form(request: Request, site: Site) -> dict[str, str]:
+    """A form that somebody sent who is logged in, from a page of their session."""
+    refuse_foreign(request, site)
+    session = site.session(request)
+    if session is None:
+        raise Problem(401, "log in first: this needs the token" if site.keys else _READ_ONLY)
+    given = await form(request)
+    if not same_word(session, given.pop("csrf", "")):
+        raise Problem(403, "this form is not of your session; go back, load the page again, and repeat it")
+    return given
+
+
+def refuse_foreign(request: Request, site: Site) -> None:
+    if elsewhere := from_elsewhere(request.headers, site.names or ()):
+        raise Problem(403, f"only pages of this site may ask for that, and {elsewhere}")
+
+
+_READ_ONLY: Final = "this page only shows: it was started without a token (--token-file, or $CRONCE_UI_TOKEN)"
+
+
+def _site(request: Request) -> Site:
+    site = site_of(request)
+    if site.keys is None:
+        raise Problem(404, _READ_ONLY)
+    return site
+
+
+def _page(request: Request, site: Site, after: str, wrong: str = "", *, name: str = "", status: int = 200) -> Response:
+    return site.render(request, "login.html", status, next=after, wrong=wrong, name=name)
+
+
+ROUTES: Final = (
+    Route("/login", login, methods=["GET", "POST"]),
+    Route("/logout", logout, methods=["POST"]),
+)

@@ -12,7 +12,7 @@ for whoever is still connected, does not wait for long.
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
@@ -20,13 +20,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from cronce.errors import CronceError
-from cronce.model import FREE, LOOKED_ON, Mark, Write
-from cronce.runtime.flow import Flow, Load, Swap
-from cronce.runtime.knowledge import Knowledge
+from cronce.runtime.machine import looked_on
 from cronce.stores import mask_all
-from cronce.stores.base import Loaded
 from cronce.value import NamedTuple
-from cronce.web.problems import RETRY_AFTER, Problem
+from cronce.web.requests import RETRY_AFTER, Problem
 
 if TYPE_CHECKING:
     from cronce.web.site import Site
@@ -35,8 +32,7 @@ EVERY: Final = 0.5
 """Seconds between two looks."""
 
 SAID_EVERY: Final = 5.0
-WATCH: Final = timedelta(seconds=10)
-"""It is said so often that somebody looks on, and is true for so long."""
+"""It is said so often that somebody looks on."""
 
 UNCOUNTED_EVERY: Final = 2.0
 """A store that does not count its writes may have changed each so many seconds."""
@@ -60,80 +56,65 @@ class News(NamedTuple):
         return f"event: {self.event}\n{lines}\n"
 
 
-class Listener:
-    """One stream: the latest news that it has not been told yet."""
-
-    def __init__(self) -> None:
-        self._news: News | None = None
-        self._came = asyncio.Event()
-        self.closed = False
-
-    def tell(self, news: News) -> None:
-        self._news = news
-        self._came.set()
-
-    def close(self) -> None:
-        self.closed = True
-        self._came.set()
-
-    async def next(self, seconds: float) -> News | None:
-        """What is new; None: nothing for so long, or there will be no more."""
-        try:
-            await asyncio.wait_for(self._came.wait(), seconds)
-        except TimeoutError:
-            return None
-        self._came.clear()
-        news, self._news = self._news, None
-        return news
-
-
 class Live:
-    """Who listens, and the one who looks for all of them."""
+    """Those who listen, and the one who looks for all of them."""
 
     def __init__(self, site: "Site") -> None:
         self._site = site
-        self._listeners: set[Listener] = set()
+        self._listening = 0
         self._looking: asyncio.Task[None] | None = None
         self._latest: News | None = None
+        self._came = asyncio.Event()
+        """That there is news; each has an event of its own."""
+        self._closed = False
 
-    def listen(self) -> Listener:
-        if len(self._listeners) >= MOST:
+    def listen(self) -> AsyncIterator[str]:
+        """A stream of the latest news, for a while."""
+        if self._listening >= MOST:
             raise Problem(503, f"{MOST} look on already; close a page that nobody needs", {"Retry-After": RETRY_AFTER})
-        listener = Listener()
-        self._listeners.add(listener)
+        self._listening += 1
         if self._looking is None or self._looking.done():
-            self._latest = None
+            self._latest, self._came = None, asyncio.Event()
             self._looking = asyncio.get_running_loop().create_task(self._look())
-        if self._latest is not None:
-            listener.tell(self._latest)
-        return listener
-
-    def leave(self, listener: Listener) -> None:
-        self._listeners.discard(listener)
+        return self._stream()
 
     def close(self) -> None:
         """End all streams: the server is about to stop."""
-        for listener in self._listeners:
-            listener.close()
+        self._closed = True
+        self._came.set()
+
+    async def _stream(self) -> AsyncIterator[str]:
+        boot = self._site.clock.boot
+        ends = boot() + LASTS
+        told: News | None = None
+        try:
+            yield "retry: 1000\n\n"
+            while not self._closed and (left := ends - boot()) > 0:
+                if self._latest == told:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._came.wait(), min(HEARTBEAT, left))
+                yield ": still here\n\n" if self._latest == told else str(self._latest)
+                told = self._latest
+        finally:
+            self._listening -= 1
 
     async def _look(self) -> None:
         boot = self._site.clock.boot
         said = -SAID_EVERY
-        while self._listeners:
+        while self._listening:
             began = boot()
             says = began - said >= SAID_EVERY
             news = await self._seen(says=says)
             said = began if says and news.event == "changed" else said
             if news != self._latest:
-                self._latest = news
-                for listener in self._listeners:
-                    listener.tell(news)
+                self._latest, came, self._came = news, self._came, asyncio.Event()
+                came.set()
             await asyncio.sleep(max(0.0, began + EVERY - boot()))
 
     async def _seen(self, *, says: bool) -> News:
         try:
             desk = await self._site.opened()
-            tally = await self._site.ask(_tally(desk.ledger.know, says=says))
+            tally = await self._site.ask(looked_on(desk.ledger, says=says))
             if desk.store.traits.tally:
                 return News("changed", str(tally))
         except CronceError as error:
@@ -141,32 +122,9 @@ class Live:
         return News("changed", str(int(self._site.clock.boot() / UNCOUNTED_EVERY)))
 
 
-def _tally(know: Knowledge, *, says: bool) -> Flow[int]:
-    """How many writes the store has seen; and say that somebody looks on. Another page may have said it just now: that
-    is as good. Whoever looks on has watched the store's clock, too, and so knows which leases have passed."""
-    timed = yield Load([LOOKED_ON])
-    know.learn(timed)
-    assert isinstance(timed.reply, Loaded)
-    if says:
-        yield Swap([Write(LOOKED_ON, FREE, "", Mark.FREE, ttl=WATCH)], timed.reply.epoch.seen)
-    return timed.reply.epoch.tally
-
-
 async def live(request: Request) -> Response:
     found: Live = request.app.state.live
-    return StreamingResponse(_stream(found, found.listen(), request), media_type="text/event-stream")
-
-
-async def _stream(live: Live, listener: Listener, request: Request) -> AsyncIterator[str]:
-    boot = request.app.state.site.clock.boot
-    ends = boot() + LASTS
-    try:
-        yield "retry: 1000\n\n"
-        while not listener.closed and (left := ends - boot()) > 0:
-            news = await listener.next(min(HEARTBEAT, left))
-            yield str(news) if news else ": still here\n\n"
-    finally:
-        live.leave(listener)
+    return StreamingResponse(found.listen(), media_type="text/event-stream")
 
 
 ROUTES: Final = (Route("/live", live),)

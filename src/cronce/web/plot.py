@@ -8,10 +8,10 @@ from typing import Final
 from markupsafe import Markup
 
 from cronce.model import Instant
-from cronce.runtime.look import RunSeen
+from cronce.runtime.queries import RunSeen
 from cronce.telling.words import fine, safe, short
 from cronce.value import NamedTuple
-from cronce.web.svg import percent, tag, titled
+from cronce.web.markup import percent, tag, titled
 
 SHOWN: Final = 100
 """So many runs, the latest."""

@@ -15,11 +15,9 @@ loopback only the names that are ours are answered to.
 import hashlib
 import hmac
 import json
-import re
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -32,22 +30,6 @@ LASTS: Final = timedelta(hours=12)
 """A session; then one logs in again."""
 
 SHORTEST_TOKEN: Final = 16
-LONGEST_NAME: Final = 60
-
-OURS: Final = ("localhost", "127.0.0.1", "::1")
-"""What this machine calls itself."""
-
-HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # no-referrer would also keep from us where our own forms come from
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-"""On every answer."""
 
 
 class Session(NamedTuple):
@@ -55,6 +37,11 @@ class Session(NamedTuple):
 
     by: str
     word: str = ""
+
+    @property
+    def told(self) -> bytes:
+        """The use of what is sealed to be told to them."""
+        return b"came:" + self.word.encode()
 
 
 def check_token(token: str, where: str) -> str:
@@ -127,40 +114,6 @@ def _text(data: bytes) -> str:
 
 def _bytes(text: str) -> bytes:
     return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-
-
-# --- where a request comes from ---------------------------------------------------------------------------------------
-
-
-def from_elsewhere(headers: Mapping[str, str], names: Collection[str]) -> str:
-    """Why a browser's request that would change something is not from a page of ours; empty: it may be."""
-    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-    if site is not None and site != "same-origin":
-        return f"the browser says that it comes from elsewhere ({site[:20]!r})"
-    if origin is None:
-        return ""
-    place = origin.partition("://")[2].lower()
-    ours = place == headers.get("host", "").lower() or host_of(place) in {name.lower() for name in names}
-    return "" if place and ours else f"it comes from {origin[:60]!r}"
-
-
-_AUTHORITY: Final = re.compile(r"(?a)(?:\[(?P<six>[0-9a-f:.]+)\]|(?P<host>[a-z0-9._-]+))(?::\d{1,5})?")
-
-
-def host_of(authority: str) -> str:
-    """The host of `host:port`; "" if it is not written so."""
-    found = _AUTHORITY.fullmatch(authority.lower())
-    return (found["six"] or found["host"]).rstrip(".") if found else ""
-
-
-def strange_host(authority: str, names: Collection[str] | None) -> bool:
-    """Whether it is called by a name that is not its own. `names` None: whoever it is mounted in sees to that."""
-    return names is not None and host_of(authority) not in {*OURS, *(name.lower() for name in names)}
-
-
-def is_local_path(path: str) -> bool:
-    """Whether one may be sent there after logging in: a path of this site, and no way to another."""
-    return path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() and len(path) < 2000
 
 
 # --- guessing ---------------------------------------------------------------------------------------------------------

@@ -1,31 +1,38 @@
-"""The site: what all its pages and its API share. `app.state.site`, or `site_of(request)`."""
+"""The site: what all its pages and its API share (`app.state.site`, or `site_of(request)`), and what stands around
+every page.
+"""
 
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from difflib import get_close_matches
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
-from jinja2 import ChoiceLoader, DictLoader, Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, Response
 
 from cronce import __version__
 from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreUnavailable
-from cronce.model import Instant, spell
+from cronce.model import SWITCH, Instant, Mark, spell
+from cronce.monitor.job_index import JobIndex
 from cronce.monitor.metrics.metrics import Metrics
-from cronce.monitor.reading import JobIndex
+from cronce.protocol.record import Act, standing_act
 from cronce.runtime.app import Cronce
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
-from cronce.runtime.hand.acts import Hand
+from cronce.runtime.operations.actions import Operator
+from cronce.runtime.queries import load, read_page
 from cronce.stores import mask_all
+from cronce.stores.base import Scan
 from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short
-from cronce.web.flash import forget, told_before
+from cronce.value import NamedTuple
+from cronce.web.markup import brief, coded, icon_of, tone
 from cronce.web.security import Guesses, Keys, Session
 
 T = TypeVar("T")
@@ -36,8 +43,9 @@ READERS: Final = 8
 PATIENCE: Final = 10.0
 """Seconds after which a page says that the store does not answer."""
 
-FRAGMENT: Final = "{% block main %}{% endblock %}"
-"""What stands in for base.html where only the main part of a page is asked for."""
+CAME: Final = "cronce_came"
+WAITS: Final = 60
+"""Seconds that what came of an act waits for the page that tells it."""
 
 
 def site_of(request: HTTPConnection) -> "Site":
@@ -60,7 +68,6 @@ class Site:
         private: bool = False,
         owned: bool = False,
         findings: Mapping[str, Any] | None = None,
-        words: Mapping[str, Any] | None = None,
     ) -> None:
         self.cron = cron
         self.keys = keys
@@ -78,7 +85,6 @@ class Site:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cronce-page")
         self._opening = threading.Lock()
         self._desk: Desk | None = None
-        self._whole, self._part = _templates(tuple((words or {}).items()))
 
     # --- the store ---
 
@@ -90,7 +96,7 @@ class Site:
             if self._desk is None:
                 work = self.cron.at_work().desk
                 self._desk = Desk(work.connect(), work.clock, work.connect, lambda _event: None)
-                self._readers.submit(self._desk.do, self.index.learn())
+                self._readers.submit(self._desk.do, self.index.keep_up())
             return self._desk
 
     @property
@@ -116,10 +122,10 @@ class Site:
         with suppress(CronceError):
             await self.opened()
 
-    async def act(self, by: str, act: Callable[[Hand], Flow[T]]) -> T:
+    async def act(self, by: str, act: Callable[[Operator], Flow[T]]) -> T:
         """What comes of an act by hand, and on whose record it is."""
         try:
-            return await self.do(lambda: self.desk.do(act(Hand(self.desk.ledger, by, self.cron.jobs))))
+            return await self.do(lambda: self.desk.do(act(Operator(self.desk.ledger, by, self.cron.jobs))))
         except StoreUnavailable as error:
             raise StoreUnavailable(f"{error}. It may be done all the same: look before you repeat it") from None
 
@@ -150,24 +156,35 @@ class Site:
 
     def render(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
         """A page; with the header `X-Fragment: 1` only its main part, for whoever has the rest."""
-        found: Template = (self._part if is_part(request) else self._whole).get_template(template)
-        came = "" if is_part(request) else told_before(request, self.keys, self.session(request))
-        text = found.render(**self._shared(request), came=came, **context)
+        layout, came = ("part.html", "") if is_part(request) else ("base.html", self._told_before(request))
+        text = _templates().get_template(template).render(**self._shared(request), layout=layout, came=came, **context)
         page = HTMLResponse(text.encode(errors="replace"), status)
         if came:
-            forget(page, f"{root_of(request)}/")
+            page.delete_cookie(CAME, path=f"{root_of(request)}/", httponly=True, samesite="strict")
         return page
+
+    def tell_next(self, request: Request, answer: Response, text: str) -> None:
+        """What came of an act, told once, on the page that one is led to after it. It travels in a cookie that is ours,
+        of this session: nobody else can have a page say something."""
+        session = self.session(request)
+        assert self.keys is not None
+        assert session is not None
+        sealed, root = self.keys.seal(session.told, text.encode(errors="replace")), f"{root_of(request)}/"
+        answer.set_cookie(CAME, sealed, max_age=WAITS, path=root, httponly=True, samesite="strict")
+
+    def _told_before(self, request: Request) -> str:
+        """What this page has to tell; most have nothing."""
+        session, sealed = self.session(request), request.cookies.get(CAME)
+        said = self.keys.unseal(session.told, sealed) if self.keys and session and session.word and sealed else None
+        return said.decode() if said else ""
 
     def _shared(self, request: Request) -> dict[str, Any]:
         session = self.session(request)
         root = root_of(request)
 
-        def link(*parts: object, **query: object) -> str:
-            return path(*parts, root=root, **query)
-
         return {
-            "link": link,
-            "static": lambda name: link("static", name),
+            "link": partial(path, root=root),
+            "static": lambda name: path("static", name, root=root),
             "site": self,
             "here": here(request),
             "whole": whole(request),
@@ -211,17 +228,79 @@ def path(*parts: object, root: str = "", **query: object) -> str:
 
 
 @cache
-def _templates(words: tuple[tuple[str, Any], ...]) -> tuple[Environment, Environment]:
-    """Of whole pages, and of their main parts alone: all sites of a process share what is compiled."""
+def _templates() -> Environment:
+    """All sites of a process share what is compiled."""
     loader = PackageLoader("cronce.web")
-    part = ChoiceLoader([DictLoader({"base.html": FRAGMENT}), loader])
-    return _environment(loader, dict(words)), _environment(part, dict(words))
-
-
-def _environment(loader: PackageLoader | ChoiceLoader, words: Mapping[str, Any]) -> Environment:
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.auto_reload = False  # an upgrade in place would mix two versions
     made.globals.update(version=__version__, away=away, short=short, spell=spell, iso=iso, fine=fine, moment=moment)
-    made.globals.update(ago=ago, by_whom=by_whom, **words)
+    made.globals.update(ago=ago, by_whom=by_whom, tone=tone, icon_of=icon_of, brief=brief, coded=coded)
     made.filters.update(safe_text=safe, masked=mask_all)
     return made
+
+
+# --- around every page: how many alerts are open, and whether somebody stopped everything -----------------------------
+
+
+COUNTED: Final = 100
+"""Open alerts, at most: nobody needs to know how many more there are."""
+
+NEAR: Final = 5
+"""So many names are told that may have been meant."""
+
+Shown = Mapping[str, Any]
+"""What a template is given."""
+
+
+class Frame(NamedTuple):
+    alerts: int
+    halted: Act | None
+    """Who stopped everything."""
+
+
+def open_alerts() -> Flow[int]:
+    page = yield from read_page(Scan("alert/", mark=Mark.OPEN, limit=COUNTED))
+    return len(page.cells)
+
+
+async def show(request: Request, template: str, flow: Callable[[Request], Flow[Shown]]) -> Response:
+    """The page that comes of a flow, in its frame. It says what the store's `now` was: its scripts count from there."""
+    site = site_of(request)
+    try:
+        shown = await site.ask(_framed(flow(request)))
+    except Missing as error:
+        said = {"title": "There is no such thing", "text": safe(str(error)), "near": error.near}
+        return site.render(request, "trouble.html", 404, status=404, **said)
+    page = site.render(request, template, **shown)
+    page.headers["X-Now"] = str(iso(shown["now"]))
+    return page
+
+
+def _framed(flow: Flow[Shown]) -> Flow[Shown]:
+    """With its frame and the store's now, unless it has read those itself."""
+    shown = yield from flow
+    if "frame" in shown:
+        return shown
+    loaded = yield from load([SWITCH])
+    alerts = yield from open_alerts()
+    return {"now": loaded.now, **shown, "frame": Frame(alerts, standing_act(loaded.cells[0]))}
+
+
+# --- what is not there ------------------------------------------------------------------------------------------------
+
+
+class Missing(Exception):
+    """A page of something that is not there, and what may have been meant."""
+
+    def __init__(self, why: str, name: str, near: list[str]) -> None:
+        super().__init__(f"{why}: {name[:80]}")
+        self.near = near
+
+
+def missing(why: str, name: str, job: str, index: JobIndex) -> Flow[Missing]:
+    """Said with the jobs that are called like this one."""
+    yield from index.keep_up()
+    names = index.search(limit=len(index)).names
+    within = [one for one in names if job.lower() in one.lower()] if len(job) > 1 else []
+    near = dict.fromkeys((*get_close_matches(job[:128], names, n=NEAR), *within))
+    return Missing(why, name, list(near)[:NEAR])

@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import get_args
 
-from cronce.cli.progress import bar
-from cronce.cli.table import screen, table
+from cronce.cli.terminal import bar, screen, table
 from tests.faults.billing.harness import Billing, Settings
 from tests.faults.billing.servers import Store, places
 from tests.faults.billing.verdict import Verdict

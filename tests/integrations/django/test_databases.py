@@ -11,8 +11,8 @@ from cronce.errors import BadInput
 from cronce.integrations.django.databases import store_beside
 from cronce.stores import mask, open_store
 from cronce.stores.mysql.server import locate as locate_mysql
-from cronce.stores.postgres.line import locate as locate_postgres
-from cronce.stores.postgres.line import psycopg
+from cronce.stores.postgres.server import locate as locate_postgres
+from cronce.stores.postgres.server import psycopg
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import Admin, Postgres
 

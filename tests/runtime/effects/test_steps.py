@@ -10,15 +10,13 @@ import pytest
 from cronce.errors import BadInput, BadName, BadPolicy, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
 from cronce.model import Cell, Mark, Slot, Write
 from cronce.protocol.commands import Queue
-from cronce.protocol.lease import LOCK_LEASE
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.effects import once
-from cronce.runtime.hand.acts import Hand
-from cronce.runtime.hand.effects import resolve_effect
+from cronce.runtime.effects.review import resolve_effect
 from cronce.runtime.keeper import Over
-from cronce.runtime.ledger import Terms
+from cronce.runtime.operations.actions import Operator
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
 from cronce.stores.base import Swapped
@@ -435,7 +433,7 @@ def test_a_body_that_is_stopped_in_a_step_leaves_a_doubt_and_is_not_tried_again(
 def _asked_for(office: Office, request: str) -> Slot:
     """A run by hand that goes by the key of noon."""
     slot = NOON._replace(request=request)
-    office.desk.do(office.desk.ledger.put({slot: Queue(by="ada", key=NOON.key)}, Terms(LOCK_LEASE, overlap="allow")))
+    office.desk.do(office.desk.ledger.put({slot: Queue(by="ada", key=NOON.key)}))
     return slot
 
 
@@ -750,7 +748,7 @@ def test_a_rerun_goes_on_with_the_steps_and_settles_its_slot(office: Office, rec
     receiver.act = fails_once
     with pytest.raises(InDoubt):
         office.call(job(), body, when=NOON)
-    hand = Hand(office.desk.ledger, "ada")
+    hand = Operator(office.desk.ledger, "ada")
     office.desk.do(resolve_effect(hand, f"{NOON.key}/b", "retry", ""))
     asked = office.desk.do(hand.rerun(NOON))
     assert office.call(job(), body, when=asked.slot) == ["a", "b", "c"]
@@ -766,7 +764,7 @@ def test_a_rerun_that_fails_settles_nothing(office: Office) -> None:
 
     with pytest.raises(Boom):
         office.call(job(), fails, when=NOON)
-    asked = office.desk.do(Hand(office.desk.ledger, "ada").rerun(NOON))
+    asked = office.desk.do(Operator(office.desk.ledger, "ada").rerun(NOON))
     with pytest.raises(Boom):
         office.call(job(), fails, when=asked.slot)
     office.keeper.do_chores()

@@ -21,7 +21,6 @@ from cronce.model import Cell, Slot, unspell
 from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.keeper import Over
-from cronce.runtime.ledger import Terms
 from cronce.runtime.processes.isolated import Line
 from cronce.stores import open_store
 from cronce.stores.base import Scan
@@ -138,7 +137,7 @@ def test_a_body_in_a_child_has_its_payload(place: Place) -> None:
     body = place.job(tasks.tells)
     desk = place.cron.at_work().desk
     asked = Queue(by="ann", payload='{"customer":7}', key="job@special")
-    desk.do(desk.ledger.put({Slot("job", WHEN): asked}, Terms(timedelta(minutes=5), outside=True)))
+    desk.do(desk.ledger.put({Slot("job", WHEN): asked._replace(first=WHEN)}))
     told = body()
     assert (told["payload"], told["run"][3]) == ({"customer": 7}, "job@special")
     assert (told["env"]["CRONCE_PAYLOAD"], told["env"]["CRONCE_KEY"]) == ('{"customer":7}', "job@special")

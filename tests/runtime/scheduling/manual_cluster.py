@@ -13,7 +13,7 @@ from cronce.runtime.attempt import Attempt
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Keeper
 from cronce.runtime.scheduling.engine import Engine
-from cronce.runtime.scheduling.post import Post
+from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.runtime.steps import take
 from cronce.stores.memory import MemoryStore
 from cronce.testing.manual_time import ManualClock
@@ -49,12 +49,12 @@ class Begun(NamedTuple):
 class Process:
     """One scheduler. Its bodies run at once, in no time, unless they are held back."""
 
-    def __init__(self, cluster: "ManualCluster", name: str, allow: Sequence[str]) -> None:
+    def __init__(self, cluster: "ManualCluster", name: str, allow: Sequence[str], post: SchedulerSettings) -> None:
         self.name, self.held = name, list[Attempt]()
         self._cluster = cluster
         self.keeper = Keeper(cluster.desk(name), NoBeat)
-        carry = cluster.cron._declared.carry(allow, self.keeper)
-        self.engine = Engine(self.keeper, carry, Post(), self._begin)
+        carry = cluster.cron._carry(allow, self.keeper)
+        self.engine = Engine(self.keeper, carry, post, self._begin)
         self.next = cluster.clock.boot()
 
     def step(self) -> None:
@@ -101,9 +101,9 @@ class ManualCluster(ExitStack):
         """Milliseconds since the clock's beginning."""
         return round(1000 * self.clock.boot())
 
-    def join(self, name: str, allow: Sequence[str] = ()) -> Process:
+    def join(self, name: str, allow: Sequence[str] = (), workers: int = SchedulerSettings().workers) -> Process:
         """A scheduler starts now."""
-        self.processes.append(process := Process(self, name, allow))
+        self.processes.append(process := Process(self, name, allow, SchedulerSettings(workers=workers)))
         self.turn_to(self.now)
         return process
 

@@ -16,14 +16,13 @@ from cronce.model import Mark, Slot, Write
 from cronce.protocol.commands import Queue
 from cronce.protocol.record import Holder, Job, Outcome, State
 from cronce.runtime.attempt import Work
-from cronce.runtime.ledger import Terms
-from cronce.runtime.scheduling.collector import uncollected
+from cronce.runtime.scheduling.engine import uncollected
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore
 from cronce.testing import manual, manual_time
 from cronce.testing.manual_time import Manual, Ran
-from tests.runtime.shelf import DURABLE, LEASE
+from tests.runtime.shelf import DURABLE
 
 T = TypeVar("T")
 
@@ -145,7 +144,7 @@ def test_thousands_of_open_runs_that_others_left_hide_nothing(cron: Cronce) -> N
         desk.do(desk.ledger.jobs.edit("other", lambda _job, now: Job(now)))
         for some in range(13):
             asked = {left._replace(request=f"r-{some}-{number}"): Queue(by="ada") for number in range(500)}
-            desk.do(desk.ledger.put(asked, Terms(LEASE)))
+            desk.do(desk.ledger.put(asked))
         key = cron.trigger("tick")
         assert [one.slot.key for one in time.advance("1s")] == [key]
 
@@ -173,7 +172,7 @@ def test_who_is_superseded_says_so_once(caplog: pytest.LogCaptureFixture) -> Non
         desk = time.cron.at_work().desk
         specs = {"tick": new.jobs["tick"].spec}
         me = Holder("newer", digest_of(specs), "both", 1, {}, time.now, "")
-        desk.do(Roster(desk.ledger.carrier, desk.ledger.jobs).beat(me._replace(holder=desk.holder), specs, 0.0))
+        desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me._replace(holder=desk.holder), specs, 0.0))
         assert time.advance("10m") == []
     assert caplog.text.count("tick is fired by another version of it") == 1
 

@@ -8,11 +8,12 @@ import pytest
 from cronce import Cronce
 from cronce.model import FREE, LOOKED_ON, Mark, Slot, Write
 from cronce.protocol.record import Holder, decode_holder
+from cronce.protocol.terms import Terms
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Keeper
-from cronce.runtime.ledger import Grant, Terms, Wanted
+from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.scheduling.engine import Engine
-from cronce.runtime.scheduling.post import Post
+from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.stores.base import Scan
 from cronce.stores.memory import MemoryStore
 from cronce.testing.manual_time import ManualClock
@@ -45,8 +46,8 @@ class Scene:
         self.keeper = Keeper(self.desk("web-1:1:a"), NoBeat)
         self.engine = Engine(
             self.keeper,
-            self.cron._declared.carry((), self.keeper),
-            Post(),
+            self.cron._carry((), self.keeper),
+            SchedulerSettings(),
             lambda _attempts: None,
             refused=lambda slot, why, _keeper: self.refused.append((slot, why)),
         )

@@ -23,7 +23,7 @@ class Member:
     def __init__(self, store: Wire, name: str, specs: dict[str, tuple[str, str]] = V1, role: str = "both") -> None:
         self.desk, self.specs = Desk(store, name), specs
         self.me = Holder(name, digest_of(specs), role, 1, {}, store.clock.wall(), "")
-        self.roster = Roster(self.desk.ledger.carrier, self.desk.ledger.jobs)
+        self.roster = Roster(self.desk.ledger.client, self.desk.ledger.jobs)
 
     def beat(self) -> "Member":
         self.desk.do(self.roster.beat(self.me, self.specs, self.desk.store.clock.boot()))

@@ -11,8 +11,8 @@ import pytest
 from cronce import Cronce, Run
 from cronce.errors import LeaseLost
 from cronce.protocol.record import Outcome, Record, State
-from cronce.runtime.hand.acts import Hand
-from cronce.runtime.look import slot_named
+from cronce.runtime.operations.actions import Operator
+from cronce.runtime.queries import slot_named
 from tests.house.wait import wait_until
 from tests.integrations.execs import gone
 from tests.runtime.scheduling.policies import bodies
@@ -30,7 +30,7 @@ REASONS = {
 
 def record_of(cron: Cronce, key: str) -> Record:
     desk = cron.at_work().desk
-    (seen,) = desk.do(Hand(desk.ledger, "ann").look([slot_named(key)]))
+    (seen,) = desk.do(Operator(desk.ledger, "ann").look([slot_named(key)]))
     assert seen is not None
     assert seen.record is not None
     return seen.record

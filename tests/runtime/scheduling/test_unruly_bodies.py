@@ -20,10 +20,10 @@ from cronce.protocol.commands import Release
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.attempt import Attempt, End, Ending, Work
 from cronce.runtime.declare import declare
-from cronce.runtime.hand.acts import Hand
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.look import slot_named
-from cronce.runtime.scheduling.endings import Said
+from cronce.runtime.operations.actions import Operator
+from cronce.runtime.queries import slot_named
+from cronce.runtime.scheduling.exchange import Said
 from cronce.runtime.scheduling.pool import Pool
 from cronce.stores.base import Loaded, Scan
 from cronce.stores.memory import MemoryStore
@@ -45,7 +45,7 @@ def closed(cron: Cronce, key: str) -> Record:
     desk, found = cron.at_work().desk, list[Record]()
 
     def is_closed() -> bool:
-        (seen,) = desk.do(Hand(desk.ledger, "ann").look([slot_named(key)]))
+        (seen,) = desk.do(Operator(desk.ledger, "ann").look([slot_named(key)]))
         assert seen is not None
         assert seen.record is not None
         found.append(seen.record)
@@ -262,11 +262,36 @@ def test_what_cannot_be_begun_is_given_back_for_a_while_and_the_others_begin(
     assert word == Release(function.lease.grant.fence, timedelta(seconds=10))
 
 
+def test_where_there_is_no_room_for_more_threads_a_free_one_runs_them_all(office: Office, pool: "Watched") -> None:
+    """A batch of two was given back although a worker was idle: for as long as threads were short, nothing ran."""
+    first, *more = attempts(office, *[Work(lambda _run: None)] * 4)
+    pool.submit([first])
+    assert first in pool.ends(1)
+    wait_until(lambda: pool._idle == 1)
+    with no_new_threads():
+        pool.submit(more)
+    assert [end.ending is not None for end in pool.ends(4).values()] == [True] * 4
+
+
+def test_what_waits_for_a_thread_is_not_renewed(office: Office, pool: "Watched") -> None:
+    """It lapses, and others have it: kept from its grant on, it was renewed for ever where it never began."""
+    waiting, begins = attempts(office, *[Work(lambda _run: None)] * 2)
+    assert not office.keeper.busy
+    pool.submit([begins])
+    assert begins in pool.ends(1)
+    assert waiting.lease not in office.keeper._kept()
+
+
 def test_none_waits_for_another_to_end(office: Office, pool: "Watched") -> None:
-    release, done = threading.Event(), Work(lambda _run: None)
-    long, short, *more = attempts(office, Work(lambda _run: release.wait(60)), *[done] * 6)
+    begun, release, done = threading.Event(), threading.Event(), Work(lambda _run: None)
+
+    def work(_run: object) -> None:
+        begun.set()
+        release.wait(60)
+
+    long, short, *more = attempts(office, Work(work), *[done] * 6)
     pool.submit([long])
-    wait_until(lambda: long.lease in office.keeper._kept())
+    assert begun.wait(60)
     pool.submit([short])
     assert short in pool.ends(1)
     pool.submit(more)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from cronce.model import Cell, Slot
-from cronce.runtime.ledger import Terms
+from cronce.protocol.terms import Terms
 from cronce.runtime.scheduling.waitlist import BUSY, MOMENT, Candidate, Waitlist
 from tests.runtime.shelf import LEASE, START
 

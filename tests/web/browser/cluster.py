@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -27,9 +28,9 @@ def tick() -> None:
     """What there is always news of."""
 
 
-@cron.job(every="2s", on_lost="rerun", lease="6s")
+@cron.job(at="SOON", on_lost="rerun", lease="6s")
 def haul() -> None:
-    """Never ends, and is taken over from whoever is killed."""
+    """Never ends, and is taken over from whoever is killed. It has one slot: another would take its turn."""
     while True:
         time.sleep(0.05)
 
@@ -52,7 +53,8 @@ class Cluster:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        (self.folder / "app.py").write_text(APP)
+        soon = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=12)  # after all are up
+        (self.folder / "app.py").write_text(APP.replace("SOON", soon.isoformat()))
         (self.folder / "token").write_text(TOKEN)
         (self.folder / "token").chmod(0o600)
         self.cronce("store", "init", "sqlite:///cronce.db")

@@ -26,25 +26,34 @@ class Death(NamedTuple):
 @pytest.fixture(scope="module")
 def death(cluster: Cluster, browser: Browser) -> Death:
     """Of whoever hauls."""
-    wait_until(lambda: cluster.holder_of("haul"))
-    holder = str(cluster.holder_of("haul"))
     with browser.new_context() as context:
         overview, holders = context.new_page(), context.new_page()
         overview.goto(cluster.url)
         holders.goto(f"{cluster.url}/holders")
         for page in (overview, holders):
             page.evaluate("window.untouched = true")
+        holder = _hauler(cluster)
         row = holders.locator(f'tr[data-holder="{holder}"]')
         expect(row).to_contain_text("alive")
-        cluster.wait_for_beats(holder, 3)  # somebody looks on, and it has noticed: it beats each second
         kill(holder)
         expect(row).to_contain_text(re.compile("late|dead"))
         expect(overview.locator(".health")).to_contain_text("stopped beating")
         return Death(holder, all(page.evaluate("window.untouched") for page in (overview, holders)))
 
 
+def _hauler(cluster: Cluster) -> str:
+    """Who hauls, and has noticed that somebody looks on: it beats each second. On a busy machine the haul may have
+    gone to another meanwhile."""
+    while True:
+        wait_until(lambda: cluster.holder_of("haul"))
+        holder = str(cluster.holder_of("haul"))
+        cluster.wait_for_beats(holder, 3)
+        if cluster.holder_of("haul") == holder:
+            return holder
+
+
 def test_a_killed_process_is_seen_without_a_reload(death: Death) -> None:
-    """How soon it is late, and how soon dead, is shown on a clock that is turned by hand (`pages/test_holders.py`)."""
+    """How soon it is late, and how soon dead, is shown on a clock turned by hand (`pages/test_overview_holders.py`)."""
     assert death.untouched
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from cronce import Cronce
 from cronce.model import ABSENT, Mark, Slot, Write, job_cell, observed_cell
-from cronce.protocol.notices import Beaten, Observed, encode_observed
+from cronce.protocol.notices import Beaten, Observed, encode_notice
 from cronce.protocol.record import Job, Outcome, Record, State, encode, encode_job
 from cronce.schedule import Cron
 from cronce.stores.memory import MemoryStore
@@ -139,7 +139,7 @@ def observer() -> Browser:
     writes = [
         Write(job_cell("export"), ABSENT, encode_job(Job(NOW - timedelta(days=1))), Mark.FREE),
         Write(slot.cell, ABSENT, encode(late), Mark.CLOSED, slot.at),
-        Write(observed_cell("export"), ABSENT, encode_observed(calls), Mark.FREE, ttl=timedelta(days=1)),
+        Write(observed_cell("export"), ABSENT, encode_notice(calls), Mark.FREE, ttl=timedelta(days=1)),
     ]
     assert [one.refused for one in store.swap(writes, store.load([]).epoch.seen).verdicts] == [None] * 3
     member = Browser(application(Cronce(store=store), token=TOKEN))

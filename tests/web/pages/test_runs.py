@@ -12,7 +12,7 @@ from cronce.monitor.model import Kind
 from cronce.protocol.notices import Alert, Delivery
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.web.pages.overview import where
-from cronce.web.pages.watched import alert_row
+from cronce.web.pages.tables import told_of
 from tests.web.house import Browser, Busy
 from tests.web.pages.paper import NOW, Paper, paper, still
 from tests.web.scene import BATCH, HOSTILE, WEB_1, WEB_2, WEB_3
@@ -164,8 +164,8 @@ def test_an_alert_says_how_many_were_told(deliveries: list[Any], told: list[Any]
     given = {
         f"d{place}": Delivery(notice, ago(sent), NOW, tries) for place, (notice, sent, tries) in enumerate(deliveries)
     }
-    row = alert_row(Alert("late", "probe", "warning", "", NOW, deliveries=given))
-    assert [(one.notice, one.sentence, one.sent, one.tries) for one in row.told] == [
+    seen = told_of(Alert("late", "probe", "warning", "", NOW, deliveries=given))
+    assert [(one.notice, one.sentence, one.sent, one.tries) for one in seen] == [
         (notice, sentence, ago(sent), tries) for notice, sentence, sent, tries in told
     ]
 

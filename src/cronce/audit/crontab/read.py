@@ -14,7 +14,7 @@ from typing import Final, Literal
 from cronce.audit.crontab.words import has_users, is_command, is_field
 from cronce.audit.model import Place, Source, Unreadable
 from cronce.errors import BadInput
-from cronce.integrations.deploy.crontab import Entry, Guard, entries, is_readable, saying
+from cronce.integrations.crontab import Entry, Guard, entries, is_readable, saying
 
 FaultKind = Literal["fields", "range", "foreign", "user", "six fields", "newline"]
 

@@ -12,7 +12,7 @@ from cronce.audit.java.jobs import ALL
 from cronce.audit.model import Confidence, Facts, Found, Severity, rule
 from cronce.errors import BadInput
 from cronce.schedule import Cron, shortest_gap
-from cronce.schedule.duration import format_duration
+from cronce.schedule.instant import format_duration
 
 
 def unlocked(facts: Facts) -> Sequence[Scheduled]:

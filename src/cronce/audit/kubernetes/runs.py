@@ -8,7 +8,7 @@ from cronce.audit.kubernetes.facts import CronJob
 from cronce.audit.kubernetes.schedules import interval
 from cronce.audit.kubernetes.seen import running, whole
 from cronce.audit.model import Confidence, Facts, Found, Rule, Severity, rule
-from cronce.schedule.duration import format_duration
+from cronce.schedule.instant import format_duration
 
 SHORT: Final = timedelta(hours=1)
 """Up to here a run that takes as long as the interval is nothing unusual: one slow query, one full queue."""

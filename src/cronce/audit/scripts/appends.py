@@ -18,7 +18,7 @@ from cronce.audit.grammars import above, line, text, within
 from cronce.audit.model import Place, Source, Unreadable
 from cronce.audit.scripts.shell import Simple, simple_commands, word
 from cronce.errors import BadInput
-from cronce.integrations.deploy.crontab import entries
+from cronce.integrations.crontab import entries
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -10,7 +10,7 @@ from cronce.evidence.dupes.model import Kind, Table, Time
 from cronce.evidence.dupes.statement import spelled
 from cronce.evidence.dupes.units import NO_TIME, unit_of
 from cronce.model import Instant
-from cronce.stores.postgres.line import Line, Place, dial, locate, psycopg
+from cronce.stores.postgres.server import Line, Place, dial, locate, psycopg
 
 NOW: Final = "SELECT extract(epoch FROM clock_timestamp())::float8"
 TABLES: Final = """

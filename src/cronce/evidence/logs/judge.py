@@ -18,7 +18,7 @@ from typing import Final
 
 from cronce.evidence.logs.model import CERTAIN, POSSIBLE, Finding, Form, Kind, Mark
 from cronce.model import Instant, spell
-from cronce.schedule.duration import format_duration
+from cronce.schedule.instant import format_duration
 from cronce.value import NamedTuple
 
 UNSAID: Final = timedelta(hours=1)

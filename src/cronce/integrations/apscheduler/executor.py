@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, Unpack
@@ -12,20 +12,21 @@ from apscheduler.executors.base import BaseExecutor
 from apscheduler.executors.pool import ProcessPoolExecutor
 
 from cronce.errors import BadInput, StoreError, StoreUnavailable
-from cronce.integrations.apscheduler.jobs import Jobs, slot_of
+from cronce.integrations.apscheduler.jobs import check_policies, declared, slot_of
+from cronce.integrations.deliveries import check_is
 from cronce.model import Slot
+from cronce.protocol.commands import Unsure
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, Policies, When
 from cronce.runtime.guard import guarded
 from cronce.runtime.keeper import Lease
-from cronce.runtime.ledger import Grant, Refused, Terms, Wanted
+from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.notes import Notebook
+from cronce.runtime.machine import Notebook
 from cronce.runtime.run import Skipped
-from cronce.runtime.steps import Do, Nap, Steps
-from cronce.runtime.task import Unsure
+from cronce.runtime.steps import Nap, Steps
 
 PATIENCE: Final = 60.0
 """Seconds for which a body that is never too late waits for a store that does not answer."""
@@ -38,19 +39,27 @@ class Guards:
     """What guards the bodies of one scheduler: its jobs, and the slots that were claimed for them ahead. Their leases
     are kept while they wait for a thread."""
 
-    def __init__(self, cron: Cronce, jobs: Jobs) -> None:
-        if not isinstance(cron, Cronce):
-            raise BadInput(
-                f"this is no Cronce, but of type {type(cron).__name__}: write protect(scheduler, Cronce(url))"
-            )
-        self.cron, self.jobs = cron, jobs
-        self.notebook = Notebook()
+    def __init__(self, cron: Cronce, policies: Policies, single: Mapping[str, Policies]) -> None:
+        """`single` has other policies for single jobs, by their ids."""
+        check_is(cron, Cronce, "protect(scheduler, Cronce(url))")
+        self._policies, self.single = policies, {name: {**policies, **of_one} for name, of_one in single.items()}
+        for words in (policies, *self.single.values()):
+            check_policies(words)
+        self.cron, self.notebook = cron, Notebook()
         self._ahead: dict[Slot, Lease] = {}
+
+    def declaration(self, job: Any) -> Declaration | None:
+        """The job, in our words, on its policies; None for an errand."""
+        return declared(job, self.single.get(job.id, self._policies))
 
     def claim(self, due: Iterable[tuple[Any, Sequence[datetime]]]) -> None:
         """Claim what is due, in one round trip, or raise. What is not granted is asked for again where the body would
         run, and can be waited for there."""
-        wanted = [Wanted(slot, job.terms(slot, inferred=False)) for job, slot in self._slots(due)]
+        wanted: list[Wanted] = []
+        for job, run_times in due:
+            if ours := self.declaration(job):
+                slots = [slot_of(job, ours.name, run_time) for run_time in run_times]
+                wanted += [Wanted(slot, ours.terms(slot, inferred=False)) for slot in slots]
         if not wanted:
             return
         keeper = self.cron.at_work()
@@ -62,12 +71,6 @@ class Guards:
         for answer in answers:
             if isinstance(answer, Unsure) and answer.passing:
                 raise StoreUnavailable(answer.why)
-
-    def _slots(self, due: Iterable[tuple[Any, Sequence[datetime]]]) -> Iterator[tuple[Declaration, Slot]]:
-        for job, run_times in due:
-            if declared := self.jobs.declaration(job):
-                for run_time in run_times:
-                    yield declared, slot_of(job, declared.name, run_time)
 
     def taken(self, slots: Iterable[Slot]) -> dict[Slot, Lease]:
         """What was claimed ahead of some slots, to be handed to an executor: from then on it is the body's."""
@@ -98,37 +101,40 @@ class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
                 "a body in APScheduler's process pool cannot have a lease; run the job in a thread pool, and guard"
                 " its function by @cron.job(…, isolate=True) if it needs a process"
             )
-        self.executor, self.guards = executor, Guards(cron, Jobs(policies, {}))
+        self.executor, self.guards = executor, Guards(cron, policies, {})
+        self.ending = False
         self.log = executor._logger
         executor._run_job_success = partial(_without_losers, executor._run_job_success)
         if executor._scheduler is not None:
             self._hush()
 
     def start(self, scheduler: Any, alias: str) -> None:
+        self.ending = False
         self.executor.start(scheduler, alias)
         self._hush()
 
     def shutdown(self, wait: bool = True) -> None:
+        self.ending = True
         self.executor.shutdown(wait)
 
     def submit_job(self, job: Any, run_times: Sequence[datetime]) -> None:
-        declared = self.guards.jobs.declaration(job)
-        if declared is None:
+        ours = self.guards.declaration(job)
+        if ours is None:
             self.executor.submit_job(job, run_times)
             return
-        slots = {run_time: slot_of(job, declared.name, run_time) for run_time in run_times}
+        slots = {run_time: slot_of(job, ours.name, run_time) for run_time in run_times}
         leases = self.guards.taken(slots.values())
         try:
-            self._submit(Firing(self, declared, job, slots, dict(leases)))
+            self._submit(Firing(self, ours, job, slots, dict(leases)))
         except BaseException:
             self.guards.give_back(leases)
             raise
 
     def submit_older(self, job: Any, slot: Slot) -> None:
         """A slot that another began, or that somebody asked for: it is never too late."""
-        declared = self.guards.jobs.declaration(job)
-        assert declared is not None
-        self._submit(Firing(self, declared, job, {slot.at: slot}, {}, is_older=True))
+        ours = self.guards.declaration(job)
+        assert ours is not None
+        self._submit(Firing(self, ours, job, {slot.at: slot}, {}, is_older=True))
 
     def _submit(self, firing: "Firing") -> None:
         self.executor.submit_job(firing, firing.run_times())
@@ -166,18 +172,18 @@ class Firing:
     def __init__(
         self,
         executor: GuardedExecutor,
-        declared: Declaration,
+        ours: Declaration,
         job: Any,
         slots: Mapping[datetime, Slot],
         leases: dict[Slot, Lease],
         *,
         is_older: bool = False,
     ) -> None:
-        self._guards, self._log = executor.guards, executor.log
-        self._declared, self._job, self._slots, self._is_older = declared, job, slots, is_older
+        self.guarded_by, self._guards, self.log = executor, executor.guards, executor.log
+        self._ours, self._job, self._slots, self._is_older = ours, job, slots, is_older
         self.leases = leases
         self.max_instances = sys.maxsize if leases else job.max_instances  # of what was granted the store keeps count
-        self.func = guarded(declared.name, job.func, lambda *_args, **_named: self._slot, self._call)
+        self.func = guarded(ours.name, job.func, lambda *_args, **_named: self._slot, self._call)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._job, name)
@@ -187,7 +193,7 @@ class Firing:
 
     def run_times(self) -> Iterator[datetime]:
         for run_time, slot in self._slots.items():
-            self._run_time, self._slot, self.began = run_time, slot, False
+            self.run_time, self._slot, self.began = run_time, slot, False
             try:
                 yield run_time
             finally:
@@ -205,51 +211,37 @@ class Firing:
             self._guards.cron.at_work().drop(lease)
         return lease
 
-    def running(self) -> None:
+    @contextmanager
+    def _running(self) -> Iterator[None]:
         self.began = True
-        self._log.info('Running job "%s" (scheduled at %s)', self, self._run_time)
+        self.log.info('Running job "%s" (scheduled at %s)', self, self.run_time)
+        yield
+        self.log.info('Job "%s" executed successfully', self)
 
-    def executed(self) -> None:
-        self._log.info('Job "%s" executed successfully', self)
-
-    def _call(self, work: Work, _take_over: bool) -> Call:
+    def _call(self, work: Work, _take_over: bool) -> "PatientCall":
         """The arguments are the job's, the same for all of its slots: any call may take over any of them."""
         keeper, refused = self._guards.cron.at_work(), self._guards.notebook.refused
-        return _Call(self, keeper, self._declared, work, take_over=True, refused=refused)
+        call = Call(keeper, self._ours, work, take_over=True, refused=refused, ahead=self.let_go, running=self._running)
+        return PatientCall(self, call)
 
 
-class _Call(Call):
+class PatientCall:
     """A call for a slot that may have been claimed ahead. If the store does not answer it waits, for as long as the job
-    may be late."""
+    may be late; but not while its scheduler shuts down, which waits for it. What did not begin others see to."""
 
-    def __init__(self, firing: Firing, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._firing = firing
+    def __init__(self, firing: Firing, call: Call) -> None:
+        self._firing, self._call, self.desk = firing, call, call.desk
         grace = firing.misfire_grace_time
         self._give_up = self.desk.clock.boot() + (PATIENCE if grace is None else grace)
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         while True:
             try:
-                result = yield from super().steps(when)
+                result = yield from self._call.steps(when)
                 if isinstance(result, Skipped) and result.kind == "too old":  # nobody else need have run it
                     LOGGER.warning("%s was not run: %s", result.slot, result.reason)
                 return result
             except StoreUnavailable:
-                if self._firing.began or self.desk.clock.boot() > self._give_up:
+                if self._firing.began or self._firing.guarded_by.ending or self.desk.clock.boot() > self._give_up:
                     raise
             yield Nap(AGAIN)
-
-    def _claim(self, slot: Slot, terms: Terms, *, known: bool = False) -> Steps[Grant | Refused]:
-        lease = self._firing.let_go(slot)
-        if lease is not None and lease.trusted:
-            return lease.grant
-        if lease is not None:  # the store was away while it waited for a thread
-            yield Do(self.desk.ledger.release([lease.grant]))
-        return (yield from super()._claim(slot, terms, known=known or lease is not None))
-
-    def _run(self, grant: Grant) -> Steps[Any]:
-        self._firing.running()
-        result = yield from super()._run(grant)
-        self._firing.executed()
-        return result

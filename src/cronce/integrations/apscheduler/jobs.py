@@ -2,23 +2,29 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from inspect import isclass, ismethod
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from apscheduler.jobstores.memory import MemoryJobStore
+from apscheduler.triggers.calendarinterval import CalendarIntervalTrigger
 from apscheduler.triggers.date import DateTrigger
+from apscheduler.triggers.interval import IntervalTrigger
 
+from cronce.clock import SystemClock
 from cronce.errors import BadInput, BadPolicy
 from cronce.integrations.apscheduler.triggers import is_read_off, shortest_gap, slot_instant
-from cronce.integrations.names import name_from
-from cronce.model import Slot
+from cronce.model import Slot, name_from
 from cronce.protocol.lease import lease_for
-from cronce.runtime.declare import MOST_TURNS, Declaration, Policies, declare
+from cronce.runtime.declare import MOST_TURNS, Declaration, declare
 
 THEIRS: Final = ("every", "at", "tz", "gap", "fold", "start", "end", "missed", "jitter", "start_within")
 """Policies that say when a job fires: here its trigger, coalesce and misfire_grace_time do."""
+
+GRACE: Final = 10
+"""Many a pause of a process or of a database is longer than fewer seconds than this."""
 
 _MADE_UP: Final = re.compile(r"[0-9a-f]{32}")
 """An id that nobody gave: APScheduler makes another one in each process."""
@@ -53,7 +59,7 @@ def name_of(job: Any, *, private: bool) -> str:
     return name_from(f"{job.func_ref} {given}" if job.args or job.kwargs else job.func_ref)
 
 
-def check_policies(policies: Policies) -> Policies:
+def check_policies(policies: Mapping[str, Any]) -> None:
     for word in policies.keys() & set(THEIRS):
         raise BadPolicy(f"{word} is not for protect: APScheduler says when a job fires, by its trigger and its options")
     if declare("any", None, **policies).mode == "observe":
@@ -61,32 +67,107 @@ def check_policies(policies: Policies) -> Policies:
             "protect puts slots into a scheduler's jobs, and they do not run as before; to only observe one, leave out"
             " protect and put @cron.observe('name') above its function"
         )
-    return policies
 
 
-class Jobs:
-    """The jobs of a scheduler, each with its policies."""
-
-    def __init__(self, policies: Policies, single: Mapping[str, Policies]) -> None:
-        for of_one in single.values():
-            check_policies(cast(Policies, {**policies, **of_one}))
-        self._policies, self.single = check_policies(policies), single
-
-    def declaration(self, job: Any) -> Declaration | None:
-        """The job, in our words; None for an errand. max_instances holds for all schedulers together. Where run times
-        are not coalesced each waits for its turn; else one that finds another at work is skipped, as APScheduler does.
-        A date has one slot, and nothing to overlap with."""
-        private = is_private(job._scheduler, job._jobstore_alias)
-        if is_errand(job, private=private):
-            return None
-        words: dict[str, Any] = {"overlap": "skip" if job.coalesce else "wait", "turns": job.max_instances}
-        if isinstance(job.trigger, DateTrigger) or job.max_instances > MOST_TURNS:
-            words = {"overlap": "allow"}
-        words |= self._policies | self.single.get(job.id, {})
-        if words.get("lease") is None:
-            words["lease"] = lease_for(words.get("on_lost") or "skip", shortest_gap(job.trigger))
-        return declare(name_of(job, private=private), None, **words)
+def declared(job: Any, policies: Mapping[str, Any]) -> Declaration | None:
+    """The job, in our words; None for an errand. max_instances holds for all schedulers together. Where run times are
+    not coalesced each waits for its turn; else one that finds another at work is skipped, as APScheduler does. A date
+    has one slot, and nothing to overlap with."""
+    private = is_private(job._scheduler, job._jobstore_alias)
+    if is_errand(job, private=private):
+        return None
+    words: dict[str, Any] = {"overlap": "skip" if job.coalesce else "wait", "turns": job.max_instances}
+    if isinstance(job.trigger, DateTrigger) or job.max_instances > MOST_TURNS:
+        words = {"overlap": "allow"}
+    words |= policies
+    if words.get("lease") is None:
+        words["lease"] = lease_for(words.get("on_lost") or "skip", shortest_gap(job.trigger))
+    return declare(name_of(job, private=private), None, **words)
 
 
 def slot_of(job: Any, name: str, run_time: datetime) -> Slot:
     return Slot(name, slot_instant(job.trigger, run_time))
+
+
+# --- what somebody should know of a scheduler's settings, though they can be meant ------------------------------------
+
+
+def report(scheduler: Any) -> list[str]:
+    """What in the scheduler's settings may run a slot twice or not at all, a line each; protected or not."""
+    jobs = [(job, alias) for job, alias, _ in scheduler._pending_jobs]
+    if scheduler.running:
+        jobs = [(job, job._jobstore_alias) for job in scheduler.get_jobs()]
+    return [*of_scheduler(scheduler), *(remark for job, alias in jobs for remark in remarks(scheduler, job, alias))]
+
+
+def of_scheduler(scheduler: Any) -> Iterator[str]:
+    """What is to be said of all of its jobs at once."""
+    if remark := _of_grace(scheduler._job_defaults["misfire_grace_time"]):
+        yield f"job_defaults: {remark}"
+    for alias, store in scheduler._jobstores.items():
+        engine = getattr(store, "engine", None)
+        if engine is not None and engine.url.get_backend_name() == "sqlite":
+            yield f"the job store {alias!r} is an SQLite file: it can be shared on one machine only"
+
+
+def of_names(names: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
+    """What is to be said of policies for jobs that there are not."""
+    for name in sorted(names):
+        close = get_close_matches(name, ids, n=1)
+        remedy = f"did you mean {close[0]!r}?" if close else "these policies hold for none, until one is added"
+        yield f"jobs= names {name!r:.60}, which is the id of no job here; {remedy}"
+
+
+def remarks(scheduler: Any, job: Any, alias: str) -> Iterator[str]:
+    """What is to be said of one job."""
+    yield from _of_id(job, private=is_private(scheduler, alias) or alias not in scheduler._jobstores)
+    yield from _of_times(job)
+    for other in sorted(_places(scheduler, job.id) - {alias}):
+        yield f"{job.id}: it is in the job stores {alias!r} and {other!r}, and one job in both; give one another id"
+    usual = scheduler._job_defaults["misfire_grace_time"]
+    grace = getattr(job, "misfire_grace_time", usual)
+    if grace != usual and (remark := _of_grace(grace)):
+        yield f"{job.id}: {remark}"
+
+
+def _places(scheduler: Any, job_id: str) -> set[str]:
+    """The job stores that have a job of this id."""
+    if not scheduler.running:
+        return {alias for job, alias, _ in scheduler._pending_jobs if job.id == job_id}
+    stores = scheduler._jobstores.items()
+    return {alias for alias, store in stores if store.lookup_job(job_id)} if len(stores) > 1 else set()
+
+
+def _of_grace(grace: int | None) -> str:
+    if grace is None or grace >= GRACE:
+        return ""
+    return (
+        f"misfire_grace_time={grace} passes over a slot for which every scheduler is more than {grace} s late, as after"
+        " a short pause of a database; 60 is better"
+    )
+
+
+def _of_id(job: Any, *, private: bool) -> Iterator[str]:
+    if not is_unnamed(job):
+        if is_errand(job, private=private):
+            yield f"{job.id}: its date was read off a clock: it runs in each process that adds it, once for each time"
+    elif not private:
+        yield (
+            f"{job.name} has no id: each start of a program adds it to the job store once more; add it with an id and"
+            " replace_existing=True"
+        )
+    elif is_errand(job, private=True):
+        yield f"{job.name} has no id, and a date: it runs in each process that adds it; an id makes it one job"
+    else:
+        name = name_of(job, private=True)
+        yield f"{job.name} has no id, and goes by {name}: by another name of the function it is another job"
+
+
+def _of_times(job: Any) -> Iterator[str]:
+    trigger, first = job.trigger, getattr(job, "next_run_time", None)
+    if getattr(trigger, "jitter", None):
+        yield f"{job.id}: each process draws its own jitter, and has slots of its own by that; protect leaves it out"
+    if isinstance(trigger, CalendarIntervalTrigger) and trigger.start_date == SystemClock().wall().astimezone().date():
+        yield f"{job.id}: it counts from today, and tomorrow's processes count from tomorrow; give it a start_date"
+    if first is not None and first.microsecond and not isinstance(trigger, DateTrigger | IntervalTrigger):
+        yield f"{job.id}: next_run_time was read off a clock, and each process has a first run of its own"

@@ -14,8 +14,15 @@ from apscheduler.schedulers.base import STATE_RUNNING, BaseScheduler
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.integrations.apscheduler.executor import GuardedExecutor, Guards
-from cronce.integrations.apscheduler.jobs import Jobs, is_errand, is_private, is_unnamed, name_of
-from cronce.integrations.apscheduler.remarks import of_names, of_scheduler, remarks
+from cronce.integrations.apscheduler.jobs import (
+    is_errand,
+    is_private,
+    is_unnamed,
+    name_of,
+    of_names,
+    of_scheduler,
+    remarks,
+)
 from cronce.integrations.apscheduler.triggers import agreed, rounded_up, slot_instant, unjittered
 from cronce.model import Boot, Slot, slot_of_cell
 from cronce.runtime.app import Cronce
@@ -40,7 +47,7 @@ def protect(
     The policies (on_lost, retries, backoff, timeout, lease, overlap, turns, keep) are those of all its jobs; `jobs` has
     others for single ones, by their ids.
     """
-    guards = Guards(cron, Jobs(policies, jobs))
+    guards = Guards(cron, policies, jobs)
     if not isinstance(scheduler, BaseScheduler):
         kind = type(scheduler).__name__
         raise BadInput(f"this is no scheduler of APScheduler 3, but of type {kind}: write protect(scheduler, cron)")
@@ -55,7 +62,7 @@ class Protection:
     def __init__(self, scheduler: Any, guards: Guards) -> None:
         self._scheduler, self._guards = scheduler, guards
         self._older: dict[Slot, Any] = {}
-        self._awaited = set(guards.jobs.single)
+        self._awaited = set(guards.single)
         self._settled: Boot | None = None
         self._beat = Beat("cronce-apscheduler", self._look, SystemClock())
         self._dress()

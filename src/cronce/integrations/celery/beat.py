@@ -16,31 +16,37 @@ slots in between.
 
 import threading
 from collections import deque
-from collections.abc import Mapping
-from datetime import timedelta
-from functools import partial
+from collections.abc import Iterator, Mapping
+from copy import copy
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache, partial
 from typing import Any, Final
 from uuid import UUID, uuid5
 
 from celery import beat
 from celery.schedules import crontab
+from celery.schedules import schedule as interval
 from kombu.exceptions import OperationalError
 
 from cronce.clock import SystemClock
-from cronce.errors import BadInput, StoreError
-from cronce.integrations.celery.rules import rule_of
-from cronce.integrations.celery.settings import App, check_settings, cronce_of, policies_of
-from cronce.integrations.names import name_from
-from cronce.model import Instant, Slot
+from cronce.errors import BadInput, BadPolicy, BadSchedule, StoreError
+from cronce.model import Instant, Slot, name_from
+from cronce.policy import refuse_foreign
+from cronce.runtime.allowed_jobs import Carried
+from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work, describe
-from cronce.runtime.declare import Declaration, declare
+from cronce.runtime.declare import Declaration, Policies, declare
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Run
-from cronce.runtime.scheduling.post import Post
 from cronce.runtime.scheduling.scheduler import Scheduler as Running
+from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.runtime.steps import Nap, sleep
-from cronce.runtime.stored.allowed import Carried
-from cronce.schedule import Schedule
+from cronce.schedule import At, Cron, Every, Schedule
+from cronce.schedule.instant import SECOND
+from cronce.schedule.schedules import MOST
+
+App = Any
+"""Celery has no types of its own."""
 
 IDS: Final = UUID("6bd5a2f6-1f5c-5d7c-9c55-6f3d4b0b7a10")
 """What task ids are made under. They are the same for ever: it never changes."""
@@ -59,6 +65,9 @@ PAUSE: Final = 1.0
 
 GRACE: Final = 10.0
 """Seconds that messages have to be sent when beat is told to stop."""
+
+BEFORE: Final = timedelta(minutes=1)
+"""Where a list begins to ask, ahead of the year: a crontab looks no closer than that."""
 
 
 def task_id(slot: Slot) -> str:
@@ -127,7 +136,7 @@ class OncePerSlot:
             self._is_silent("the store", error)
             return
         self._answers("the store")
-        self._running = Running(keeper, lambda: self._book, Post(workers=SENDERS), grace=GRACE).start()
+        self._running = Running(keeper, lambda: self._book, SchedulerSettings(workers=SENDERS), grace=GRACE).start()
 
     def _carry(self) -> None:
         """What cannot be given slots is not sent: it is said, once, and keeps none of the others from it."""
@@ -220,3 +229,144 @@ class Scheduler(OncePerSlot, beat.Scheduler):  # type: ignore[misc]  # Celery ha
     def setup_schedule(self) -> None:
         self.merge_inplace(self.app.conf.beat_schedule)
         self.install_default_entries(self.schedule)
+
+
+# --- what Celery's configuration says of cronce ---------------------------------------------------------------------
+
+# * `cronce_url`: the store; else $CRONCE_URL, as everywhere.
+# * `cronce_missed`: what becomes of slots that fell due while no beat ran.
+# * `cronce_start_within`: how late a slot may still be sent.
+# * `cronce_lease`: after how long another beat sends what a dead one had claimed.
+
+NAMES: Final = ("cronce_url", "cronce_missed", "cronce_start_within", "cronce_lease")
+
+
+def cronce_of(app: App) -> Cronce:
+    """The store that the app's configuration names; one in a process, whoever asks."""
+    return _on(app.conf.get("cronce_url"))
+
+
+@lru_cache
+def _on(url: str | None) -> Cronce:
+    return Cronce(url)
+
+
+def policies_of(app: App) -> Policies:
+    """On what terms slots of entries are claimed. Sending takes a moment, and may be done again by the same id, so that
+    a beat that died is taken over; and no slot waits for another of its entry."""
+    conf = app.conf
+    return Policies(
+        on_lost="rerun",
+        overlap="allow",
+        missed=conf.get("cronce_missed", "latest"),
+        start_within=conf.get("cronce_start_within"),
+        lease=conf.get("cronce_lease"),
+    )
+
+
+def check_settings(app: App) -> None:
+    """Whatever cannot be meant, or is misspelt, is refused before anything is sent, and before a worker starts."""
+    try:
+        refuse_foreign((name for name in _said(app.conf) if name not in NAMES), NAMES)
+        declare("checked", **policies_of(app))
+    except BadPolicy as error:
+        raise BadPolicy(f"in Celery's configuration: {error}") from None
+
+
+def _said(conf: Any) -> Iterator[str]:
+    """The settings of ours, also where Celery's have a prefix, and others stand beside them: in Django's."""
+    prefix = conf.prefix or ""
+    for name in conf:
+        if name.startswith("cronce_"):
+            yield name
+        elif prefix and name.startswith(f"{prefix}CRONCE_"):
+            yield name.removeprefix(prefix).lower()
+
+
+# --- the instants of Celery's schedules ------------------------------------------------------------------------------
+
+# The instants of Celery's schedules. Beat asks its own "are you due?", with when it last ran: each beat has an answer
+# of its own. Slots have to be the same for all.
+#
+# * `crontab` becomes our cron, in the zone that Celery would use, with our rules for when clocks change: Celery's own
+#   fires nothing of `*/5` in the hour that comes twice.
+# * An interval lies on the epoch grid: all beats mean the same instants, whenever they were started.
+# * Whatever else says how long it is from one time to the next (`solar`, or somebody's own) is asked for all of this
+#   year and the next, from the same beginning, and becomes a list. So does a crontab that wants a date and a weekday.
+
+
+def rule_of(schedule: Any, year: int) -> Schedule:
+    """What it says, as a rule of ours."""
+    if schedule is None:
+        raise BadSchedule("it has no schedule")
+    if isinstance(schedule, crontab):
+        expression = _expression(schedule)
+        return Cron(expression, _zone(schedule.tz)) if expression else _listed(schedule, year)
+    if isinstance(schedule, interval):
+        return Every(schedule.run_every)
+    return _listed(schedule, year)
+
+
+def next_whole(instant: datetime) -> datetime:
+    """The instant, or the next that is on a whole second."""
+    return instant.replace(microsecond=0) + (SECOND if instant.microsecond else timedelta(0))
+
+
+# --- crontab ---
+
+
+def _expression(schedule: Any) -> str | None:
+    """Cron takes a date *or* a weekday where both are given, Celery both, which cron can say of `*` only."""
+    minute = _field(schedule._orig_minute, schedule.minute, range(60))
+    hour = _field(schedule._orig_hour, schedule.hour, range(24))
+    day = _field(schedule._orig_day_of_month, schedule.day_of_month, range(1, 32))
+    month = _field(schedule._orig_month_of_year, schedule.month_of_year, range(1, 13))
+    weekday = _field(schedule._orig_day_of_week, schedule.day_of_week, range(7))
+    both = day.startswith("*") or weekday.startswith("*")
+    return f"{minute} {hour} {day} {month} {weekday}" if both else None
+
+
+def _field(said: Any, values: set[int], all_values: range) -> str:
+    """The values, which Celery has worked out. Whether it was said with a star counts when clocks change."""
+    if values == set(all_values):
+        return "*"
+    listed = sorted(values)
+    step = listed[1] - listed[0] if len(listed) > 1 else len(all_values)
+    if isinstance(said, str) and said.startswith("*") and values == set(all_values[::step]):
+        return f"*/{step}"
+    return ",".join(map(str, listed))
+
+
+def _zone(zone: tzinfo) -> str:
+    name = "UTC" if zone == UTC else getattr(zone, "key", None)
+    if name is None:
+        raise BadInput(f"its zone, {zone!r:.60}, has no name that all beats know; say timezone = 'Europe/Berlin'")
+    return str(name)
+
+
+# --- lists ---
+
+
+def _listed(schedule: Any, year: int) -> At:
+    """Asked from the same beginning by everybody, it gives the same list."""
+    asked = copy(schedule)
+    at, end = datetime(year, 1, 1, tzinfo=UTC) - BEFORE, datetime(year + 2, 1, 1, tzinfo=UTC)
+    found: list[datetime] = []
+    while (upcoming := _after(asked, at)) < end:
+        if upcoming <= at or len(found) == MOST:
+            raise BadSchedule(
+                f"{schedule!r:.80} does not go on after {at}" if upcoming <= at else
+                f"{schedule!r:.80} has more than {MOST:,} slots in two years; say it with crontab or a timedelta"
+            )  # fmt: skip
+        found.append(at := upcoming)
+    if not found:
+        raise BadSchedule(f"{schedule!r:.80} has no slot in {year} and {year + 1}")
+    return At(*found)
+
+
+def _after(schedule: Any, at: datetime) -> datetime:
+    schedule.nowfun = lambda: at
+    try:
+        return next_whole((at + schedule.remaining_estimate(at)).astimezone(UTC))
+    except NotImplementedError:
+        raise BadSchedule(f"{schedule!r:.80} does not say when it is due next (remaining_estimate)") from None

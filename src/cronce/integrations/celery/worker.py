@@ -21,14 +21,13 @@ after the body, and then Celery has yet to store the result, call back, and go o
 for later, and takes up no worker meanwhile.
 """
 
-from functools import partial
 from typing import Any, ClassVar, Final, NoReturn
 
 from celery import Task
 from celery.exceptions import Ignore, Reject
 
 from cronce.errors import BadInput, BadPolicy, InProgress, LeaseLost, StoreError, StoreUnusable
-from cronce.integrations.celery.settings import App, check_settings, cronce_of
+from cronce.integrations.celery.beat import App, check_settings, cronce_of
 from cronce.integrations.deliveries import Deliveries, NotKept, check_policies
 from cronce.policy import OnLost
 from cronce.runtime.declare import Duration
@@ -77,7 +76,21 @@ class Once(Task):  # type: ignore[misc]  # Celery has no types
         request = self.request
         if request.called_directly or request.is_eager or not request.id:
             return self.run(*args, **named)
-        body = _Body(partial(self.run, *args, **named))
+        began: list[bool] = []
+        raised: list[Exception] = []
+
+        def body() -> Any:
+            """It does not raise: for Celery, a body that raised is over. Of an error JSON says nothing, so that no
+            repeat is answered with one."""
+            began.append(True)
+            try:
+                return self.run(*args, **named)
+            except Reject:  # it asks for the message to be delivered again
+                raise
+            except Exception as error:
+                raised.append(error)
+                return error
+
         try:
             returned = self._deliveries().try_once(self.name, _message(request), body)
         except InProgress as busy:
@@ -88,7 +101,9 @@ class Once(Task):  # type: ignore[misc]  # Celery has no types
             self._look_again(AWAY)
         except NotKept:
             self._drop()
-        return body.outcome() if body.began else self._answer_again(returned)
+        if raised:
+            raise raised[0]
+        return returned if began else self._answer_again(returned)
 
     def _deliveries(self) -> Deliveries:
         cron = cronce_of(self.app)
@@ -112,32 +127,6 @@ class Once(Task):  # type: ignore[misc]  # Celery has no types
         """The message as it is, later: one for this one, so that they do not grow in number."""
         self.signature_from_request(countdown=seconds, retries=self.request.retries).apply_async()
         raise Ignore
-
-
-class _Body:
-    """A body that does not raise: for Celery, one that raised is over."""
-
-    def __init__(self, run: "partial[Any]") -> None:
-        self._run = run
-        self.began = False
-        self._result: Any = None
-        self._error: Exception | None = None
-
-    def __call__(self) -> Any:
-        """What came of it, for the record; of an error JSON says nothing, so that no repeat is answered with one."""
-        self.began = True
-        try:
-            self._result = self._run()
-        except Reject:  # it asks for the message to be delivered again
-            raise
-        except Exception as error:
-            self._error = error
-        return self._result if self._error is None else self._error
-
-    def outcome(self) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._result
 
 
 def _message(request: Any) -> str:

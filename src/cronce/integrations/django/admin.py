@@ -14,8 +14,8 @@ from cronce.errors import CronceError
 from cronce.integrations.django.models import Job, Run
 from cronce.integrations.django.project import cron
 from cronce.model import spell
-from cronce.runtime.look import JobLine, RunSeen, job_names, refuse_unknown, runs
-from cronce.runtime.stored.definitions import listed
+from cronce.runtime.queries import JobLine, RunSeen, job_names, refuse_unknown, runs
+from cronce.runtime.stored_jobs import listed
 from cronce.schedule import format_duration
 from cronce.schedule.describe import describe
 from cronce.stores import mask_all
@@ -41,27 +41,19 @@ class Page(admin.ModelAdmin):  # type: ignore[misc]  # Django has no types
         if not self.has_view_permission(request):
             raise PermissionDenied
         request.current_app = self.admin_site.name
-        job = request.GET.get("job")
+        job, kinds = request.GET.get("job"), self.opts.verbose_name_plural
         context = {
             **self.admin_site.each_context(request),
-            "title": self.title(job),
+            "title": f"{kinds} of {job}" if job else f"{kinds}",
             "opts": self.opts,
             "headers": self.headers,
             "empty": self.empty,
-            **self.read(job),
-            **(extra_context or {}),
         }
-        return TemplateResponse(request, "cronce/table.html", context)
-
-    def read(self, job: str | None) -> dict[str, Any]:
-        """A store that does not answer is what the page says, then."""
         try:
-            return {"place": cron.place, "rows": self.rows(job)}
-        except CronceError as error:
-            return {"trouble": mask_all(str(error))}
-
-    def title(self, job: str | None) -> str:
-        return f"{self.opts.verbose_name_plural} of {job}" if job else f"{self.opts.verbose_name_plural}"
+            context |= {"place": cron.place, "rows": self.rows(job)}
+        except CronceError as error:  # a store that does not answer is what the page says, then
+            context["trouble"] = mask_all(str(error))
+        return TemplateResponse(request, "cronce/table.html", context | (extra_context or {}))
 
     def get_urls(self) -> list[Any]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"

@@ -23,7 +23,7 @@ being sure of whom one talks to. That is handed on, and a store that does not kn
 
 READERS: Final = {
     "sqlite": "cronce.stores.sqlite:locate",
-    **dict.fromkeys(("postgresql", "postgres"), "cronce.stores.postgres.line:locate"),
+    **dict.fromkeys(("postgresql", "postgres"), "cronce.stores.postgres.server:locate"),
     **dict.fromkeys(("mysql", "mariadb"), "cronce.stores.mysql.server:locate"),
     **dict.fromkeys(("redis", "rediss", "valkey", "valkeys"), "cronce.stores.redis.url:read_url"),
     **dict.fromkeys(("etcd", "etcds"), "cronce.stores.etcd.api:read_url"),

@@ -60,7 +60,7 @@ class ProjectCron(Cronce):
 
     def __init__(self) -> None:
         super().__init__()
-        self._presence.use(store_url)
+        self._use(store_url)
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:
         """A body that a scheduler runs is what a request is to a web server. One that somebody calls is a part of what

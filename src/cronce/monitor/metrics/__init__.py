@@ -1,1 +1,1 @@
-"""Numbers for Prometheus: a fixed set (`catalogue`), counted (`metrics`), written as text (`exposition`)."""
+"""Numbers for Prometheus: a fixed set, written as text (`exposition`), and how they are counted (`metrics`)."""

@@ -1,11 +1,125 @@
-"""The values as Prometheus reads them: its text format, version 0.0.4."""
+"""The metrics, all of them, as data, and their values as Prometheus reads them: its text format, version 0.0.4.
+docs/reference/metrics.md is made of this."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Literal
 
-from cronce.monitor.metrics.catalogue import METRICS, Metric
-from cronce.monitor.metrics.registry import Histogram, Value, Values
+from cronce.value import NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+Merge = Literal["sum", "max", "min", "widest"]
+"""How the gauges of several processes become one; counters and histograms add up."""
+
+
+class Metric(NamedTuple):
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    merge: Merge = "sum"
+
+
+JOB: Final = ("job",)
+SHORT: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
+"""Of a store's answers."""
+PROMPT: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
+"""Of starts."""
+LONG: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0, 86400.0)
+"""Of bodies."""
+
+METRICS: Final = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            Metric(
+                "cronce_claims_total",
+                "counter",
+                "Claims of slots: won, lost to another process, or refused (paused, too old, superseded).",
+                ("job", "result"),
+            ),
+            Metric("cronce_takeovers_total", "counter", "Slots taken over from a holder that was gone.", JOB),
+            Metric(
+                "cronce_lock_claims_total",
+                "counter",
+                "Claims of locks and of leaderships that were answered: won, or lost because another has it.",
+                ("kind", "result"),
+            ),
+            Metric("cronce_runs_started_total", "counter", "Bodies that started.", JOB),
+            Metric("cronce_runs_ended_total", "counter", "Bodies that ended, by how.", ("job", "outcome")),
+            Metric(
+                "cronce_slot_to_start_seconds",
+                "histogram",
+                "From the instant of a slot to its first start; without runs by hand.",
+                JOB,
+                PROMPT,
+            ),
+            Metric("cronce_run_duration_seconds", "histogram", "From the start of a body to its end.", JOB, LONG),
+            Metric(
+                "cronce_slots_missed_total",
+                "counter",
+                "Slots passed over because nobody looked when they were due.",
+                JOB,
+            ),
+            Metric("cronce_slots_lost_total", "counter", "Slots closed as lost: their holder died.", JOB),
+            Metric("cronce_slots_unknown_total", "counter", "Slots closed as unknown: a person has to look.", JOB),
+            Metric("cronce_late_total", "counter", "Slots that started more than 5 seconds after they were due.", JOB),
+            Metric("cronce_overrun_total", "counter", "Runs that went on beyond the next slot of their job.", JOB),
+            Metric("cronce_doubled_total", "counter", "Duplicates of calls that are only observed: they ran.", JOB),
+            Metric(
+                "cronce_stale_total", "counter", "Words refused because their fence was old: another had been granted."
+            ),
+            Metric("cronce_leases_held", "gauge", "Leases held here.", ("kind",)),
+            Metric(
+                "cronce_lease_age_seconds",
+                "gauge",
+                "Since when the oldest lease here is held; 0: none is.",
+                ("kind",),
+                (),
+                "max",
+            ),
+            Metric(
+                "cronce_lease_left_ratio",
+                "gauge",
+                "What is left of the lease nearest to its end, as a part of it; renewed in time, it stays above 0.4.",
+                ("kind",),
+                merge="min",
+            ),
+            Metric(
+                "cronce_store_round_trip_seconds",
+                "histogram",
+                "From a call of the store to its answer.",
+                ("call",),
+                SHORT,
+            ),
+            Metric("cronce_store_up", "gauge", "1 while the store answers, 0 while it does not.", merge="min"),
+            Metric("cronce_store_silent_total", "counter", "Outages: how often the store stopped answering."),
+            Metric(
+                "cronce_clock_skew_seconds",
+                "gauge",
+                "This machine's clock less the store's; of several processes the one furthest off.",
+                merge="widest",
+            ),
+            Metric("cronce_schedulers_live", "gauge", "Schedulers alive on the store, on all machines.", merge="max"),
+            Metric("cronce_cells", "gauge", "Cells in the store, as it estimates them.", merge="max"),
+            Metric("cronce_build_info", "gauge", "1; the label says which version this is.", ("version",), merge="max"),
+        )
+    }
+)
+
+# --- as text ----------------------------------------------------------------------------------------------------------
+
+Key = tuple[str, ...]
+"""The metric, and the values of its labels in their order."""
+
+Histogram = list[float]
+"""The sum of what was observed, then how many fell into each bucket, the last being those above all."""
+
+Value = float | Histogram
+Values = Mapping[Key, Value]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -1,18 +1,28 @@
-"""What a process counts: a fold over its events, and a look at what it holds when somebody asks."""
+"""What a process counts: a fold over its events, and a look at what it holds when somebody asks.
 
+*Bounded.* Each job is a label, and jobs may be many. The first `JOBS` of them that a process counts have a label of
+their own, the others share `job="other"`; a job never changes over, so no counter ever falls.
+"""
+
+import json
+import mmap
 import os
-import weakref
-from collections.abc import Iterator
-from typing import Final
+import struct
+import threading
+import zlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, cast
 
 from cronce import __version__
 from cronce.events import Event, What
-from cronce.monitor.metrics.exposition import exposition
-from cronce.monitor.metrics.registry import Key, Registry, Value, Values
+from cronce.model import Boot
+from cronce.monitor.metrics.exposition import METRICS, Histogram, Key, Merge, Value, Values, exposition
 from cronce.runtime.app import Cronce
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Grant
 from cronce.stores.base import Store, size
+from cronce.value import NamedTuple
 
 CELLS_EVERY: Final = 60.0
 """Seconds between two looks at how large the store is."""
@@ -42,7 +52,6 @@ class Metrics:
         self._measured = -CELLS_EVERY
         cron.on_event(self.hear)
         cron.on_call(self._answered)
-        _ALL.add(self)
 
     def text(self) -> str:
         """As Prometheus reads it."""
@@ -133,16 +142,171 @@ class Metrics:
     def _measure(self, store: Store) -> None:
         self._size = size(store)
 
-    def forked(self) -> None:
-        self._registry.forked()
+
+# --- values: counted in one process, and added up over several -------------------------------------------------------
 
 
-_ALL: Final[weakref.WeakSet[Metrics]] = weakref.WeakSet()
+JOBS: Final = 200
+"""Jobs that have a label of their own, in each process."""
+
+OTHER: Final = "other"
+
+_BY_JOB: Final = frozenset(name for name, metric in METRICS.items() if metric.labels[:1] == ("job",))
 
 
-def _forked() -> None:
-    for metrics in list(_ALL):
-        metrics.forked()
+class Registry:
+    """For any number of threads. `before` is what whoever had this place before has counted: it goes on from there."""
+
+    def __init__(self, before: Values | None = None) -> None:
+        self._begin(before or {})
+
+    def _begin(self, before: Values) -> None:
+        self._process, self._lock = os.getpid(), threading.Lock()
+        self._values: dict[Key, Value] = {
+            key: list(value) if isinstance(value, list) else value for key, value in without_gauges(before).items()
+        }
+        self._jobs = {key[1] for key in self._values if key[0] in _BY_JOB}
+
+    def _locked(self) -> threading.Lock:
+        """In a forked child a thread of the parent may have held the lock for ever, and what it counted is the
+        parent's."""
+        if self._process != os.getpid():
+            self._begin({})
+        return self._lock
+
+    def count(self, name: str, *labels: str, by: float = 1) -> None:
+        with self._locked():
+            key = self._key(name, labels)
+            self._values[key] = cast(float, self._values.get(key, 0)) + by
+
+    def observe(self, name: str, seconds: float, *labels: str) -> None:
+        buckets = METRICS[name].buckets
+        with self._locked():
+            key = self._key(name, labels)
+            value = self._values.get(key)
+            if value is None:
+                value = self._values[key] = [0] * (len(buckets) + 2)
+            assert isinstance(value, list)
+            value[0] += seconds
+            value[bisect_left(buckets, seconds) + 1] += 1
+
+    def read(self) -> dict[Key, Value]:
+        with self._locked():
+            return {key: list(value) if isinstance(value, list) else value for key, value in self._values.items()}
+
+    def _key(self, name: str, labels: Key) -> Key:
+        return (name, self._label(labels[0]), *labels[1:]) if name in _BY_JOB else (name, *labels)
+
+    def _label(self, job: str) -> str:
+        if job not in self._jobs:
+            if len(self._jobs) >= JOBS:
+                return OTHER
+            self._jobs.add(job)
+        return job
 
 
-os.register_at_fork(after_in_child=_forked)
+# --- several processes ----------------------------------------------------------------------------------------------
+
+_MERGES: Final[Mapping[Merge, Callable[[Iterable[float]], float]]] = {
+    "sum": sum,
+    "max": max,
+    "min": min,
+    "widest": lambda values: max(values, key=abs),
+}
+
+
+def merged(all_values: Iterable[Values]) -> dict[Key, Value]:
+    """The values of several processes as those of one."""
+    found: dict[Key, list[Value]] = {}
+    for values in all_values:
+        for key, value in values.items():
+            found.setdefault(key, []).append(value)
+    return {key: _merged(key[0], values) for key, values in found.items()}
+
+
+def _merged(name: str, values: list[Value]) -> Value:
+    metric = METRICS[name]
+    if metric.kind == "histogram":
+        return [sum(column) for column in zip(*cast(list[Histogram], values), strict=True)]
+    return _MERGES[metric.merge](cast(list[float], values))
+
+
+def without_gauges(values: Values) -> Values:
+    """What still counts of a process that is gone."""
+    return {key: value for key, value in values.items() if METRICS[key[0]].kind != "gauge"}
+
+
+# --- memory that several processes share ------------------------------------------------------------------------------
+#
+# *A place each, and two halves to a place.* A snapshot is written into the half that holds the older one, with a number
+# that is higher by one, its length and its checksum. Whoever reads takes the half with the higher number whose checksum
+# is right. So a writer that is killed in the middle leaves the snapshot before, and a reader never takes half of one.
+#
+# *Who takes over a place counts on.* A process that died is replaced, and its successor begins with what stands in its
+# place: so counters never fall, and nobody who looks at their rate sees a restart. What it counted in its last second,
+# and had not written yet, is not in there.
+
+HALF: Final = 2 << 20
+"""Bytes. Jobs with labels of their own are few enough that their snapshot always fits, however long their names; and
+what is not written takes no memory."""
+
+_HEAD: Final = struct.Struct("=QII")
+"""Number, length, checksum."""
+
+
+class Snapshot(NamedTuple):
+    """What a process counted, and when it said so."""
+
+    at: Boot
+    values: Values
+
+
+class Slates:
+    """Made before the processes are, of which each writes in its own place."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._memory = mmap.mmap(-1, number * 2 * HALF)
+
+    def write(self, place: int, snapshot: Snapshot) -> None:
+        text = _encoded(snapshot)
+        assert len(text) <= HALF - _HEAD.size, f"{len(text)} bytes"
+        number = max(self._number(place, half) for half in (0, 1)) + 1
+        start = self._start(place, number % 2)
+        self._memory[start + _HEAD.size : start + _HEAD.size + len(text)] = text
+        _HEAD.pack_into(self._memory, start, number, len(text), _checksum(number, text))
+
+    def read(self, place: int) -> Snapshot | None:
+        """The last that is whole. While it is read two more may be written: then there is a newer one."""
+        for _ in range(10):
+            for half in sorted((0, 1), key=lambda half: self._number(place, half), reverse=True):
+                text = self._text(place, half)
+                if text is not None:
+                    return _decoded(text)
+        return None
+
+    def _text(self, place: int, half: int) -> bytes | None:
+        start = self._start(place, half)
+        number, length, checksum = _HEAD.unpack_from(self._memory, start)
+        text = self._memory[start + _HEAD.size : start + _HEAD.size + min(length, HALF - _HEAD.size)]
+        return text if number and checksum == _checksum(number, text) else None
+
+    def _number(self, place: int, half: int) -> int:
+        number: int = _HEAD.unpack_from(self._memory, self._start(place, half))[0]
+        return number
+
+    def _start(self, place: int, half: int) -> int:
+        return (2 * place + half) * HALF
+
+
+def _checksum(number: int, text: bytes) -> int:
+    return zlib.crc32(text, number & 0xFFFFFFFF)
+
+
+def _encoded(snapshot: Snapshot) -> bytes:
+    return json.dumps([snapshot.at, list(snapshot.values.items())], separators=(",", ":")).encode()
+
+
+def _decoded(text: bytes) -> Snapshot:
+    at, values = json.loads(text)
+    return Snapshot(at, {tuple(key): value for key, value in values})

@@ -14,10 +14,10 @@ from zlib import crc32
 from cronce.errors import BadInput, InDoubt, LeaseLost
 from cronce.model import check_key, check_name, once_cell
 from cronce.protocol.lease import LOCK_LEASE
-from cronce.runtime.callables import finished, is_async
 from cronce.runtime.declare import SHORTEST, Duration
 from cronce.runtime.effects.once import Effect, How, once
 from cronce.runtime.flow import drive
+from cronce.runtime.guard import finished, is_async
 from cronce.runtime.keeper import Keeper, Lease
 from cronce.runtime.ledger import Begin, Grant, Ledger
 from cronce.runtime.steps import Body, Steps, take, take_async

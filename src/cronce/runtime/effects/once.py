@@ -18,21 +18,20 @@ trusted: an outage that is shorter leaves no doubt.
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from cronce.errors import BadInput, CronceError, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
+from cronce.model import Cell, Instant, Mark
 from cronce.policy import WhenUnsure, check_choice
-from cronce.protocol.commands import Closed, Early, Finish, Finished, Held, Release, Released, Resolve, Stale
-from cronce.protocol.record import DOUBTFUL, UNSAYABLE, Maker, Outcome, Record
+from cronce.protocol.codec import json_text, readable
+from cronce.protocol.commands import Closed, Early, Finish, Finished, Held, Release, Released, Resolve, Stale, Unsure
+from cronce.protocol.record import UNSAYABLE, Maker, Outcome, Record, decode
 from cronce.runtime.attempt import describe
-from cronce.runtime.callables import NothingRan
-from cronce.runtime.effects.makers import whereabouts
 from cronce.runtime.flow import Flow
-from cronce.runtime.kept_json import json_text
+from cronce.runtime.guard import NothingRan
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.log import LOGGER
 from cronce.runtime.steps import Body, Do, Nap, Steps
-from cronce.runtime.task import Unsure
 from cronce.value import NamedTuple
 
 PAUSE: Final = 0.05
@@ -185,7 +184,7 @@ def _ask_of_other_runs(ledger: Ledger, begins: Sequence[Begin], begun: list[Begu
     if not others:
         return begun
     makers = sorted(set(others.values()))
-    loaded, _ = yield from ledger.carrier.load([maker.run for maker in makers])
+    loaded, _ = yield from ledger.client.load([maker.run for maker in makers])
     runs = zip(makers, loaded.cells, strict=True)
     over = frozenset(maker for maker, run in runs if whereabouts(run, maker, loaded.now) == "over")
     _, again = yield from ledger.exchange_effects((), [begins[place]._replace(over=over) for place in others])
@@ -205,13 +204,13 @@ def _put(into: list[Begun], places: Sequence[int], news: Sequence[Begun]) -> lis
 
 
 def _is_doubtful(begun: Begun) -> bool:
-    return isinstance(begun.answer, Closed) and begun.answer.outcome in DOUBTFUL
+    return isinstance(begun.answer, Closed) and begun.answer.outcome.is_doubt
 
 
 def known(name: str, begun: Begun, how: How, under: Holds) -> Any:
     """The recorded result; or what is to be raised where there is none."""
     match begun.answer:
-        case Closed(Outcome.SUCCEEDED):
+        case Closed(outcome) if outcome.is_success:
             assert begun.record is not None
             return returned(name, begun.record)
         case Closed(_, _) if how.unsure == "skip":
@@ -305,3 +304,17 @@ def heard(name: str, words: Sequence[Word], answers: Sequence[Any], *, patient: 
                     f"{name} is over, but was put on record as in doubt before that could be said", name=name
                 )
     return unsure
+
+
+# --- who began it ---------------------------------------------------------------------------------------------------
+
+Whereabouts = Literal["at it", "lapsed", "over"]
+
+
+def whereabouts(run: Cell, maker: Maker, now: Instant) -> Whereabouts:
+    """Whether it is still at it. What a newer cronce wrote may be."""
+    record = readable(run, decode)
+    has_ended = record is not None and not record.is_running
+    if run.mark is not Mark.OPEN or run.fence != maker.fence or has_ended:
+        return "over"
+    return "lapsed" if run.until is not None and run.until <= now else "at it"

@@ -1,55 +1,139 @@
-"""What runs a job's body, where that is not this process: made when it is first needed, for all jobs of a process."""
+"""Bodies that run in another process: what runs them, and how that process finds the function.
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+A child loads its parent's program to find one function in it, and wants nothing of it run. So the program ends where it
+would begin to work: `cron.run()`, `cron.start()` and calls of guards end the loading, quietly, and what was defined up
+to there is what the child has. What else stands at the top level of a program, outside of
+`if __name__ == "__main__":`, happens in every child: that is how Python loads things.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from inspect import unwrap
+from types import ModuleType
+from typing import Any, Final
 
 from cronce.clock import Clock
+from cronce.errors import BadInput
 from cronce.runtime.attempt import Work
 from cronce.runtime.keeper import Keeper
+from cronce.runtime.processes.child import Supervisor
+from cronce.value import NamedTuple
 
-if TYPE_CHECKING:
-    from cronce.runtime.processes.child import Supervisor
-    from cronce.runtime.processes.loading import Place
+PROGRAM: Final = "__cronce_child__"
+"""What a program's `__name__` is in a child."""
 
 
-class Bodies:
+class Place(NamedTuple):
+    """Where another process finds a function: in a module, or in the file that was run as a program."""
+
+    module: str
+    qualname: str
+    file: str = ""
+    package: str = ""
+
+
+class Enough(BaseException):
+    """The program begins to work, in these words. Not an Exception: who catches those must not catch this."""
+
+
+_loading = False
+
+
+def defined(begins: str) -> None:
+    """Called where a program begins to work: what it does."""
+    if _loading:
+        raise Enough(begins)
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """What is imported here defines, and does not begin to work: `Enough` says that it would."""
+    global _loading  # noqa: PLW0603  one process loads one program
+    _loading = True
+    try:
+        yield
+    finally:
+        _loading = False
+
+
+def place_of(fn: Any) -> Place:
+    """Refused is what no other process could find: it would fail in every run."""
+    module, qualname = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
+    if not module or not qualname or "<" in qualname:
+        raise BadInput(
+            "isolate=True runs a function in another process, which looks for it by its name;"
+            f" {qualname or repr(fn):.80} cannot be found that way. Define it with `def`, at the top level of a module"
+        )
+    if module not in ("__main__", PROGRAM):
+        return Place(module, qualname)
+    program = sys.modules[module]
+    file = getattr(program, "__file__", None)
+    if not file or not os.path.isfile(file):  # noqa: PTH113
+        raise BadInput(
+            f"isolate=True runs {qualname} in another process, which cannot find what was typed in; put it in a file"
+        )
+    return Place(module, qualname, os.path.abspath(file), program.__package__ or "")  # noqa: PTH100
+
+
+def find(place: Place) -> Any:
+    """The function, as its module has it: with its guard."""
+    try:
+        with loading():
+            found: Any = _program(place) if place.file else import_module(place.module)
+    except Enough:
+        raise BadInput(
+            f"the module {place.module} begins to work when it is imported; put that under `if __name__ == '__main__':`"
+        ) from None
+    for name in place.qualname.split("."):
+        found = getattr(found, name, None)
+    if found is None:
+        where = place.file or place.module
+        raise BadInput(
+            f"{place.qualname} is not to be found in {where} by a process that loads it; define it at the top level,"
+            " before the program begins to work"
+        )
+    return found
+
+
+def plain(found: Any) -> Any:
+    """The function without its guard."""
+    return getattr(found, "fn", None) or unwrap(found)
+
+
+def _program(place: Place) -> ModuleType:
+    """The program, as far as it comes; in the place of our own, which nobody asks for."""
+    program = ModuleType(PROGRAM)
+    program.__file__, program.__package__ = place.file, place.package
+    sys.modules[PROGRAM] = sys.modules["__main__"] = program
+    with open(place.file, "rb") as file:  # noqa: PTH123
+        code = compile(file.read(), place.file, "exec")
+    with suppress(Enough):
+        exec(code, program.__dict__)  # noqa: S102  it is the program that its user runs
+    return program
+
+
+# --- what runs them -------------------------------------------------------------------------------------------------
+
+
+class Bodies(Supervisor):
+    """For all jobs of a process."""
+
     def __init__(self, at_work: Callable[[], Keeper], clock: Clock, url: Callable[[], str | None]) -> None:
-        self._at_work, self._clock, self._url = at_work, clock, url
-        self._lock = threading.Lock()
-        self._supervisor: Supervisor | None = None
+        super().__init__(clock)
+        self._at_work, self._url = at_work, url
 
     def command(self, words: Sequence[str]) -> Work:
         """One run of a command."""
         from cronce.runtime.processes.command import Command  # noqa: PLC0415  most have none
 
-        return Command(words, self._supervised(), self._at_work().desk.store.traits)
+        return Command(words, self, self._at_work().desk.store.traits)
 
-    def isolated(self, place: "Place", args: tuple[Any, ...], named: Mapping[str, Any], is_async: bool) -> Work:
+    def isolated(self, place: Place, args: tuple[Any, ...], named: Mapping[str, Any], is_async: bool) -> Work:
         """One call of a function in a process of its own."""
-        from cronce.runtime.processes.isolated import Isolated, Reach  # noqa: PLC0415
+        from cronce.runtime.processes.isolated import Isolated  # noqa: PLC0415
 
-        store = Reach(self._at_work().desk.store.traits, self._url())
-        return Isolated(place, self._supervised(), store, args, named, is_async=is_async)
-
-    def _supervised(self) -> "Supervisor":
-        from cronce.runtime.processes.child import Supervisor  # noqa: PLC0415
-
-        with self._lock:
-            if self._supervisor is None:
-                self._supervisor = Supervisor(self._clock).start()
-            return self._supervisor
-
-    def forked(self) -> None:
-        """In the child: the processes are the parent's."""
-        self._lock = threading.Lock()
-        supervisor, self._supervisor = self._supervisor, None
-        if supervisor is not None:
-            supervisor.forked()
-
-    def close(self) -> None:
-        """When no body runs any more."""
-        with self._lock:
-            supervisor, self._supervisor = self._supervisor, None
-        if supervisor is not None:
-            supervisor.close()
+        traits = self._at_work().desk.store.traits
+        return Isolated(place, self, traits, self._url(), args=args, named=named, is_async=is_async)

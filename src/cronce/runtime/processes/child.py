@@ -30,14 +30,26 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from cronce.clock import Clock
-from cronce.runtime.processes.group import LOOK, PROBE, alive, ready, send, terminate
 from cronce.runtime.processes.output import Stream, Tail
-from cronce.runtime.processes.start import NOWHERE, FileAction, hold_standard_streams, spawn
-from cronce.runtime.processes.watchdog import Watchdog
+from cronce.runtime.processes.process_group import (
+    LOOK,
+    NOWHERE,
+    PROBE,
+    FileAction,
+    Watchdog,
+    alive,
+    hold_standard_streams,
+    ready,
+    send,
+    spawn,
+    terminate,
+)
 from cronce.value import NamedTuple
+
+STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
 GRACE: Final = 10.0
 """Seconds from TERM to KILL."""
@@ -83,42 +95,56 @@ class Line(Source, Protocol):
     def open(self) -> None: ...
 
 
-class Bell:
-    """What wakes whoever sees a child through: other threads, the child's end, and now and then nothing at all, since
-    what is thrown into a thread arrives when it next runs Python."""
+class Background:
+    """Where a child stands: nobody types to it, and signals to us are not for it. Whoever sees it through, in the
+    block, is woken by other threads, by the child's end, and now and then by nothing at all, since what is thrown into
+    a thread arrives when it next runs Python."""
 
     longest = LOOK
     """Seconds to wait at most."""
+    stdin: Sequence[FileAction] = NOWHERE[:1]
+    """Who reads from a terminal in the background is stopped for ever."""
+    interrupted = 0
+    """The last stop signal that came, 0 if none."""
+    hastens = False
+    """Whether a child that is still there a grace after a TERM is killed."""
 
     def __init__(self) -> None:
+        self.came: list[int] = []  # signals that are to be forwarded
         self._listen, self._rope, self._child = -1, -1, -1
-        self._lock = threading.Lock()  # nobody may ring by a number that was closed, and given away since
+        self._lock = threading.Lock()  # nobody may write to a number that was closed, and given away since
 
-    def open(self) -> None:
+    def __enter__(self) -> None:
         self._listen, self._rope = os.pipe()
         os.set_blocking(self._listen, False)
         os.set_blocking(self._rope, False)
 
-    def close(self) -> None:
-        self.forget()
+    def __exit__(self, *_: object) -> None:
+        self._forget()
         with self._lock:
             pipe, self._listen, self._rope = (self._listen, self._rope), -1, -1
             for fd in pipe:
                 os.close(fd)
 
-    def watch(self, pid: int) -> None:
-        """Ring when this child ends. Where the system has no such bell, or forbids it, look every moment."""
+    def started(self, pid: int) -> None:
+        """Wake when this child ends. Where the system has no means for it, or forbids it, look every moment."""
         try:
             self._child = os.pidfd_open(pid)
         except (AttributeError, OSError):
             self.longest = PROBE
 
-    def forget(self) -> None:
+    def paused(self, number: int) -> None:
+        """Somebody stopped the child; whoever did can let it go on."""
+
+    def ended(self, _seen: os.waitid_result) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
         child, self._child = self._child, -1
         if child >= 0:
             os.close(child)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake whoever waits; from any thread."""
         with self._lock, suppress(OSError):  # full: it is awake already; closed: nobody waits any more
             os.write(self._rope, b"\0")
@@ -139,11 +165,16 @@ class Child:
     """
 
     def __init__(
-        self, supervisor: "Supervisor", command: Sequence[str], env: Mapping[str, str], line: Line | None = None
+        self,
+        supervisor: "Supervisor",
+        place: Background,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        line: Line | None = None,
     ) -> None:
+        assert supervisor.watchdog is not None
         self._watchdog, self._clock, self._grace = supervisor.watchdog, supervisor.clock, supervisor.grace
-        self._command, self._env, self._line = command, env, line
-        self._bell = Bell()
+        self._place, self._command, self._env, self._line = place, command, env, line
         self._orders: list[tuple[str, float]] = []  # why to stop, and until when at most
         self._deadline = math.inf
         self._tail = Tail()
@@ -158,7 +189,7 @@ class Child:
         """TERM for the whole group, and KILL if it is not gone after the grace. The first reason is the one reported;
         a later stop can only bring the KILL nearer."""
         self._orders.append((why, self._clock.boot() + (self._grace if grace is None else grace)))
-        self._bell.ring()
+        self._place.wake()
 
     def move_deadline(self, boot: float) -> None:
         """When this instant of the boot clock passes, the watchdog kills the group, even if we are stopped."""
@@ -168,11 +199,10 @@ class Child:
 
     def run(self) -> Ended | NotStarted:
         """Start it and see it through; in one thread, once. May raise `CannotStart`."""
-        self._bell.open()
-        try:
-            return NotStarted(self._orders[0][0], 0) if self._orders else self._run()
-        finally:
-            self._bell.close()
+        with self._place:
+            if self._orders or self._place.interrupted:
+                return NotStarted(self._orders[0][0] if self._orders else "", self._place.interrupted)
+            return self._run()
 
     def _run(self) -> Ended:
         self._start()
@@ -196,7 +226,7 @@ class Child:
                 os.close(source.inlet)
                 if not self._group:
                     source.close()
-        self._bell.watch(self._group)
+        self._place.started(self._group)
 
     def _opened(self) -> list[Source]:
         stdout = Stream(1, self._tail)
@@ -207,9 +237,8 @@ class Child:
         return [*outputs, self._line]
 
     def _streams(self, stdout: Source, stderr: Source, stdin: Source | None = None) -> list[FileAction]:
-        """Nobody types to it; who reads from a terminal in the background is stopped for ever."""
         outputs = [(os.POSIX_SPAWN_DUP2, stdout.inlet, 1), (os.POSIX_SPAWN_DUP2, stderr.inlet, 2)]
-        return [(os.POSIX_SPAWN_DUP2, stdin.inlet, 0) if stdin else NOWHERE[0], *outputs]
+        return [*([(os.POSIX_SPAWN_DUP2, stdin.inlet, 0)] if stdin else self._place.stdin), *outputs]
 
     def _see_through(self) -> int:
         while True:
@@ -237,7 +266,7 @@ class Child:
             seen = os.waitid(os.P_PID, self._group, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
             if seen and seen.si_code == os.CLD_STOPPED:
                 os.waitid(os.P_PID, self._group, os.WSTOPPED | os.WNOHANG)
-                self._on_pause(seen.si_status)
+                self._place.paused(seen.si_status)
             elif seen:
                 self._on_end(seen)
 
@@ -255,12 +284,9 @@ class Child:
             self._stopped = self._stopped or "its deadline passed, and the watchdog killed it"
         if self._kill_at == math.inf:
             self._watchdog.done(self._group)
-        self._bell.forget()
         os.waitpid(self._group, 0)
         self._code = 128 + seen.si_status if by_signal else seen.si_status
-
-    def _on_pause(self, number: int) -> None:
-        """Somebody stopped it; whoever did can let it go on."""
+        self._place.ended(seen)
 
     def _lingers(self) -> bool:
         """Whether somebody of a group that is being stopped is left. As process 1 we are their parent now, and a group
@@ -284,6 +310,8 @@ class Child:
         if self._clock.boot() >= self._kill_at:
             self._kill_at = math.inf
             send(self._group, signal.SIGKILL)
+        while self._place.came:
+            self._forward(self._place.came.pop(0))
 
     def _begin_to_stop(self, why: str, kill_at: float) -> None:
         if not self._stopped:
@@ -291,10 +319,18 @@ class Child:
             terminate(self._group)
         self._kill_at = min(self._kill_at, kill_at)
 
+    def _forward(self, number: int) -> None:
+        send(self._group, number)
+        if number in STOPPING:
+            send(self._group, signal.SIGCONT)
+            self._signalled = number
+        if number == signal.SIGTERM and self._place.hastens:
+            self._kill_at = min(self._kill_at, self._clock.boot() + self._grace)
+
     def _turn(self, until: float) -> None:
         """Wait for something to happen, and move output on."""
         interest = {fd: event for source in self._sources for fd, event in source.interest().items()}
-        found = self._bell.wait(interest, until - self._clock.boot())
+        found = self._place.wait(interest, until - self._clock.boot())
         moving = [source for source in self._sources if not found.isdisjoint(source.interest())]
         reading = [source for source in moving if not source.pending]
         writing = [source for source in moving if source.pending]
@@ -306,48 +342,51 @@ class Child:
     def _flush(self) -> None:
         """Hand on the last output. A reader that takes its time is waited for as the command itself would have waited,
         but not for ever: up to a stop or a signal, and after a stop only for the grace."""
+        self._place.came.clear()
         for source in self._sources:
             source.finish()
         patience = self._grace if self._stopped or self._orders else math.inf
         until = self._clock.boot() + patience
         self._orders.clear()
         while any(source.pending for source in self._sources):
-            if self._hurried() or self._clock.boot() >= until:
+            if self._orders or self._place.came or self._clock.boot() >= until:
                 return
             self._turn(until)
 
-    def _hurried(self) -> bool:
-        return bool(self._orders)
-
 
 class Supervisor:
-    """Children, any number at once, and one watchdog for all of them. In a process that has threads."""
+    """Children, any number at once, and one watchdog for all of them, from the first on. In a process that has
+    threads."""
 
-    watchdog: Watchdog
+    watchdog: Watchdog | None = None
 
     def __init__(self, clock: Clock, grace: float = GRACE) -> None:
         self.clock = clock
         self.grace = grace
         self._lock = threading.Lock()
 
-    def start(self) -> Self:
-        hold_standard_streams()
-        self.watchdog = Watchdog.spawn(self.grace)
-        return self
-
-    def close(self) -> None:
-        """When all children have ended."""
-        self.watchdog.close()
-
-    def forked(self) -> None:
-        """In a forked child: whom the watchdog guards are its parent's."""
-        self.watchdog.let_go()
-
     def child(self, command: Sequence[str], env: Mapping[str, str], line: Line | None = None) -> Child:
         """A command to run; nothing is started yet. If the watchdog was killed it has another: we may live for months,
         and whoever is short of memory kills what is small."""
         with self._lock:
-            if self.watchdog.gone:
+            if self.watchdog is not None and self.watchdog.gone:
                 self.watchdog.close()
+                self.watchdog = None
+            if self.watchdog is None:
+                hold_standard_streams()
                 self.watchdog = Watchdog.spawn(self.grace)
-            return Child(self, command, env, line)
+            return Child(self, Background(), command, env, line)
+
+    def close(self) -> None:
+        """When all children have ended."""
+        with self._lock:
+            watchdog, self.watchdog = self.watchdog, None
+        if watchdog is not None:
+            watchdog.close()
+
+    def forked(self) -> None:
+        """In a forked child: whom the watchdog guards are its parent's."""
+        self._lock = threading.Lock()
+        watchdog, self.watchdog = self.watchdog, None
+        if watchdog is not None:
+            watchdog.let_go()

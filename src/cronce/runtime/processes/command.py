@@ -11,6 +11,7 @@ from typing import Any
 
 from cronce.errors import BadInput, LeaseLost, TimedOut
 from cronce.model import Traits, spell
+from cronce.policy import is_rerun
 from cronce.protocol.lease import margin
 from cronce.protocol.record import Outcome
 from cronce.runtime.attempt import Ending, Work
@@ -45,7 +46,7 @@ class Command(Work):
     def renewed(self, grant: Grant) -> None:
         """Where another may take over, the group is to be gone half a margin before the lease lapses: that is time for
         a TERM, and for the KILL after it."""
-        if self._child is not None and grant.record.on_lost == "rerun":
+        if self._child is not None and is_rerun(grant.record.on_lost):
             self._child.move_deadline(self._last_moment(grant))
 
     def stop(self, _body: Body, run: Run, over: Over) -> None:

@@ -1,4 +1,5 @@
-"""A function in a process of its own, which can be killed: from the side that sees it through; `inside` is the other.
+"""A function in a process of its own, which can be killed: from the side that sees it through. `isolated_child` is the
+other.
 
 The child's stdin is a line to us. It is told where the function is, its run and its arguments, then how long its lease
 is trusted, each time that is renewed. It tells how far it is, and how it ended. All of it is JSON, a line each.
@@ -16,18 +17,17 @@ from typing import Any, Final
 
 from cronce.errors import BadInput, BodyFailed
 from cronce.model import Traits, to_us
+from cronce.protocol.codec import LONGEST
 from cronce.protocol.record import Outcome, encode
 from cronce.runtime.attempt import Ending
 from cronce.runtime.keeper import NOT_RENEWED, Over
-from cronce.runtime.kept_json import LONGEST
 from cronce.runtime.ledger import Grant
+from cronce.runtime.processes.bodies import Place
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.processes.command import Command, environment, in_words
-from cronce.runtime.processes.loading import Place
-from cronce.runtime.processes.start import python
+from cronce.runtime.processes.process_group import python
 from cronce.runtime.run import Run
 from cronce.runtime.steps import Body
-from cronce.value import NamedTuple
 
 UNSENT_MOST: Final = 1 << 16
 """Bytes that wait for a child which does not listen. What is left out makes its trust end sooner, never later."""
@@ -111,30 +111,25 @@ class Line:
         return chunk
 
 
-class Reach(NamedTuple):
-    """How a child reaches the store: by its URL, unless that is an object of this process."""
-
-    traits: Traits
-    url: str | None
-
-
 class Isolated(Command):
-    """One call of a function. `is_async`: whoever runs it is on an event loop, and gets something to await."""
+    """One call of a function. By the store's `url` the child reaches it, unless that is an object of this process.
+    `is_async`: whoever runs it is on an event loop, and gets something to await."""
 
     def __init__(
         self,
         place: Place,
         supervisor: Supervisor,
-        store: "Reach",
-        args: tuple[Any, ...] = (),
-        named: Mapping[str, Any] | None = None,
+        traits: Traits,
+        url: str | None,
         *,
-        is_async: bool = False,
+        args: tuple[Any, ...],
+        named: Mapping[str, Any],
+        is_async: bool,
     ) -> None:
-        super().__init__((), supervisor, store.traits)
-        self._url = store.url
+        super().__init__((), supervisor, traits)
+        self._url = url
         self.is_async = is_async
-        self._call = {"place": place, "argv": sys.argv, "args": args, "named": dict(named or {})}
+        self._call = {"place": place, "argv": sys.argv, "args": args, "named": dict(named)}
         self._line: Line | None = None
         self._told: dict[str, Any] = {}
         try:
@@ -166,7 +161,7 @@ class Isolated(Command):
         self._told = {}
         told = {"grant": spelled(run.grant), "store": self._url, "ends": run.ends, "exclusive": run.exclusive}
         self._line = line = Line(json.dumps({**self._call, **told}), lambda word: self._hear(run, word))
-        words = python("cronce.runtime.processes.inside:main", run.key)
+        words = python("cronce.runtime.processes.isolated_child:main", run.key)
         return self._supervisor.child(words, {**os.environ, **environment(run)}, line)
 
     def _hear(self, run: Run, word: Mapping[str, Any]) -> None:
@@ -223,7 +218,7 @@ def _until(grant: Grant) -> int:
 
 
 def spelled(grant: Grant) -> dict[str, Any]:
-    """A grant as a child is told of it; `inside.read_grant` reads it."""
+    """A grant as a child is told of it; `isolated_child.read_grant` reads it."""
     return {
         "key": grant.key,
         "fence": str(grant.fence),

@@ -6,42 +6,69 @@ Every scheduler computes every slot by itself, from the same schedules, by the s
 slot is claimed, and the store grants it once. What is here is only about *when* to claim, so that it happens at once,
 costs little, and goes to a process that has a worker free.
 
-*The way of a slot.* The agenda yields it at its instant (`lineup`), and it stands in line (`waitlist`) until its time
-has come and a worker is free. Then it is claimed, in a batch with others; what has ended since (`endings`) is said in
-the same swap (`exchange`). Granted, it runs (`at_work`). Refused, it is forgotten: whoever has it looks after it.
+*The way of a slot.* The agenda yields it at its instant (`candidates`), and it stands in line (`waitlist`) until its
+time has come and a worker is free. Then it is claimed, in a batch with others; what has ended since is said in the same
+swap (`exchange`). Granted, it runs (`running`, `pool`). Refused, it is forgotten: whoever has it looks after it.
 
-*Looking.* About once a second: has anybody acted by hand, is somebody asked to stop, and what have others left behind
-(`left_behind`). A look also learns what will lapse before the next one, and then comes in time for it. A store that
-can notify makes a look come earlier.
+*Looking.* About once a second: has anybody acted by hand, is somebody asked to stop, and which runs have others left
+open. A look also learns what will lapse before the next one, and then comes in time for it. A store that
+can notify makes a look come earlier. While nothing runs anywhere, who hears of news looks once in ten seconds only:
+whoever begins to run something then, says so.
 
-*Gaps.* A process that was paused, cut off or newly started finds slots in the past (`missed`).
+*Gaps.* A process that was paused, cut off or newly started finds slots in the past (`candidates`).
 
 *Errors fail closed.* While the store does not answer nothing is claimed. What has ended is said again and again until
 it is said, or until it can no longer be trusted.
 """
 
+import gc
+import threading
 from collections.abc import Iterable, Set
 from typing import Final
 
 from cronce import __version__
 from cronce.errors import StoreError
 from cronce.events import Event, What
-from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, Instant, drain_cells, job_cell
+from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, Instant, Mark, drain_cells, job_cell
 from cronce.protocol.record import Act, Holder, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.scheduling.at_work import AtWork
-from cronce.runtime.scheduling.carrying import Carry, Carrying
-from cronce.runtime.scheduling.collector import uncollected
+from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
-from cronce.runtime.scheduling.left_behind import LeftBehind
-from cronce.runtime.scheduling.lineup import Lineup
-from cronce.runtime.scheduling.post import LOOKED_ON_BEAT, Pace, Post
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
+from cronce.runtime.scheduling.running import CarriedJobs, Carry, LocalRuns
+from cronce.runtime.scheduling.settings import LOOKED_ON_BEAT, Pace, SchedulerSettings
 from cronce.runtime.scheduling.waitlist import MOMENT
+from cronce.stores.base import Scan
 
 AWAY: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
+
+
+class _Uncollected:
+    """Without the garbage collector, for a moment: a batch makes thousands of values, none of them in a circle, and to
+    look through them all, and ten thousand jobs beside them, took a third of the time. Several engines of a process may
+    be at it at once: the last one out puts it back."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside, self._collects = 0, False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._collects = gc.isenabled()
+                gc.disable()
+            self._inside += 1
+
+    def __exit__(self, *_error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._collects:
+                gc.enable()
+
+
+uncollected: Final = _Uncollected()
 
 
 class Engine:
@@ -51,7 +78,7 @@ class Engine:
         self,
         keeper: Keeper,
         carry: Carry,
-        post: Post,
+        settings: SchedulerSettings,
         submit: Submit,
         pace: Pace = Pace(),  # noqa: B008
         *,
@@ -59,21 +86,26 @@ class Engine:
     ) -> None:
         self._keeper, self._desk, self._ledger = keeper, keeper.desk, keeper.desk.ledger
         self._know = self._ledger.know
-        self._carry, self._post, self._pace = carry, post, pace
-        self._roster = Roster(self._ledger.carrier, self._ledger.jobs)
-        self._me = Holder(self._desk.holder, "", post.role, post.workers, post.labels, self._know.now(), __version__)
-        self._carrying = Carrying()
+        self._carry, self._settings, self._pace = carry, settings, pace
+        self._roster = Roster(self._ledger.client, self._ledger.jobs)
+        self._me = Holder(
+            self._desk.holder, "", settings.role, settings.workers, settings.labels, self._know.now(), __version__
+        )
+        self._jobs = CarriedJobs()
         self._new: Set[str] = set()  # of what it carries, what is not on the agenda yet
-        self._at_work = AtWork(keeper, self._tell)
-        self._lineup = Lineup(self._desk, self._carrying, self._roster)
-        self._left_behind = LeftBehind(self._desk, self._carrying, self._lineup, self._at_work)
-        work = (self._carrying, self._lineup.line, self._at_work)
-        self._exchange = Exchange(keeper, post, *work, submit=submit, refused=refused, news=self.look_soon)
+        self._runs = LocalRuns(keeper, self._tell)
+        self._due_slots = DueSlots(self._desk, self._jobs, self._roster)
+        self._open_runs = OpenRuns(self._desk, self._jobs, self._due_slots, self._runs)
+        work = (self._jobs, self._due_slots.line, self._runs)
+        self._exchange = Exchange(keeper, settings, *work, submit=submit, refused=refused, news=self.look_soon)
         self._looked_on = False  # somebody looks on
         self._born = 0  # in which life of the store it is registered
         self._changed = True  # what this process carries may be another than it was
         self._boards: tuple[int, int] | None = None
-        self._beat_at = self._look_at = self._again_at = 0.0
+        self._beat_at = self._look_at = self._again_at = self._rest_at = 0.0
+        self._news = False  # since the last look
+        self.hears = False
+        """It is told when there is news."""
         self.joined = False
         """It is registered, and would fire."""
         self.ordered: Act | None = None
@@ -107,16 +139,18 @@ class Engine:
         looks = boot >= self._look_at
         if looks:
             self._look(boot)
-        caught_up = self._lineup.fill(fires=self._fires)
+        caught_up = self._due_slots.fill(fires=self._fires)
+        if not self._due_slots.line.is_empty:
+            self._look_at = min(self._look_at, boot + self._pace.look.total_seconds())
         exchanged = self._exchange.make(claims=self.claims)
         return beats or looks or caught_up or exchanged
 
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""
         boot, now = self._desk.clock.boot(), self._know.now()
-        if self._exchange.pending or self._lineup.behind:
+        if self._exchange.pending or self._due_slots.behind:
             return boot
-        times = [boot + max((at - now).total_seconds(), 0.0) for at in self._lineup.ahead(fires=self._fires)]
+        times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]
         return min([self._beat_at, self._look_at, *times, *([boot + AWAY] if len(self._exchange.endings) else [])])
 
     @property
@@ -125,17 +159,17 @@ class Engine:
 
     @property
     def _fires(self) -> bool:
-        return self.claims and self._post.schedules
+        return self.claims and self._settings.schedules
 
     @property
     def idle(self) -> bool:
         """Nothing runs here, and all that ended is said. True between two steps, if at all: within one, something may
         be on its way."""
-        return not (len(self._at_work) or len(self._exchange.endings))
+        return not (len(self._runs) or len(self._exchange.endings))
 
     @property
     def running(self) -> list[Attempt]:
-        return self._at_work.all
+        return self._runs.all
 
     @property
     def live(self) -> int:
@@ -151,7 +185,7 @@ class Engine:
 
     def look_soon(self) -> None:
         """There is news."""
-        self._look_at = 0.0
+        self._news, self._look_at = True, 0.0
 
     def beat_soon(self) -> None:
         """What this process carries, or whether it claims, has changed."""
@@ -175,23 +209,23 @@ class Engine:
 
     def _beat(self, boot: Boot) -> None:
         if not self.joined:
-            self._desk.do(self._ledger.carrier.load([]))
+            self._desk.do(self._ledger.client.load([]))
             self._me = self._me._replace(since=self._know.now())
         if self._changed:
-            self._new, gone = self._carrying.take_on(self._carry())
-            self._lineup.drop(gone)
+            self._new, gone = self._jobs.take_on(self._carry())
+            self._due_slots.drop(gone)
             self._changed = False
         every = min(self._pace.beat, LOOKED_ON_BEAT) if self._looked_on else self._pace.beat
         self._me = self._me._replace(
-            bundle=self._carrying.bundle,
+            bundle=self._jobs.bundle,
             draining=not self.claims,
             every=every,
             skew=self._desk.clock.wall() - self._know.now(),
-            running=len(self._at_work),
+            running=len(self._runs),
         )
-        self._desk.do(self._roster.beat(self._me, self._carrying.specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
-        if self._post.schedules:
-            self._lineup.settle_in(self._new)
+        self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
+        if self._settings.schedules:
+            self._due_slots.settle_in(self._new)
         self._new = set()
         self.joined = True
         self._beat_at, self._born = boot + every.total_seconds(), self._know.epoch.birth
@@ -200,14 +234,18 @@ class Engine:
 
     def _look(self, boot: Boot) -> None:
         self._look_at = boot + self._pace.look.total_seconds()
-        line = self._lineup.line
-        orders = drain_cells(self._desk.holder, self._post.labels)
+        line = self._due_slots.line
+        orders = drain_cells(self._desk.holder, self._settings.labels)
         watched = line.watched(self._know.now() - 2 * MOMENT)
-        asked_for = self._at_work.asked_for()
-        due = self._lineup.needed(boot, 2 * self._pace.look) if self._fires else ()
+        asked_for = self._runs.asked_for()
+        due = (
+            self._due_slots.needed(boot, 2 * (self._pace.idle if self.hears else self._pace.look))
+            if self._fires
+            else ()
+        )
         needed = {job_cell(name): name for name in due}
         fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, *orders]
-        loaded, _ = self._desk.do(self._ledger.carrier.load([*fixed, *asked_for, *watched, *needed]))
+        loaded, _ = self._desk.do(self._ledger.client.load([*fixed, *asked_for, *watched, *needed]))
         cells = {cell.key: cell for cell in loaded.cells}
         self._know.learn_switch(cells[SWITCH])
         self._look_on(cells[LOOKED_ON], loaded.now)
@@ -216,13 +254,35 @@ class Engine:
             self._know.learn_job(name, cells[key], loaded)
         self._obey([cells[key] for key in orders])
         for key in asked_for:
-            self._at_work.heed(cells[key])
+            self._runs.heed(cells[key])
         for key in watched:
             line.seen(cells[key])
-        self._at_work.tell(self._know.now(), boot)
-        if self._post.works and self.claims:
-            comes = self._left_behind.take_up(self._pace.look)
+        self._runs.tell(self._know.now(), boot)
+        if self._rests(boot):
+            self._look_at = boot + self._idle
+            if self._news:  # it came meanwhile
+                self._look_at = boot
+        elif self._settings.works and self.claims:
+            comes = self._open_runs.take_up(self._pace.look)
             self._look_at = min(self._look_at, boot + max(comes + 0.005, 0.05))
+
+    def _rests(self, boot: Boot) -> bool:
+        """Whether nothing runs anywhere, and this process is told when something begins to. After news it stays awake
+        for a while: what began then may need it."""
+        idle, news = self._idle, self._news
+        self._news = False
+        if news or not self.hears or len(self._runs) or not self._due_slots.line.is_empty:
+            self._rest_at = boot + idle
+        if boot < self._rest_at:
+            return False
+        self._rest_at = boot + idle
+        return not self._desk.do(self._ledger.client.scan(Scan("run/", "until", Mark.OPEN, limit=1))).cells
+
+    @property
+    def _idle(self) -> float:
+        """Seconds between two looks while nothing runs: a run that another process begins, and dies of, is taken over
+        in time."""
+        return min(self._pace.idle, self._jobs.shortest_lease).total_seconds()
 
     def _look_on(self, cell: Cell, now: Instant) -> None:
         """Whoever looks at a page wants to see at once that a process is gone."""
@@ -233,7 +293,7 @@ class Engine:
     def _read_boards(self, runs: int, jobs: int) -> None:
         before, self._boards = self._boards, (runs, jobs)
         if before is not None and before[0] != runs:
-            self._lineup.line.freed()
+            self._due_slots.line.freed()
         if before is not None and before[1] != jobs:
             self._know.forget_jobs()
             self.carry_anew()
@@ -247,4 +307,4 @@ class Engine:
             self.beat_soon()
 
     def _tell(self, what: What, key: str, detail: str) -> None:
-        self._ledger.carrier.report(Event(what, key, self._desk.holder, self._know.now(), detail=detail))
+        self._ledger.client.report(Event(what, key, self._desk.holder, self._know.now(), detail=detail))

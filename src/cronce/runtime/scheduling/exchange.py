@@ -1,24 +1,144 @@
-"""Saying what ended, and claiming what is next: one swap for both, and what the store answered to each."""
+"""Saying what ended, and claiming what is next: one swap for both, and what the store answered to each.
 
-from collections.abc import Callable, Sequence
+What has ended is said again and again until it is on record, for as long as it can be trusted.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from datetime import timedelta
+from typing import Final
 
-from cronce.errors import StoreError
-from cronce.model import Instant, Slot
-from cronce.protocol.commands import Closed, Early, Finished, Held, Queued
-from cronce.runtime.attempt import Attempt
+from cronce.errors import BodyFailed, DatabaseUnavailable, LeaseLost, StoreError
+from cronce.model import Boot, Instant, Slot, Write
+from cronce.policy import may_wait
+from cronce.protocol.commands import (
+    Busy,
+    Closed,
+    Early,
+    Finish,
+    Finished,
+    Held,
+    Paused,
+    Queued,
+    Release,
+    Stale,
+    Superseded,
+    Unsure,
+)
+from cronce.runtime.attempt import Attempt, End, finish_of, too_late
 from cronce.runtime.call import why_not
-from cronce.runtime.current import Current
+from cronce.runtime.client import WAKE
+from cronce.runtime.jobs import tidy_later
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduling.at_work import AtWork
-from cronce.runtime.scheduling.carrying import Carrying
-from cronce.runtime.scheduling.endings import UNWELL, Endings, Said
-from cronce.runtime.scheduling.post import LOOK, Post
+from cronce.runtime.run import Current
+from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
+from cronce.runtime.scheduling.settings import IDLE_LOOK, LOOK, SchedulerSettings
 from cronce.runtime.scheduling.waitlist import AT_ONCE, MOMENT, Candidate, Waitlist
-from cronce.runtime.task import Busy, Paused, Superseded, Unsure
-from cronce.runtime.tidy import settle_rerun, tidy_later
+from cronce.value import NamedTuple
+
+PUT_OFF: Final = 0.15
+"""Seconds for which saying may wait, while others are started: with the swap on top, less than a third of a second."""
+
+SAID_BESIDE: Final = 50
+SAID_AT_ONCE: Final = 500
+"""How many are said in one swap, beside claims and without."""
+
+UNWELL: Final = timedelta(seconds=10)
+"""Until what could not be begun is tried again, here or elsewhere."""
+
+
+class Said(NamedTuple):
+    """An attempt that is over. `awaited`: slots of its job may wait for its turn."""
+
+    attempt: Attempt
+    end: End
+    awaited: bool = False
+
+    @property
+    def word(self) -> tuple[Grant, Finish | Release, bool]:
+        """What is said of it, and whether others should hear."""
+        grant, ending = self.attempt.lease.grant, self.end.ending
+        if ending is None:
+            stopped = isinstance(self.end.error, LeaseLost)  # before it could begin
+            unwell = isinstance(self.end.error, Exception) and not stopped
+            return grant, Release(grant.fence, UNWELL if unwell else timedelta(0)), True
+        return grant, finish_of(self.attempt, ending), self.awaited
+
+    def tell(self) -> None:
+        """A line for each failure; where it happened only if that is this process, which others have told already."""
+        ending, attempt = self.end.ending, self.attempt
+        if ending is None and isinstance(self.end.error, DatabaseUnavailable):
+            LOGGER.warning("%s is given back, and tried again: %s", attempt.lease.name, self.end.error)
+        if ending is None or not ending.outcome.is_failure:
+            return
+        of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
+        own = None if self.end.over or isinstance(self.end.error, BodyFailed) else self.end.error
+        with Current(attempt.run):  # the line says which run it is about
+            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, ending.reason or "no reason given", exc_info=own)
+
+
+class Endings:
+    """One thread's, but for `add`, which any may call."""
+
+    def __init__(self, holder: str) -> None:
+        self._holder = holder
+        self._new: deque[Said] = deque()
+        self._unsaid: list[Said] = []
+        self._said_at: Boot = 0.0
+        self.given_up = 0
+        """How many runs ended here whose end is not on record, and never will be."""
+
+    def __len__(self) -> int:
+        return len(self._new) + len(self._unsaid)
+
+    @property
+    def new(self) -> bool:
+        """Whether something has ended that was not looked at yet."""
+        return bool(self._new)
+
+    def add(self, attempt: Attempt, end: End) -> None:
+        self._new.append(Said(attempt, end))
+
+    def pop_new(self) -> Iterable[Said]:
+        """What has ended since the last time; whoever takes it keeps it."""
+        while self._new:
+            yield self._new.popleft()
+
+    def keep(self, said: Iterable[Said]) -> None:
+        """To be said, or said again."""
+        self._unsaid = [*self._unsaid, *said]
+
+    def take(self, boot: Boot, starting: Collection[str]) -> list[Said]:
+        """What is said now. While slots of these jobs are started in the same breath, starting goes before saying, for
+        a moment: only some are said, and those of the same jobs, since a slot is never tried before the end of an
+        earlier one of its job is said."""
+        unsaid, waited = self._unsaid, not starting or boot >= self._said_at + PUT_OFF
+        most = SAID_AT_ONCE if waited else SAID_BESIDE
+        now = [place < most or said.attempt.job.name in starting for place, said in enumerate(unsaid)]
+        self._unsaid = [said for said, at_once in zip(unsaid, now, strict=True) if not at_once]
+        if waited and not self._unsaid:
+            self._said_at = boot
+        return [said for said, at_once in zip(unsaid, now, strict=True) if at_once]
+
+    def heard(self, said: Said, answer: object) -> None:
+        """What the store said to it."""
+        ending, lease = said.end.ending, said.attempt.lease
+        match answer:
+            case Unsure() if lease.trusted and answer.passing:
+                self.keep([said])
+            case Unsure(why) if ending is not None:
+                self.given_up += 1
+                LOGGER.error("%s %s, but that could not be recorded: %s", lease.name, ending.outcome, why)
+            case Stale(by) if ending is not None:
+                self.given_up += 1
+                LOGGER.error("%s", too_late(lease, ending, by, self._holder))
+
+
+TOLD_AGAIN: Final = 0.8 * IDLE_LOOK.total_seconds()
+"""Seconds after which others may have gone to rest again."""
 
 Submit = Callable[[Sequence[Attempt]], None]
 """Begin these; each is `done` once, from whatever thread."""
@@ -32,25 +152,26 @@ def unheard(_slot: Slot, _why: str, _keeper: Keeper) -> None:
 
 
 class Exchange:
-    """One thread's. From `line` to `at_work`, and from there to `endings`. `news` is called where a look pays."""
+    """One thread's. From `line` to `runs`, and from there to `endings`. `news` is called where a look pays."""
 
     def __init__(
         self,
         keeper: Keeper,
-        post: Post,
-        carrying: Carrying,
+        settings: SchedulerSettings,
+        jobs: CarriedJobs,
         line: Waitlist,
-        at_work: AtWork,
+        runs: LocalRuns,
         *,
         submit: Submit,
         refused: Refused,
         news: Callable[[], None],
     ) -> None:
         self._keeper, self._desk, self._ledger = keeper, keeper.desk, keeper.desk.ledger
-        self._post, self._carrying, self._line, self._at_work = post, carrying, line, at_work
+        self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
         self._left = False  # the last time, not all was said of what had ended
         self._took = False  # the last time, there was something in line that could be claimed
+        self._told = -TOLD_AGAIN  # when others were last told that something runs here
         self._warned: set[tuple[str, str]] = set()
         self.endings = Endings(self._desk.holder)
 
@@ -61,12 +182,12 @@ class Exchange:
 
     @property
     def _free(self) -> int:
-        return self._post.workers - len(self._at_work) if self._post.works else AT_ONCE
+        return self._settings.workers - len(self._runs) if self._settings.works else AT_ONCE
 
     def make(self, *, claims: bool) -> bool:
         """Whether there was anything to be said or claimed."""
         self._dismiss_ended()
-        chosen = self._line.take(self._free, self._ledger.know.now(), self._at_work.turns) if claims else []
+        chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
         self._took = bool(chosen)
         over = self.endings.take(self._desk.clock.boot(), {one.slot.job for one in chosen})
         self._left = len(self.endings) > 0
@@ -78,10 +199,13 @@ class Exchange:
             self.endings.keep(over)
             self._line.put_back(chosen)
             raise
-        for said, answer in zip(over, answers, strict=True):
-            self._heard(said, answer)
-        started = [self._answered(one, answer) for one, answer in zip(chosen, grants, strict=True)]
-        self._submit([attempt for attempt in started if attempt is not None])
+        try:
+            for said, answer in zip(over, answers, strict=True):
+                self._heard(said, answer)
+        finally:  # what is granted begins, whatever else goes wrong
+            now = self._ledger.know.now()
+            answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
+            self._submit([attempt for attempt in answered if attempt is not None])
         unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
         if unsure and len(unsure) == len(over) + len(chosen):
             raise unsure[0]
@@ -89,23 +213,35 @@ class Exchange:
 
     def _dismiss_ended(self) -> None:
         """Their workers, and as far as this process is concerned their turns, are free again."""
+        over: list[Said] = []
         for said in self.endings.pop_new():
             job = said.attempt.job
-            awaited = job.overlap in ("wait", "replace") or self._line.waits_for(job.name)
-            self._at_work.dismiss(said.attempt)
+            awaited = may_wait(job.overlap) or self._line.waits_for(job.name)
+            self._runs.dismiss(said.attempt)
             if said.end.open:
                 continue
-            with Current(said.attempt.run):  # its line says which run it is about
-                said.tell()
-            self.endings.keep([said._replace(awaited=awaited)])
+            over.append(said._replace(awaited=awaited) if awaited else said)
             if awaited:
                 self._line.freed()
+        self.endings.keep(over)
+        for said in over:
+            said.tell()
 
     def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
         wanted = [Wanted(one.slot, one.terms, one.known, one.nonce) for one in chosen]
-        if self._post.works:
-            return self._desk.do(self._ledger.exchange([said.word for said in over], wanted))
+        if self._settings.works:
+            return self._desk.do(self._ledger.exchange([said.word for said in over], wanted, self._beside(chosen)))
         return (), self._desk.do(self._ledger.enqueue(wanted))
+
+    def _beside(self, chosen: list[Candidate]) -> list[Write]:
+        """Where others rest because nothing runs, they are told when something begins to, so that they look after it if
+        this process dies. What they heard keeps them awake for a while."""
+        boot = self._desk.clock.boot()
+        awake = len(self._runs) > 0 or boot < self._told + TOLD_AGAIN
+        if awake or not chosen or not self._desk.store.traits.notifies:
+            return []
+        self._told = boot
+        return [WAKE]
 
     # --- what the store answered ---
 
@@ -114,13 +250,11 @@ class Exchange:
         self.endings.heard(said, answer)
         if isinstance(answer, Finished):
             tidy_later(self._keeper, said.attempt.job, said.attempt.run.slot)
-            settle_rerun(self._keeper, said.attempt.run.slot, answer.outcome)
         if said.awaited or (isinstance(answer, Finished) and answer.retrying):
             self._news()
 
-    def _answered(self, candidate: Candidate, answer: object) -> Attempt | None:
+    def _answered(self, candidate: Candidate, answer: object, now: Instant) -> Attempt | None:
         """To a claim."""
-        now = self._ledger.know.now()
         match answer:
             case Grant():
                 return self._employed(candidate, answer, now)
@@ -159,7 +293,7 @@ class Exchange:
     def _employed(self, candidate: Candidate, grant: Grant, now: Instant) -> Attempt | None:
         """What cannot be begun is given back: one trouble must not take the others with it."""
         try:
-            return self._at_work.employ(candidate, grant, self._carrying[candidate.slot.job], now)
+            return self._runs.employ(candidate, grant, self._jobs[candidate.slot.job], now)
         except Exception:
             LOGGER.exception("%s could not be begun, and is given back", candidate.slot.key)
         with suppress(StoreError):

@@ -8,7 +8,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,9 +63,17 @@ class Pool:
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         """Each begins at once, on a thread of its own or on the loop. What cannot is given back."""
-        for attempt in attempts:
+        functions = [attempt for attempt in attempts if not attempt.is_async]
+        coroutines = [attempt for attempt in attempts if attempt.is_async]
+        try:
+            if functions:
+                self._on_threads(functions)
+        except Exception as error:
+            for attempt in functions:
+                self._give_back(attempt, error)
+        for attempt in coroutines:
             try:
-                self._on_loop(attempt) if attempt.is_async else self._on_thread(attempt)
+                self._on_loop(attempt)
             except Exception as error:
                 self._give_back(attempt, error)
 
@@ -80,7 +88,7 @@ class Pool:
 
     def _give_back(self, attempt: Attempt, error: Exception) -> None:
         LOGGER.error("%s could not be begun, and is given back", attempt.lease.name, exc_info=error)
-        self._done(attempt, End(None, error=error))
+        self._done(attempt, attempt.broken(error))
 
     def _over(self, attempt: Attempt, end: End) -> None:
         if not attempt.lease.mine:  # a child that the body forked, and that came back from it: nobody waits for it here
@@ -89,19 +97,20 @@ class Pool:
 
     # --- functions ---
 
-    def _on_thread(self, attempt: Attempt) -> None:
+    def _on_threads(self, attempts: Sequence[Attempt]) -> None:
         """One thread begins at once. More come while the queue does not empty and nobody comes back for more, twice as
         many every millisecond: of a thousand short bodies a few threads make quick work, and more would only be in each
         other's way; of long ones none waits for longer than it takes to notice."""
         with self._lock:
+            none_free = self._threads > 0 and not self._idle
             if not self._threads:
                 self._make_thread()
-            elif (self._queue or not self._idle) and not self._starting:
-                threading.Thread(target=self._start_more, name="cronce-starter", daemon=True).start()
-                self._starting = True
-            self._queue.append(attempt)  # now that nothing can fail any more: what is given back must not begin
-            if len(self._queue) == 1:
-                self._work_to_do.notify()
+            if (none_free or len(self._queue) + len(attempts) > 1) and not self._starting:
+                with nullcontext() if none_free else suppress(RuntimeError):  # the thread that is free sees to it
+                    threading.Thread(target=self._start_more, name="cronce-starter", daemon=True).start()
+                    self._starting = True
+            self._queue.extend(attempts)  # now that nothing can fail any more: what is given back must not begin
+            self._work_to_do.notify()
 
     def _start_more(self) -> None:
         number, taken = 1, 0

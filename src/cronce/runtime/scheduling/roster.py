@@ -19,8 +19,8 @@ from typing import Final
 
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.model import FREE, Cell, Instant, Mark, Refusal, Slot, Write, bundle_cells, holder_cell
+from cronce.protocol.codec import all_readable
 from cronce.protocol.lease import tolerance
-from cronce.protocol.readable import all_readable
 from cronce.protocol.record import (
     Bundle,
     Holder,
@@ -30,7 +30,7 @@ from cronce.protocol.record import (
     encode_holder,
 )
 from cronce.protocol.specs import respec
-from cronce.runtime.carrier import NEWS, Carrier
+from cronce.runtime.client import NEWS, Client
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, Jobs
 from cronce.runtime.log import LOGGER
@@ -63,8 +63,8 @@ def digest_of(specs: Specs) -> str:
 class Roster:
     """One process's view. `live` are the schedulers that were alive at the last beat, this one the last of them."""
 
-    def __init__(self, carrier: Carrier, jobs: Jobs) -> None:
-        self._carrier = carrier
+    def __init__(self, client: Client, jobs: Jobs) -> None:
+        self._client = client
         self._jobs = jobs
         self._bundles: dict[str, Mapping[str, str]] = {}
         self._published = -REPUBLISH
@@ -77,17 +77,17 @@ class Roster:
 
     def beat(self, me: Holder, specs: Specs, boot: float, ttl: timedelta = HOLDER_TTL) -> Flow[None]:
         """Say that this process is alive and what it carries; notice which versions still are, and register jobs."""
-        carrier = self._carrier
+        client = self._client
         seen, mine = yield from self._holders(ttl)
         writes = [Write(mine.key, mine.version, encode_holder(me), Mark.OPEN, ttl=ttl)]
         if not self.live:
             writes.append(NEWS)
-        life = (me.bundle, carrier.know.epoch.birth)
+        life = (me.bundle, client.know.epoch.birth)
         publishes = boot - self._published >= REPUBLISH or life != self._published_in
         if publishes:
             writes += _bundle_writes(me.bundle, specs)
             self._bundles[me.bundle] = {job: digest for job, (digest, _) in specs.items()}
-        swapped, _ = yield from carrier.swap(writes, carrier.know.epoch.seen)
+        swapped, _ = yield from client.swap(writes, client.know.epoch.seen)
         if swapped.verdicts[0].refused is Refusal.EPOCH:
             raise StoreUnavailable("the store began another life: beat again")
         if publishes:
@@ -103,10 +103,10 @@ class Roster:
 
     def leave(self, me: Holder) -> Flow[None]:
         """This process claims no more: the others need not wait for its beat to lapse. That it was there stays."""
-        loaded, _ = yield from self._carrier.load([holder_cell(me.holder)])
+        loaded, _ = yield from self._client.load([holder_cell(me.holder)])
         (cell,) = loaded.cells
         write = Write(cell.key, cell.version, encode_holder(me._replace(gone=True)), Mark.OPEN, ttl=timedelta(0))
-        swapped, _ = yield from self._carrier.swap([write, NEWS], self._carrier.know.epoch.seen)
+        swapped, _ = yield from self._client.swap([write, NEWS], self._client.know.epoch.seen)
         if swapped.verdicts[0].refused is not None:
             raise StoreUnavailable("a beat that was on its way came in between: leave again")
 
@@ -142,13 +142,13 @@ class Roster:
 
     def _holders(self, ttl: timedelta) -> Flow[tuple[list["Seen"], Cell]]:
         """Whoever left a cell besides this process, and its own cell."""
-        carrier = self._carrier
+        client = self._client
         seen: list[Seen] = []
-        mine = Cell(holder_cell(carrier.holder))
+        mine = Cell(holder_cell(client.holder))
         after: Position | None = None
         while True:
-            page = yield from carrier.scan(Scan("holder/", after=after))
-            watched = carrier.know.even(carrier.know.guess(), tolerance(ttl)) >= ttl
+            page = yield from client.scan(Scan("holder/", after=after))
+            watched = client.know.even(client.know.guess(), tolerance(ttl)) >= ttl
             for cell in page.cells:
                 if cell.key == mine.key:
                     mine = cell
@@ -162,7 +162,7 @@ class Roster:
     def _learn_bundles(self, bundles: Set[str]) -> Flow[None]:
         for bundle in bundles - self._bundles.keys():
             specs: dict[str, str] = {}
-            page = yield from self._carrier.scan(Scan(bundle_cells(bundle)))
+            page = yield from self._client.scan(Scan(bundle_cells(bundle)))
             for _, part in all_readable(page.cells, decode_bundle):
                 specs.update(part.specs)
             if specs:
@@ -174,7 +174,7 @@ class Roster:
         """Put every job on record as the live versions say; again only when those changed, or the store forgot, or one
         fires that is not alive."""
         bundles = {one.bundle for one in self.live}
-        state = (mine, bundles, self._carrier.know.epoch.birth)
+        state = (mine, bundles, self._client.know.epoch.birth)
         if state == self._registered and not self._is_overruled(specs):
             return
         others = [self._bundles[bundle] for bundle in bundles if bundle in self._bundles]
@@ -188,14 +188,11 @@ class Roster:
     def _is_overruled(self, specs: Specs) -> bool:
         """Whether a version fires that nobody carries, at this beat as at the last: its registration came late, of one
         that is gone. (At one beat alone, it may be of one that has just come.)"""
-        before, self._unheard_of = self._unheard_of, {(job, firing) for job in specs if (firing := self._unheard(job))}
-        return not before.isdisjoint(self._unheard_of)
-
-    def _unheard(self, job: str) -> str:
-        """The version that fires, by what is known just now, if nobody carries it."""
-        known = self._carrier.know.job(job)
-        firing = known.job.firing if known and known.job else ""
-        return "" if any(specs.get(job) == firing for specs in self._bundles.values()) else firing
+        known, carried = self._client.know.jobs(specs), self._bundles.values()
+        others = {(job, one.job.firing) for job, one in known.items() if one.job and one.job.firing != specs[job][0]}
+        unheard_of = {(job, version) for job, version in others if all(one.get(job) != version for one in carried)}
+        before, self._unheard_of = self._unheard_of, unheard_of
+        return not before.isdisjoint(unheard_of)
 
 
 class Seen(NamedTuple):

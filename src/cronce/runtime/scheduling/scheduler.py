@@ -23,11 +23,11 @@ from cronce.model import Boot, Traits
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduling.carrying import Carry
 from cronce.runtime.scheduling.engine import Engine
 from cronce.runtime.scheduling.exchange import Refused, unheard
 from cronce.runtime.scheduling.pool import Pool
-from cronce.runtime.scheduling.post import Post
+from cronce.runtime.scheduling.running import Carry
+from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.stores.base import Listener, listen
 from cronce.value import NamedTuple
 
@@ -77,7 +77,7 @@ class Scheduler:
         self,
         keeper: Keeper,
         carry: Carry,
-        post: Post,
+        settings: SchedulerSettings,
         *,
         grace: float,
         ended: Gone = lambda _scheduler: None,
@@ -94,7 +94,7 @@ class Scheduler:
         """Once it is stopped: whether all that still ran then is on record."""
         self._ticked = keeper.desk.clock.boot()
         self._pool = Pool(keeper.desk, self._done)
-        self.engine = Engine(keeper, carry, post, self.submit, refused=refused)
+        self.engine = Engine(keeper, carry, settings, self.submit, refused=refused)
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="cronce-scheduler", daemon=True)
         self._listener: Listener | None = None
@@ -271,6 +271,9 @@ class Scheduler:
         self._wake()
 
     def _wake(self) -> None:
+        """If it is to wake already, what there is to do is seen by the step that comes."""
+        if self._awake:
+            return
         with self._turn:
             self._awake = True
             self._turn.notify_all()
@@ -289,12 +292,18 @@ class Scheduler:
             self._gone.wait()
             return
         try:
+            self._heard(hears=True)  # what was news before it listened, it has not heard
             while not self._gone.is_set():
                 if listener.wait(1.0):
-                    self.engine.look_soon()
-                    self._wake()
+                    self._heard(hears=True)
         finally:
+            self._heard(hears=False)
             listener.close()
+
+    def _heard(self, *, hears: bool) -> None:
+        self.engine.hears = hears
+        self.engine.look_soon()
+        self._wake()
 
 
 class Signals:

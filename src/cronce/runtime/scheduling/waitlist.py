@@ -14,7 +14,7 @@ from itertools import count, islice
 from typing import Final
 
 from cronce.model import Cell, Instant, Slot
-from cronce.runtime.ledger import Terms
+from cronce.protocol.terms import Terms
 from cronce.value import NamedTuple
 
 MOMENT: Final = timedelta(milliseconds=60)
@@ -65,6 +65,11 @@ class Waitlist:
         """How many wait for a worker."""
         return len(self._ready) + sum(map(len, self._for_turns.values()))
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is to be tried now, nor to be looked at whether another has it."""
+        return not (self._ready or self._watched or any(self._for_turns.values()))
+
     # --- standing in line ---
 
     def add(self, candidate: Candidate, place: int, now: Instant) -> None:
@@ -111,7 +116,7 @@ class Waitlist:
         return self._later[0][0] if self._later else None
 
     def _queue_of(self, candidate: Candidate) -> Queue:
-        if candidate.terms.overlap != "wait":
+        if not candidate.terms.waits:
             return self._ready
         return self._for_turns.setdefault(candidate.slot.job, {})
 
@@ -188,5 +193,5 @@ def job_of(cell: str) -> str:
 
 
 def _is_late(candidate: Candidate, now: Instant) -> bool:
-    within = candidate.terms.start_within
-    return within is not None and not candidate.known and now > candidate.slot.at + within
+    start_by = candidate.terms.start_by(candidate.slot.at)
+    return start_by is not None and not candidate.known and now > start_by

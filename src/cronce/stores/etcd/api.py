@@ -3,34 +3,29 @@
 There is no light and maintained client for Python, and gRPC is heavy: compiled code, and threads that do not outlive a
 fork. Every etcd since 3.4 serves the same API as JSON, and for that the standard library is enough.
 
-*Connecting* is tried at each endpoint in turn. A request that was sent is never sent again, unless etcd said that it
-refused it for an old token: whether it landed, nobody knows.
+A request that was sent is never sent again, unless etcd said that it refused it for an old token: whether it landed,
+nobody knows.
 """
 
-import base64
 import json
 import ssl
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any, Final
+from http.client import HTTPConnection, HTTPResponse
+from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot, check_name
 from cronce.stores import mask, scheme_of, seconds
-from cronce.stores.dates import Reading, second_of
-from cronce.stores.pool import Pool
+from cronce.stores.base import closed_on_error
+from cronce.stores.etcd.layout import after_all, count
+from cronce.stores.http_api import HttpServer, Json, NoAnswer, NoConnection, Question, Reply, ask
+from cronce.stores.news import SocketListener, received
 from cronce.value import NamedTuple
 
 PORT: Final = 2379
 TIMEOUT: Final = 5.0
-
-STREAMED: Final = {"Grpc-Metadata-hasleader": "true"}
-"""What is asked for with an answer that goes on: to end it if the member loses its leader."""
-
-Json = dict[str, Any]
 
 # --- where it is ----------------------------------------------------------------------------------------------------
 
@@ -100,10 +95,9 @@ def _tls(files: dict[str, str], shown: str) -> ssl.SSLContext:
 
 
 class Answer(NamedTuple):
-    """What etcd answered, and what it says about its clock."""
+    """What etcd answered."""
 
     body: Json
-    reading: Reading
 
     @property
     def header(self) -> Json:
@@ -129,15 +123,16 @@ class Answer(NamedTuple):
     @property
     def ranges(self) -> Iterator[Sequence[Json]]:
         """The keys and values that each range of a transaction found, in the order they were asked for."""
-        return _ranges(self.body)
+        for response in self.body.get("responses", ()):
+            if "response_range" in response:
+                yield response["response_range"].get("kvs", ())
+            elif "response_txn" in response:
+                yield from Answer(response["response_txn"]).ranges
 
-
-def _ranges(txn: Json) -> Iterator[Sequence[Json]]:
-    for response in txn.get("responses", ()):
-        if "response_range" in response:
-            yield response["response_range"].get("kvs", ())
-        elif "response_txn" in response:
-            yield from _ranges(response["response_txn"])
+    @property
+    def voters(self) -> int:
+        """Of the members that were asked for, how many vote."""
+        return sum(not member.get("isLearner", False) for member in self.body.get("members", ()))
 
 
 class Api:
@@ -146,56 +141,50 @@ class Api:
     def __init__(self, address: Address) -> None:
         self.address: Final = address
         self.boot: Final = SystemClock().boot
-        self._first = 0
+        self._http = HttpServer(address.shown, address.endpoints, address.timeout, address.tls, self.boot)
+        self.clock, self.deadline, self.close = self._http.clock, self._http.deadline, self._http.close
         self._answered = False
         self._logged_in = not address.user
         self._token = ""
-        self._pool: Pool[HTTPConnection] = Pool(self._connect, _socket, address.timeout)
-
-    def deadline(self) -> Boot:
-        """When a call that begins now has taken long enough."""
-        return self.boot() + self.address.timeout
 
     def ask(self, path: str, body: Json, deadline: Boot) -> Answer:
         """One request. An old token is refused before anything is done, so a new one may be tried."""
-        if self.boot() >= deadline:
-            raise StoreUnavailable(
-                f"{self.address.shown}: not done within {self.address.timeout:g} s; too much goes on"
-            )
         if not self._logged_in:
             self._log_in(deadline)
-        status, text, reading = self._send(path, body, deadline)
-        if status != 200 and self.address.user and _is_old_token(text):
+        reply = self._send(path, body, deadline)
+        if reply.status != 200 and self.address.user and _is_old_token(reply.text):
             self._log_in(deadline)
-            status, text, reading = self._send(path, body, deadline)
-        if status != 200:
-            raise refused(status, text, self.address.shown)
-        answer = Answer(self._parsed(text), reading)
-        return answer._replace(reading=reading._replace(member=str(answer.header.get("member_id", ""))))
+            reply = self._send(path, body, deadline)
+        if reply.status != 200:
+            raise refused(reply, self.address.shown)
+        answer = Answer(self._parsed(reply.text))
+        self._http.hear(reply, str(answer.header.get("member_id", "")))
+        return answer
 
-    def stream(self, path: str, body: Json, deadline: Boot) -> tuple[HTTPConnection, HTTPResponse]:
-        """A request whose answer goes on. The line is the caller's."""
-        line = self._connect()
+    def listen(self, prefix: bytes) -> SocketListener:
+        """To all that is put below a prefix from now on: the watch begins after the revision that a reading has shown,
+        and ends if its member loses its leader."""
+        deadline, board = self.deadline(), count(prefix, after_all(prefix))
+        now = self.ask("/v3/kv/range", board, deadline).revision
+        watch = {**board, "start_revision": now + 1, "filters": ["NODELETE"]}
+        headers = {**self._headers(), "Grpc-Metadata-hasleader": "true"}
         try:
-            line.sock.settimeout(max(deadline - self.boot(), 0.001))
-            line.request("POST", path, _spelled(body), {**self._headers(), **STREAMED})
-            response = line.getresponse()
-            if response.status != 200:
-                raise refused(response.status, response.read().decode(), self.address.shown)
-        except BaseException as error:
-            line.close()
-            if isinstance(error, OSError | HTTPException):
-                raise StoreUnavailable(f"{self.address.shown}: cannot be listened to: {error}") from error
-            raise
-        return line, response
+            line = self._http.connect()
+            with closed_on_error(line):
+                question = Question("POST", "/v3/watch", {"create_request": watch}, headers)
+                response = ask(line, question, deadline - self.boot())
+                if response.status != 200:
+                    raise refused(Reply(response.status, response.read().decode()), self.address.shown)
+                return SocketListener(Watch(line, response, self.address.shown))
+        except NoConnection as error:
+            raise self._unanswered(error) from error
+        except NoAnswer as error:
+            raise StoreUnavailable(f"{self.address.shown}: cannot be listened to: {error}") from error
 
     def each(self) -> "Iterator[tuple[str, Api]]":
         """Every endpoint by itself."""
         for host, port in self.address.endpoints:
             yield f"{host}:{port}", Api(self.address._replace(endpoints=[(host, port)]))
-
-    def close(self) -> None:
-        self._pool.close()
 
     def _parsed(self, text: str) -> Json:
         try:
@@ -208,98 +197,37 @@ class Api:
         """A token for this user, or none where etcd asks nobody who they are."""
         self._token = ""
         body = {"name": self.address.user, "password": self.address.password}
-        status, text, _ = self._send("/v3/auth/authenticate", body, deadline)
-        if status == 200:
-            self._token = str(self._parsed(text).get("token", ""))
-        elif "authentication is not enabled" not in text:
-            raise refused(status, text, self.address.shown)
+        reply = self._send("/v3/auth/authenticate", body, deadline)
+        if reply.status == 200:
+            self._token = str(self._parsed(reply.text).get("token", ""))
+        elif "authentication is not enabled" not in reply.text:
+            raise refused(reply, self.address.shown)
         self._logged_in = True
 
-    # --- one request over one connection ---
-
-    def _connect(self) -> HTTPConnection:
-        """The first endpoint that takes a connection, beginning with the one that worked last."""
-        endpoints = self.address.endpoints
-        failures: list[str] = []
-        insecure = False
-        for step in range(len(endpoints)):
-            number = (self._first + step) % len(endpoints)
-            connection = self._line(*endpoints[number])
-            try:
-                connection.connect()
-            except OSError as error:
-                connection.close()
-                failures.append(f"{':'.join(map(str, endpoints[number]))}: {error.strerror or error}")
-                insecure = isinstance(error, ssl.SSLError)
-                continue
-            self._first = number
-            return connection
-        why = f"{self.address.shown}: no connection ({'; '.join(failures)})"
-        if self.address.tls is None:
-            raise StoreUnavailable(f"{why}; is etcd running there?")
-        raise (StoreUnusable if insecure else StoreUnavailable)(
-            f"{why}; is etcd running there, with TLS? Name who signed its certificate with ?ca=FILE, or write etcd://"
-        )
-
-    def _line(self, host: str, port: int) -> HTTPConnection:
-        timeout = self.address.timeout / len(self.address.endpoints)
-        if self.address.tls is None:
-            return HTTPConnection(host, port, timeout=timeout)
-        return HTTPSConnection(host, port, timeout=timeout, context=self.address.tls)
-
-    def _send(self, path: str, body: Json, deadline: Boot) -> tuple[int, str, Reading]:
-        headers, payload = self._headers(), _spelled(body)
-        with suppress(_Spent), self._pool.line() as line:
-            began = self.boot()
-            try:
-                line.sock.settimeout(max(deadline - began, 0.001))
-                line.request("POST", path, payload, headers)
-                response = line.getresponse()
-                text = response.read().decode()
-            except (OSError, HTTPException) as error:
-                self._look_elsewhere(line)
-                raise self._unanswered(error) from error
-            ended = self.boot()
-            if response.status >= 500 and not _is_old_token(text):
-                self._look_elsewhere(line)
-                raise refused(response.status, text, self.address.shown)
-            if line.sock is None:
-                raise _Spent
+    def _send(self, path: str, body: Json, deadline: Boot) -> Reply:
+        try:
+            reply = self._http.send(Question("POST", path, body, self._headers()), deadline)
+        except NoAnswer as error:
+            raise self._unanswered(error) from error
         self._answered = True
-        return (
-            response.status,
-            text,
-            Reading("", second_of(response.headers.get("Date"), self.address.shown), began, ended),
-        )
+        return reply
 
     def _headers(self) -> dict[str, str]:
-        token = {"Authorization": self._token} if self._token else {}
-        return {"Content-Type": "application/json", **token}
+        return {"Authorization": self._token} if self._token else {}
 
-    def _look_elsewhere(self, line: HTTPConnection) -> None:
-        """A member that hangs or has no leader may do so for long: connect to the next from now on, if there is one."""
-        self._first = self.address.endpoints.index((line.host, line.port)) + 1
-
-    def _unanswered(self, error: Exception) -> StoreUnavailable:
+    def _unanswered(self, error: Exception) -> StoreError:
+        shown, secure = self.address.shown, self.address.tls is not None
+        if isinstance(error, NoConnection):
+            why = f"{shown}: no connection ({error}); is etcd running there"
+            if not secure:
+                return StoreUnavailable(f"{why}?")
+            return (StoreUnusable if isinstance(error.last, ssl.SSLError) else StoreUnavailable)(
+                f"{why}, with TLS? Name who signed its certificate with ?ca=FILE, or write etcd://"
+            )
         late = isinstance(error, TimeoutError)
         how = f"within {self.address.timeout:g} s" if late else f"({str(error) or type(error).__name__})"
-        why = "a write may have landed"
-        if self.address.tls is None and not self._answered:
-            why = "if it speaks TLS, write etcds://"
-        return StoreUnavailable(f"{self.address.shown}: no answer {how}; {why}")
-
-
-def _spelled(body: Json) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode()
-
-
-def _socket(line: HTTPConnection) -> int:
-    number: int = line.sock.fileno()
-    return number
-
-
-class _Spent(Exception):
-    """The other end answered, and hung up: the pool must not keep this line."""
+        maybe = "a write may have landed" if secure or self._answered else "if it speaks TLS, write etcds://"
+        return StoreUnavailable(f"{shown}: no answer {how}; {maybe}")
 
 
 # --- what it refuses ------------------------------------------------------------------------------------------------
@@ -328,9 +256,9 @@ _REFUSALS: Final[Sequence[tuple[str, type[StoreError], str]]] = (
 )
 
 
-def refused(status: int, text: str, shown: str) -> StoreError:
+def refused(reply: Reply, shown: str) -> StoreError:
     """What etcd said no to, in words, and what to do about it."""
-    said = _message(text)
+    status, said = reply.status, _message(reply.text)
     for words, kind, remedy in _REFUSALS:
         if words in said:
             return kind(f"{shown}: {said}; {remedy}")
@@ -352,61 +280,61 @@ def _message(text: str) -> str:
         return text.strip()[:200]
 
 
-# --- the language of transactions -----------------------------------------------------------------------------------
-
-WIDTH: Final = 104
-PACK: Final = 24
-"""etcd takes 128 operations in a transaction (--max-txn-ops), counted down a branch: the longest of a transaction's
-three lists, and that of a transaction within it, together. So 104 packs of 24 fit into one."""
+# --- listening ------------------------------------------------------------------------------------------------------
 
 
-def text64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+class Watch:
+    """What etcd tells of a watch: that it was created, then what happened, in pieces as HTTP has them."""
 
+    def __init__(self, line: HTTPConnection, response: HTTPResponse, shown: str) -> None:
+        self._line = line
+        self._response = response
+        self._shown = shown
+        self._pieces = response.fp.peek()  # the first of it came with the head
+        self._text = b""
+        self._ended = False
+        line.sock.settimeout(0)
 
-def data64(text: str) -> bytes:
-    return base64.b64decode(text)
+    def fileno(self) -> int:
+        number: int = self._line.sock.fileno()
+        return number
 
+    def heard(self) -> bool:
+        try:
+            self._pieces += received(self._line.sock) or b""
+        except OSError as error:
+            raise self._over(str(error)) from error
+        events = [message for message in self._messages() if self._is_event(message)]
+        if self._ended and not events:
+            raise self._over("it hung up")
+        return bool(events)
 
-def one(key: bytes) -> Json:
-    return {"request_range": {"key": text64(key)}}
+    def close(self) -> None:
+        self._response.close()
+        self._line.close()
 
+    def _messages(self) -> Iterator[Json]:
+        self._text += b"".join(self._whole_pieces())
+        *lines, self._text = self._text.split(b"\n")
+        return map(json.loads, lines)
 
-def span(first: bytes, end: bytes, limit: int, *, backwards: bool = False) -> Json:
-    """Keys from `first` to before `end`, in order. Forwards etcd stops at the limit; backwards it reads the span."""
-    wanted: Json = {"key": text64(first), "range_end": text64(end), "limit": limit}
-    return {"request_range": {**wanted, "sort_order": "DESCEND", "sort_target": "KEY"} if backwards else wanted}
+    def _whole_pieces(self) -> Iterator[bytes]:
+        """Each is its length in hexadecimal, a line's end, itself, and a line's end; an empty one is the last."""
+        while True:
+            length, there, rest = self._pieces.partition(b"\r\n")
+            size = int(length, 16) if there else 0
+            self._ended |= bool(there) and not size
+            if self._ended or not there or len(rest) < size + 2:
+                return
+            self._pieces = rest[size + 2 :]
+            yield rest[:size]
 
+    def _is_event(self, message: Json) -> bool:
+        """A watch is cancelled where its member has no leader, or the history that it begins with is gone."""
+        result = message.get("result", {})
+        if "error" in message or result.get("canceled"):
+            raise self._over(str(message.get("error") or result.get("cancel_reason") or "it was cancelled"))
+        return bool(result.get("events"))
 
-def count(first: bytes, end: bytes) -> Json:
-    """How many keys there are from `first` to before `end`; etcd keeps them in memory."""
-    return {"key": text64(first), "range_end": text64(end), "count_only": True}
-
-
-def put(key: bytes, value: bytes = b"") -> Json:
-    return {"request_put": {"key": text64(key), "value": text64(value)}}
-
-
-def delete(key: bytes) -> Json:
-    return {"request_delete_range": {"key": text64(key)}}
-
-
-def is_at(key: bytes, revision: int) -> Json:
-    """The key was last written at this revision; 0: it is not there."""
-    return {"key": text64(key), "target": "MOD", "mod_revision": revision, "result": "EQUAL"}
-
-
-def is_at_least(key: bytes, revision: int) -> Json:
-    return {"key": text64(key), "target": "MOD", "mod_revision": revision - 1, "result": "GREATER"}
-
-
-def txn(compare: Sequence[Json], then: Sequence[Json], other: Sequence[Json] = ()) -> Json:
-    return {"compare": compare, "success": packed(then), "failure": packed(other)}
-
-
-def packed(operations: Sequence[Json]) -> Sequence[Json]:
-    """More operations than fit side by side, in transactions without a condition."""
-    if len(operations) <= WIDTH:
-        return operations
-    starts = range(0, len(operations), PACK)
-    return [{"request_txn": {"success": operations[start : start + PACK]}} for start in starts]
+    def _over(self, why: str) -> StoreUnavailable:
+        return StoreUnavailable(f"{self._shown}: its news broke off: {why}")

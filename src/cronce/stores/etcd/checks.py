@@ -5,8 +5,9 @@ from typing import Final
 
 from cronce.errors import StoreError
 from cronce.stores.checks import Check, error, ok, warn
-from cronce.stores.etcd.api import Answer, Api, Json, data64, text64
-from cronce.stores.etcd.layout import META, after_all, schema_of
+from cronce.stores.etcd.api import Answer, Api
+from cronce.stores.etcd.layout import META, after_all, data64, schema_of, text64
+from cronce.stores.http_api import Json
 
 QUOTA: Final = 2 << 30
 """etcd's own default."""
@@ -20,8 +21,7 @@ MANY: Final = 100_000
 """Revisions that a busy day makes."""
 
 
-def checks(api: Api, doubt: float) -> Iterator[Check]:
-    """`doubt`: by how many seconds this process is unsure of etcd's clock."""
+def checks(api: Api) -> Iterator[Check]:
     statuses = {name: _status(each) for name, each in api.each()}
     yield from _endpoints(statuses)
     answers = [status.body for status in statuses.values() if isinstance(status, Answer)]
@@ -32,7 +32,8 @@ def checks(api: Api, doubt: float) -> Iterator[Check]:
     for name, check in (("members", _members), ("alarms", _alarms), ("compaction", _compaction)):
         yield _asked(name, check, api)
     yield _asked("namespaces", _namespaces, api)
-    yield ok("clock", f"known to {doubt * 1000:.0f} ms by this process, and to a second by one that has just begun")
+    doubt = api.clock.doubt * 1000
+    yield ok("clock", f"known to {doubt:.0f} ms by this process, and to a second by one that has just begun")
 
 
 def _asked(name: str, check: Callable[[Api], Check], api: Api) -> Check:
@@ -63,8 +64,7 @@ def _endpoints(statuses: dict[str, Answer | StoreError]) -> Iterator[Check]:
 
 
 def _members(api: Api) -> Check:
-    members = api.ask("/v3/cluster/member/list", {}, api.deadline()).body.get("members", ())
-    voters = sum(not member.get("isLearner", False) for member in members)
+    voters = api.ask("/v3/cluster/member/list", {}, api.deadline()).voters
     if voters == 1:
         return warn("members", "one member: its loss is the loss of the store", "three members survive the loss of one")
     if voters == 2:

@@ -1,4 +1,5 @@
-"""How cells lie in etcd: which keys and values stand for one, and how numbers are drawn. Pure.
+"""How cells lie in etcd: which keys and values stand for one, how numbers are drawn, and how a transaction and a scan
+are spelled. Pure.
 
 Below the namespace, which is a prefix:
 
@@ -17,14 +18,15 @@ is written, so what is stored is the rest: number = revision × SPAN + shift + n
 chosen so that it goes on where the last one ended.
 """
 
+import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from cronce.errors import BadInput
 from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, from_us, to_us
-from cronce.stores.base import By
-from cronce.stores.etcd.api import data64
+from cronce.stores.base import By, Scan, instant, page_of, us
+from cronce.stores.http_api import Json
 from cronce.value import NamedTuple
 
 SCHEMA: Final = 1
@@ -93,12 +95,71 @@ class Shelf(NamedTuple):
         return self.cells[key].revision if key in self.cells else 0
 
 
+# --- transactions ---------------------------------------------------------------------------------------------------
+
+WIDTH: Final = 104
+PACK: Final = 24
+"""etcd takes 128 operations in a transaction (--max-txn-ops), counted down a branch: the longest of a transaction's
+three lists, and that of a transaction within it, together. So 104 packs of 24 fit into one."""
+
+
+def text64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def data64(text: str) -> bytes:
+    return base64.b64decode(text)
+
+
+def one(key: bytes) -> Json:
+    return {"request_range": {"key": text64(key)}}
+
+
+def span(first: bytes, end: bytes, limit: int, *, backwards: bool = False) -> Json:
+    """Keys from `first` to before `end`, in order. Forwards etcd stops at the limit; backwards it reads the span."""
+    wanted: Json = {"key": text64(first), "range_end": text64(end), "limit": limit}
+    return {"request_range": {**wanted, "sort_order": "DESCEND", "sort_target": "KEY"} if backwards else wanted}
+
+
+def count(first: bytes, end: bytes) -> Json:
+    """How many keys there are from `first` to before `end`; etcd keeps them in memory."""
+    return {"key": text64(first), "range_end": text64(end), "count_only": True}
+
+
+def put(key: bytes, value: bytes = b"") -> Json:
+    return {"request_put": {"key": text64(key), "value": text64(value)}}
+
+
+def delete(key: bytes) -> Json:
+    return {"request_delete_range": {"key": text64(key)}}
+
+
+def is_at(key: bytes, revision: int) -> Json:
+    """The key was last written at this revision; 0: it is not there."""
+    return {"key": text64(key), "target": "MOD", "mod_revision": revision, "result": "EQUAL"}
+
+
+def is_at_least(key: bytes, revision: int) -> Json:
+    return {"key": text64(key), "target": "MOD", "mod_revision": revision - 1, "result": "GREATER"}
+
+
+def txn(compare: Sequence[Json], then: Sequence[Json], other: Sequence[Json] = ()) -> Json:
+    return {"compare": compare, "success": packed(then), "failure": packed(other)}
+
+
+def packed(operations: Sequence[Json]) -> Sequence[Json]:
+    """More operations than fit side by side, in transactions without a condition."""
+    if len(operations) <= WIDTH:
+        return operations
+    starts = range(0, len(operations), PACK)
+    return [{"request_txn": {"success": operations[start : start + PACK]}} for start in starts]
+
+
 # --- meta and tally -------------------------------------------------------------------------------------------------
 
 
 def meta_value(epoch: Epoch, identity: str) -> bytes:
-    since = None if epoch.since is None else to_us(epoch.since)
-    row = {"schema": SCHEMA, "birth": epoch.birth, "base": epoch.base, "origin": epoch.origin, "since": since}
+    row = {"schema": SCHEMA, "birth": epoch.birth, "base": epoch.base, "origin": epoch.origin, "since": us(epoch.since)}
     return json.dumps({**row, "identity": identity}).encode()
 
 
@@ -112,8 +173,7 @@ def schema_of(meta: Kv) -> int:
 
 def read_life(meta: Kv, tally: Kv, purged: Sequence[Kv]) -> Life:
     row, last = json.loads(data64(meta["value"])), json.loads(data64(tally["value"]))
-    since = None if row["since"] is None else from_us(row["since"])
-    epoch = Epoch(row["birth"], row["base"], row["base"], Origin(row["origin"]), since)
+    epoch = Epoch(row["birth"], row["base"], row["base"], Origin(row["origin"]), instant(row["since"]))
     begun, written = int(meta["mod_revision"]), int(tally["mod_revision"])
     emptied = int(purged[0]["mod_revision"]) if purged else 0
     life = Life(epoch, from_us(last["now"]), row["identity"], begun, written, emptied)
@@ -138,7 +198,7 @@ def cell_value(cell: Cell, shift: int) -> bytes:
     birth, number = cell.fence or (None, 0)
     drafted = number > DRAFT
     row = (
-        cell.version - DRAFT + shift, int(cell.mark), _us(cell.at), _us(cell.until),
+        cell.version - DRAFT + shift, int(cell.mark), us(cell.at), us(cell.until),
         birth, number - DRAFT + shift if drafted else number, drafted,
     )  # fmt: skip
     try:
@@ -157,10 +217,10 @@ def read_cell(kv: Kv, skip: int) -> Kept:
         data64(kv["key"])[skip:].decode(),
         drawn + rest,
         value,
-        None if at is None else from_us(at),
+        instant(at),
         Mark(mark),
         None if birth is None else Fence(birth, number + drawn * drafted),
-        None if until is None else from_us(until),
+        instant(until),
     )
     return Kept(revision, cell)
 
@@ -174,10 +234,6 @@ def settled(cell: Cell, shift: int, revision: int) -> Cell:
     if fence is not None and fence.number > DRAFT:
         fence = Fence(fence.birth, fence.number + drawn)
     return cell._replace(version=cell.version + drawn, fence=fence)
-
-
-def _us(instant: Instant | None) -> int | None:
-    return None if instant is None else to_us(instant)
 
 
 # --- indexes --------------------------------------------------------------------------------------------------------
@@ -203,7 +259,7 @@ class Index(NamedTuple):
 
     def us(self, cell: Cell) -> int | None:
         """The instant by which a cell stands in it."""
-        return _us(cell.at if self.by == "at" else cell.until)
+        return us(cell.at if self.by == "at" else cell.until)
 
 
 BY_AT: Final = Index(b"at/", "at")
@@ -227,11 +283,111 @@ def entries(cell: Cell | None) -> Iterator[bytes]:
         yield BY_AT.entry(to_us(cell.at), cell.key)
         yield BY_AT_BACKWARDS.entry(to_us(cell.at), cell.key)
     if cell.mark is Mark.OPEN:
-        yield OPEN.entry(_us(cell.until), cell.key)
+        yield OPEN.entry(us(cell.until), cell.key)
     if cell.mark is Mark.ATTENTION:
-        yield ATTENTION.entry(_us(cell.at), cell.key)
+        yield ATTENTION.entry(us(cell.at), cell.key)
 
 
 def after_all(prefix: bytes) -> bytes:
     """The first key above all that begin with this; the last byte is never 255."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+# --- scans: by the order of keys, by an index that holds the order asked for, or by sorting what is few --------------
+
+PAGE: Final = 1000
+
+FEW: Final = {Mark.OPEN: OPEN, Mark.ATTENTION: ATTENTION}
+"""Marks that few cells have: each has an index of its own, that is sorted here if the order asked for is another."""
+
+Look = Callable[[Sequence[Json]], tuple[Life, Sequence[Sequence[Kv]]]]
+Read = Callable[[Sequence[str]], Shelf]
+Pages = Iterator[tuple[Life, Iterable[Cell]]]
+
+
+def pages(scan: Scan, prefix: bytes, look: Look, read: Read) -> Pages:
+    """The cells of a scan in order, in portions, each with the life that it was read in; at least one portion."""
+    search = Search(scan, prefix, look, read)
+    index = FEW.get(scan.mark) if scan.mark else None
+    if scan.by == "at" and index is None:
+        index = BY_AT_BACKWARDS if scan.newest_first else BY_AT
+    if scan.by == (index.by if index else "key"):
+        yield from search.along(index)
+        return
+    cells: list[Cell] = []
+    for life, found in search.whole(index):
+        last = life
+        cells += found
+    yield last, page_of(cells, scan._replace(limit=len(cells)), last.last_write, last.epoch).cells
+
+
+class Search:
+    """One scan under way: by an index, or, without one, by the keys of the cells."""
+
+    def __init__(self, scan: Scan, prefix: bytes, look: Look, read: Read) -> None:
+        self.scan = scan
+        self.prefix = prefix
+        self.look = look
+        self.read = read
+
+    def along(self, index: Index | None) -> Pages:
+        """In the order asked for, past the scan's position."""
+        first, end = _bounds(index, self.scan) if index else self._cells()
+        backwards = self.scan.newest_first and not (index and index.mirrored)
+        return self._portions(index, first, end, backwards=backwards)
+
+    def whole(self, index: Index | None) -> Pages:
+        """All that there is, in another order."""
+        area = index.area if index else cell_key(self.scan.prefix)
+        return self._portions(index, area, after_all(area))
+
+    def _cells(self) -> tuple[bytes, bytes]:
+        first = cell_key(self.scan.prefix)
+        end = after_all(first)
+        if self.scan.after is None:
+            return first, end
+        past = cell_key(self.scan.after.key)
+        return (first, min(end, past)) if self.scan.newest_first else (max(first, past + b"\0"), end)
+
+    def _portions(self, index: Index | None, first: bytes, end: bytes, *, backwards: bool = False) -> Pages:
+        skip = len(self.prefix + CELL)
+        for life, kvs in self._walk(self.prefix + first, self.prefix + end, backwards=backwards):
+            if index:
+                yield self._found(life, index, kvs)
+            else:
+                yield life, self._matching(read_cell(kv, skip).cell for kv in kvs)
+
+    def _found(self, life: Life, index: Index, kvs: Sequence[Kv]) -> tuple[Life, Iterable[Cell]]:
+        """The cells behind some entries; one that has moved on since stands elsewhere now."""
+        skip = len(self.prefix)
+        stand = {key: us for us, key in (index.place(data64(kv["key"])[skip:]) for kv in kvs)}
+        keys = [key for key in stand if key.startswith(self.scan.prefix)]
+        if not keys:
+            return life, []
+        shelf = self.read(keys)
+        cells = (kept.cell for key in keys if (kept := shelf.cells.get(key)))
+        return shelf.life, self._matching(cell for cell in cells if index.us(cell) == stand[cell.key])
+
+    def _matching(self, cells: Iterable[Cell]) -> list[Cell]:
+        return [cell for cell in cells if self.scan.mark in (None, cell.mark)]
+
+    def _walk(self, first: bytes, end: bytes, *, backwards: bool) -> Iterator[tuple[Life, Sequence[Kv]]]:
+        limit = min(self.scan.limit + 1, PAGE)
+        while True:
+            life, (kvs,) = self.look([span(first, end, limit, backwards=backwards)])
+            yield life, kvs
+            if len(kvs) < limit:
+                return
+            last = data64(kvs[-1]["key"])
+            first, end = (first, last) if backwards else (last + b"\0", end)
+
+
+def _bounds(index: Index, scan: Scan) -> tuple[bytes, bytes]:
+    """Where a scan along an index begins and ends; cells without such an instant stand at its end, and outside."""
+    past = None if scan.after is None else index.entry(*scan.after)
+    top = index.entry(None) if scan.upto is None else index.entry(to_us(scan.upto) + 1)
+    if index.mirrored:
+        return max(top, b"" if past is None else past + b"\0"), after_all(index.area)
+    if scan.newest_first:
+        return index.area, top if past is None else min(top, past)
+    return index.area if past is None else past + b"\0", top

@@ -1,9 +1,337 @@
-"""Cells in Kubernetes' Lease objects: the locks and leaders of a namespace, and the last slots of its jobs.
+"""Cells in Kubernetes: in Lease objects, which the cluster keeps in etcd. Made for what a cluster needs before it has a
+database: locks, leaders, and one run per slot of its CronJobs.
 
-`store` is the store, `layout` how cells lie in Leases, `api` the requests, `access` where the API server is and who
-asks, `checks` what the doctor asks. Its clock is read off the replies (`stores.dates`).
+*Replace what was read.* A write is judged here, from the Lease as it was last seen, and replaces that Lease under its
+resourceVersion. If somebody was faster the server says so, the Lease is read, and the write is judged again: refused,
+or tried on that. A guess grants nothing by itself and refuses nobody. Each failed try means that somebody else won, so
+this ends; it is no retry of a write without an answer.
+
+*The clock* is read off the replies (`stores.http_api`), and an API server is one of several: they differ by what NTP
+leaves. So a lease is dated by them, but whoever finds one lapsed has watched it for its whole length with a clock of
+its own (`Traits.one_clock`), as client-go does.
+
+*A Lease that somebody deleted* takes the memory of its job with it. The store's own Lease knows every job that had one:
+the next is not told of any slot up to the moment that it was made.
+
+*What is not kept.* There is no room for one cell per effect or run, nor for what each pod leaves behind: those keys
+read as absent, and a write of one is refused with the reason.
+
+Beside the store itself: `layout` how cells lie in Leases, `api` where the API server is, who asks, and the requests.
 """
 
-from cronce.stores.kubernetes.store import TRAITS, KubernetesStore, init, open_store
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Final
 
-__all__ = ["TRAITS", "KubernetesStore", "init", "open_store"]
+from cronce.clock import Clock, SystemClock
+from cronce.errors import StoreError, StoreUnusable
+from cronce.model import Boot, Cell, Epoch, Instant, Traits, Verdict, Write, to_us
+from cronce.stores.base import Loaded, Page, Scan, Swapped, closed_on_error, groups, life_of, page_of, refused_epoch
+from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.http_api import Json
+from cronce.stores.kubernetes.api import Address, Api, read_url
+from cronce.stores.kubernetes.layout import (
+    LABEL,
+    STORE,
+    Home,
+    Shelf,
+    absent,
+    annotation,
+    bare,
+    changed_by,
+    home_in,
+    home_of,
+    judged,
+    lease_name,
+    lease_of,
+    read_shelf,
+    without,
+)
+
+TRAITS: Final = Traits(
+    "kubernetes", survives_failover=False, groups=False, history=False, tally=False, one_clock=False,
+    step=timedelta(seconds=1), skew=timedelta(milliseconds=750),
+)  # fmt: skip
+"""Whether its etcd has several members cannot be seen from here, so nothing is promised. Its clock is known to the
+second; the clocks of its API servers and the way of a reply add the rest."""
+
+NOT_KEPT: Final = {
+    "effect": "effects of a run (run.once)",
+    "once": "keys (idempotent)",
+    "cursor": "cursors (run.cursor)",
+    "asked": "runs by hand (trigger, rerun, backfill, a Job made by hand)",
+    "stored": "jobs that live in the store",
+    "scope": "fences of receivers",
+    "machine": "notes of machines",
+    "refusals": "notes of machines",
+}
+"""By the first word of a key: what there is no room for."""
+
+REMEMBERED: Final = 1000
+"""Leases that a process remembers; when there are more it begins anew."""
+
+
+class KubernetesStore:
+    """A store in the Leases of a namespace whose names begin with a prefix. `clock` is this machine's."""
+
+    traits: Final = TRAITS
+
+    def __init__(self, address: Address, clock: Clock | None = None) -> None:
+        self.api: Final = Api(address, clock or SystemClock())
+        self._prefix = address.prefix
+        self._remembered: dict[Home, Shelf] = {}
+        self._sighted: dict[Home, tuple[str, Instant]] = {}
+        with closed_on_error(self):
+            self._epoch = _epoch(self._look(self.api.deadline()))
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        """What is about all jobs is read first: whoever lifts a stop has raised the floors of the jobs before."""
+        deadline = self.api.deadline()
+        shelves = {STORE: self._look(deadline)}
+        for home in sorted({home_of(key) for key in keys if _is_kept(key)} - {STORE}):
+            shelves[home] = self._read(home, deadline)
+        cells = [shelves[home_of(key)].cell(key) if _is_kept(key) else Cell(key) for key in keys]
+        return Loaded(self.api.clock.now(), _epoch(shelves[STORE]), cells)
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        deadline = self.api.deadline()
+        _refuse_unkept(self.api.address.shown, writes)
+        parts, now = _by_home(writes), self._sure_now(deadline)
+        if seen[0] != self._epoch.birth and seen[0] != _epoch(self._look(deadline)).birth:
+            return Swapped(now, self._epoch, refused_epoch(writes))
+        verdicts: dict[int, Verdict] = {}
+        for home, places in parts.items():
+            part = self._swap(home, [writes[place] for place in places], now, seen[0], deadline)
+            verdicts.update(zip(places, part, strict=True))
+        return Swapped(now, self._epoch, [verdicts[place] for place in range(len(writes))])
+
+    def scan(self, scan: Scan) -> Page:
+        deadline = self.api.deadline()
+        epoch = _epoch(self._look(deadline))
+        cells = [cell for shelf in self._found(scan.prefix, deadline) for cell in shelf.cells.values()]
+        return page_of(cells, scan, self.api.clock.now(), epoch)
+
+    def purge(self, cells: Sequence[Cell]) -> int:
+        deadline = self.api.deadline()
+        versions: dict[Home, dict[str, int]] = {}
+        for cell in cells:
+            versions.setdefault(home_of(cell.key), {})[cell.key] = cell.version
+        return sum(self._purge(home, gone, deadline) for home, gone in versions.items())
+
+    def checks(self) -> Iterator[Check]:
+        yield ok("server", f"{self.api.version(self.api.deadline())} at {self.api.address.access.server}")
+        try:
+            shelves = list(self._listed(self.api.deadline()))
+        except StoreError as failure:
+            yield error("rights", str(failure), "a Role with get, list, create, update and delete on leases does it")
+            return
+        yield ok("rights", f"may list leases in {self.api.address.namespace}: {len(shelves)} of this store")
+        yield _deleted(shelves)
+        yield _room(shelves)
+
+    def close(self) -> None:
+        self.api.close()
+
+    # --- swapping ---------------------------------------------------------------------------------------------------
+
+    def _swap(self, home: Home, writes: Sequence[Write], now: Instant, birth: int, deadline: Boot) -> Sequence[Verdict]:
+        """A Lease that is there has forgotten nothing. Before one is made the store is looked at: both may have been
+        deleted."""
+        guess = self._remembered.get(home)
+        shelf = guess or self._read_to_write(home, deadline)
+        while self._epoch.birth == birth:
+            verdicts, changed = judged(shelf, writes, now)
+            doubtful = shelf is guess and any(verdict.refused for verdict in verdicts)
+            if not (changed or doubtful):
+                return verdicts
+            if not shelf.there and _epoch(self._look(deadline)).birth == birth:
+                self._make(home, deadline)
+            elif shelf.there and not doubtful and self._replace(changed_by(shelf, changed), now, deadline):
+                return verdicts
+            shelf = self._read_to_write(home, deadline)
+        return refused_epoch(writes)
+
+    def _make(self, home: Home, deadline: Boot) -> None:
+        """A Lease with nothing in it, unless somebody else is faster."""
+        self.api.create(bare(self._name(home), self._prefix, self.api.address.namespace), deadline)
+
+    def _replace(self, shelf: Shelf, now: Instant, deadline: Boot) -> Shelf | None:
+        """As it is then; None: it was not as it was read any more."""
+        self._remembered.pop(shelf.home, None)
+        answer = self.api.replace(lease_of(shelf, self._prefix, now), deadline)
+        return self._take_in(shelf.home, answer.body) if answer.status == 200 else None
+
+    def _purge(self, home: Home, versions: Mapping[str, int], deadline: Boot) -> int:
+        while True:
+            shelf = self._read(home, deadline)
+            gone = [key for key, cell in shelf.cells.items() if cell.version == versions.get(key)]
+            if not gone or self._leave_out(shelf, gone, deadline):
+                return len(gone)
+
+    def _leave_out(self, shelf: Shelf, gone: Sequence[str], deadline: Boot) -> bool:
+        left = without(shelf, shelf.cells, gone)
+        if left.cells or shelf.home == STORE:
+            return self._replace(left, self._sure_now(deadline), deadline) is not None
+        return self._delete(shelf, deadline)
+
+    def _delete(self, shelf: Shelf, deadline: Boot) -> bool:
+        self._remembered.pop(shelf.home, None)
+        if self.api.delete(shelf.lease, deadline).status != 200:
+            return False
+        if shelf.home.kind == "job":
+            self._strike(shelf.home.name, deadline)
+        return True
+
+    # --- jobs whose Lease was deleted -------------------------------------------------------------------------------
+
+    def _enlist(self, job: str, uid: str, deadline: Boot) -> str:
+        """Put a job, and the uid of its Lease, on the store's list, unless it is there; which uid stands there now."""
+        return self._relist(lambda jobs: {job: uid, **jobs}, deadline)[job]
+
+    def _strike(self, job: str, deadline: Boot) -> None:
+        """Take a job off the list: its Lease is deleted on purpose."""
+        self._relist(lambda jobs: {name: uid for name, uid in jobs.items() if name != job}, deadline)
+
+    def _relist(self, changed: Callable[[Mapping[str, str]], dict[str, str]], deadline: Boot) -> Mapping[str, str]:
+        while True:
+            shelf = self._look(deadline)
+            jobs = changed(shelf.jobs)
+            if jobs == shelf.jobs or self._replace(shelf._replace(jobs=jobs), self._sure_now(deadline), deadline):
+                return jobs
+
+    def _read_to_write(self, home: Home, deadline: Boot) -> Shelf:
+        """If it is a job's, and nothing was written into it yet, while the job had another one, then that was deleted
+        with all that it knew: any slot up to now may have run."""
+        shelf = self._read(home, deadline)
+        if home.kind != "job" or not shelf.is_new or self._enlist(home.name, shelf.uid, deadline) == shelf.uid:
+            return shelf
+        return shelf._replace(passed=shelf.born + TRAITS.step + TRAITS.skew)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def _look(self, deadline: Boot) -> Shelf:
+        """The store's own Lease. A namespace that has none begins a life by that."""
+        shelf = self._read(STORE, deadline)
+        while shelf.is_new or not shelf.there:
+            if not shelf.there:
+                self._make(STORE, deadline)
+            elif written := self._replace(shelf, self._sure_now(deadline), deadline):
+                shelf = written
+                break
+            shelf = self._read(STORE, deadline)
+        self._epoch = _epoch(shelf)
+        return shelf
+
+    def _read(self, home: Home, deadline: Boot) -> Shelf:
+        answer = self.api.get(self._name(home), deadline)
+        if answer.status != 404:
+            return self._take_in(home, answer.body)
+        self._remembered.pop(home, None)
+        return absent(home)
+
+    def _take_in(self, home: Home, lease: Json) -> Shelf:
+        if len(self._sighted) > REMEMBERED:
+            self._remembered, self._sighted = {}, {}
+        revision = lease["metadata"]["resourceVersion"]
+        sighted = self._sighted.get(home)
+        if sighted is None or sighted[0] != revision:
+            sighted = self._sighted[home] = (revision, self.api.clock.now())
+        shelf = read_shelf(home, lease, sighted[1])
+        if not shelf.is_new:
+            self._remembered[home] = shelf
+        return shelf
+
+    def _found(self, prefix: str, deadline: Boot) -> Iterator[Shelf]:
+        """The Leases in which there may be cells that begin so: of one job, one is asked for."""
+        kind, _, rest = prefix.partition("/")
+        if kind in NOT_KEPT:
+            return
+        if kind == "run" and rest.endswith("/") and rest.count("/") == 1:
+            yield self._read(Home("job", rest[:-1]), deadline)
+        else:
+            yield from self._listed(deadline)
+
+    def _listed(self, deadline: Boot) -> Iterator[Shelf]:
+        for answer in self.api.list(f"{LABEL}={self._prefix}", deadline):
+            for lease in answer.body.get("items") or ():
+                home = home_in(lease)
+                if home is not None and lease["metadata"]["name"] == self._name(home):  # else it is a copy of one
+                    yield self._take_in(home, lease)
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def _name(self, home: Home) -> str:
+        return lease_name(self._prefix, home)
+
+    def _sure_now(self, deadline: Boot) -> Instant:
+        """The time to write by."""
+        while not self.api.clock.is_sure:
+            self.api.get(self._name(STORE), deadline)
+        return self.api.clock.now()
+
+
+def _epoch(shelf: Shelf) -> Epoch:
+    return Epoch(to_us(shelf.born))
+
+
+def _is_kept(key: str) -> bool:
+    return key.partition("/")[0] not in NOT_KEPT
+
+
+def _refuse_unkept(shown: str, writes: Sequence[Write]) -> None:
+    for write in writes:
+        kind, _, name = write.key.partition("/")
+        what = NOT_KEPT.get(kind) or (NOT_KEPT["asked"] if kind == "run" and "#" in name else None)
+        if what is not None:
+            raise StoreUnusable(
+                f"{shown}: a Lease has room for a lock, a leader and the last slots of a job, and for no {what}; name"
+                " a database for those, such as postgresql://"
+            )
+
+
+def _by_home(writes: Sequence[Write]) -> dict[Home, list[int]]:
+    """The places of the writes of each Lease. What shall land together lies in one."""
+    for places in groups(writes):
+        if len({home_of(writes[place].key) for place in places}) > 1:
+            raise StoreUnusable(f"{writes[places[0]].key} and what shall land with it do not lie in one Lease")
+    found: dict[Home, list[int]] = {}
+    for place, write in enumerate(writes):
+        found.setdefault(home_of(write.key), []).append(place)
+    return found
+
+
+# --- what the doctor asks -------------------------------------------------------------------------------------------
+
+ROOM: Final = 256 << 10
+"""Bytes of annotations that an API server takes of one object."""
+
+
+def _deleted(shelves: Sequence[Shelf]) -> Check:
+    """A job is on the store's list, and has no Lease: somebody took its memory away."""
+    there = {shelf.home.name for shelf in shelves if shelf.home.kind == "job"}
+    gone = sorted(job for shelf in shelves if shelf.home == STORE for job in shelf.jobs if job not in there)
+    if not gone:
+        return ok("deleted", "every job has its Lease")
+    says = f"the Leases of {', '.join(gone[:5])} were deleted: slots up to when they are made anew count as run"
+    return warn("deleted", says, "delete no Lease of a job in use; `cronce purge` removes what is old")
+
+
+def _room(shelves: Sequence[Shelf]) -> Check:
+    sizes = {shelf.lease["metadata"]["name"]: len((annotation(shelf.lease) or "").encode()) for shelf in shelves}
+    name = max(sizes, key=lambda one: sizes[one], default="")
+    says = f"the fullest Lease, {name}, has {sizes.get(name, 0) / 1024:.0f} KiB of {ROOM / 1024:.0f}"
+    if sizes.get(name, 0) > 0.8 * ROOM:
+        return warn("room", says, "see to the runs of it that are still open: `cronce runs`")
+    return ok("room", says)
+
+
+# --- URLs and beginning ---------------------------------------------------------------------------------------------
+
+
+def open_store(url: str) -> KubernetesStore:
+    return KubernetesStore(read_url(url))
+
+
+def init(url: str) -> Epoch:
+    """Begin a store on purpose; one that is there already stays as it is."""
+    return life_of(open_store(url))

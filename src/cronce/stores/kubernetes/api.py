@@ -1,25 +1,182 @@
-"""Asking the API server: one request at a time, over plain HTTP.
+"""Where the API server is and who asks, from a pod's service account or from a kubeconfig; and the requests.
+
+A service account's token is a file that the kubelet rewrites before it expires, so it is read again now and then, and
+whenever the server does not know the one at hand.
 
 A request that was sent is never sent again, unless the server said that it does not know who asks: whether another one
 landed, nobody knows. A write that is refused since somebody else was faster is an answer, and no error.
 """
 
+import base64
 import json
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal
+import re
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot
-from cronce.stores.dates import Reading, second_of
-from cronce.stores.kubernetes.access import Address, Json
+from cronce.stores import mask, seconds
+from cronce.stores.http_api import HttpServer, Json, NoAnswer, NoConnection, Question, Reply
 from cronce.value import NamedTuple
 
-try:
-    import httpx
-except ImportError:
-    raise BadInput("kubernetes:// needs httpx: pip install 'cronce[kubernetes]'") from None
+TIMEOUT: Final = 5.0
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+
+Token = Callable[[], str]
+
+
+class Access(NamedTuple):
+    """The way to an API server."""
+
+    server: str
+    token: Token
+    tls: ssl.SSLContext | None = None
+    namespace: str = ""
+
+
+class Address(NamedTuple):
+    """What a URL says: ``kubernetes://namespace?prefix=cronce&kubeconfig=FILE&context=NAME&timeout=5``."""
+
+    shown: str
+    access: Access
+    namespace: str
+    prefix: str = "cronce"
+    timeout: float = TIMEOUT
+
+
+def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Address:
+    shown, rest = mask(url), url.partition("://")[2]
+    place, _, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    timeout = seconds(shown, options.pop("timeout", str(TIMEOUT)))
+    prefix, file, context = (options.pop(name, "") for name in ("prefix", "kubeconfig", "context"))
+    if options:
+        known = "prefix, kubeconfig, context and timeout"
+        raise BadInput(f"{shown!r}: Kubernetes knows no {', '.join(sorted(options))} here; it knows {known}")
+    access = _access(shown, file, context, env, account)
+    namespace = unquote(place.strip("/")) or access.namespace or "default"
+    for what, name in (("a namespace", namespace), ("a prefix", prefix or "cronce")):
+        if not re.fullmatch(_LABEL, name):
+            raise BadInput(f"{shown!r}: {name!r} cannot be {what}; write it like kubernetes://jobs: a–z, 0–9 and -")
+    return Address(shown, access, namespace, prefix or "cronce", timeout)
+
+
+def _access(shown: str, file: str, context: str, env: Mapping[str, str], account: Path) -> Access:
+    """A file that is named, else the pod that this is, else the file that kubectl takes."""
+    host = env.get("KUBERNETES_SERVICE_HOST", "")
+    if not file and not context and host and (account / "token").exists():
+        return _in_cluster(host, env.get("KUBERNETES_SERVICE_PORT", "443"), account)
+    names = file or env.get("KUBECONFIG", "") or str(Path(env.get("HOME", "/")) / ".kube" / "config")
+    found = [Path(name) for name in names.split(os.pathsep) if Path(name).is_file()]
+    if not found:
+        raise BadInput(
+            f"{shown!r}: this is no pod with a service account, and there is no kubeconfig at {names}; "
+            "name one with ?kubeconfig=FILE or $KUBECONFIG, or see that the pod's automountServiceAccountToken is true"
+        )
+    return _Config(shown, found).access(context)
+
+
+def _in_cluster(host: str, port: str, account: Path) -> Access:
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    namespace = (account / "namespace").read_text(encoding="utf-8").strip()
+    tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
+    return Access(server, _from_file(account / "token"), tls, namespace)
+
+
+def _from_file(path: Path) -> Token:
+    def read() -> str:
+        try:
+            return path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise StoreUnusable(f"the token of the service account cannot be read: {error}") from None
+
+    return read
+
+
+class _Config:
+    """One kubeconfig, or several that count as one: of two that say something, the first counts."""
+
+    def __init__(self, shown: str, files: list[Path]) -> None:
+        self._shown, self._files = shown, files
+        self._parts = [(file, _parsed(file)) for file in files]
+
+    def access(self, context: str) -> Access:
+        name = context or next((part["current-context"] for _, part in self._parts if part.get("current-context")), "")
+        _, chosen = self._entry("contexts", "context", name)
+        home, cluster = self._entry("clusters", "cluster", str(chosen.get("cluster", "")))
+        its, user = self._entry("users", "user", str(chosen.get("user", ""))) if chosen.get("user") else (home, {})
+        server = str(cluster.get("server", ""))
+        tls = self._tls(home, cluster, its, user) if server.startswith("https:") else None
+        return Access(server, self._token(its, user), tls, str(chosen.get("namespace") or ""))
+
+    def _entry(self, kind: str, noun: str, name: str) -> tuple[Path, Json]:
+        for file, part in self._parts:
+            for entry in part.get(kind) or ():
+                if entry.get("name") == name:
+                    return file.parent, entry.get(noun) or {}
+        files = ", ".join(map(str, self._files))
+        raise BadInput(f"{self._shown!r}: no {noun} is called {name!r} in {files}; see `kubectl config get-contexts`")
+
+    def _token(self, home: Path, user: Json) -> Token:
+        if user.get("exec") or user.get("auth-provider"):
+            raise BadInput(
+                f"{self._shown!r}: this kubeconfig gets its token from another program, which cronce does not start; "
+                "write a token into it: kubectl config set-credentials NAME --token $(kubectl create token ACCOUNT)"
+            )
+        if user.get("tokenFile"):
+            return _from_file(home / str(user["tokenFile"]))
+        token = str(user.get("token") or "")
+        return lambda: token
+
+    def _tls(self, home: Path, cluster: Json, its: Path, user: Json) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context()
+            for file in _file(home, cluster, "certificate-authority"):
+                context.load_verify_locations(file)
+            for certificate in _file(its, user, "client-certificate"):
+                for key in _file(its, user, "client-key"):
+                    context.load_cert_chain(certificate, key)
+        except OSError as error:
+            raise BadInput(f"{self._shown!r}: a certificate of the kubeconfig cannot be used: {error}") from None
+        if cluster.get("insecure-skip-tls-verify"):
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+
+def _file(home: Path, entry: Json, name: str) -> Iterator[str]:
+    """The file that something lies in, if it is there at all; what stands in the kubeconfig is put into one."""
+    data = entry.get(f"{name}-data")
+    if data:
+        with NamedTemporaryFile() as file:  # of this user alone, and gone when it was read
+            file.write(base64.b64decode(data))
+            file.flush()
+            yield file.name
+    elif entry.get(name):
+        yield str(home / str(entry[name]))
+
+
+def _parsed(file: Path) -> Json:
+    try:
+        import yaml  # noqa: PLC0415  in a cluster nobody needs it
+    except ImportError:
+        raise BadInput("a kubeconfig is YAML, and reading it needs PyYAML: pip install 'cronce[kubernetes]'") from None
+    with suppress(yaml.YAMLError, UnicodeDecodeError):
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if isinstance(found, dict):
+            return found
+    raise BadInput(f"{file} is no kubeconfig: see `kubectl config view`")
+
+
+# --- asking ---------------------------------------------------------------------------------------------------------
 
 GROUP: Final = "coordination.k8s.io"
 PAGE: Final = 500
@@ -28,22 +185,12 @@ PAGE: Final = 500
 REREAD: Final = 60.0
 """Seconds after which a token is read again: the kubelet rewrites it long before it expires."""
 
-Method = Literal["GET", "POST", "PUT", "DELETE"]
-
-
-class Question(NamedTuple):
-    method: Method
-    path: str
-    body: Json | None = None
-    query: dict[str, str] | None = None
-
 
 class Answer(NamedTuple):
-    """What the server answered, and what that says about its clock."""
+    """What the server answered."""
 
     status: int
     body: Json
-    reading: Reading
 
 
 class Api:
@@ -52,72 +199,60 @@ class Api:
     def __init__(self, address: Address, clock: Clock) -> None:
         self.address: Final = address
         self.boot: Final = clock.boot
+        access, server = address.access, urlsplit(address.access.server)
+        where = server.hostname or "", server.port or (443 if access.tls else 80)
+        self._http = HttpServer(address.shown, [where], address.timeout, access.tls, clock.boot)
+        self.clock, self.deadline, self.close = self._http.clock, self._http.deadline, self._http.close
+        self._above = server.path.rstrip("/")
         self._leases = f"/apis/{GROUP}/v1/namespaces/{address.namespace}/leases"
         self._token, self._read_at = "", -REREAD
-        self._begin()
-
-    def _begin(self) -> None:
-        """A forked child has connections of its own: of one that two read from, each would have half of the answer."""
-        address = self.address
-        self._process, self._closed = os.getpid(), False
-        self._client = httpx.Client(
-            base_url=address.access.server, verify=address.access.tls, timeout=address.timeout, trust_env=False
-        )
-
-    def deadline(self) -> Boot:
-        """When a call that begins now has taken long enough."""
-        return self.boot() + self.address.timeout
-
-    def close(self) -> None:
-        self._closed = True
-        if self._process == os.getpid():
-            self._client.close()
 
     # --- Leases ---
 
     def get(self, name: str, deadline: Boot) -> Answer:
         """A Lease as it stands now: without a resourceVersion in the question, a majority of etcd was asked. 404: there
         is none."""
-        return self._ask(Question("GET", f"{self._leases}/{name}"), deadline, but=404)
+        return self._ask("GET", f"{self._leases}/{name}", deadline, but=404)
 
     def create(self, lease: Json, deadline: Boot) -> Answer:
         """409: it is there already."""
-        return self._ask(Question("POST", self._leases, lease), deadline, but=409)
+        return self._ask("POST", self._leases, deadline, lease, but=409)
 
     def replace(self, lease: Json, deadline: Boot) -> Answer:
         """If it still has the resourceVersion that it was read with; 409: it has another, or it is gone. Without its
         uid, one that was deleted would be made anew by this, with all that was in it."""
         assert lease["metadata"]["uid"]
         assert lease["metadata"]["resourceVersion"]
-        return self._ask(Question("PUT", f"{self._leases}/{lease['metadata']['name']}", lease), deadline, but=409)
+        return self._ask("PUT", f"{self._leases}/{lease['metadata']['name']}", deadline, lease, but=409)
 
     def delete(self, lease: Json, deadline: Boot) -> Answer:
         """If it is still the very one that was read; 409, 404: it is not."""
         meta = lease["metadata"]
         body = {"preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}}
-        return self._ask(Question("DELETE", f"{self._leases}/{meta['name']}", body), deadline, but=409)
+        return self._ask("DELETE", f"{self._leases}/{meta['name']}", deadline, body, but=409)
 
     def list(self, selector: str, deadline: Boot) -> Iterator[Answer]:
         """All Leases with these labels, as they stood at one moment."""
         query = {"labelSelector": selector, "limit": str(PAGE)}
         while True:
-            answer = self._ask(Question("GET", self._leases, query=query), deadline)
+            answer = self._ask("GET", f"{self._leases}?{urlencode(query)}", deadline)
             yield answer
             query["continue"] = str(answer.body.get("metadata", {}).get("continue") or "")
             if not query["continue"]:
                 return
 
     def version(self, deadline: Boot) -> str:
-        return str(self._ask(Question("GET", "/version"), deadline).body.get("gitVersion", "unknown"))
+        return str(self._ask("GET", "/version", deadline).body.get("gitVersion", "unknown"))
 
     # --- one request ---
 
-    def _ask(self, question: Question, deadline: Boot, *, but: int = 0) -> Answer:
+    def _ask(self, method: str, path: str, deadline: Boot, body: Json | None = None, *, but: int = 0) -> Answer:
         """`but`: this status is an answer, too; so is 404 to whoever changes what was there."""
-        answer = self._send(question, self._bearer(), deadline)
+        question = Question(method, f"{self._above}{path}", body, self._bearer())
+        answer = self._send(question, deadline)
         if answer.status == 401:
-            answer = self._send(question, self._bearer(again=True), deadline)
-        missing = answer.status == 404 and question.method in ("PUT", "DELETE")
+            answer = self._send(question._replace(headers=self._bearer(again=True)), deadline)
+        missing = answer.status == 404 and method in ("PUT", "DELETE")
         if answer.status >= 400 and answer.status != but and not missing:
             raise self._refused(answer.status, answer.body)
         return answer
@@ -127,68 +262,42 @@ class Api:
             self._token, self._read_at = self.address.access.token(), self.boot()
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
-    def _send(self, question: Question, headers: dict[str, str], deadline: Boot) -> Answer:
-        began = self.boot()
-        if began >= deadline:
-            raise StoreUnavailable(f"{self._shown}: not done within {self.address.timeout:g} s; too much goes on")
-        content = None if question.body is None else json.dumps(question.body, separators=(",", ":")).encode()
+    def _send(self, question: Question, deadline: Boot) -> Answer:
         try:
-            with self._connected().stream(
-                question.method, question.path, content=content, params=question.query, timeout=deadline - began,
-                headers={"Content-Type": "application/json", **headers},
-            ) as response:  # fmt: skip
-                text = self._whole(response, deadline)
-        except httpx.HTTPError as error:
+            reply = self._http.send(question, deadline)
+        except NoAnswer as error:
             raise self._unanswered(error) from error
-        status, date = response.status_code, response.headers.get("Date")
-        if date is None and _is_busy(status):  # a proxy before it, which has no clock of interest
-            raise self._refused(status, self._parsed(status, text))
-        reading = Reading("", second_of(date, self._shown), began, self.boot())
-        return Answer(status, self._parsed(status, text), reading)
-
-    def _whole(self, response: httpx.Response, deadline: Boot) -> bytes:
-        """The client's own limit is from one piece to the next."""
-        pieces = []
-        for piece in response.iter_bytes():
-            pieces.append(piece)
-            if self.boot() >= deadline:
-                raise httpx.ReadTimeout("it goes on for too long")
-        return b"".join(pieces)
-
-    def _connected(self) -> httpx.Client:
-        if self._closed:
-            raise StoreUnavailable("this store was closed by this process; open it again")
-        if self._process != os.getpid():
-            _PARENTS.append(self._client)
-            self._begin()
-        return self._client
+        if reply.date is None and _is_busy(reply.status):  # a proxy before it, which has no clock of interest
+            raise self._refused(reply.status, self._parsed(reply))
+        self._http.hear(reply)
+        return Answer(reply.status, self._parsed(reply))
 
     @property
     def _shown(self) -> str:
         return self.address.shown
 
-    def _parsed(self, status: int, text: bytes) -> Json:
+    def _parsed(self, reply: Reply) -> Json:
         try:
-            body: Any = json.loads(text)
+            body: Any = json.loads(reply.text)
         except ValueError:
-            body = {"message": text.decode(errors="replace").strip()[:200]}
-        if isinstance(body, dict) and (status >= 400 or body.keys() & {"metadata", "gitVersion"}):
+            body = {"message": reply.text.strip()[:200]}
+        if isinstance(body, dict) and (reply.status >= 400 or body.keys() & {"metadata", "gitVersion"}):
             return body
         raise StoreUnusable(f"{self._shown}: what answers at {self.address.access.server} is no Kubernetes")
 
     # --- what it refuses ---
 
-    def _unanswered(self, error: httpx.HTTPError) -> StoreError:
+    def _unanswered(self, error: Exception) -> StoreError:
         where = self.address.access.server
-        if isinstance(error, httpx.TimeoutException):
+        why = error.last if isinstance(error, NoConnection) else error
+        if isinstance(why, TimeoutError):
             late = f"no answer within {self.address.timeout:g} s; a write may have landed"
             return StoreUnavailable(f"{self._shown}: {late}")
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            return StoreUnusable(f"{self._shown}: {where} is not signed by who the kubeconfig says: {error}")
-        if isinstance(error, httpx.ConnectError):
-            return StoreUnavailable(f"{self._shown}: no connection to {where} ({error}); is the API server there?")
-        why = str(error) or type(error).__name__
-        return StoreUnavailable(f"{self._shown}: no answer ({why}); a write may have landed")
+        if "CERTIFICATE_VERIFY_FAILED" in str(why):
+            return StoreUnusable(f"{self._shown}: {where} is not signed by who the kubeconfig says: {why}")
+        if isinstance(error, NoConnection):
+            return StoreUnavailable(f"{self._shown}: no connection to {where} ({why}); is the API server there?")
+        return StoreUnavailable(f"{self._shown}: no answer ({str(why) or type(why).__name__}); a write may have landed")
 
     def _refused(self, status: int, body: Json) -> StoreError:
         """What the server said no to, in words, and what to do about it."""
@@ -216,6 +325,3 @@ _REFUSALS: Final[Sequence[tuple[int, type[StoreError], str]]] = (
     (410, StoreUnavailable, "the list was too long for the time that it took; ask again"),
     (413, StoreFull, "a Lease has room for 256 KiB, and what is open stays in it"),
 )
-
-_PARENTS: Final[list[object]] = []
-"""Connections of another process. They are kept, so that no destructor hangs up on it."""

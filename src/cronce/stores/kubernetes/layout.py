@@ -15,8 +15,8 @@ it; else somebody else took it over, and the cell is made up from the spec.
 
 *A fence* is the creation of the Lease and the transitions in it, so that it is higher in every later term, ours or not.
 
-*Slots rise.* Of a job, the runs that are open are kept, and the last few that are closed. `passed` is the latest of
-those that are not kept any more: up to there, a run without a cell reads as closed, for it may have run.
+*Slots rise.* `protocol.retention` says which runs of a job are kept, and what stands for one that is not: `passed` is
+the latest of those, and is all that is written of them.
 """
 
 import hashlib
@@ -29,10 +29,11 @@ from math import ceil
 from typing import Any, Final
 
 from cronce.errors import BadRecord, StoreCorrupt, StoreNewer
-from cronce.model import Cell, Epoch, Fence, Instant, Mark, Verdict, Write, from_us, spell, to_us, unspell
-from cronce.protocol.record import DOUBTFUL, Outcome, Record, State, decode, encode
-from cronce.stores.base import judge_groups
-from cronce.stores.kubernetes.access import Json
+from cronce.model import Cell, Epoch, Fence, Instant, Mark, Verdict, Write, to_us
+from cronce.protocol.record import Record, State, decode, encode
+from cronce.protocol.retention import crowded_out, passed_with, stand_in
+from cronce.stores.base import instant, judge_groups, us
+from cronce.stores.http_api import Json
 from cronce.value import NamedTuple
 
 SCHEMA: Final = 1
@@ -45,17 +46,8 @@ MANAGED: Final = {"app.kubernetes.io/managed-by": "cronce"}
 SPAN: Final = 1000
 """Numbers per resourceVersion: more than a write of one Lease has wins."""
 
-KEPT: Final = 2
-"""Closed runs of a job that stay when another begins: the last, and one more whose end may still be asked for."""
-
-BAD_KEPT: Final = 20
-"""So many more stay that did not succeed: a pod that comes late must not be told that all is well."""
-
 DRAWN: Final = -1
 """The birth of a fence that is drawn, and waits for its number."""
-
-PASSED: Final = 1
-"""The version of a cell that stands for a slot that is not kept any more: below any that was drawn."""
 
 _SECOND: Final = timedelta(seconds=1)
 _OF_JOB: Final = re.compile(r"(?:run/([^/]+)/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|turn/([^/]+)/\d+|job/([^/]+))")
@@ -140,14 +132,9 @@ class Shelf(NamedTuple):
 
     def cell(self, key: str) -> Cell:
         """What stands for a key; a slot that may have been there once is closed."""
-        if key in self.cells or self.passed is None or not key.startswith("run/"):
+        if key in self.cells or not key.startswith("run/"):
             return self.cells.get(key) or Cell(key)
-        at = unspell(key.rpartition("/")[2])
-        if at > self.passed:
-            return Cell(key)
-        reason = f"its Lease keeps no slot up to {spell(self.passed)}"
-        record = Record(State.CLOSED, outcome=Outcome.TOO_OLD, reason=reason)
-        return Cell(key, PASSED, encode(record), at, Mark.CLOSED)
+        return stand_in(key, self.passed)
 
 
 def spec_in(lease: Json) -> Json:
@@ -166,62 +153,58 @@ def bare(name: str, prefix: str, namespace: str) -> Json:
 
 def home_in(lease: Json) -> Home | None:
     """Of a Lease from a list: what it is for, if anything was written into it."""
-    text = (lease["metadata"].get("annotations") or {}).get(SHELF)
-    return _home(lease, _parsed(lease, text)) if text else None
+    row = _row(lease)
+    return None if row is None else row["home"]
 
 
 def read_shelf(home: Home, lease: Json, sighted: Instant) -> Shelf:
     """`sighted`: the server's now when it was first seen as it is. A holder that is not ours is given its time from
     there: its own clock may be anything."""
-    text = (lease["metadata"].get("annotations") or {}).get(SHELF)
-    if text is None:
+    row = _row(lease)
+    if row is None:
         cells = [_theirs(home, lease, sighted)] if home.elects and _was_held(lease) else []
         return Shelf(home, lease, {cell.key: cell for cell in cells}, is_new=True)
-    row = _parsed(lease, text)
-    if _home(lease, row) != home:
-        raise _damaged(lease, text)
+    if row["home"] != home:
+        raise _damaged(lease)
     try:
         cells = [_read_cell(key, columns) for key, columns in row["cells"].items()]
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise _damaged(lease, text) from None
+        raise _damaged(lease) from None
     if home.elects and row.get("seal") != _seal(spec_in(lease)):
         cells = [_theirs(home, lease, sighted)]
-    passed = None if row.get("passed") is None else from_us(row["passed"])
     shelved, granted = {cell.key: cell for cell in cells}, int(row["seal"][1])
-    return Shelf(home, lease, shelved, passed, row.get("jobs") or {}, granted=granted)
+    return Shelf(home, lease, shelved, instant(row.get("passed")), row.get("jobs") or {}, granted=granted)
 
 
-def _parsed(lease: Json, text: str) -> Json:
+def annotation(lease: Json) -> str | None:
+    """What we wrote, as it stands there."""
+    text: str | None = (lease["metadata"].get("annotations") or {}).get(SHELF)
+    return text
+
+
+def _row(lease: Json) -> Json | None:
+    """What we wrote into a Lease; None: nothing yet."""
+    text = annotation(lease)
+    if text is None:
+        return None
     try:
         row: Json = json.loads(text)
-        schema = int(row["schema"])
-    except (ValueError, TypeError, KeyError):
-        raise _damaged(lease, text) from None
-    if schema > SCHEMA:
-        raise StoreNewer(f"the Lease {lease['metadata']['name']} was written by a newer cronce; upgrade this one")
-    return row
-
-
-def _home(lease: Json, row: Json) -> Home:
-    try:
+        if int(row["schema"]) > SCHEMA:
+            raise StoreNewer(f"the Lease {lease['metadata']['name']} was written by a newer cronce; upgrade this one")
         kind, name = row["home"]
-        return Home(str(kind), str(name))
     except (ValueError, TypeError, KeyError):
-        raise _damaged(lease, json.dumps(row)) from None
+        raise _damaged(lease) from None
+    return {**row, "home": Home(str(kind), str(name))}
 
 
-def _damaged(lease: Json, text: str) -> StoreCorrupt:
-    name = lease["metadata"]["name"]
+def _damaged(lease: Json) -> StoreCorrupt:
+    name, text = lease["metadata"]["name"], annotation(lease) or ""
     return StoreCorrupt(f"the annotation {SHELF} of the Lease {name} is not what cronce wrote there: {text[:60]!r}")
 
 
 def _read_cell(key: str, columns: Sequence[Any]) -> Cell:
     version, mark, at, until, fence, value = columns
-    return Cell(key, version, value, _instant(at), Mark(mark), Fence(*fence) if fence else None, _instant(until))
-
-
-def _instant(us: int | None) -> Instant | None:
-    return None if us is None else from_us(us)
+    return Cell(key, version, value, instant(at), Mark(mark), Fence(*fence) if fence else None, instant(until))
 
 
 # --- holders that are not ours ----------------------------------------------------------------------------------------
@@ -277,23 +260,17 @@ def judged(shelf: Shelf, writes: Sequence[Write], now: Instant) -> tuple[list[Ve
 def changed_by(shelf: Shelf, changed: Mapping[str, Cell]) -> Shelf:
     """With these cells in it; a run that begins takes the place of older ones that are closed."""
     cells = {**shelf.cells, **changed}
-    begins = any(key.startswith("run/") and key not in shelf.cells for key in changed)
-    return without(shelf, cells, _past(cells) if begins and shelf.home.kind == "job" else ())
-
-
-def _past(cells: Mapping[str, Cell]) -> list[str]:
-    closed = sorted(key for key, cell in cells.items() if key.startswith("run/") and cell.mark is not Mark.OPEN)
-    bad = [key for key in closed if _record(cells[key]).outcome in (Outcome.FAILED, *DOUBTFUL)]
-    stay = {*closed[-KEPT:], *bad[-BAD_KEPT:]}
-    return [key for key in closed if key not in stay]
+    runs = {key: cell for key, cell in cells.items() if shelf.home.kind == "job" and key.startswith("run/")}
+    begins = any(key in runs and key not in shelf.cells for key in changed)
+    return without(shelf, cells, crowded_out(runs) if begins else ())
 
 
 def without(shelf: Shelf, cells: Mapping[str, Cell], gone: Iterable[str]) -> Shelf:
     """Less those that go. A run that is not kept any more is passed for good."""
     away = set(gone)
-    ran = [unspell(key.rpartition("/")[2]) for key in away if shelf.home.kind == "job" and key.startswith("run/")]
-    passed = max((at for at in (shelf.passed, *ran) if at is not None), default=None)
-    return shelf._replace(cells={key: cell for key, cell in cells.items() if key not in away}, passed=passed)
+    ran = [key for key in away if shelf.home.kind == "job" and key.startswith("run/")]
+    left = {key: cell for key, cell in cells.items() if key not in away}
+    return shelf._replace(cells=left, passed=passed_with(shelf.passed, ran))
 
 
 def lease_of(shelf: Shelf, prefix: str, now: Instant) -> Json:
@@ -303,7 +280,7 @@ def lease_of(shelf: Shelf, prefix: str, now: Instant) -> Json:
         "schema": SCHEMA,
         "home": list(shelf.home),
         "cells": {key: _columns(cell) for key, cell in shelf.cells.items()},
-        "passed": None if shelf.passed is None else to_us(shelf.passed),
+        "passed": us(shelf.passed),
         "seal": _seal(spec),
     }
     if shelf.home == STORE:
@@ -316,8 +293,8 @@ def lease_of(shelf: Shelf, prefix: str, now: Instant) -> Json:
 
 
 def _columns(cell: Cell) -> list[object]:
-    at, until = (None if instant is None else to_us(instant) for instant in (cell.at, cell.until))
-    return [cell.version, int(cell.mark), at, until, list(cell.fence) if cell.fence else None, cell.value]
+    fence = list(cell.fence) if cell.fence else None
+    return [cell.version, int(cell.mark), us(cell.at), us(cell.until), fence, cell.value]
 
 
 def _spec(shelf: Shelf, now: Instant) -> Json:
@@ -331,7 +308,7 @@ def _spec(shelf: Shelf, now: Instant) -> Json:
         free = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": spelled, "renewTime": spelled}
         return {**free, "leaseTransitions": transitions}
     record, left = _record(held), (held.until or now) - now
-    length = max(left, record.lease if record.state is State.RUNNING else left, _SECOND)
+    length = max(left, record.lease if record.is_running else left, _SECOND)
     return {
         "holderIdentity": record.holder or "cronce",
         "leaseDurationSeconds": ceil(length / _SECOND),
@@ -346,7 +323,7 @@ def _held(cells: Iterable[Cell], now: Instant) -> Iterator[Cell]:
     for cell in cells:
         record = _record(cell)
         rests = cell.key.startswith("lock/") and cell.until is not None and cell.until > now
-        if cell.mark is Mark.OPEN and cell.fence and (record.state is State.RUNNING or rests):
+        if cell.mark is Mark.OPEN and cell.fence and (record.is_running or rests):
             yield cell
 
 
@@ -357,9 +334,9 @@ def _record(cell: Cell) -> Record:
     return Record(State.RUNNING)
 
 
-def spell_micro(instant: Instant) -> str:
+def spell_micro(when: Instant) -> str:
     """Always with six digits: an API server takes no other spelling, and isoformat leaves them out at zero."""
-    return instant.isoformat(timespec="microseconds")[:26] + "Z"
+    return when.isoformat(timespec="microseconds")[:26] + "Z"
 
 
 def _read_time(text: str) -> Instant:

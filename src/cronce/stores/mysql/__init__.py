@@ -1,10 +1,363 @@
-"""Cells in MySQL or MariaDB.
+"""Cells in a database of MySQL or MariaDB. One round trip for a batch of claims, won or lost.
 
-`store` is the store, `schema` its tables, `server` connections and what their errors mean, `checks` what the doctor
-asks.
+*No lock waits for a client.* A swap that locked, read, judged here and then wrote would hold the lock over a round
+trip, and a process that is stopped in the middle of one would stop all others. So a swap goes out as one piece: what it
+hopes to find, and what to write if it does. The server compares, without a lock at first, so that a loser takes none
+and writes nothing; then under the lock of the one row in `cronce_meta`, which comes before all others, so that swaps
+never deadlock. It reads its clock, and writes all or nothing. What it found comes back either way, and `judge` says
+what that comes to. The first hope is that every write wins. If only some can, or a key is named twice, a second piece
+hopes to find again exactly what was found.
+
+*Nobody is told of a win before it is on disk.* Without a binary log, InnoDB shows a commit to others first and flushes
+it then; a crash in between takes back what they were told, and they would take the store for one that forgot. So a
+winner holds a named lock, called after its tally, over its commit, and an answer that counts up to there waits for it.
+
+*Cells are read before the row in `cronce_meta`*, each by a statement of its own, so that the tally of an answer covers
+every version in it.
+
+Beside the store itself: `schema` its tables, `server` connections, what their errors mean and what the doctor asks.
 """
 
-from cronce.stores.mysql.schema import ddl
-from cronce.stores.mysql.store import TRAITS, MysqlStore, adopt, init, open_store
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import cache, partial
+from inspect import cleandoc
+from typing import Any, Final, TypeVar
 
-__all__ = ["TRAITS", "MysqlStore", "adopt", "ddl", "init", "open_store"]
+from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable, StoreUnusable
+from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
+from cronce.stores import sql
+from cronce.stores.base import By, Loaded, Page, Scan, Swapped, closed_on_error, first_page, judge, life_of, loaded, us
+from cronce.stores.checks import Check
+from cronce.stores.mysql.schema import LONGEST, NOW, SELECT_META, TABLES, State, prepare, read_state, replace_life
+from cronce.stores.mysql.server import Line, Place, Problem, checks, explained, locate, tls
+from cronce.stores.pool import Pool
+from cronce.value import NamedTuple
+
+TRAITS: Final = Traits("mysql", survives_failover=False)
+
+AFTER_ALL_TEXT: Final = b"\xff"
+
+_Answer = TypeVar("_Answer")
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+# --- statements -----------------------------------------------------------------------------------------------------
+
+# Keys, each with the version that is hoped for; -1 is free or absent.
+WANTED: Final = """JSON_TABLE(@wanted, '$[*]' COLUMNS (
+        name VARCHAR(1000) CHARACTER SET utf8mb4 PATH '$[0]',
+        seen BIGINT PATH '$[1]'
+    )) AS wanted"""
+
+SELECT_CELLS: Final = """
+    SELECT `key`, version, mark, at, until, fence_birth, fence_number, {value}
+    FROM {wanted} STRAIGHT_JOIN cronce_cells ON `key` = CAST(name AS BINARY)
+"""
+
+AS_HOPED: Final = """(
+        SELECT `schema` = {schema} AND birth = %(birth)s AND tally >= %(tally)s AND NOT @@read_only FROM cronce_meta
+    ) AND NOT EXISTS (
+        SELECT 1 FROM {wanted} LEFT JOIN cronce_cells ON `key` = CAST(name AS BINARY)
+        WHERE seen <> COALESCE(version, 0) AND NOT (seen = -1 AND COALESCE(mark, {free}) = {free})
+    )"""
+
+# Numbers are counted from the tally, spans from now. Of a cell that is there, what is NULL here stays as it is.
+WRITE_CELLS: Final = """
+    INSERT INTO cronce_cells (`key`, version, mark, at, until, fence_birth, fence_number, value)
+    SELECT CAST(name AS BINARY), tally + n, to_mark, to_at, @now + ttl, IF(fence, birth, NULL), tally + fence, to_value
+    FROM cronce_meta STRAIGHT_JOIN JSON_TABLE(%(rows)s, '$[*]' COLUMNS (
+        name VARCHAR(1000) CHARACTER SET utf8mb4 PATH '$[0]',
+        n BIGINT PATH '$[1]',
+        to_mark TINYINT PATH '$[2]',
+        to_at BIGINT PATH '$[3]',
+        ttl BIGINT PATH '$[4]',
+        fence BIGINT PATH '$[5]',
+        to_value LONGTEXT CHARACTER SET utf8mb4 PATH '$[6]'
+    )) AS written
+    WHERE only_row = @go
+    ON DUPLICATE KEY UPDATE version = VALUES(version), mark = VALUES(mark), until = COALESCE(VALUES(until), until),
+        fence_birth = COALESCE(VALUES(fence_birth), fence_birth),
+        fence_number = COALESCE(VALUES(fence_number), fence_number), value = VALUES(value)
+"""
+
+READ: Final = """
+    SET @wanted = %(wanted)s;
+    {cells};
+    {meta}
+"""
+
+# To read for a SET or a DO would take locks, SELECT … INTO takes none. Without their values cells are so few bytes that
+# the server can send them and go on, whether or not the client reads them.
+SWAP: Final = """
+    SET @wanted = %(wanted)s;
+    SELECT {as_hoped} INTO @go;
+    START TRANSACTION;
+    SELECT only_row INTO @locked FROM cronce_meta WHERE only_row = @go FOR UPDATE;
+    SET @now = {now};
+    SELECT @go AND @now BETWEEN %(earliest)s AND %(latest)s AND {as_hoped} INTO @go;
+    {cells};
+    {meta};
+    {write};
+    UPDATE cronce_meta SET tally = tally + %(drawn)s, last_write = @now WHERE only_row = @go;
+    SELECT GET_LOCK(CONCAT('cronce:', birth, ':', tally), 1) INTO @held FROM cronce_meta WHERE only_row = @go;
+    COMMIT;
+    DO RELEASE_ALL_LOCKS()
+"""
+
+SETTLE: Final = "SELECT GET_LOCK(%(name)s, %(wait)s); DO RELEASE_ALL_LOCKS()"
+
+PURGE: Final = """
+    SET @wanted = %(wanted)s;
+    START TRANSACTION;
+    SELECT only_row INTO @locked FROM cronce_meta FOR UPDATE;
+    DELETE cronce_cells FROM {wanted} STRAIGHT_JOIN cronce_cells ON `key` = CAST(name AS BINARY) AND version = seen;
+    SELECT ROW_COUNT();
+    COMMIT
+"""
+
+SCAN: Final = """
+    SELECT `key`, version, mark, at, until, fence_birth, fence_number, value FROM cronce_cells FORCE INDEX ({index})
+    WHERE {only} AND `key` >= %(low)s AND `key` < %(high)s AND {past}
+    ORDER BY {order} LIMIT %(limit)s;
+    {meta}
+"""
+
+# Few are counted; of many InnoDB has an estimate, which it looks after itself.
+SIZE: Final = """
+    SELECT IF(cells < 10000, cells, GREATEST(cells, COALESCE(table_rows, 0)))
+    FROM (SELECT COUNT(*) AS cells FROM (SELECT 1 FROM cronce_cells LIMIT 10000) AS first) AS few
+    LEFT JOIN information_schema.tables ON table_schema = DATABASE() AND table_name = 'cronce_cells'
+"""
+
+# A page begins past a position; no index serves a comparison of pairs, so it is said in two.
+PAST_KEY: Final = "`key` {past} %(after)s"
+PAST_INSTANT: Final = "{by} {past}= %(us)s AND ({by} {past} %(us)s OR `key` {past} %(after)s) AND {by} <= %(upto)s"
+
+
+def _say_swap() -> str:
+    return SWAP.format(
+        as_hoped=AS_HOPED.format(schema=sql.SCHEMA, wanted=WANTED, free=int(Mark.FREE)),
+        now=NOW,
+        cells=SELECT_CELLS.format(value="IF(@go, '', value)", wanted=WANTED),
+        meta=SELECT_META.format(now="@now", went="@go"),
+        write=WRITE_CELLS,
+    )
+
+
+SAID_META: Final = SELECT_META.format(now=NOW, went=0)
+SAID_READ: Final = READ.format(cells=SELECT_CELLS.format(value="value", wanted=WANTED), meta=SAID_META)
+SAID_SWAP: Final = _say_swap()
+SAID_PURGE: Final = PURGE.format(wanted=WANTED)
+
+
+@cache
+def say_scan(by: By, mark: Mark | None, *, newest_first: bool) -> str:
+    words = sql.scan_words(
+        by, mark, newest_first=newest_first, key="`key`", past_key=PAST_KEY, past_instant=PAST_INSTANT
+    )
+    return SCAN.format(index=_index(by, mark), meta=SAID_META, **words)
+
+
+def _index(by: By, mark: Mark | None) -> str:
+    """What is open or wants attention is little: it is read whole, and sorted if need be. By until needs a mark."""
+    if by == "at":
+        return "cronce_by_at" if mark is None else "cronce_by_mark_at"
+    if by == "until" and mark is not None:
+        return "cronce_by_mark_until"
+    return "cronce_by_mark_at" if mark in (Mark.OPEN, Mark.ATTENTION) else "PRIMARY"
+
+
+# --- what a swap hopes for --------------------------------------------------------------------------------------------
+
+
+class Hope(NamedTuple):
+    """What a swap expects of the store, and what it writes if that is so. What `SWAP` takes."""
+
+    birth: int
+    tally: int
+    earliest: int
+    latest: int
+    wanted: str
+    rows: str
+    drawn: int
+
+
+def hope_for_all(writes: Sequence[Write], seen: tuple[int, int]) -> Hope | None:
+    """That every write wins. Where a key is named twice, that depends on what is there."""
+    wanted = {write.key: write.seen for write in writes}
+    if not writes or len(wanted) < len(writes):
+        return None
+    return Hope(*seen, *span(writes, None), named(wanted.items()), rows(writes), len(writes))
+
+
+def hope_for_same(writes: Sequence[Write], cells: Sequence[Cell], swapped: Swapped, epoch: Epoch) -> Hope:
+    """To find these cells again as they are, with the clock on the same side of every bound, so that the same win."""
+    wanted = {**{write.key: 0 for write in writes}, **{cell.key: cell.version for cell in cells}}
+    won = [write for write, (refused, _) in zip(writes, swapped.verdicts, strict=True) if refused is None]
+    return Hope(*epoch.seen, *span(writes, swapped.now), named(wanted.items()), rows(won), len(won))
+
+
+def span(writes: Sequence[Write], now: Instant | None) -> tuple[int, int]:
+    """From when till when every bound is kept or broken as it is now; None: all are kept."""
+    earliest, latest = sql.NEVER, sql.FOREVER
+    for write in writes:
+        if write.not_before is not None:
+            if now is None or now >= write.not_before:
+                earliest = max(earliest, to_us(write.not_before))
+            else:
+                latest = min(latest, to_us(write.not_before) - 1)
+        if write.not_after is not None:
+            if now is None or now <= write.not_after:
+                latest = min(latest, to_us(write.not_after))
+            else:
+                earliest = max(earliest, to_us(write.not_after) + 1)
+    return earliest, latest
+
+
+def rows(won: Sequence[Write]) -> str:
+    """What `WRITE_CELLS` takes: a row for each cell. One that is written twice draws two numbers and keeps the last."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for n, write in enumerate(won, start=1):
+        at = us(write.at)
+        ttl = None if write.ttl is None else write.ttl // timedelta(microseconds=1)
+        fence = n if write.grant else None
+        if was := found.get(write.key):
+            at, ttl, fence = was[3], was[4] if ttl is None else ttl, fence or was[5]
+        found[write.key] = (write.key, n, int(write.mark), at, ttl, fence, write.value)
+    return _encode(list(found.values()))
+
+
+def named(wanted: Iterable[tuple[str, int]]) -> str:
+    """Keys and versions as `WANTED` reads them."""
+    pairs = list(wanted)
+    for key, _ in pairs:
+        if len(key) * 4 > LONGEST and (size := len(key.encode(errors="surrogatepass"))) > LONGEST:
+            raise BadInput(f"a key has at most {LONGEST} bytes here, not {size}: {key[:60]!r}…")
+    return _encode(pairs)
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+class MysqlStore:
+    """A store in a database. `on_purpose`: if it is empty, that is meant. `adopt`: a copy is accepted on purpose."""
+
+    def __init__(self, place: Place, *, on_purpose: bool = False, adopt: bool = False) -> None:
+        self.traits = TRAITS
+        self._place = place
+        self._context = tls(place)
+        self._pool: Pool[Line] = Pool(self._connect, lambda line: line.socket, place.timeout)
+        with closed_on_error(self):
+            self._use(lambda line: prepare(line, self.traits, on_purpose=on_purpose, adopt=adopt))
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        state, cells = self._use(partial(_read, SAID_READ, {"wanted": named((key, 0) for key in keys)}))
+        return loaded(state.meta.now, state.meta.epoch, keys, cells)
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        return self._use(lambda line: _swap(line, writes, seen))
+
+    def scan(self, scan: Scan) -> Page:
+        statements = say_scan(scan.by, scan.mark, newest_first=scan.newest_first)
+        state, cells = self._use(partial(_read, statements, sql.bounds(scan, AFTER_ALL_TEXT)))
+        return first_page(state.meta.now, state.meta.epoch, cells, scan)
+
+    def purge(self, cells: Sequence[Cell]) -> int:
+        wanted = named((cell.key, cell.version) for cell in cells)
+        ((gone,),) = self._use(lambda line: line.ask(SAID_PURGE, wanted=wanted)[0])
+        return int(gone)
+
+    def size(self) -> int:
+        (((cells,),),) = self._use(lambda line: line.ask(SIZE))
+        return int(cells)
+
+    def checks(self) -> Iterator[Check]:
+        yield from self._use(lambda line: list(checks(line)))
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _connect(self) -> Line:
+        try:
+            line = Line(self._place, self._context)
+        except RuntimeError as problem:  # so the driver says that this way to log in needs one more package
+            raise StoreUnusable(f"{self._place.url}: {problem}; or let the server speak TLS") from problem
+        self.traits = TRAITS._replace(durable=line.server.durable)
+        return line
+
+    def _use(self, work: Callable[[Line], _Answer]) -> _Answer:
+        deadline = self._place.deadline()
+        try:
+            with self._pool.line() as line:
+                line.deadline = deadline
+                return work(line)
+        except Problem as problem:
+            raise explained(problem, self._place) from problem
+        except UnicodeEncodeError as problem:
+            raise BadInput(f"{problem.object[:60]!r} is not text that can be stored") from None
+
+
+def _read(statements: str, values: dict[str, Any], line: Line) -> tuple[State, list[Cell]]:
+    state, cells = _ask(line, statements, values)
+    _settle(line, state)
+    return state, cells
+
+
+def _ask(line: Line, statements: str, values: dict[str, Any]) -> tuple[State, list[Cell]]:
+    found, meta = line.ask(statements, **values)
+    return read_state(meta, line.place), [sql.read_cell((key.decode(), *row)) for key, *row in found]
+
+
+def _swap(line: Line, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+    """Each time that others were faster, one of them got on; so this ends, or the call's time is up."""
+    wanted = {"wanted": named((write.key, 0) for write in writes)}
+    hope, cells = hope_for_all(writes, seen), list[Cell]()
+    while True:
+        state, found = _ask(line, SAID_SWAP, hope._asdict()) if hope else _ask(line, SAID_READ, wanted)
+        meta, went = state.meta, state.went
+        cells = cells if went and cells else found  # if they are again the same, we have their values too
+        swapped, changed = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
+        if went:
+            return swapped
+        if swapped.epoch == meta.epoch:
+            _settle(line, state)
+            return swapped
+        if state.read_only:
+            raise StoreReadOnly(f"{line.place.url} is read_only: a replica? Name the server that is written to")
+        if changed:
+            hope = hope_for_same(writes, cells, swapped, meta.epoch)
+        elif replace_life(line, meta, swapped.epoch, meta.identity):
+            return swapped
+
+
+def _settle(line: Line, state: State) -> None:
+    """What the answer counts is on disk before it is given."""
+    if state.flushed:
+        return
+    name = "cronce:{}:{}".format(*state.meta.epoch.seen)
+    (((got,),),) = line.ask(SETTLE, name=name, wait=line.place.wait)
+    if not got:
+        raise StoreUnavailable(f"{line.place.url} has not flushed its log for {line.place.wait} s; see its disk")
+
+
+# --- from a URL -------------------------------------------------------------------------------------------------------
+
+
+def open_store(url: str) -> MysqlStore:
+    return MysqlStore(locate(url))
+
+
+def init(url: str) -> Epoch:
+    """Begin a store on purpose, or find it begun."""
+    return life_of(MysqlStore(locate(url), on_purpose=True))
+
+
+def ddl(_url: str) -> str:
+    """The SQL that makes the tables."""
+    return ";\n\n".join(map(cleandoc, TABLES)) + ";"
+
+
+def adopt(url: str) -> Epoch:
+    """Accept a copy as the store from now on; the life that begins with it."""
+    return life_of(MysqlStore(locate(url), adopt=True))

@@ -5,14 +5,13 @@ know, none tells "a" from "a ".
 """
 
 from collections.abc import Sequence
-from inspect import cleandoc
 from typing import Any, Final
 
 from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer, StoreUnavailable, StoreUnusable
 from cronce.model import Epoch, Instant, Traits, to_us
 from cronce.stores import sql
 from cronce.stores.base import first_life, next_life
-from cronce.stores.mysql.server import NO_SUCH_TABLE, Line, Place, Problem, code_of
+from cronce.stores.mysql.server import NO_SUCH_TABLE, Line, Place, Problem, code_of, is_on
 from cronce.value import NamedTuple
 
 LONGEST: Final = 1000
@@ -74,11 +73,6 @@ TABLES: Final = (CELLS, RUNS.format(epoch="CAST('1970-01-01' AS DATETIME(6))"), 
 """Each is a transaction of its own here; where the last one is, all are."""
 
 
-def ddl(_url: str) -> str:
-    """The SQL that makes the tables."""
-    return ";\n\n".join(map(cleandoc, TABLES)) + ";"
-
-
 # --- the row about the store itself -----------------------------------------------------------------------------------
 
 NOW: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -128,10 +122,6 @@ def read_state(rows: Sequence[sql.Row], place: Place) -> State:
             f" {sql.SCHEMA}; upgrade this one"
         )
     return State(meta, bool(flushed), is_on(read_only), bool(went))
-
-
-def is_on(setting: Any) -> bool:
-    return setting not in (0, "OFF")
 
 
 def check_engines(rows: Sequence[sql.Row], place: Place) -> None:

@@ -1,9 +1,392 @@
-"""Cells in PostgreSQL.
+"""Cells in PostgreSQL, for any number of machines. A win is on disk before it is answered.
 
-`store` is the store, `swap` how a batch travels, `schema.sql` what the server does with it, `line` connections and what
-their errors mean, `checks` what the doctor asks, `session` advisory locks.
+The hot path is one call of a server-side function for any batch, and schema.sql tells how; here is the rest.
+Versions and fences come from a sequence: it is never waited for, and it also counts what never came to be. So its value
+is no answer to "what has been written": a number drawn by a transaction that is not committed may be forgotten in a
+crash, and whoever had heard of it would take a durable store for a forgetful one. What an answer says of the tally is
+what is certain: the number noted last, those of the cells it shows, and what this very process won or was told before.
+
+Beside the store itself: `swap` how a batch travels, `schema.sql` what the server does with it, `server` connections and
+what their errors mean, `session` advisory locks.
 """
 
-from cronce.stores.postgres.store import TRAITS, PostgresStore, adopt, ddl, init, open_store
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-__all__ = ["TRAITS", "PostgresStore", "adopt", "ddl", "init", "open_store"]
+from cronce.errors import BadInput
+from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, from_us
+from cronce.stores import sql
+from cronce.stores.base import Loaded, Page, Scan, Swapped, closed_on_error, first_page, life_of, loaded, refused_epoch
+from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.pool import Pool
+from cronce.stores.postgres.server import Line, Place, Server, connect, explained, locate, psycopg
+from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read_rows, read_verdicts, spell_swap
+
+if TYPE_CHECKING:
+    from cronce.stores.news import SocketListener
+
+HEAD: Final = 6
+"""So many columns of what is read are about the store, the others about a cell."""
+
+LOAD: Final = """
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, m.birth, m.tally, m.base, m.origin, m.since,
+           c.key, c.version, c.mark, c.at, c.until, c.fence_birth, c.fence_number, c.value
+    FROM {schema}.cronce_meta AS m
+    LEFT JOIN (
+        unnest(%b::text[]) AS n (key)
+        CROSS JOIN LATERAL (SELECT * FROM {schema}.cronce_cells AS k WHERE k.key = n.key LIMIT 1) AS c
+    ) ON true
+"""
+
+SCAN: Final = """
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, m.birth, m.tally, m.base, m.origin, m.since,
+           c.key, c.version, c.mark, c.at, c.until, c.fence_birth, c.fence_number, c.value
+    FROM {schema}.cronce_meta AS m
+    LEFT JOIN LATERAL (
+        SELECT * FROM {schema}.cronce_cells AS c
+        WHERE {conditions}
+        ORDER BY {order}
+        LIMIT %(limit)s
+    ) AS c ON true
+    ORDER BY {order}
+"""
+
+# Whatever somebody is writing just now is not what was read, and stays: so a purge never waits.
+PURGE: Final = """
+    WITH gone AS MATERIALIZED (
+        SELECT c.key
+        FROM unnest(%b::text[], %s::bigint[]) AS n (key, version)
+        JOIN {schema}.cronce_cells AS c ON c.key = n.key AND c.version = n.version
+        FOR UPDATE OF c SKIP LOCKED
+    )
+    DELETE FROM {schema}.cronce_cells AS c USING gone WHERE c.key = gone.key
+"""
+
+# Few are counted; of many the server knows how densely they lie, since it last looked.
+SIZE: Final = """
+    SELECT CASE
+        WHEN few.cells < 10000 OR c.relpages = 0 THEN few.cells
+        ELSE greatest(few.cells, (c.reltuples / c.relpages * pages.now)::bigint)
+    END
+    FROM (SELECT count(*) AS cells FROM (SELECT FROM {schema}.cronce_cells LIMIT 10000) AS first) AS few
+    LEFT JOIN pg_class AS c ON c.oid = (SELECT tableoid FROM {schema}.cronce_cells LIMIT 1)
+    LEFT JOIN LATERAL (SELECT pg_relation_size(c.oid) / current_setting('block_size')::bigint AS now) AS pages ON true
+"""
+
+BEGIN: Final = "SELECT {schema}.cronce_begin(%s, %s, %s, %s)"
+
+
+_Answer = TypeVar("_Answer")
+
+
+TRAITS: Final = Traits("postgresql", survives_failover=False, notifies=True)
+"""Of a server as it comes."""
+
+
+def traits_of(server: Server) -> Traits:
+    """What this very server can promise, by its settings. Through a pooler nobody can listen: it is a session that has
+    news, and whoever listened may not be given the same one again."""
+    return TRAITS._replace(
+        durable=server.fsync,
+        survives_failover=server.survives_failover,
+        notifies=server.tells and not server.pooled,
+    )
+
+
+class PostgresStore:
+    """A store in a schema of a database. Connections are opened as threads need them, and kept."""
+
+    def __init__(self, place: Place, *, adopt: bool = False, made: bool = False) -> None:
+        self.place: Final = place
+        self._lock = threading.Lock()
+        self._known = (0, 0)
+        self._said = cache(partial(place.say, bound=True))
+        self._told = cache(lambda statement: place.say(statement).encode())
+        self._patience_ms = place.patience_ms
+        self._connect = partial(connect, place, adopt=adopt, made=made)
+        self._pool: Pool[Line] = Pool(lambda: self._connect(), Line.fileno, place.patience)  # noqa: PLW0108  it changes
+        with self._pool.line() as line:
+            self.traits: Final = traits_of(line.server)
+        self._connect = partial(connect, place)
+
+    # --- the seam ---------------------------------------------------------------------------------------------------
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        now, epoch, cells = self._read(LOAD, [list(keys)])
+        return loaded(now, epoch, keys, cells)
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        call = spell_swap(writes, (*seen, self._patience_ms))
+        rows = read_rows(call, (self.ask if call.statement is MANY_WRITES else self._tell)(call.statement, call.given))
+        head = read_head(rows[0])
+        if head.belief:
+            epoch = self._begin(seen) if head.belief > 1 else self._learnt(head.epoch, 0)
+            return Swapped(head.now, epoch, refused_epoch(writes))
+        verdicts, highest = read_verdicts(call, head, rows)
+        return Swapped(head.now, self._learnt(head.epoch, max(highest, seen[1])), verdicts)
+
+    def scan(self, scan: Scan) -> Page:
+        statement, bounds = spell_scan(scan)
+        now, epoch, cells = self._read(statement, bounds)
+        return first_page(now, epoch, cells, scan)
+
+    def purge(self, cells: Sequence[Cell]) -> int:
+        given = [[cell.key for cell in cells], [cell.version for cell in cells]]
+        return self._work(lambda line: line.execute(self._said(PURGE), given).rowcount) if cells else 0
+
+    def size(self) -> int:
+        ((cells,),) = self.ask(SIZE, [])
+        return int(cells)
+
+    def listen(self) -> "SocketListener":
+        from cronce.stores.news import SocketListener  # noqa: PLC0415  not under cron
+
+        line = connect(self.place)
+        with closed_on_error(line):
+            return SocketListener(Channel(line, self.place))
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def checks(self) -> Iterator[Check]:
+        (look,) = self.ask(LOOK, [])
+        major, version, fsync, full_pages, commit, standbys, replicas, idle, autovacuum, schemas = look
+        yield _version(major, version)
+        yield _durable(fsync, full_pages, commit)
+        yield _failover(standbys, replicas, commit)
+        yield _pooler(self.place)
+        yield _namespaces(self.place.schema, schemas)
+        yield _vacuum(autovacuum)
+        yield ok("transactions", f"none is open between calls (idle_in_transaction_session_timeout is {idle})")
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def ask(self, statement: str, given: Any) -> Sequence[sql.Row]:
+        return self._work(lambda line: line.execute(self._said(statement), given, binary=True).fetchall())
+
+    def _tell(self, statement: str, given: Sequence[str | bytes | None]) -> Sequence[sql.Row]:
+        """Ask without a cursor, which costs 25 µs of CPU: with one, a single swap would take half as much again."""
+        return self._work(lambda line: _texts(line, self._told(statement), given))
+
+    def _work(self, work: Callable[[Line], _Answer]) -> _Answer:
+        try:
+            with self._pool.line() as line:
+                return work(line)
+        except psycopg.Error as error:
+            raise explained(error, self.place) from error
+        except UnicodeEncodeError as error:
+            raise BadInput(f"{error.object[:60]!r} is not text that can be stored") from None
+
+    def _read(self, statement: str, given: Any) -> tuple[Instant, Epoch, list[Cell]]:
+        rows = self.ask(statement, given)
+        now, birth, tally, base, origin, since = rows[0][:HEAD]
+        cells = [sql.read_cell(row[HEAD:]) for row in rows if row[HEAD] is not None]
+        highest = max((cell.version for cell in cells), default=0)
+        return from_us(now), self._learnt(read_epoch(birth, tally, base, origin, since), highest), cells
+
+    def _learnt(self, epoch: Epoch, highest: int) -> Epoch:
+        """The epoch with the highest number that is certain: of this life, none that was told before is taken back."""
+        with self._lock:
+            tally = max(epoch.tally, highest)
+            if self._known[0] == epoch.birth:
+                tally = max(tally, self._known[1])
+            self._known = max(self._known, (epoch.birth, tally))
+        return epoch if tally == epoch.tally else Epoch(epoch.birth, tally, *epoch[2:])
+
+    def _begin(self, seen: tuple[int, int], *, adopt: bool = False) -> Epoch:
+        self.ask(BEGIN, [*seen, self._patience_ms, adopt])
+        return self.load([]).epoch
+
+    def adopt(self) -> Epoch:
+        """A new life on this server, whatever was known of the one before."""
+        return self._begin(self.load([]).epoch.seen, adopt=True)
+
+
+def _texts(line: Line, statement: bytes, given: Sequence[str | bytes | None]) -> list[sql.Row]:
+    """The rows of texts that a statement comes to. A str travels as it is, with its length."""
+    parameters = [text.encode() if isinstance(text, str) else text for text in given]
+    line.pgconn.send_query_params(statement, parameters, param_formats=[isinstance(text, str) for text in given])
+    (result,) = line.wait(psycopg.generators.execute(line.pgconn))
+    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+        raise psycopg.errors.error_from_result(result)
+    return [((result.get_value(row, 0) or b"").decode(),) for row in range(result.ntuples)]
+
+
+# --- scans ----------------------------------------------------------------------------------------------------------
+
+RUN_AT: Final = "(CASE WHEN left(c.key, 4) = 'run/' THEN c.at END)"
+"""What runs are ordered by, as their index has it."""
+
+
+def spell_scan(scan: Scan) -> tuple[str, dict[str, Any]]:
+    """A page begins past a position. By until, or by the at of what is no run, there is no index: what is open, or
+    below its prefix, is sorted."""
+    past, way = ("<", "DESC") if scan.newest_first else (">", "ASC")
+    conditions, by = _held(scan)
+    if scan.by != "key" and scan.upto is not None:
+        conditions.append(f"{by} <= %(upto)s")
+    if scan.after is not None:
+        conditions.append(
+            f"c.key {past} %(after)s" if scan.by == "key" else f"({by}, c.key) {past} (%(us)s, %(after)s)"
+        )
+    order = f"c.key {way}" if scan.by == "key" else f"{by} {way}, c.key {way}"
+    statement = SCAN.replace("{conditions}", " AND ".join(conditions)).replace("{order}", order)
+    return statement, sql.bounds(scan, None)
+
+
+def _held(scan: Scan) -> tuple[list[str], str]:
+    """Conditions and an order that leave one index to choose from.
+
+    Where nobody counted the rows yet, the planner takes any range of keys for small, and reads the shelf. So what must
+    not decide is hidden from it: in the order of at, the prefix; where the prefix or the mark decides, the order.
+    """
+    below = ["c.key >= %(low)s", *(["c.key < %(high)s"] if sql.beyond(scan.prefix) is not None else [])]
+    marked = [] if scan.mark is None else [f"c.mark = {scan.mark:d}"]
+    if scan.by == "key":
+        return below + marked, "c.key"
+    there = f"c.{scan.by} IS NOT NULL"
+    if scan.by == "at" and scan.mark is Mark.ATTENTION:
+        return [there, *marked, _hidden(below)], "c.at"
+    if scan.by == "at" and scan.mark is not Mark.OPEN and scan.prefix.startswith("run/"):
+        return [f"{RUN_AT} IS NOT NULL", _hidden(below + marked)], RUN_AT
+    return [there, *below, *marked], f"(c.{scan.by} + 0)"
+
+
+def _hidden(conditions: Sequence[str]) -> str:
+    return f"coalesce({' AND '.join(conditions)}, false)"
+
+
+# --- news -----------------------------------------------------------------------------------------------------------
+
+
+class Channel:
+    """A session that listens: the functions in schema.sql say NOTIFY."""
+
+    def __init__(self, line: Line, place: Place) -> None:
+        self._line = line
+        self._place = place
+        self._news = False
+        line.add_notify_handler(self._note)  # one may come with the answer to LISTEN
+        try:
+            line.execute(f"LISTEN {place.channel}")
+        except psycopg.Error as error:
+            raise explained(error, place) from error
+
+    def fileno(self) -> int:
+        return self._line.fileno()
+
+    def heard(self) -> bool:
+        wire = self._line.pgconn
+        try:
+            wire.consume_input()
+        except psycopg.Error as error:
+            raise explained(error, self._place) from error
+        while wire.notifies():
+            self._news = True
+        news, self._news = self._news, False
+        return news
+
+    def close(self) -> None:
+        self._line.close()
+
+    def _note(self, _notify: object) -> None:
+        self._news = True
+
+
+# --- what the doctor asks: the settings that have burned others -------------------------------------------------------
+
+OLDEST: Final = 13
+"""The oldest PostgreSQL that the statements are known to work on."""
+
+LOOK: Final = """
+    SELECT current_setting('server_version_num')::integer / 10000, current_setting('server_version'),
+           current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
+           current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
+           current_setting('idle_in_transaction_session_timeout'), current_setting('autovacuum'),
+           (SELECT array_agg(relnamespace::regnamespace::text) FROM pg_class
+            WHERE relname = 'cronce_meta' AND relkind = 'r')
+"""
+
+
+def _version(major: int, version: str) -> Check:
+    if major < OLDEST:
+        return error("version", f"PostgreSQL {version}", f"use PostgreSQL {OLDEST} or newer")
+    return ok("version", f"PostgreSQL {version}, the primary")
+
+
+def _durable(fsync: str, full_pages: str, commit: str) -> Check:
+    if fsync == "off":
+        return error("durable", "fsync is off: a crash of the server may lose or break anything", "set fsync = on")
+    if full_pages == "off":
+        return warn(
+            "durable",
+            "full_page_writes is off: a crash may leave torn pages",
+            "set full_page_writes = on, unless the file system never writes half a page",
+        )
+    if commit == "off":
+        return ok("durable", "synchronous_commit is off here; cronce turns it on for each of its own writes")
+    return ok("durable", f"fsync is on, synchronous_commit is {commit}")
+
+
+def _failover(standbys: str, replicas: int, commit: str) -> Check:
+    if standbys and commit not in ("off", "local"):
+        return ok("failover", f"every write waits for a standby ({standbys})")
+    if replicas or standbys:
+        return warn(
+            "failover",
+            "standbys follow asynchronously: a failover may forget the last wins, and a slot may run twice",
+            "set synchronous_standby_names, and synchronous_commit = on",
+        )
+    return ok("failover", "no standby is connected: what is lost with this machine is lost")
+
+
+def _pooler(place: Place) -> Check:
+    line = connect(place)
+    line.close()
+    if line.server.pooled:
+        says = "a pooler such as PgBouncer is in between; in any of its modes the store needs no session"
+        return ok("pooler", f"{says}, but nobody is woken: requests by hand are seen a moment later")
+    return ok("pooler", "none: each connection has a session of its own")
+
+
+def _namespaces(ours: str, schemas: list[str]) -> Check:
+    others = sorted(name.strip('"') for name in schemas if name.strip('"') != ours)
+    if not others:
+        return ok("namespaces", f"this database has one store, in {ours}")
+    return warn(
+        "namespaces",
+        f"this database has other stores, in {', '.join(others)}: a job runs once in each of them",
+        "make sure that every process names the same ?schema=",
+    )
+
+
+def _vacuum(autovacuum: str) -> Check:
+    if autovacuum == "off":
+        return warn("vacuum", "autovacuum is off: tables will swell, and scans become slow", "set autovacuum = on")
+    return ok("vacuum", "autovacuum is on")
+
+
+# --- by URL ---------------------------------------------------------------------------------------------------------
+
+
+def open_store(url: str) -> PostgresStore:
+    return PostgresStore(locate(url))
+
+
+def init(url: str) -> Epoch:
+    """Begin on purpose; where there is a store already, just the life it is in."""
+    return life_of(PostgresStore(locate(url), made=True))
+
+
+def adopt(url: str) -> Epoch:
+    """Take a copy for the store from now on; the life that begins with it."""
+    with closing(PostgresStore(locate(url), adopt=True)) as store:
+        return store.adopt()
+
+
+def ddl(url: str) -> str:
+    """All the SQL that a store is made of, for a person to run."""
+    return locate(url).ddl()

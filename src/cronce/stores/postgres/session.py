@@ -20,7 +20,8 @@ from typing import Any, Final
 from cronce.clock import SystemClock
 from cronce.errors import StoreReadOnly, StoreUnavailable, StoreUnusable
 from cronce.model import Boot
-from cronce.stores.postgres.line import Place, dial, explained, locate
+from cronce.stores.base import closed_on_error
+from cronce.stores.postgres.server import Place, dial, explained, locate
 
 # Not before the above, which says what to install where psycopg is missing.
 # isort: split
@@ -89,11 +90,8 @@ class Session:
         self._place = place._replace(conninfo=_dressed(place, holder), patience=min(place.patience, PATIENCE))
         self._boot = SystemClock().boot
         self._line = dial(self._place)
-        try:
+        with closed_on_error(self):
             self._introduce()
-        except BaseException:
-            self.close()
-            raise
 
     def _introduce(self) -> None:
         process, standby = self._ask(WHO_ARE_YOU)

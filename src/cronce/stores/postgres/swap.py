@@ -6,7 +6,6 @@ are split by the server, numbers travel as one array's spelling, and a column th
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from functools import partial
 from itertools import count, repeat
 from operator import itemgetter
 from typing import Any, Final, TypeVar
@@ -14,7 +13,7 @@ from typing import Any, Final, TypeVar
 from cronce.errors import BadInput
 from cronce.model import EPOCH, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Verdict, Write, from_us
 from cronce.stores import sql
-from cronce.stores.base import groups
+from cronce.stores.base import groups, instant, made, new_cells
 from cronce.value import NamedTuple
 
 FEW: Final = 4
@@ -203,13 +202,14 @@ def read_head(row: sql.Row) -> Head:
 
 
 def read_epoch(birth: int, tally: int, base: int, origin: str, since: int | None) -> Epoch:
-    return Epoch(birth, tally, base, _ORIGINS[origin], None if since is None else from_us(since))
+    return Epoch(birth, tally, base, _ORIGINS[origin], instant(since))
 
 
 def read_verdicts(call: Call, head: Head, rows: Sequence[sql.Row]) -> tuple[Sequence[Verdict], int]:
     """What became of each write, in the order they were given, and the highest number in it."""
     if head.first > 0:
-        return _all_new(call.writes, head), head.first + len(call.writes) - 1
+        cells = new_cells(call.writes, head.first, head.epoch.birth, head.now)
+        return list(made(Verdict, repeat(None), cells)), head.first + len(call.writes) - 1
     if not call.writes:
         return [], 0
     told = rows[-len(call.writes) :]
@@ -227,37 +227,16 @@ def _in_order(verdicts: list[Verdict], call: Call) -> list[Verdict]:
     return [verdict for _, verdict in sorted(zip(call.order, verdicts, strict=True))]
 
 
-def _all_new(writes: Sequence[Write], head: Head) -> list[Verdict]:
-    """Every write made a cell of its own: nothing is news but the numbers."""
-    keys, _, values, marks, ats, grants, ttls, *_ = zip(*writes, strict=True)
-    numbers = range(head.first, head.first + len(writes))
-    untils = {ttl: None if ttl is None else head.now + ttl for ttl in set(ttls)}
-    fences = _fences(repeat(head.epoch.birth, len(writes)), numbers)
-    granted = [fence if grant else None for fence, grant in zip(fences, grants, strict=True)]
-    return _verdicts(repeat(None, len(writes)), (keys, numbers, values, ats, marks, granted, map(untils.get, ttls)))
-
-
 def _all_refused(call: Call, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
     """Every write met a cell that was not as seen, as when another process claimed the same slots."""
     _, refused, versions, marks, ats, untils, births, numbers, values = columns
-    instant, keys = call.instants.__getitem__, [write.key for write in call.writes]
-    fences = _fences(births, numbers)
+    dated, keys = call.instants.__getitem__, [write.key for write in call.writes]
+    fences: Iterable[Fence | None] = made(Fence, births, numbers)
     if None in numbers:
         fences = [None if number is None else fence for number, fence in zip(numbers, fences, strict=True)]
     marked = map(_MARKS.__getitem__, marks)
-    cells = (keys, versions, values, map(instant, ats), marked, fences, map(instant, untils))
-    return _verdicts(map(_REFUSALS.__getitem__, refused), cells)
-
-
-def _verdicts(refused: Iterable[Refusal | None], columns: Sequence[Iterable[Any]]) -> list[Verdict]:
-    """Columns of what verdicts and cells are made of. To make a NamedTuple of a tuple, field by field, would take three
-    times as long."""
-    cells = map(partial(tuple.__new__, Cell), zip(*columns, strict=True))
-    return list(map(partial(tuple.__new__, Verdict), zip(refused, cells, strict=True)))
-
-
-def _fences(births: Iterable[int], numbers: Iterable[int]) -> list[Any]:
-    return list(map(partial(tuple.__new__, Fence), zip(births, numbers, strict=True)))
+    cells = made(Cell, keys, versions, values, map(dated, ats), marked, fences, map(dated, untils))
+    return list(made(Verdict, map(_REFUSALS.__getitem__, refused), cells))
 
 
 def _verdict(write: Write, head: Head, row: sql.Row, instants: Instants) -> Verdict:

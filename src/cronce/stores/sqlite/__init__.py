@@ -1,9 +1,439 @@
-"""Cells in one SQLite file.
+"""Cells in one SQLite file, for any number of processes of one machine. Durable on commit.
 
-`store` is the store, `statements` what is said to SQLite, `file` how its file is found, made, checked and adopted,
+Four things here are subtle; done the obvious way, each loses writes or answers too late.
+
+*The lock comes before the clock.* A swap takes the file's one write lock first, then reads the clock: SQLite's own,
+which stands still only within a statement, in whole milliseconds.
+
+*A refused write needs no lock.* While another process holds it, a waiting swap looks whether its writes have become
+hopeless, and if so is answered from that reading. A loser writes nothing, and does not wait for the winner's disk.
+
+*A fork.* SQLite counts its locks in memory that a fork copies. A connection opened in the child believes that it shares
+the parent's; then the parent hangs up as the last one, deletes the log, and the child goes on writing to the deleted
+one. So every connection is closed before a fork, and each side opens its own after it.
+
+*The files behind the names.* SQLite keeps three files open, and goes on writing when someone has removed or replaced
+them. So the names are compared with what was opened, after a piece of work and before it is answered, unless that was
+done less than WATCH ago. A connection that lost its files is never closed: closing it writes its log over what took
+their place.
+
+Beside the store itself: `statements` what is said to SQLite, `file` how its file is found, made, checked and adopted,
 `checks` what the doctor asks.
 """
 
-from cronce.stores.sqlite.store import TRAITS, SqliteStore, absolute, adopt, adopt_file, ddl, init, locate, open_store
+import atexit
+import json
+import os
+import sqlite3
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-__all__ = ["TRAITS", "SqliteStore", "absolute", "adopt", "adopt_file", "ddl", "init", "locate", "open_store"]
+from cronce.clock import SystemClock
+from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
+from cronce.model import Cell, Epoch, Traits, Write
+from cronce.stores import mask, scheme_of, seconds, sql
+from cronce.stores.base import Loaded, Page, Scan, Swapped, first_page, judge, life_of, loaded
+from cronce.stores.sqlite.file import connect, explained, inodes, is_busy, names, plain_path, read_meta, url_of
+from cronce.stores.sqlite.statements import (
+    DDL,
+    INSERT_CELL,
+    PURGE,
+    SELECT_BOARD,
+    SELECT_CELL,
+    SELECT_CELLS,
+    SIZE,
+    UPDATE_CELL,
+    UPDATE_META,
+    inserted_row,
+    say_scan,
+    updated_row,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cronce.stores.checks import Check
+    from cronce.stores.sqlite.news import SqliteListener
+
+TRAITS: Final = Traits("sqlite", survives_failover=False, notifies=True, step=timedelta(milliseconds=1))
+
+PATIENCE: Final = timedelta(seconds=10)
+"""How long a call waits for a lock that another process holds; a transaction holds it for one flush to disk."""
+
+WATCH: Final = 0.05
+"""Seconds. In a burst of calls, looking at the files each time would make every commit a tenth slower: Linux writes new
+time stamps of a file with the next change after someone asked for them."""
+
+AFTER_ALL_TEXT: Final = b""  # a blob sorts after every text
+
+_Answer = TypeVar("_Answer")
+Work = Callable[["Line"], _Answer]
+Select = tuple[str, Sequence[Any]]
+"""A statement that reads cells, and its parameters."""
+
+
+class SqliteStore:
+    """A store in a file.
+
+    `timeout` is how long to wait for another's lock. `adopt` accepts a copy, or a file on a network file system, on
+    purpose. `mount_table` stands in for this machine's, for tests.
+    """
+
+    traits: Final = TRAITS
+    _line: "Line | None" = None
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout: timedelta = PATIENCE,
+        adopt: bool = False,
+        mount_table: str | None = None,
+    ) -> None:
+        self.path: Final = plain_path(path)
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._working = False
+        self._boot = SystemClock().boot
+        self._looked = -WATCH
+        _STORES.add(self)
+        self._open: Callable[[], Line] = partial(Line, self.path, mount_table, make=True, adopt=adopt)
+        self._use(Line.meta)
+        self._open = partial(Line, self.path, mount_table)
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        wanted = select(keys)
+        meta, cells = self._use(lambda line: line.read(*wanted))
+        return loaded(meta.now, meta.epoch, keys, cells)
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        wanted = select([write.key for write in writes])
+        return self._use(lambda line: line.swap(writes, wanted, seen))
+
+    def scan(self, scan: Scan) -> Page:
+        statement = say_scan(scan.by, scan.mark, newest_first=scan.newest_first)
+        meta, cells = self._use(lambda line: line.read(statement, sql.bounds(scan, AFTER_ALL_TEXT)))
+        return first_page(meta.now, meta.epoch, cells, scan)
+
+    def purge(self, cells: Sequence[Cell]) -> int:
+        return self._use(lambda line: line.purge([(cell.key, cell.version) for cell in cells]))
+
+    def listen(self) -> "SqliteListener":
+        from cronce.stores.sqlite.news import SqliteListener  # noqa: PLC0415  not under cron
+
+        return SqliteListener(self)
+
+    def size(self) -> int:
+        return self._use(lambda line: int(line.db.execute(SIZE).fetchone()[0]))
+
+    def board(self) -> frozenset[tuple[str, int]]:
+        """The cells of the board, by their keys and versions."""
+        return self._use(lambda line: frozenset(line.db.execute(SELECT_BOARD).fetchall()))
+
+    def checks(self) -> "Iterator[Check]":
+        from cronce.stores.sqlite.checks import checks  # noqa: PLC0415  only the doctor asks
+
+        return checks(self.path)
+
+    def close(self) -> None:
+        with self._lock:
+            self._hang_up()
+            self._open = partial(_refuse, self.path)
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self._hang_up()
+
+    # --- one connection, for all threads of the process -------------------------------------------------------------
+
+    def _use(self, work: Work[_Answer]) -> _Answer:
+        """One piece of work, tried again for as long as another process holds the file's lock."""
+        for nap in naps(self._timeout):
+            try:
+                with self._lock:
+                    return self._attempt(work)
+            except sqlite3.Error as error:
+                if not is_busy(error):
+                    raise explained(error, self.path) from error
+            except UnicodeEncodeError as error:
+                raise BadInput(f"{error.object[:60]!r} is not text that can be stored") from None
+            time.sleep(nap)
+        raise StoreUnavailable(
+            f"{self.path} was locked by another process for {self._timeout.total_seconds():g} s; see who holds it with"
+            f" `fuser -v {self.path}`, or wait longer with ?timeout=SECONDS"
+        )
+
+    def _attempt(self, work: Work[_Answer]) -> _Answer:
+        self._working = True
+        try:
+            answer = self._own_line().do(work)
+        except sqlite3.Error:
+            self._check_files()  # if they are gone, that says more than the error
+            raise
+        finally:
+            self._working = False
+        if self._boot() - self._looked >= WATCH:
+            self._check_files()
+        return answer
+
+    def _own_line(self) -> "Line":
+        if self._line is None:
+            self._line = self._open()
+        elif self._line.process != os.getpid():
+            raise StoreUnusable(
+                f"{self.path} was open during a fork that Python did not see (uWSGI without lazy-apps?);"
+                " open the store after the fork"
+            )
+        return self._line
+
+    def _check_files(self) -> None:
+        if self._line is None or (found := inodes(self._line.names)) == self._line.files:
+            self._looked = self._boot()
+            return
+        if found[0] == self._line.files[0]:
+            raise StoreForgot(
+                f"the -wal or -shm file beside {self.path} was removed while this process used it, so that its writes"
+                " reach nobody; restart this process, and never remove those files while one is running"
+            )
+        self._hang_up()
+        raise StoreForgot(
+            f"{self.path} was {'replaced by another file' if found[0] else 'deleted'} while this process used it, and"
+            " what it wrote last is lost; put the file back, or begin anew by starting another cronce process"
+        )
+
+    # --- forks, and the end of the process --------------------------------------------------------------------------
+
+    def hold_still(self) -> None:
+        """Before a fork: wait for threads at work, then hang up, unless the fork comes out of the work itself."""
+        self._lock.acquire()
+        if not self._working:
+            self._hang_up()
+
+    def go_on(self) -> None:
+        self._lock.release()
+
+    def _hang_up(self) -> None:
+        if self._line is not None:
+            self._line.hang_up()
+            self._line = None
+
+
+def _refuse(path: str) -> "Line":
+    raise StoreUnavailable(f"{path} was closed by this process; open the store again")
+
+
+_STORES: Final = weakref.WeakSet[SqliteStore]()
+_STILL: Final[list[SqliteStore]] = []
+_FORKING: Final = threading.RLock()
+
+
+def _before_fork() -> None:
+    _FORKING.acquire()
+    for store in sorted(_STORES, key=id):
+        store.hold_still()
+        _STILL.append(store)
+
+
+def _after_fork() -> None:
+    while _STILL:
+        _STILL.pop().go_on()
+    _FORKING.release()
+
+
+def _before_exit() -> None:
+    """Hang up while a connection that lost its files can still be told from the others; a later call opens anew."""
+    _before_fork()
+    _after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+atexit.register(_before_exit)
+
+
+class Line:
+    """An open connection of one process, and what is said over it."""
+
+    def __init__(self, path: str, mount_table: str | None, *, make: bool = False, adopt: bool = False) -> None:
+        self.db: Final = connect(path, TRAITS, mount_table, make=make, adopt=adopt)
+        self.path: Final = path
+        self.names: Final = names(path)
+        self.files: Final = inodes(self.names)
+        self.process: Final = os.getpid()
+
+    def do(self, work: Work[_Answer]) -> _Answer:
+        try:
+            return work(self)
+        finally:
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+
+    def meta(self) -> sql.Meta:
+        return read_meta(self.db, self.path)
+
+    def cells(self, statement: str, bounds: Any) -> list[Cell]:
+        return list(map(sql.read_cell, self.db.execute(statement, bounds).fetchall()))
+
+    def read(self, statement: str, bounds: Any) -> tuple[sql.Meta, list[Cell]]:
+        self.db.execute("BEGIN")
+        found = self.meta(), self.cells(statement, bounds)
+        self.db.execute("COMMIT")
+        return found
+
+    def swap(self, writes: Sequence[Write], wanted: Select, seen: tuple[int, int]) -> Swapped:
+        try:
+            self.db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            return self._refused_already(writes, wanted, seen, error)
+        meta, cells = self.meta(), self.cells(*wanted)
+        swapped, changed = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
+        if swapped.epoch != meta.epoch:
+            self._put(changed.values(), {cell.key for cell in cells})
+            self.db.execute(UPDATE_META, sql.meta_row(swapped.epoch, meta.now if changed else meta.last_write))
+        self.db.execute("COMMIT")
+        return swapped
+
+    def _put(self, changed: Iterable[Cell], there: set[str]) -> None:
+        old: list[Cell] = []
+        new: list[Cell] = []
+        for cell in changed:
+            (old if cell.key in there else new).append(cell)
+        if new:
+            self.db.executemany(INSERT_CELL, map(inserted_row, new))
+        if old:
+            self.db.executemany(UPDATE_CELL, map(updated_row, old))
+
+    def _refused_already(
+        self, writes: Sequence[Write], wanted: Select, seen: tuple[int, int], error: sqlite3.OperationalError
+    ) -> Swapped:
+        """The answer to a swap that would write nothing; another process has the lock, so the others must wait."""
+        if not is_busy(error):
+            raise error
+        meta, cells = self.read(*wanted)
+        swapped, _ = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
+        if swapped.epoch != meta.epoch:
+            raise error
+        return swapped
+
+    def purge(self, cells: Sequence[tuple[str, int]]) -> int:
+        self.db.execute("BEGIN IMMEDIATE")
+        gone = self.db.executemany(PURGE, cells).rowcount if cells else 0
+        self.db.execute("COMMIT")
+        return gone
+
+    def hang_up(self) -> None:
+        if self.process == os.getpid() and inodes(self.names) == self.files:
+            self.db.close()
+        else:
+            _leak(self.db)
+
+
+def _leak(db: sqlite3.Connection) -> None:
+    """Keep a connection open until the process ends, past the interpreter's last clean-up."""
+    import ctypes  # noqa: PLC0415
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+
+
+# --- URLs, and adopting ---------------------------------------------------------------------------------------------
+
+
+def open_store(url: str) -> SqliteStore:
+    path, timeout = _named(url)
+    return SqliteStore(path, timeout=timeout)
+
+
+def locate(url: str) -> tuple["Path", timedelta]:
+    """The file and the timeout that a URL names: ``sqlite:///relative.db``, ``sqlite:////absolute.db?timeout=5``."""
+    from pathlib import Path  # noqa: PLC0415  slow to import, and a store is opened without it
+
+    path, timeout = _named(url)
+    return Path(path), timeout
+
+
+def absolute(url: str) -> str:
+    """The same store by the absolute path of its file."""
+    path, _timeout = _named(url)
+    _, question, query = url.partition("?")
+    return f"{url_of(path)}{question}{query}"
+
+
+def _named(url: str) -> tuple[str, timedelta]:
+    _, _, rest = url.partition(":")
+    if scheme_of(url) != "sqlite" or not rest.startswith("///"):
+        raise BadInput(f"{mask(url)!r}: write sqlite:///relative.db, or sqlite:////absolute/path.db with four slashes")
+    path, _, query = rest[3:].partition("?")
+    timeout = _patience(url, query) if query else PATIENCE
+    if "%" in path:
+        from urllib.parse import unquote  # noqa: PLC0415  as below
+
+        path = unquote(path, errors="surrogateescape")
+    return plain_path(path), timeout
+
+
+def _patience(url: str, query: str) -> timedelta:
+    from urllib.parse import parse_qsl  # noqa: PLC0415  slow to import, and few have options
+
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    timeout = options.pop("timeout", None)
+    if options:
+        raise BadInput(f"{mask(url)!r}: sqlite knows no {', '.join(sorted(options))}; it knows timeout, in seconds")
+    return PATIENCE if timeout is None else timedelta(seconds=seconds(mask(url), timeout))
+
+
+def init(url: str) -> Epoch:
+    """Begin a store, or find it begun. What is durable is made on purpose either way."""
+    return life_of(open_store(url))
+
+
+def ddl(_url: str) -> str:
+    """The SQL that makes the tables."""
+    from inspect import cleandoc  # noqa: PLC0415  slow to import, and only a person asks
+
+    return ";\n\n".join(map(cleandoc, DDL)) + ";"
+
+
+def adopt(url: str) -> Epoch:
+    path, timeout = _named(url)
+    if not os.path.exists(path):  # noqa: PTH110  pathlib is slow to import
+        raise BadInput(f"there is no file {path}; nothing was adopted")
+    return adopt_file(path, timeout=timeout)
+
+
+def adopt_file(path: str | os.PathLike[str], *, timeout: timedelta = PATIENCE, mount_table: str | None = None) -> Epoch:
+    """Accept a copy, or a file on a network file system, as the store from now on; the life that begins with it.
+
+    A copy may be behind its original, so what is open in it counts as unknown.
+    """
+    return life_of(SqliteStore(path, timeout=timeout, adopt=True, mount_table=mount_table))
+
+
+# --- small matters --------------------------------------------------------------------------------------------------
+
+
+def naps(timeout: timedelta) -> Iterator[float]:
+    """What to sleep between tries, in seconds: short at first, since most wait for one flush to disk."""
+    left, nap = timeout.total_seconds(), 0.0005
+    while left > 0:
+        yield min(nap, left)
+        left -= nap
+        nap = min(nap * 1.5, 0.02)
+    yield 0.0
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def select(keys: Sequence[str]) -> Select:
+    """How to read some cells: one by its key, many by a list of keys in JSON.
+
+    SQLite's JSON ends a text at NUL, so a key with one in it would never be found.
+    """
+    if "\0" in "".join(keys):
+        raise BadInput("a key cannot contain NUL")
+    return (SELECT_CELL, keys) if len(keys) == 1 else (SELECT_CELLS, [_encode(keys)])

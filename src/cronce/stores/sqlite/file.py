@@ -25,7 +25,7 @@ from cronce.errors import (
 )
 from cronce.model import Traits, to_us
 from cronce.stores import sql
-from cronce.stores.base import first_life, next_life
+from cronce.stores.base import closed_on_error, first_life, next_life
 from cronce.stores.sqlite.statements import ADOPT_META, DDL, FIRST_META, SELECT_META, SELECT_NOW, UPDATE_META
 
 OLDEST: Final = (3, 38)
@@ -63,27 +63,27 @@ def inodes(names: Iterable[str]) -> tuple[int | None, ...]:
 
 
 def inode(name: str) -> int | None:
-    try:
-        return os.stat(name).st_ino
-    except OSError:
-        return None
+    found = _stat(name)
+    return found.st_ino if found else None
 
 
 def stamp(name: str) -> tuple[int, int, int] | None:
     """What changes when a file is written to; None where there is none."""
-    try:
-        found = os.stat(name)
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    found = _stat(name)
+    return (found.st_ino, found.st_size, found.st_mtime_ns) if found else None
 
 
 def _mode(path: AnyPath) -> int:
     """What kind of thing stands behind a name; 0 if nothing does, or this user may not look."""
+    found = _stat(path)
+    return found.st_mode if found else 0
+
+
+def _stat(path: AnyPath) -> os.stat_result | None:
     try:
-        return os.stat(path).st_mode
+        return os.stat(path)
     except OSError:
-        return 0
+        return None
 
 
 # --- opening --------------------------------------------------------------------------------------------------------
@@ -95,16 +95,13 @@ def connect(path: str, traits: Traits, mount_table: str | None, *, make: bool, a
     _look(path, network, make=make, adopt=adopt)
     uri = f"file:{_escaped(path)}?mode={'rwc' if make else 'rw'}"
     db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
-    try:
+    with closed_on_error(db):
         if _is_empty(db, path):
             _fill(db, path, traits, network, make=make, adopt=adopt)
         elif adopt:
             _adopt(db, path, network)
         _write_ahead(db, path)
         _check(db, path, network)
-    except BaseException:
-        db.close()
-        raise
     return db
 
 

@@ -15,7 +15,7 @@ from cronce.stores.news import refuse_others
 from cronce.stores.sqlite.file import names, stamp
 
 if TYPE_CHECKING:
-    from cronce.stores.sqlite.store import SqliteStore
+    from cronce.stores.sqlite import SqliteStore
 
 EVERY: Final = 0.04
 """Seconds. To wake up and ask for a time stamp takes up to 100 µs on a small and busy virtual machine: a four-hundredth

@@ -4,8 +4,8 @@ from functools import cache
 from typing import Final
 
 from cronce.model import Cell, Mark
-from cronce.stores.base import BOARD, By
-from cronce.stores.sql import Row, beyond, us
+from cronce.stores.base import BOARD, By, us
+from cronce.stores.sql import Row, beyond, scan_words
 
 # --- the tables -----------------------------------------------------------------------------------------------------
 
@@ -142,30 +142,20 @@ def inserted_row(cell: Cell) -> Row:
 # --- scans ----------------------------------------------------------------------------------------------------------
 
 # A page begins past a position. By until without a mark has no index, and reads what is below its prefix.
-SCAN_BY_KEY: Final = """
+SCAN: Final = """
     SELECT key, version, mark, at, until, fence_birth, fence_number, value
     FROM cronce_cells INDEXED BY {index}
-    WHERE {only} AND key >= ? AND key < ? AND key {past} ?
-    ORDER BY key {way} LIMIT ?
+    WHERE {only} AND key >= :low AND key < :high AND {past}
+    ORDER BY {order} LIMIT :limit
 """
-
-SCAN_BY_INSTANT: Final = """
-    SELECT key, version, mark, at, until, fence_birth, fence_number, value
-    FROM cronce_cells INDEXED BY {index}
-    WHERE {only} AND key >= ? AND key < ? AND ({by}, key) {past} (?, ?) AND {by} <= ?
-    ORDER BY {by} {way}, key {way} LIMIT ?
-"""
+PAST_KEY: Final = "key {past} :after"
+PAST_INSTANT: Final = "({by}, key) {past} (:us, :after) AND {by} <= :upto"
 
 
 @cache
 def say_scan(by: By, mark: Mark | None, *, newest_first: bool) -> str:
-    return (SCAN_BY_KEY if by == "key" else SCAN_BY_INSTANT).format(
-        index=_index(by, mark),
-        only="TRUE" if mark is None else f"mark = {mark:d}",
-        by=by,
-        past="<" if newest_first else ">",
-        way="DESC" if newest_first else "ASC",
-    )
+    words = scan_words(by, mark, newest_first=newest_first, key="key", past_key=PAST_KEY, past_instant=PAST_INSTANT)
+    return SCAN.format(index=_index(by, mark), **words)
 
 
 def _index(by: By, mark: Mark | None) -> str:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from math import ceil
 from typing import Final, NamedTuple
 
-from cronce.model import Cell, Fence
+from cronce.model import Cell, Fence, job_cell
 from cronce.protocol.commands import (
     Answer,
     Change,
@@ -22,10 +22,10 @@ from cronce.protocol.commands import (
     Settle,
     Stale,
 )
-from cronce.protocol.decide import Facts, decide
+from cronce.protocol.decide import Decision, decide
 from cronce.protocol.lease import Sample, Trust, even_span, tolerance, trust_end
 from cronce.protocol.record import Job, Outcome
-from cronce.protocol.specs import after_forgetting
+from cronce.protocol.view import KnownJob, View
 from cronce.testing.explorer.configs import Config, Fault
 from cronce.testing.explorer.parts import (
     BIRTH,
@@ -53,6 +53,10 @@ from cronce.testing.explorer.parts import (
 MINE: Final = "mine"
 THEIRS: Final = "theirs"
 """The nonces of claims, as a claimant sees them."""
+
+
+JOB: Final = KnownJob(Cell(job_cell(SLOT.job), 1), Job(floor=SLOT.at - TICK), NOW)
+READ: Final = Sample(0.0, 0.0, NOW)
 
 
 class Move(NamedTuple):
@@ -178,11 +182,13 @@ class Claimants:
         until = NOW + seen.left * TICK
         cell = Cell(SLOT.cell, seen.version, at=SLOT.at, fence=own if seen.mine else others, until=until)
         record = seen.record and seen.record._replace(nonce=MINE if seen.mine else THEIRS)
-        epoch = epoch_of(who.life)
-        job = after_forgetting(Job(floor=SLOT.at - TICK), epoch, TRAITS)
-        facts = Facts(NOW, job.floor, epoch.base, lambda _tolerance: even)
-        answer, change = decide(cell, record, self._command(who, errand, own), facts)
-        return _gist(answer), change and change._replace(record=bare(change.record))
+        view = View(
+            cell, record, READ, SLOT, known=JOB, epoch=epoch_of(who.life), traits=TRAITS, even=lambda *_: even
+        )  # fmt: skip
+        decision = decide(view, self._command(who, errand, own))
+        assert isinstance(decision, Decision)
+        change = decision.change
+        return _gist(decision.answer), change and change._replace(record=bare(change.record))
 
     def _command(self, who: Claimant, errand: Errand, fence: Fence) -> Command:
         match errand:

@@ -5,65 +5,50 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import NotOnRecord
-from cronce.model import check_name
-from cronce.monitor import reading
-from cronce.monitor.reading.effects import effects_page
-from cronce.runtime.effects.seen import names_effect
-from cronce.runtime.holders import HolderSeen, carried
-from cronce.runtime.look import JobLine, RunSeen, job_names, refuse_unknown, slot_named
+from cronce.model import Instant, check_name
+from cronce.monitor import read_jobs, read_lists, read_overview, read_stretch
+from cronce.monitor.read_lists import effects_page
+from cronce.runtime.effects.review import names_effect
+from cronce.runtime.flow import Flow
+from cronce.runtime.queries import WANTED, HolderSeen, JobLine, RunSeen, carried, job_names, refuse_unknown, slot_named
 from cronce.runtime.why import Case, why
-from cronce.telling.documents import (
-    act_document,
-    effect_document,
-    held_document,
-    holder_document,
-    job_document,
-    leader_says,
-    past_document,
-    run_document,
-    span_document,
-)
-from cronce.telling.notices import (
-    alert_document,
-    beats_document,
-    observed_document,
-    refusals_document,
-    refused_document,
-)
-from cronce.telling.whys import story_document, why_document
+from cronce.telling import documents as told
 from cronce.telling.words import iso
-from cronce.web.actions import named
-from cronce.web.api.endpoints import (
-    AFTER,
-    END,
-    EVERYTHING,
-    JOB,
-    LIMIT,
-    MATCHING,
-    OPEN,
-    START,
-    STATE,
-    WHAT,
-    Asked,
-    Document,
-    Endpoint,
-)
-from cronce.web.problems import Problem
+from cronce.web.actions import Document, named
+from cronce.web.api.endpoints import MOST, Asked, Endpoint, Parameter
+from cronce.web.api.schemas import INSTANT, TEXT, YES, one_of
+from cronce.web.requests import Problem
 
 SHOWN: Final = 100
 """As many as are told of where nobody says how many."""
 
 HOUR: Final = timedelta(hours=1)
 
+# --- what may be asked ------------------------------------------------------------------------------------------------
 
-async def overview(asked: Asked) -> Document:
-    found = await asked.site.ask(reading.overview())
+NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
+LIMIT: Final = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": MOST}, "how many at most")
+AFTER: Final = Parameter("after", TEXT, "where to go on: the `next` of the answer before")
+JOB: Final = Parameter("job", {"type": "string", "pattern": NAME}, "of this job only")
+STATE: Final = Parameter("state", one_of(*WANTED), "in this state, or with this outcome")
+MATCHING: Final = Parameter("matching", TEXT, "whose name or schedule contains this")
+WHAT: Final = Parameter("what", TEXT, "of this job, slot or idempotent function only")
+EVERYTHING: Final = Parameter("all", YES, "also what is done, or failed and may be begun again")
+OPEN: Final = Parameter("open", YES, "true: those that stand (as without it); false: those that were cleared")
+START: Final = Parameter("start", INSTANT, "from then on (without it: the hour before the end)")
+END: Final = Parameter("end", INSTANT, "up to then (without it: now)")
+
+# --- the whole --------------------------------------------------------------------------------------------------------
+
+
+def overview(asked: Asked) -> Flow[Document]:
+    found = yield from read_overview.overview()
     return {
         "now": iso(found.now),
         "store": asked.site.place,
-        "halted": act_document(found.halted),
-        "alerts": [alert_document(one) for one in found.alerts.alerts],
-        "holders": [_holder(one) for one in found.holders],
+        "halted": told.act_document(found.halted),
+        "alerts": [told.alert_document(one) for one in found.alerts.alerts],
+        "holders": [_holder(one, found.now) for one in found.holders],
         "open": _some(found.open),
         "attention": _some(found.attention),
         "in_doubt": {"count": found.in_doubt.number, "more": found.in_doubt.more},
@@ -74,160 +59,157 @@ async def overview(asked: Asked) -> Document:
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-async def jobs(asked: Asked) -> Document:
-    given, site = asked.given, asked.site
+def jobs(asked: Asked) -> Flow[Document]:
+    given = asked.given
     after = check_name(given["after"]) if given.get("after") else ""
-    flow = reading.job_lines(after, given.get("limit", SHOWN), given.get("matching", ""), index=site.index)
-    page, served = await site.ask(flow), await site.ask(carried())
-    return {"jobs": [job_document(line, served) for line in page.lines], "total": page.total, "next": page.next}
+    limit, matching = given.get("limit", SHOWN), given.get("matching", "")
+    page = yield from read_jobs.job_lines(after, limit, matching, index=asked.site.index)
+    served = yield from carried()
+    return {"jobs": [told.job_document(line, served) for line in page.lines], "total": page.total, "next": page.next}
 
 
-async def job(asked: Asked) -> Document:
-    name, site = named("jobs", asked.subject), asked.site
-    view = await site.ask(reading.job_view(name))
+def job(asked: Asked) -> Flow[Document]:
+    name = named("jobs", asked.subject)
+    view = yield from read_jobs.job_view(name)
     if view is None:
-        await _unknown(asked, name)
-    assert view is not None
+        raise (yield from _unknown(name))
     last = view.runs.runs[0] if view.runs.runs else None
     return {
-        **job_document(JobLine(view.seen, view.next, last, view.stored), await site.ask(carried())),
-        "halted": act_document(view.halted),
+        **told.job_document(JobLine(view.seen, view.next, last, view.stored), {name} if view.carried else ()),
+        "halted": told.act_document(view.halted),
         "open": _some(view.open),
         "attention": _some(view.attention),
-        "refused": [refusals_document(*one) for one in view.refused],
-        "passed_over": [span_document(one) for one in view.seen.job.spans] if view.seen.job else [],
+        "refused": [told.refusals_document(*one) for one in view.refused],
+        "passed_over": [told.span_document(one) for one in view.seen.job.spans] if view.seen.job else [],
         "took": [{"slot": one.run.slot.key, "seconds": one.span.total_seconds()} for one in view.durations],
     }
 
 
-async def runs_of_job(asked: Asked) -> Document:
+def runs_of_job(asked: Asked) -> Flow[Document]:
     name = named("jobs", asked.subject)
-    page = await _page(asked, name)
+    page = yield from _page(asked, name)
     if not page["runs"]:
-        refuse_unknown(name, await asked.site.ask(job_names()))
+        refuse_unknown(name, (yield from job_names()))
     return page
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-async def runs(asked: Asked) -> Document:
-    return await _page(asked, asked.given.get("job"))
+def runs(asked: Asked) -> Flow[Document]:
+    return (yield from _page(asked, asked.given.get("job")))
 
 
-async def run(asked: Asked) -> Document:
+def run(asked: Asked) -> Flow[Document]:
     """A slot that is on record."""
-    key = named("runs", asked.subject)
-    desk = await asked.site.opened()
-    found = await asked.site.ask(reading.run_view(slot_named(key), desk.store.traits))
+    slot = slot_named(named("runs", asked.subject))
+    found = yield from why(slot.job, slot, asked.site.desk.store.traits)
     if found is None or found.stories[0].run is None:
-        raise NotOnRecord(f"{key} is on record nowhere")
-    return story_document(found.stories[0], found)
+        raise NotOnRecord(f"{slot.key} is on record nowhere")
+    return told.story_document(found.stories[0], found)
 
 
-async def why_it(asked: Asked) -> Document:
+def why_it(asked: Asked) -> Flow[Document]:
     """A slot, on record or not, or those of a job that matter."""
     is_slot = "@" in asked.subject
     subject = named("runs" if is_slot else "jobs", asked.subject)
     slot = slot_named(subject) if is_slot else None
-    desk = await asked.site.opened()
-    found = await asked.site.ask(why(slot.job if slot else subject, slot, desk.store.traits))
+    name = slot.job if slot else subject
+    found = yield from why(name, slot, asked.site.desk.store.traits)
     if found is None:
-        await _unknown(asked, slot.job if slot else subject)
-    assert found is not None
+        raise (yield from _unknown(name))
     if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories):
         raise NotOnRecord(f"{subject} is no slot of that job, and nobody asked for it")
-    return why_document(found)
+    return told.why_document(found)
 
 
-async def timeline(asked: Asked) -> Document:
-    given, site = asked.given, asked.site
-    end = given.get("end", site.now)
+def timeline(asked: Asked) -> Flow[Document]:
+    given = asked.given
+    end = given.get("end", asked.site.now)
     start = given.get("start", end - HOUR)
     if start >= end:
         raise Problem(400, "the end comes after the start")
-    found = await site.ask(reading.stretch(start, end, given.get("job"), given.get("limit", 1000)))
+    found = yield from read_stretch.stretch(start, end, given.get("job"), given.get("limit", 1000))
     return {
         "now": iso(found.now),
         "start": iso(found.start),
         "end": iso(found.end),
         "whole_from": iso(found.whole_from),
-        "runs": [{**run_document(one), "past": _past(one)} for one in found.runs],
-        "refused": [refused_document(*one) for one in found.ghosts],
+        "runs": [{**told.run_document(one), "past": _past(one)} for one in found.runs],
+        "refused": [told.refused_document(*one) for one in found.ghosts],
     }
 
 
 # --- what else there is -----------------------------------------------------------------------------------------------
 
 
-async def holders(asked: Asked) -> Document:
-    return {"holders": [_holder(one) for one in await asked.site.ask(reading.holders())]}
+def holders(_asked: Asked) -> Flow[Document]:
+    now, found = yield from read_overview.holders()
+    return {"holders": [_holder(one, now) for one in found]}
 
 
-async def locks(asked: Asked) -> Document:
-    page = await asked.site.ask(reading.locks(asked.given.get("after", ""), asked.given.get("limit", SHOWN)))
-    return {"locks": [held_document(one) for one in page.held], "next": page.next}
+def locks(asked: Asked) -> Flow[Document]:
+    page = yield from read_lists.held("lock/", asked.given.get("after", ""), asked.given.get("limit", SHOWN))
+    return {"locks": [told.held_document(one) for one in page.held], "next": page.next}
 
 
-async def leaders(asked: Asked) -> Document:
-    page = await asked.site.ask(reading.leaders(asked.given.get("after", ""), asked.given.get("limit", SHOWN)))
-    return {"leaders": [held_document(one, leader_says) for one in page.held], "next": page.next}
+def leaders(asked: Asked) -> Flow[Document]:
+    page = yield from read_lists.held("leader/", asked.given.get("after", ""), asked.given.get("limit", SHOWN))
+    return {"leaders": [told.held_document(one, told.leader_says) for one in page.held], "next": page.next}
 
 
-async def effects(asked: Asked) -> Document:
-    what = asked.given.get("what")
+def effects(asked: Asked) -> Flow[Document]:
+    given = asked.given
+    what = given.get("what")
     if what is not None and names_effect(what):
         raise Problem(400, "`what` is a job, a slot or an idempotent function, and no single effect")
-    given = asked.given
-    flow = effects_page(what, given.get("after"), given.get("limit", SHOWN), everything=given.get("all", False))
-    page = await asked.site.ask(flow)
-    return {"effects": [effect_document(one) for one in page.effects], "next": page.next}
+    limit, everything = given.get("limit", SHOWN), given.get("all", False)
+    page = yield from effects_page(what, given.get("after"), limit, everything=everything)
+    return {"effects": [told.effect_document(one) for one in page.effects], "next": page.next}
 
 
-async def alerts(asked: Asked) -> Document:
-    page = await asked.site.ask(reading.alerts(open=asked.given.get("open", True)))
-    return {"alerts": [alert_document(one) for one in page.alerts], "more": page.more}
+def alerts(asked: Asked) -> Flow[Document]:
+    page = yield from read_lists.alerts(open=asked.given.get("open", True))
+    return {"alerts": [told.alert_document(one) for one in page.alerts], "more": page.more}
 
 
-async def observed(asked: Asked) -> Document:
-    return {"observed": [observed_document(*one) for one in await asked.site.ask(reading.observed())]}
+def observed(_asked: Asked) -> Flow[Document]:
+    return {"observed": [told.observed_document(*one) for one in (yield from read_lists.observed()).items()]}
 
 
-async def beats(asked: Asked) -> Document:
-    return {"beats": [beats_document(*one) for one in await asked.site.ask(reading.beats())]}
+def beats(_asked: Asked) -> Flow[Document]:
+    return {"beats": [told.beats_document(*one) for one in (yield from read_lists.beats()).items()]}
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-async def _page(asked: Asked, job: str | None) -> Document:
+def _page(asked: Asked, job: str | None) -> Flow[Document]:
     given = asked.given
-    flow = reading.newest_runs(job, given.get("state"), given.get("after"), given.get("limit", SHOWN))
-    page = await asked.site.ask(flow)
+    page = yield from read_lists.newest_runs(job, given.get("state"), given.get("after"), given.get("limit", SHOWN))
     return {"runs": _runs(page.runs), "next": page.next}
 
 
-async def _unknown(asked: Asked, name: str) -> None:
-    refuse_unknown(name, await asked.site.ask(job_names()))
-    raise NotOnRecord(f"no job is called {name!r}")
+def _unknown(name: str) -> Flow[NotOnRecord]:
+    refuse_unknown(name, (yield from job_names()))
+    return NotOnRecord(f"no job is called {name!r}")
 
 
 def _runs(found: Iterable[RunSeen]) -> list[Document]:
-    return [run_document(one) for one in found]
+    return [told.run_document(one) for one in found]
 
 
-def _some(found: reading.Runs) -> Document:
+def _some(found: read_lists.Runs) -> Document:
     return {"count": found.number, "more": found.more, "runs": _runs(found.runs)}
 
 
 def _past(one: RunSeen) -> list[Document]:
-    return [past_document(past) for past in one.record.past] if one.record else []
+    return [told.past_document(past) for past in one.record.past] if one.record else []
 
 
-def _holder(line: reading.HolderLine) -> Document:
-    seen = HolderSeen(line.holder, line.until, line.drained)
-    also = {"life": line.life, "running": line.holder.running, "skew": line.holder.skew.total_seconds()}
-    return {**holder_document(seen), "beat": iso(line.beat), **also}
+def _holder(one: HolderSeen, now: Instant) -> Document:
+    also = {"life": one.life(now), "running": one.holder.running, "skew": one.holder.skew.total_seconds()}
+    return {**told.holder_document(one), **also}
 
 
 READS: Final = (

@@ -1,21 +1,46 @@
-"""The shapes of what the API answers, as JSON Schema. A key that has nothing to say is there, and null."""
+"""The shapes of what the API answers, as JSON Schema. A key that has nothing to say is there, and null.
+
+A shape is written as its keys, each with what it holds: `shape("job grant?:int started?:instant runs:Run[]")` has a
+text, a number or null, an instant or null, and a list of runs. `int{}` is an object of numbers by name.
+"""
 
 from typing import Any, Final, get_args
 
-from cronce.monitor.survey import Life
 from cronce.protocol.record import Outcome, State
-from cronce.runtime.effects.seen import STATES
+from cronce.runtime.effects.review import STATES
+from cronce.runtime.queries import Life
 from cronce.runtime.why import Case
 
 Schema = dict[str, Any]
 
+
+def one_of(*words: str) -> Schema:
+    return {"type": "string", "enum": list(words)}
+
+
 TEXT: Final[Schema] = {"type": "string"}
-NUMBER: Final[Schema] = {"type": "integer"}
-SECONDS: Final[Schema] = {"type": "number"}
 YES: Final[Schema] = {"type": "boolean"}
 INSTANT: Final[Schema] = {"type": "string", "format": "date-time"}
 ANY: Final[Schema] = {}
-OBJECT: Final[Schema] = {"type": "object"}
+
+_PLAIN: Final[dict[str, Schema]] = {
+    "": TEXT,
+    "yes": YES,
+    "int": {"type": "integer"},
+    "seconds": {"type": "number"},
+    "instant": INSTANT,
+    "object": {"type": "object"},
+    "any": ANY,
+    "state": one_of(*State, "unreadable"),
+    "outcome": one_of(*Outcome),
+    "effect": one_of(*STATES),
+    "case": one_of(*Case),
+    "life": one_of(*get_args(Life)),
+}
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def maybe(schema: Schema) -> Schema:
@@ -26,194 +51,94 @@ def many(schema: Schema) -> Schema:
     return {"type": "array", "items": schema}
 
 
-def one_of(*words: str) -> Schema:
-    return {"type": "string", "enum": list(words)}
-
-
-def by_name(schema: Schema) -> Schema:
-    return {"type": "object", "additionalProperties": schema}
-
-
-def whole(**keys: Schema) -> Schema:
+def shape(keys: str, **more: Schema) -> Schema:
     """An object with all of these keys, and no others."""
-    return {"type": "object", "properties": keys, "required": list(keys), "additionalProperties": False}
+    known = {name.rstrip("?"): _held(name, kind) for name, _, kind in (key.partition(":") for key in keys.split())}
+    known |= more
+    return {"type": "object", "properties": known, "required": list(known), "additionalProperties": False}
 
 
-def ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
+def _held(name: str, kind: str) -> Schema:
+    of = kind.rstrip("[]{}")
+    schema = _PLAIN[of] if of in _PLAIN else ref(of)
+    if kind.endswith("[]"):
+        schema = many(schema)
+    elif kind.endswith("{}"):
+        schema = {"type": "object", "additionalProperties": schema}
+    return maybe(schema) if name.endswith("?") else schema
 
 
-def _more(of: Schema, **keys: Schema) -> Schema:
-    return whole(**of["properties"], **keys)
-
-
-_TERM: Final = whole(
-    holder=TEXT, fence=maybe(TEXT), started=maybe(INSTANT), ended=maybe(INSTANT), end=TEXT
-)  # fmt: skip
-_RUN: Final = whole(
-    job=TEXT,
-    slot=TEXT,
-    state=one_of(*State, "unreadable"),
-    outcome=maybe(one_of(*Outcome)),
-    holder=maybe(TEXT),
-    fence=maybe(TEXT),
-    grant=maybe(NUMBER),
-    started=maybe(INSTANT),
-    finished=maybe(INSTANT),
-    reason=maybe(TEXT),
-    lapsed=YES,
-    by=maybe(TEXT),
-    payload=ANY,
-    progress=maybe(many(NUMBER)),
+_TERM: Final = "holder fence? started?:instant ended?:instant end"
+_RUN: Final = (
+    "job slot state:state outcome?:outcome holder? fence? grant?:int started?:instant finished?:instant reason?"
+    " lapsed:yes by? payload:any progress?:int[]"
 )
-_ACT: Final = whole(by=maybe(TEXT), at=maybe(INSTANT), reason=maybe(TEXT))
-_JOB: Final = whole(
-    job=TEXT,
-    schedules=many(OBJECT),
-    policies=OBJECT,
-    next=maybe(INSTANT),
-    carried=YES,
-    paused=maybe(YES),
-    pause=maybe(ref("Act")),
-    floor=maybe(INSTANT),
-    last=maybe(ref("Run")),
-    stored=maybe(whole(revision=NUMBER, by=TEXT, at=maybe(INSTANT), definition=maybe(OBJECT))),
+_JOB: Final = (
+    "job schedules:object[] policies:object next?:instant carried:yes paused?:yes pause?:Act floor?:instant last?:Run"
 )
-_EFFECT: Final = whole(
-    effect=TEXT,
-    state=one_of(*STATES),
-    started=maybe(INSTANT),
-    finished=maybe(INSTANT),
-    holder=maybe(TEXT),
-    reason=maybe(TEXT),
-    result=ANY,
-)
-_REFUSED: Final = whole(job=TEXT, host=TEXT, slot=TEXT, at=maybe(INSTANT), why=TEXT)
-_HELD: Final = whole(
-    name=TEXT,
-    state=TEXT,
-    holder=maybe(TEXT),
-    since=maybe(INSTANT),
-    until=maybe(INSTANT),
-    fence=maybe(TEXT),
-    history=many(ref("Term")),
-)
-_STORY: Final = whole(
-    slot=TEXT,
-    case=one_of(*Case),
-    sentence=TEXT,
-    run=maybe(ref("Run")),
-    past=many(ref("Past")),
-    refused=many(whole(host=TEXT, at=maybe(INSTANT), why=TEXT)),
-    effects=ref("Survey"),
-    output=TEXT,
-)
-_SOME_RUNS: Final = whole(count=NUMBER, more=YES, runs=many(ref("Run")))
+_STORED: Final = maybe(shape("revision:int by at?:instant definition?:object"))
+_EFFECT: Final = "effect state:effect started?:instant finished?:instant holder? reason? result:any"
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "Error": whole(error=TEXT),
-    "Act": _ACT,
-    "Term": _TERM,
-    "Past": _more(_TERM, retried=maybe(INSTANT)),
-    "Run": _RUN,
-    "Job": _JOB,
-    "Effect": _EFFECT,
-    "Refused": _REFUSED,
-    "Held": _HELD,
-    "Survey": whole(counts=by_name(NUMBER), capped=many(TEXT), in_doubt=many(ref("Effect"))),
-    "Story": _STORY,
-    "SomeRuns": _SOME_RUNS,
-    "Holder": whole(
-        holder=TEXT,
-        role=TEXT,
-        workers=NUMBER,
-        labels=by_name(TEXT),
-        since=maybe(INSTANT),
-        version=TEXT,
-        beat=maybe(INSTANT),
-        draining=YES,
-        drained=maybe(ref("Act")),
-        life=one_of(*get_args(Life)),
-        running=NUMBER,
-        skew=SECONDS,
+    "Error": shape("error"),
+    "Act": shape("by? at?:instant reason?"),
+    "Term": shape(_TERM),
+    "Past": shape(f"{_TERM} retried?:instant"),
+    "Run": shape(_RUN),
+    "Job": shape(_JOB, stored=_STORED),
+    "Effect": shape(_EFFECT),
+    "Refused": shape("job host slot at?:instant why"),
+    "Held": shape("name state holder? since?:instant until?:instant fence? history:Term[]"),
+    "Survey": shape("counts:int{} capped:[] in_doubt:Effect[]"),
+    "Story": shape(
+        "slot case:case sentence run?:Run past:Past[] effects:Survey output",
+        refused=many(shape("host at?:instant why")),
     ),
-    "Alert": whole(
-        id=TEXT,
-        kind=TEXT,
-        subject=TEXT,
-        severity=TEXT,
-        text=TEXT,
-        remedy=TEXT,
-        since=maybe(INSTANT),
-        cleared=maybe(INSTANT),
-        times=NUMBER,
+    "SomeRuns": shape("count:int more:yes runs:Run[]"),
+    "Holder": shape(
+        "holder role workers:int labels:{} since?:instant version beat?:instant draining:yes drained?:Act life:life"
+        " running:int skew:seconds"
     ),
+    "Alert": shape("id kind subject severity text remedy since?:instant cleared?:instant times:int"),
     # what is answered
-    "Overview": whole(
-        now=INSTANT,
-        store=TEXT,
-        halted=maybe(ref("Act")),
-        alerts=many(ref("Alert")),
-        holders=many(ref("Holder")),
-        open=ref("SomeRuns"),
-        attention=ref("SomeRuns"),
-        in_doubt=whole(count=NUMBER, more=YES),
-        newest=many(ref("Run")),
+    "Overview": shape(
+        "now:instant store halted?:Act alerts:Alert[] holders:Holder[] open:SomeRuns attention:SomeRuns newest:Run[]",
+        in_doubt=shape("count:int more:yes"),
     ),
-    "Jobs": whole(jobs=many(ref("Job")), total=NUMBER, next=maybe(TEXT)),
-    "JobView": _more(
-        _JOB,
-        halted=maybe(ref("Act")),
-        open=ref("SomeRuns"),
-        attention=ref("SomeRuns"),
-        refused=many(whole(host=TEXT, times=NUMBER, recent=many(ref("Refused")))),
-        passed_over=many(whole(start=INSTANT, end=INSTANT, slots=maybe(NUMBER), reason=TEXT)),
-        took=many(whole(slot=TEXT, seconds=SECONDS)),
+    "Jobs": shape("jobs:Job[] total:int next?"),
+    "JobView": shape(
+        f"{_JOB} halted?:Act open:SomeRuns attention:SomeRuns",
+        stored=_STORED,
+        refused=many(shape("host times:int recent:Refused[]")),
+        passed_over=many(shape("start:instant end:instant slots?:int reason")),
+        took=many(shape("slot seconds:seconds")),
     ),
-    "Runs": whole(runs=many(ref("Run")), next=maybe(TEXT)),
+    "Runs": shape("runs:Run[] next?"),
     "RunView": ref("Story"),
-    "Why": whole(
-        job=TEXT,
-        next=maybe(INSTANT),
-        carried=YES,
-        paused=maybe(YES),
-        pause=maybe(ref("Act")),
-        floor=maybe(INSTANT),
-        refusals=by_name(NUMBER),
-        effects=maybe(ref("Survey")),
-        slots=many(ref("Story")),
+    "Why": shape(
+        "job next?:instant carried:yes paused?:yes pause?:Act floor?:instant refusals:int{} effects?:Survey"
+        " slots:Story[]"
     ),
-    "Holders": whole(holders=many(ref("Holder"))),
-    "Locks": whole(locks=many(ref("Held")), next=maybe(TEXT)),
-    "Leaders": whole(leaders=many(ref("Held")), next=maybe(TEXT)),
-    "Effects": whole(effects=many(ref("Effect")), next=maybe(TEXT)),
-    "Alerts": whole(alerts=many(ref("Alert")), more=YES),
-    "Observed": whole(
+    "Holders": shape("holders:Holder[]"),
+    "Locks": shape("locks:Held[] next?"),
+    "Leaders": shape("leaders:Held[] next?"),
+    "Effects": shape("effects:Effect[] next?"),
+    "Alerts": shape("alerts:Alert[] more:yes"),
+    "Observed": shape(
+        "",
         observed=many(
-            whole(
-                name=TEXT,
-                window=maybe(TEXT),
-                calls=NUMBER,
-                duplicates=NUMBER,
-                recent=many(whole(slot=TEXT, at=maybe(INSTANT), by=TEXT, why=TEXT)),
-            )
-        )
+            shape("name window? calls:int duplicates:int", recent=many(shape("slot at?:instant by why"))),
+        ),
     ),
-    "Beats": whole(
-        beats=many(whole(name=TEXT, every=TEXT, times=NUMBER, recent=many(whole(at=maybe(INSTANT), by=TEXT))))
+    "Beats": shape("", beats=many(shape("name every times:int", recent=many(shape("at?:instant by"))))),
+    "Timeline": shape(
+        "now:instant start:instant end:instant whole_from:instant refused:Refused[]",
+        runs=many(shape(f"{_RUN} past:Past[]")),
     ),
-    "Timeline": whole(
-        now=INSTANT,
-        start=INSTANT,
-        end=INSTANT,
-        whole_from=INSTANT,
-        runs=many(_more(_RUN, past=many(ref("Past")))),
-        refused=many(ref("Refused")),
-    ),
-    "Paused": whole(job=TEXT, paused=maybe(ref("Act")), changed=YES),
-    "Resumed": whole(job=TEXT, was=maybe(ref("Act")), changed=YES),
-    "AskedFor": whole(key=TEXT, new=YES, by=TEXT),
-    "Cancelled": whole(slot=TEXT, asked=YES, outcome=maybe(TEXT), reason=maybe(TEXT), changed=YES),
-    "Resolved": whole(slot=TEXT, due=YES, outcome=maybe(TEXT), changed=YES),
-    "ResolvedEffect": _more(_EFFECT, changed=YES),
+    "Paused": shape("job paused?:Act changed:yes"),
+    "Resumed": shape("job was?:Act changed:yes"),
+    "AskedFor": shape("key new:yes by"),
+    "Cancelled": shape("slot asked:yes outcome? reason? changed:yes"),
+    "Resolved": shape("slot due:yes outcome? changed:yes"),
+    "ResolvedEffect": shape(f"{_EFFECT} changed:yes"),
 }

@@ -1,27 +1,40 @@
 """What there is to see: each page is a flow that reads, a template, and a route here."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from starlette.requests import Request
 from starlette.routing import Route
 
-from cronce.web.pages import effects, holders, job, jobs, leases, overview, plain, run, runs, watched
-from cronce.web.tones import brief, coded, icon_of, tone
+from cronce.runtime.flow import Flow
+from cronce.web.pages import tables
+from cronce.web.pages.job import job_page
+from cronce.web.pages.jobs import jobs_page
+from cronce.web.pages.overview import holders_page, overview_page
+from cronce.web.pages.runs import run_page, runs_page, search
+from cronce.web.site import Shown, show
+from cronce.web.timeline.page import timeline
+
+
+def _page(path: str, template: str, flow: Callable[[Request], Flow[Shown]]) -> Route:
+    return Route(path, partial(show, template=template, flow=flow))
+
 
 ROUTES: Final = (
-    Route("/", overview.page),
-    Route("/jobs", jobs.page),
-    Route("/jobs/{job}", job.page),
-    Route("/runs", runs.page),
-    Route("/runs/{slot}", run.page),
-    Route("/search", runs.search),
-    Route("/holders", holders.page),
-    Route("/locks", leases.locks_page),
-    Route("/leaders", leases.leaders_page),
-    Route("/effects", effects.page),
-    Route("/alerts", watched.alerts_page),
-    Route("/others", watched.others_page),
-    Route("/findings", plain.findings),
-    Route("/help", plain.help_page),
+    _page("/", "overview.html", overview_page),
+    _page("/jobs", "jobs.html", jobs_page),
+    _page("/jobs/{job}", "job.html", job_page),
+    _page("/runs", "runs.html", runs_page),
+    _page("/runs/{slot}", "run.html", run_page),
+    Route("/search", search),
+    _page("/timeline", "timeline.html", timeline),
+    _page("/holders", "holders.html", holders_page),
+    _page("/locks", "leases.html", partial(tables.leases, words=tables.LOCKS)),
+    _page("/leaders", "leases.html", partial(tables.leases, words=tables.LEADERS)),
+    _page("/effects", "effects.html", tables.effects_table),
+    _page("/alerts", "alerts.html", tables.alerts_table),
+    _page("/others", "others.html", tables.others_table),
+    _page("/findings", "findings.html", tables.findings_table),
+    _page("/help", "help.html", tables.help_table),
 )
-WORDS: Final = {"tone": tone, "icon_of": icon_of, "brief": brief, "coded": coded}
-"""What every template may use."""

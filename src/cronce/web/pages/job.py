@@ -1,40 +1,32 @@
 """One job: when it runs, what came of it, how long it took, and what was kept from running twice."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
-from itertools import islice
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import Any, Final, get_args
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from cronce.errors import BadInput
 from cronce.model import Instant, check_name
-from cronce.monitor.durations import policy_span, timeout
-from cronce.monitor.reading.jobs import JobView, job_view
-from cronce.monitor.survey import attempts
+from cronce.monitor.read_jobs import JobView, job_view
+from cronce.monitor.survey import attempts, policy_span, timeout
+from cronce.policy import OnLost
 from cronce.protocol.lease import lease_for
-from cronce.protocol.notices import Observed
-from cronce.protocol.record import Span
-from cronce.runtime.effects.seen import doubts
+from cronce.runtime.effects.review import doubts
 from cronce.runtime.flow import Flow
-from cronce.runtime.holders import carried
-from cronce.runtime.look import JobSeen, RunSeen, read_spec
-from cronce.runtime.observe import observations
+from cronce.runtime.queries import JobSeen, RunSeen, read_spec
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
 from cronce.schedule.changes import Change, changes
 from cronce.schedule.describe import describe, describe_change
+from cronce.schedule.slots import following
 from cronce.schedule.zone import find_zone
-from cronce.telling.schedules import as_written
-from cronce.telling.words import wall
+from cronce.telling.words import as_written, wall
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS
-from cronce.web.frame import Shown, show
-from cronce.web.pages.missing import Missing, near, not_found
-from cronce.web.pages.picture import picture
-from cronce.web.pages.rows import rows_of
+from cronce.web.pages.runs import rows_of
 from cronce.web.plot import duration_svg
-from cronce.web.site import path, root_of, site_of
+from cronce.web.site import Frame, Shown, missing, open_alerts, path, root_of, site_of
+from cronce.web.timeline.page import picture
 
 FIRES: Final = 10
 AT_ONCE: Final = 25
@@ -65,15 +57,8 @@ class Tally(NamedTuple):
     completed: int
 
 
-async def page(request: Request) -> Response:
+def job_page(request: Request) -> Flow[Shown]:
     name, after = request.path_params["job"], request.query_params.get("after") or None
-    try:
-        return await show(request, "job.html", _page(name, after, request))
-    except Missing as error:
-        return not_found(request, error)
-
-
-def _page(name: str, after: str | None, request: Request) -> Flow[Shown]:
     try:
         view = yield from job_view(check_name(name), AT_ONCE, after)
     except BadInput:
@@ -81,19 +66,19 @@ def _page(name: str, after: str | None, request: Request) -> Flow[Shown]:
             raise
         view = None
     if view is None:
-        raise Missing("no job is called so", name, (yield from near(name, site_of(request).index)))
+        raise (yield from missing("no job is called so", name, name, site_of(request).index))
     root = root_of(request)
-    has_scheduler = name in (yield from carried())
     return {
         **_told_of(view),
         **_drawn(view, root),
-        "carried": has_scheduler,
-        "silent": view.seen.is_scheduled and not has_scheduler,
-        "observed": None if has_scheduler or view.refused else (yield from _observed(name)),
-        "actions": [one for one in ACTIONS if one.of == "jobs" and _fits(one.name, view.seen, has_scheduler)],
+        "carried": view.carried,
+        "silent": view.seen.is_scheduled and not view.carried,
+        "observed": None if view.carried or view.refused else view.observed,
+        "actions": [one for one in ACTIONS if one.of == "jobs" and _fits(one.name, view)],
         "doubtful": (yield from doubts(f"effect/{name}/")),
-        "picture": None if after else (yield from picture(root, name)),
+        "picture": None if after else (yield from picture(root, view)),
         "after": after,
+        "frame": Frame((yield from open_alerts()), view.halted),
     }
 
 
@@ -113,7 +98,7 @@ def _told_of(view: JobView) -> Shown:
         "tally": tally(runs),
         "refused": sum(one.refusals.times for one in view.refused),
         "versions": list(_versions(seen)),
-        "spans": _spans(seen),
+        "spans": list(reversed(seen.job.spans)) if seen.job else [],
     }
 
 
@@ -123,17 +108,11 @@ def _drawn(view: JobView, root: str) -> Shown:
     return {"lease": lease, "plot": duration_svg(ended, lease, most, lambda slot: path("runs", slot, root=root))}
 
 
-def _observed(name: str) -> Flow[Observed | None]:
-    """Of a job that only its callers run: what ran though a guard would have refused it. Who was refused is guarded."""
-    _, found = yield from observations(name)
-    return found[0].observed if found else None
-
-
-def _fits(action: str, seen: JobSeen, has_scheduler: bool) -> bool:
+def _fits(action: str, view: JobView) -> bool:
     """A job that is paused can be resumed, and one that is not can be paused. What nobody would run is not asked
     for."""
-    paused = seen.job is not None and seen.job.paused is not None
-    return {"pause": not paused, "resume": paused, "trigger": has_scheduler}.get(action, True)
+    paused = view.seen.job is not None and view.seen.job.paused is not None
+    return {"pause": not paused, "resume": paused, "trigger": view.carried}.get(action, True)
 
 
 def tally(runs: Iterable[RunSeen]) -> Tally:
@@ -149,7 +128,7 @@ def _told(view: JobView) -> RunSeen | None:
 
 def _limits(seen: JobSeen) -> tuple[timedelta | None, timedelta | None]:
     on_lost = seen.policies.get("on_lost", "skip")
-    default = lease_for(on_lost) if on_lost in ("skip", "rerun") else None
+    default = lease_for(on_lost) if on_lost in get_args(OnLost) else None
     return policy_span(seen, "lease") or default, timeout(seen)
 
 
@@ -171,17 +150,13 @@ def _written(spec: dict[str, Any]) -> str:
         return ""
 
 
-def _spans(seen: JobSeen) -> Sequence[Span]:
-    return tuple(reversed(seen.job.spans)) if seen.job else ()
-
-
 # --- when it runs next ------------------------------------------------------------------------------------------------
 
 
 def fires(schedule: Schedule, now: Instant) -> list[Fire]:
     """Its next slots, and the changes of clocks among them."""
     rule, zone = rule_of(schedule), find_zone(zone_of(schedule))
-    slots = list(islice(_slots(schedule, now), FIRES))
+    slots = following(schedule, now, FIRES)
     found = [Fire(slot, wall(slot.astimezone(zone))) for slot in slots]
     if isinstance(rule, Cron) and slots:
         found += [_changed(change) for change in changes(rule, now, min(slots[-1], now + AHEAD))]
@@ -192,13 +167,6 @@ def zone_of(schedule: Schedule) -> str:
     """By whose clocks it goes."""
     rule = rule_of(schedule)
     return rule.tz if isinstance(rule, Cron) else "UTC"
-
-
-def _slots(schedule: Schedule, now: Instant) -> Iterator[datetime]:
-    slot = schedule.next(now)
-    while slot is not None:
-        yield slot
-        slot = schedule.next(slot)
 
 
 def _changed(change: Change) -> Fire:

@@ -5,22 +5,18 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, Literal, get_args
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from cronce.errors import BadInput
 from cronce.model import Instant
-from cronce.monitor.reading.index import JobIndex
-from cronce.monitor.reading.jobs import last_run, lines_alone
-from cronce.monitor.reading.runs import newest_runs
-from cronce.runtime.effects.seen import load
+from cronce.monitor.job_index import JobIndex
+from cronce.monitor.read_jobs import last_run, lines_alone
+from cronce.monitor.read_lists import newest_runs
 from cronce.runtime.flow import Flow
-from cronce.runtime.holders import carried
-from cronce.runtime.look import JobLine, RunSeen, read_page, seen_runs
+from cronce.runtime.queries import JobLine, RunSeen, carried, load, read_page, seen_runs
 from cronce.stores.base import Scan
-from cronce.telling.schedules import as_written
+from cronce.telling.words import as_written
 from cronce.value import NamedTuple
-from cronce.web.frame import Shown, show
-from cronce.web.site import site_of
+from cronce.web.site import Shown, site_of
 
 AT_ONCE: Final = 50
 SPARKS: Final = 12
@@ -68,21 +64,11 @@ class Standing(NamedTuple):
     stopped: str = ""
 
 
-async def page(request: Request) -> Response:
-    query = request.query_params
+def jobs_page(request: Request) -> Flow[Shown]:
+    query, index = request.query_params, site_of(request).index
     stand: Stand | None = _one_of(Stand, query.get("state"))
     order: Order = _one_of(Order, query.get("sort")) or "name"
     asked = Asked(query.get("q", "").strip(), stand, order, query.get("after", ""))
-    return await show(request, "jobs.html", _page(asked, site_of(request).index))
-
-
-def _one_of(choices: Any, given: str | None) -> Any:
-    if given and given not in get_args(choices):
-        raise BadInput(f"{given[:40]!r} is none of {', '.join(get_args(choices))}")
-    return given or None
-
-
-def _page(asked: Asked, index: JobIndex) -> Flow[Shown]:
     yield from index.keep_up()
     now = (yield from load([])).now
     served = yield from carried()
@@ -103,6 +89,12 @@ def _page(asked: Asked, index: JobIndex) -> Flow[Shown]:
         "next": part[-1] if start + AT_ONCE < len(names) else None,
         "stands": get_args(Stand),
     }
+
+
+def _one_of(choices: Any, given: str | None) -> Any:
+    if given and given not in get_args(choices):
+        raise BadInput(f"{given[:40]!r} is none of {', '.join(get_args(choices))}")
+    return given or None
 
 
 def _start(asked: Asked, names: Sequence[str]) -> int:

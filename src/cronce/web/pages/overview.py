@@ -1,33 +1,29 @@
-"""The overview: how things stand in one sentence, what needs a person, who is there, what runs, what comes next."""
+"""The overview: how things stand in one sentence, what needs a person, who is there, what runs, what comes next. And
+who is there, in full: each scheduler, by its last beat."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from shlex import quote
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from cronce.model import Instant
-from cronce.monitor.folds.schedulers import missed
 from cronce.monitor.model import SEVERITIES, Kind, Severity, rank, worst_first
-from cronce.monitor.reading.index import JobIndex
-from cronce.monitor.reading.jobs import next_up
-from cronce.monitor.reading.overview import Overview, overview
+from cronce.monitor.read_overview import Overview, holders, overview
+from cronce.monitor.settings import Settings
+from cronce.monitor.watch_schedulers import missed
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
-from cronce.runtime.holders import HolderSeen
-from cronce.runtime.look import RunSeen
-from cronce.telling.words import ago, by_whom, safe
+from cronce.runtime.queries import HolderSeen, RunSeen
+from cronce.telling.words import ago, by_whom, counted, safe, short
 from cronce.value import NamedTuple
-from cronce.web.frame import Shown, show
-from cronce.web.pages.holders import LIVE, Beating, beating
-from cronce.web.pages.picture import MOST, picture
-from cronce.web.pages.rows import rows_of
-from cronce.web.site import root_of, site_of
-from cronce.web.tones import Tone, brief
+from cronce.web.markup import Tone, brief
+from cronce.web.pages.runs import rows_of
+from cronce.web.site import COUNTED, Frame, Shown, root_of, site_of
+from cronce.web.timeline.page import MOST_DRAWN, picture
 
 RECENT: Final = 12
-UPCOMING: Final = 6
 RUNNING: Final = 20
 DOUBTS: Final = 5
 """Of the runs of which nobody knows how they ended, so many stand here; the rest behind a link."""
@@ -38,12 +34,14 @@ SEEN_HERE: Final = (Kind.LOST, Kind.UNKNOWN, Kind.IN_DOUBT)
 _WHERE: Final = {
     **dict.fromkeys((Kind.GONE, Kind.CROWDED, Kind.SKEW, Kind.SUPERSEDED), "holders"),
     **dict.fromkeys((Kind.BEAT_SILENT, Kind.BEAT_DOUBLE, Kind.DOUBLED), "others"),
+    **dict.fromkeys((Kind.AMNESIA, Kind.COPIED, Kind.UNREACHABLE, Kind.UNUSABLE), "alerts"),
     Kind.FLAPPING: "leaders",
     Kind.IN_DOUBT: "effects",
 }
-"""The page to look at, of what is said of no job."""
+"""The page to look at, of what is said of no job. What is said of the store has none but that of alerts."""
 
-_STORE: Final = (Kind.AMNESIA, Kind.COPIED, Kind.UNREACHABLE, Kind.UNUSABLE)
+
+LIVE: Final = ("alive", "draining", "late")
 
 
 class Todo(NamedTuple):
@@ -58,42 +56,31 @@ class Todo(NamedTuple):
     """What to do, or the command that settles it."""
 
 
-class Jobs(NamedTuple):
-    """How many there are, and whether schedulers run any: what a crontab calls needs none."""
-
-    number: int
-    scheduled: bool
-
-
 class Health(NamedTuple):
     tone: Tone
     sentence: str
 
 
-async def page(request: Request) -> Response:
-    return await show(request, "overview.html", _overview(site_of(request).index, root_of(request)))
-
-
-def _overview(index: JobIndex, root: str) -> Flow[Shown]:
-    seen = yield from overview(RECENT, MOST)
-    upcoming = yield from next_up(UPCOMING, index=index)
-    drawn = yield from picture(root, seen=seen)
+def overview_page(request: Request) -> Flow[Shown]:
+    index = site_of(request).index
+    seen = yield from overview(RECENT, MOST_DRAWN, index)
+    drawn = yield from picture(root_of(request), seen)
     now = seen.now
-    there = [beating(line) for line in seen.holders]
+    there = [beating(line, now) for line in seen.holders]
     silent = silent_ones(there, now)
     todo = sorted(todos(seen), key=lambda one: rank(one.severity))
-    jobs = Jobs(len(index), any(line.seen.is_scheduled for line in upcoming.lines))
     running = [run for run in seen.open.runs if run.shown == "running"][:RUNNING]
     return {
         "now": now,
-        "health": health(seen, there, todo, jobs),
+        "health": health(seen, there, todo, len(index)),
         "todo": todo,
         "holders": [one for one in there if one.state in LIVE or one in silent],
         "running": rows_of(running, now),
-        "upcoming": upcoming.lines,
+        "upcoming": seen.upcoming,
         "recent": rows_of(seen.newest, now),
-        "jobs": jobs.number,
+        "jobs": len(index),
         "picture": drawn,
+        "frame": Frame(min(seen.alerts.number, COUNTED), seen.halted),
     }
 
 
@@ -109,7 +96,8 @@ def todos(seen: Overview) -> Iterator[Todo]:
     yield from map(_of_run, seen.attention.runs[:DOUBTS])
     left = seen.attention.number - min(len(seen.attention.runs), DOUBTS)
     if left:
-        more = f"And {left:,}{' or more' if seen.attention.more else ''} runs of which nobody knows how they ended."
+        runs = "run" if left == 1 and not seen.attention.more else "runs"
+        more = f"And {left:,}{' or more' if seen.attention.more else ''} {runs} of which nobody knows how they ended."
         yield Todo("critical", "lost and unknown runs", more, ("runs",))
     if seen.in_doubt.number:
         many = f"{seen.in_doubt.number:,}{' or more' if seen.in_doubt.more else ''}"
@@ -125,12 +113,10 @@ def _of_alert(alert: Alert) -> Todo:
 
 
 def where(alert: Alert) -> tuple[str, ...]:
-    """The page to look at; what is said of the store has none but that of alerts."""
+    """The page to look at; of what a newer cronce says, that of alerts."""
     kind = next((one for one in Kind if one == alert.kind), None)
-    if kind is None or kind in _STORE:
-        return ("alerts",)
-    if kind in _WHERE:
-        return (_WHERE[kind],)
+    if kind is None or kind in _WHERE:
+        return (_WHERE[kind] if kind else "alerts",)
     return ("jobs", alert.subject) if alert.subject else ("holders",)
 
 
@@ -145,24 +131,64 @@ def _of_run(run: RunSeen) -> Todo:
     return Todo("critical", f"{run.shown}: {run.slot.key}", text, ("runs", run.slot.key), since, command)
 
 
+# --- who is there -----------------------------------------------------------------------------------------------------
+
+
+class Beating(NamedTuple):
+    """A scheduler as it is shown."""
+
+    name: str
+    state: str
+    line: HolderSeen
+    why: str
+    """What keeps it from claiming, if anything does."""
+    skew: str
+    skewed: bool
+
+
+def holders_page(_request: Request) -> Flow[Shown]:
+    now, found = yield from holders()
+    return {"holders": [beating(line, now) for line in found]}
+
+
+def beating(line: HolderSeen, now: Instant) -> Beating:
+    holder = line.holder
+    why = f"drained {by_whom(line.drained)}" if line.drained else "draining" if holder.draining else ""
+    state: str = line.life(now)
+    if holder.gone:
+        state, why = "left", "it left on purpose"
+    elif state == "alive" and why:
+        state = "draining"
+    elif state == "dead":
+        why = "it stopped beating, and said no goodbye"
+    skewed = abs(holder.skew) > Settings().skew
+    return Beating(safe(holder.holder), state, line, safe(why), _offset(holder.skew), skewed)
+
+
+def _offset(skew: timedelta) -> str:
+    if abs(skew) < timedelta(milliseconds=1):
+        return "0"
+    return f"{'+' if skew > timedelta(0) else '−'}{short(skew)}"
+
+
 # --- how things stand -----------------------------------------------------------------------------------------------
 
 
-def health(seen: Overview, there: Sequence[Beating], todo: Iterable[Todo], jobs: Jobs) -> Health:
-    """All of it in one sentence."""
+def health(seen: Overview, there: Sequence[Beating], todo: Iterable[Todo], jobs: int) -> Health:
+    """All of it in one sentence. What a crontab calls needs no scheduler."""
     live = sum(one.state in LIVE for one in there)
-    if not jobs.number and not live and not seen.newest:
+    if not jobs and not live and not seen.newest:
         return Health("dim", "Nothing has run here yet.")
     severities = [one.severity for one in todo]
     silent = silent_ones(there, seen.now)
-    idle = jobs.scheduled and not live
+    idle = not live and any(line.seen.is_scheduled for line in seen.upcoming)
     wrong = [*_silent(silent), *(["no scheduler is alive"] if idle else []), *_needed(severities)]
     if wrong:
         bad = idle or "critical" in severities or any(one.state == "dead" for one in silent)
         return Health("bad" if bad else "odd", safe(_sentence(wrong)))
     last = next((run.record.started for run in seen.newest if run.record and run.record.started), None)
     ran = f", the last run started {ago(last, seen.now)}" if last else ", and nothing has run yet"
-    return Health("good", f"All is well: {_many(jobs.number, 'job')}, {_many(live, 'scheduler')}{ran}.")
+    return Health("good", f"All is well: {counted(jobs, 'job')}, {counted(live, 'scheduler')}{ran}.")
 
 
 def _silent(silent: Sequence[Beating]) -> Iterator[str]:
@@ -181,13 +207,8 @@ def _needed(severities: Sequence[Severity]) -> Iterator[str]:
 
 def silent_ones(there: Sequence[Beating], now: Instant) -> list[Beating]:
     """Those that are late, and those that died not long ago, if no other took their place."""
-    lines = [one.line for one in there]
-    dead = {one.holder.holder for one in missed([HolderSeen(one.holder, one.until, one.drained) for one in lines], now)}
+    dead = {one.holder.holder for one in missed([one.line for one in there], now)}
     return [one for one in there if one.state == "late" or one.line.holder.holder in dead]
-
-
-def _many(number: int, word: str) -> str:
-    return f"{number:,} {word}{'s' if number != 1 else ''}"
 
 
 def _sentence(parts: list[str]) -> str:

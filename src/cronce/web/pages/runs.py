@@ -1,40 +1,157 @@
-"""Runs, newest first across jobs, and where a search leads."""
+"""Runs: as rows of a table, newest first across jobs; one of them, with the whole story of its slot, as `cronce why`
+tells it; and where a search leads."""
 
+from collections.abc import Iterable
+from datetime import timedelta
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from cronce.errors import BadInput
-from cronce.model import check_name
-from cronce.monitor.reading.index import JobIndex
-from cronce.monitor.reading.runs import newest_runs
+from cronce.model import Instant, Slot, check_name, rerun_of
+from cronce.monitor.job_index import JobIndex
+from cronce.monitor.read_lists import newest_runs
+from cronce.monitor.survey import attempts
 from cronce.runtime.flow import Flow
-from cronce.runtime.look import WANTED, slot_named
-from cronce.web.frame import Shown, show
-from cronce.web.pages.rows import rows_of
-from cronce.web.site import path, root_of, site_of
+from cronce.runtime.queries import WANTED, RunSeen, slot_named
+from cronce.runtime.why import Story, Why, why
+from cronce.telling.story import counted, events, headline, tell_doubts
+from cronce.telling.words import moment, safe
+from cronce.value import NamedTuple
+from cronce.web.actions import ACTIONS, Action
+from cronce.web.markup import icon_of, tone
+from cronce.web.site import Shown, missing, path, root_of, site_of
 
 AT_ONCE: Final = 50
 
-
-async def page(request: Request) -> Response:
-    query = request.query_params
-    wanted = query.get("state") or None
-    return await show(request, "runs.html", _page(query.get("job") or None, wanted, query.get("after") or None))
+REMARK: Final = 500
+"""Characters of it in a table: the page of the run has more."""
 
 
-def _page(job: str | None, state: str | None, after: str | None) -> Flow[Shown]:
+class Row(NamedTuple):
+    slot: Slot
+    at: str
+    """The slot's instant, without its date if that is today's."""
+    shown: str
+    holder: str = ""
+    started: Instant | None = None
+    took: timedelta | None = None
+    remark: str = ""
+    progress: tuple[int, int] | None = None
+    begun: int = 0
+    """How often its work was begun."""
+    completed: int = 0
+
+
+def rows_of(runs: Iterable[RunSeen], now: Instant) -> list[Row]:
+    return [row_of(run, now) for run in runs]
+
+
+def row_of(run: RunSeen, now: Instant) -> Row:
+    slot, record = run.slot, run.record
+    at = moment(slot.at, now) + (f"#{slot.request}" if slot.request else "")
+    if record is None:
+        return Row(slot, at, run.shown, remark=safe(run.trouble))
+    going_on = record.is_running
+    return Row(
+        slot,
+        at,
+        run.shown,
+        safe(record.holder),
+        record.started,
+        record.took(now),
+        safe((record.reason or (f"asked for by {record.by}" if record.by else ""))[:REMARK]),
+        record.progress if going_on else None,
+        *attempts(record),
+    )
+
+
+# --- the newest -------------------------------------------------------------------------------------------------------
+
+
+def runs_page(request: Request) -> Flow[Shown]:
+    job, state, after = (request.query_params.get(name) or None for name in ("job", "state", "after"))
     found = yield from newest_runs(job, state, after, AT_ONCE)
-    kept = {"job": job, "state": state}
     return {
         "now": found.now,
         "rows": rows_of(found.runs, found.now),
         "next": found.next,
-        "kept": kept,
+        "kept": {"job": job, "state": state},
         "states": WANTED,
         "after": after,
     }
+
+
+# --- one --------------------------------------------------------------------------------------------------------------
+
+_BEGAN: Final = {
+    "granted": ("busy", "play"),
+    "taken over": ("busy", "again"),
+    "refused": ("dim", "ghost"),
+    "given back": ("dim", "skip"),
+}
+_ENDED: Final = ("lapsed", "succeeded", "failed", "lost", "unknown", "skipped")
+_ICONS: Final = {**_BEGAN, **{word: (tone(word), icon_of(word)) for word in _ENDED}}
+_OPEN: Final = ("running", "lapsed", "retrying", "waiting", "due")
+
+
+class Step(NamedTuple):
+    """Something that happened to the slot."""
+
+    at: Instant
+    text: str
+    tone: str
+    icon: str
+
+    @property
+    def is_ghost(self) -> bool:
+        return self.icon == "ghost" and self.tone == "dim"
+
+
+def run_page(request: Request) -> Flow[Shown]:
+    key, site = request.path_params["slot"], site_of(request)
+    try:
+        slot = slot_named(key)
+    except BadInput as error:
+        raise (yield from missing(str(error), key, key.partition("@")[0], site.index)) from None
+    found = yield from why(slot.job, slot, site.desk.store.traits)
+    if found is None:
+        raise (yield from missing("no job is called so", slot.job, slot.job, site.index))
+    (story,) = found.stories
+    record = story.run.record if story.run else None
+    begun, completed = attempts(record) if record else (0, 0)
+    return {
+        "now": found.now,
+        "slot": slot,
+        "story": story,
+        "record": record,
+        "shown": story.run.shown if story.run else story.case,
+        "headline": headline(story, found),
+        "steps": [_step(at, text) for at, text in events(story)],
+        "took": record.took(found.now) if record else None,
+        "resolved": record is not None and record.resolved,
+        "begun": begun,
+        "completed": completed,
+        "effects": counted(story.effects),
+        "doubts": list(tell_doubts(story.effects)),
+        "again": rerun_of(slot),
+        "actions": _actions(story, found),
+    }
+
+
+def _step(at: Instant, text: str) -> Step:
+    tone, icon = next((look for word, look in _ICONS.items() if text.startswith(word)), ("dim", "ring"))
+    return Step(at, text, tone, icon)
+
+
+def _actions(story: Story, found: Why) -> list[Action]:
+    """Those that fit: what is open can be cancelled, what is closed run again, and what went wrong resolved."""
+    if story.run is None or story.run.record is None or found.job.job is None:
+        return []
+    shown = story.run.shown
+    fits = {"cancel": shown in _OPEN, "rerun": shown not in _OPEN, "resolve": shown in ("failed", "lost", "unknown")}
+    return [action for action in ACTIONS if action.of == "runs" and fits.get(action.name)]
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------

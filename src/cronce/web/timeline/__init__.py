@@ -2,7 +2,3 @@
 
 Facts of a span (`pieces`) get places (`layout`), and places become SVG (`draw`); `page` answers the request.
 """
-
-from cronce.web.timeline.page import ROUTES
-
-__all__ = ["ROUTES"]

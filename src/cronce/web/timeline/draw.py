@@ -5,15 +5,16 @@ claim is a dashed outline, a slot that nobody ran is a hollow mark.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from itertools import starmap
 from typing import Final
 
 from markupsafe import Markup
 
 from cronce.model import Instant
 from cronce.telling.words import fine
-from cronce.value import NamedTuple
-from cronce.web.svg import percent, tag, titled
+from cronce.web.markup import brief, percent, tag, titled
+from cronce.web.site import path
 from cronce.web.timeline.layout import (
     BAR,
     FOLDED,
@@ -23,14 +24,13 @@ from cronce.web.timeline.layout import (
     SIGNS,
     THIN_BAR,
     WIDTH,
-    Arrow,
     Column,
     Lane,
     Picture,
     Placed,
+    Scale,
 )
-from cronce.web.timeline.pieces import LOOKS, By, Shape
-from cronce.web.tones import brief
+from cronce.web.timeline.pieces import LOOKS, REFUSED, By, Shape
 
 _WORDS: Final = 46.0
 """A bar of so many pixels has room for a word."""
@@ -48,23 +48,21 @@ _PATTERNS: Final = {
 }
 
 
-class Links(NamedTuple):
-    """Where things lead: a run by its slot, and a closer look at a span."""
+_MARKS: Final = ("skipped", "too old", "due", "waiting", "unreadable")
+"""Of slots that nobody ran, or not yet."""
 
-    run: Callable[[str], str]
-    span: Callable[[Instant, Instant], str]
-    lane: Callable[[str], str] | None = None
-    """A job's page, where lanes are jobs."""
+Closer = Callable[[Instant, Instant], str]
+"""The way to a closer look at a span."""
 
 
-def draw(picture: Picture, links: Links) -> Markup:
+def draw(picture: Picture, root: str, closer: Closer) -> Markup:
     """All of it. Who cannot see it reads the table of the same facts, so it is hidden from readers of screens."""
     parts = (
         _definitions(),
         *map(_ground, picture.lanes),
         *_grid(picture),
-        *_lanes(picture, links),
-        *map(_arrow, picture.arrows),
+        *_lanes(picture, root, closer),
+        *starmap(_arrow, picture.arrows),
         *_now(picture),
     )
     return tag("svg", *parts, class_="timeline", width="100%", height=picture.height, aria_hidden="true")
@@ -72,20 +70,10 @@ def draw(picture: Picture, links: Links) -> Markup:
 
 def key(look: str) -> Markup:
     """One entry of the legend: what a look looks like. Its patterns are those of the picture beside it."""
-    shape = _SHAPES.get(look, "bar")
+    shape: Shape = "ghost" if look == REFUSED else "mark" if look in _MARKS else "bar"
     sign = _worded(SIGNS.get(look, ""), look, BAR)
     inside = (_mark(look),) if shape == "mark" else (_box(look, shape), sign)
     return tag("svg", *inside, width=22, height=_height(shape), class_="timeline key", aria_hidden="true")
-
-
-_SHAPES: Final[Mapping[str, Shape]] = {
-    "refused": "ghost",
-    "skipped": "mark",
-    "too old": "mark",
-    "due": "mark",
-    "waiting": "mark",
-    "unreadable": "mark",
-}
 
 
 # --- behind the lanes -----------------------------------------------------------------------------------------------
@@ -136,20 +124,16 @@ def _across(picture: Picture, at: Instant, label: str, look: str, low: float) ->
 # --- a lane ---------------------------------------------------------------------------------------------------------
 
 
-def _lanes(picture: Picture, links: Links) -> Iterator[Markup]:
+def _lanes(picture: Picture, root: str, closer: Closer) -> Iterator[Markup]:
     called, busiest = labels(picture), _busiest(picture)
     for lane in picture.lanes:
-        yield from _lane(lane, called[lane.name], busiest, picture, links)
-
-
-def _lane(lane: Lane, called: str, busiest: int, picture: Picture, links: Links) -> Iterator[Markup]:
-    label = tag("text", called, titled(lane.name), x=8, y=lane.top + 15, class_="name")
-    is_link = links.lane is not None and lane.name not in ("", OTHERS)
-    yield tag("a", label, href=links.lane(lane.name), tabindex="-1") if links.lane and is_link else label
-    for column in lane.columns:
-        yield _column(column, lane, busiest, links)
-    for placed in lane.placed:
-        yield _piece(placed, picture, links)
+        label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 15, class_="name")
+        is_job = picture.by == "job" and lane.name not in ("", OTHERS)
+        yield tag("a", label, href=path("jobs", lane.name, root=root), tabindex="-1") if is_job else label
+        for column in lane.columns:
+            yield _column(column, lane, busiest, picture.scale, closer)
+        for placed in lane.placed:
+            yield _piece(placed, picture, root)
 
 
 def labels(picture: Picture) -> dict[str, str]:
@@ -169,9 +153,9 @@ def _label(lane: Lane, by: By) -> str:
     return brief(lane.name) + (f" ({lane.members:,} processes)" if lane.members > 1 else "")
 
 
-def _piece(placed: Placed, picture: Picture, links: Links) -> Markup:
-    parts = tuple(_drawn(placed, picture))
-    return tag("a", titled(placed.piece.told), *parts, href=links.run(placed.piece.slot), tabindex="-1", class_="piece")
+def _piece(placed: Placed, picture: Picture, root: str) -> Markup:
+    way = path("runs", placed.piece.slot, root=root)
+    return tag("a", titled(placed.piece.told), *_drawn(placed, picture), href=way, tabindex="-1", class_="piece")
 
 
 def _drawn(placed: Placed, picture: Picture) -> Iterator[Markup]:
@@ -233,9 +217,8 @@ def _rect(class_: str, left: float, right: float, top: float, height: float) -> 
     return tag("rect", x=percent(left), y=top, width=percent(right - left), height=height, class_=class_)
 
 
-def _arrow(arrow: Arrow) -> Markup:
+def _arrow(earlier: Placed, later: Placed) -> Markup:
     """From the edge of the earlier bar to the edge of the later one."""
-    earlier, later = arrow.earlier, arrow.later
     down = later.top >= earlier.top
     y1, y2 = (earlier.top + BAR, later.top) if down else (earlier.top, later.top + BAR)
     line = tag("line", x1=percent(earlier.right), x2=percent(later.left), y1=y1, y2=y2, marker_end="url(#takes-over)")
@@ -250,18 +233,19 @@ def _busiest(picture: Picture) -> int:
     return max((column.total for lane in picture.lanes for column in lane.columns), default=0)
 
 
-def _column(column: Column, lane: Lane, busiest: int, links: Links) -> Markup:
+def _column(column: Column, lane: Lane, busiest: int, scale: Scale, closer: Closer) -> Markup:
     """As high as there are many; each look that is in it can be seen, however few they are."""
     low = lane.top + NAME + FOLDED
-    scale = (FOLDED - 3 * len(column.counts)) / busiest
+    each = (FOLDED - 3 * len(column.counts)) / busiest
+    left, right = scale(column.start), scale(column.end)
     boxes = []
     for look in reversed(LOOKS):
         if look in column.counts:
-            height = 3 + column.counts[look] * scale
+            height = 3 + column.counts[look] * each
             low -= height
-            boxes.append(_rect(f"bar {_class(look)}", column.left, column.right, low, height))
+            boxes.append(_rect(f"bar {_class(look)}", left, right, low, height))
     told = f"{column.told} from {fine(column.start)} to {fine(column.end)}"
-    return tag("a", titled(told), *boxes, href=links.span(column.start, column.end), tabindex="-1", class_="piece")
+    return tag("a", titled(told), *boxes, href=closer(column.start, column.end), tabindex="-1", class_="piece")
 
 
 def _class(look: str) -> str:

@@ -6,14 +6,14 @@ A picture is bounded whatever there is to show. More than so many pieces, or mor
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta, tzinfo
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from cronce.model import Instant
 from cronce.protocol.record import LAPSED
+from cronce.schedule.zone import shifts
 from cronce.value import NamedTuple
-from cronce.web.timeline.axis import Line, clock_changes, lines
 from cronce.web.timeline.pieces import LOOKS, By, Facts, Piece
 
 MOST_PIECES: Final = 2000
@@ -42,6 +42,13 @@ SIGNS: Final = {"failed": "×", "lost": "!", "unknown": "?"}
 
 OTHERS: Final = "…"
 """The lane of what is left over. Nobody is called that."""
+
+
+class Line(NamedTuple):
+    """A line across the lanes."""
+
+    at: Instant
+    label: str
 
 
 class Scale(NamedTuple):
@@ -74,8 +81,6 @@ class Column(NamedTuple):
 
     start: Instant
     end: Instant
-    left: float
-    right: float
     counts: Mapping[str, int]
 
     @property
@@ -98,19 +103,13 @@ class Lane(NamedTuple):
     """Of a lane that is folded."""
 
 
-class Arrow(NamedTuple):
-    """From the end of one piece to the start of the other."""
-
-    earlier: Placed
-    later: Placed
-
-
 class Picture(NamedTuple):
     facts: Facts
     by: By
     scale: Scale
     lanes: tuple[Lane, ...]
-    arrows: tuple[Arrow, ...]
+    arrows: tuple[tuple[Placed, Placed], ...]
+    """From the end of one piece to the start of the other."""
     lines: tuple[Line, ...]
     changes: tuple[Line, ...]
     height: float
@@ -135,16 +134,11 @@ def lay_out(facts: Facts, by: By, zone: tzinfo) -> Picture:
     places: dict[int, Placed] = {}
     top = HEAD
     for name, numbers in _by_lane(facts.pieces, names, by):
-        lane, rows = _lane(name, top, {number: facts.pieces[number] for number in numbers}, facts)
-        lane = lane._replace(members=len({facts.pieces[number].lane(by) for number in numbers}))
-        lanes.append(lane)
+        lane, rows = _lane(name, top, {number: facts.pieces[number] for number in numbers}, facts, scale)
+        lanes.append(lane._replace(members=len({facts.pieces[number].lane(by) for number in numbers})))
         places |= rows
         top += lane.height
-    arrows = tuple(
-        Arrow(places[one.earlier], places[one.later])
-        for one in facts.handovers
-        if one.earlier in places and one.later in places
-    )
+    arrows = tuple((places[one], places[one + 1]) for one in facts.handovers if one in places and one + 1 in places)
     marked = (facts.start, facts.end, zone)
     return Picture(facts, by, scale, tuple(lanes), arrows, tuple(lines(*marked)), tuple(clock_changes(*marked)), top)
 
@@ -181,9 +175,10 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)]
 
 
-def _lane(name: str, top: float, pieces: Mapping[int, Piece], facts: Facts) -> tuple[Lane, dict[int, Placed]]:
+def _lane(
+    name: str, top: float, pieces: Mapping[int, Piece], facts: Facts, scale: Scale
+) -> tuple[Lane, dict[int, Placed]]:
     """A lane, and which piece is where in it; one that is folded has no places."""
-    scale = Scale(facts.start, facts.end)
     solid = _rows({number: one for number, one in pieces.items() if one.shape != "ghost"}, scale)
     if len(facts.pieces) > MOST_PIECES or _last(solid) >= MOST_ROWS:
         return Lane(name, top, NAME + FOLDED + GAP, columns=_columns(pieces.values(), facts)), {}
@@ -238,16 +233,60 @@ def _columns(pieces: Iterable[Piece], facts: Facts) -> tuple[Column, ...]:
     for piece in pieces:
         place = (max(piece.start, facts.start) - facts.start) // width
         counts[min(place, COLUMNS - 1)][piece.look] += 1
-    return tuple(_column(place, width, counts[place], facts.start) for place in sorted(counts))
-
-
-def _column(place: int, width: timedelta, counts: Mapping[str, int], start: Instant) -> Column:
-    ordered = {look: counts[look] for look in LOOKS if look in counts}
-    left = 100 * place / COLUMNS
-    return Column(start + place * width, start + (place + 1) * width, left, left + 100 / COLUMNS, ordered)
+    starts = ((facts.start + place * width, counts[place]) for place in sorted(counts))
+    return tuple(Column(start, start + width, many) for start, many in starts)
 
 
 def counted(counts: Mapping[str, int]) -> str:
     """1,204 succeeded, 3 failed: what there is most of first."""
     often = sorted(counts.items(), key=lambda one: (-one[1], LOOKS.index(one[0])))
     return ", ".join(f"{number:,} {look}" for look, number in often)
+
+
+# --- the time axis: where its lines stand and what they say, by the clocks on the wall of one zone ------------------
+
+MOST_LINES: Final = 9
+
+_DAY: Final = timedelta(days=1)
+_MONDAY: Final = datetime(2001, 1, 1)  # noqa: DTZ001  on the wall of any zone
+_STEPS: Final = (
+    *(timedelta(seconds=count) for count in (1, 2, 5, 10, 15, 30)),
+    *(timedelta(minutes=count) for count in (1, 2, 5, 10, 15, 30)),
+    *(timedelta(hours=count) for count in (1, 2, 3, 6, 12)),
+    *(timedelta(days=count) for count in (1, 2, 7, 14, 28)),
+)
+
+
+def lines(start: Instant, end: Instant, zone: tzinfo) -> list[Line]:
+    """Round times of that zone's clocks, at most so many."""
+    step = next((step for step in _STEPS if (end - start) / step <= MOST_LINES), _STEPS[-1])
+    return [Line(at, _label(at.astimezone(zone), step)) for at in _round(start, end, step, zone)]
+
+
+def _round(start: Instant, end: Instant, step: timedelta, zone: tzinfo) -> Iterator[Instant]:
+    """Wall times in steps; one that the clocks jump over is left out, one that they show twice stands at its first."""
+    wall = start.astimezone(zone).replace(tzinfo=None)
+    wall -= (wall - _MONDAY) % step
+    last = end.astimezone(zone).replace(tzinfo=None) + _DAY
+    while wall <= last:
+        at = wall.replace(tzinfo=zone).astimezone(UTC)
+        if start <= at <= end and at.astimezone(zone).replace(tzinfo=None) == wall:
+            yield at
+        wall += step
+
+
+def _label(wall: datetime, step: timedelta) -> str:
+    if wall.time() == time():
+        return f"{wall:%a %d %b}"
+    return f"{wall:%H:%M:%S}" if step < timedelta(minutes=1) else f"{wall:%H:%M}"
+
+
+def clock_changes(start: Instant, end: Instant, zone: tzinfo) -> list[Line]:
+    """Where the clocks of the zone jump."""
+    return [
+        Line(
+            shift.at,
+            f"clocks go {'forward' if shift.after > shift.before else 'back'} to {shift.at.astimezone(zone):%H:%M %Z}",
+        )
+        for shift in shifts(zone, start, end)
+    ]

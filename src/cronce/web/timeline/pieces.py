@@ -1,13 +1,14 @@
 """What there is to draw of some runs: each grant, how it ended, who took over, and which claims were refused."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import timedelta
 from itertools import pairwise
 from typing import Final, Literal
 
 from cronce.model import Instant, Slot
-from cronce.protocol.record import LAPSED, NEVER_STARTED, RELEASED, Past, Record, Refused, State
-from cronce.runtime.look import RunSeen
+from cronce.protocol.notices import Refused
+from cronce.protocol.record import LAPSED, NEVER_STARTED, RELEASED, Past, Record
+from cronce.runtime.queries import RunSeen
 from cronce.telling.words import fine, safe, short
 from cronce.value import NamedTuple
 
@@ -45,23 +46,25 @@ class Piece(NamedTuple):
         return self.holder if by == "holder" else self.job
 
 
-class Handover(NamedTuple):
-    """Which piece followed which, because the earlier one's lease passed: places in the list of pieces."""
-
-    earlier: int
-    later: int
-
-
 class Facts(NamedTuple):
-    """All that a picture shows."""
+    """All that a picture shows. The grants of a slot stand side by side, in their order."""
 
     start: Instant
     end: Instant
     now: Instant
     pieces: tuple[Piece, ...] = ()
-    handovers: tuple[Handover, ...] = ()
     gaps: tuple[str, ...] = ()
     """What is not told of, because there is too much: in sentences."""
+
+    @property
+    def handovers(self) -> list[int]:
+        """The places of the pieces that another followed, because their lease passed."""
+        pairs = enumerate(pairwise(self.pieces))
+        return [
+            place
+            for place, (earlier, later) in pairs
+            if earlier.slot == later.slot and earlier.look == LAPSED and later.shape == "bar"
+        ]
 
 
 def gather(
@@ -76,27 +79,17 @@ def gather(
     """What is seen of them from `start` to `end`. A handover needs both of its ends in sight. Who was refused a slot
     that nobody ran was not refused a duplicate."""
     pieces: list[Piece] = []
-    handovers: list[Handover] = []
     lasted: dict[str, timedelta | None] = {}
     for run in runs:
-        before = len(pieces)
         grants = _grants(run, now)
-        seen = [piece for piece in grants if piece.start < end and (piece.until or piece.end) >= start]
-        pieces += seen
-        handovers += (Handover(before + one, before + one + 1) for one in _taken_over(seen))
+        pieces += [piece for piece in grants if piece.start < end and (piece.until or piece.end) >= start]
         bars = [piece for piece in grants if piece.shape == "bar"]
         lasted[run.slot.key] = bars[-1].end - bars[-1].start if bars else None
     for host, one in refused:
         span = lasted.get(one.slot, timedelta(0))
         if start <= one.at < end and span is not None:
             pieces.append(_ghost(host, one, span))
-    return Facts(start, end, now, tuple(pieces), tuple(handovers), gaps)
-
-
-def _taken_over(pieces: list[Piece]) -> Iterator[int]:
-    for place, (earlier, later) in enumerate(pairwise(pieces)):
-        if earlier.look == LAPSED and later.shape == "bar":
-            yield place
+    return Facts(start, end, now, tuple(pieces), gaps)
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------
@@ -111,8 +104,8 @@ def _grants(run: RunSeen, now: Instant) -> list[Piece]:
     in_past = any(past.fence == run.cell.fence for past in record.past)
     if record.started and run.cell.fence and not in_past:
         bars.append(_latest(run, record, record.started, now))
-    elif record.state is not State.CLOSED or not bars:
-        waits = run.cell.until if record.state is not State.CLOSED else None
+    elif not record.is_closed or not bars:
+        waits = run.cell.until if not record.is_closed else None
         bars.append(_mark(run, max(filter(None, (run.slot.at, waits))), record.holder, record.reason))
     if bars[0].shape == "bar" and not run.slot.request:
         bars[0] = _late(bars[0], run.slot.at)
@@ -129,12 +122,12 @@ def _latest(run: RunSeen, record: Record, started: Instant, now: Instant) -> Pie
     look, until = run.shown, run.cell.until
     if look == LAPSED and until is not None:
         end, said = until, "its lease passed, and nobody has acted on that yet"
-    elif record.state is State.RUNNING:
+    elif record.is_running:
         end, said = max(now, started), f"its lease is until {fine(until)}" if until else ""
     else:
         end, said = record.finished or started, record.reason
     piece = _bar(run.slot, look, record.holder, started, end)
-    return _saying(piece, said)._replace(until=until if record.state is State.RUNNING else None)
+    return _saying(piece, said)._replace(until=until if record.is_running else None)
 
 
 def _earlier(slot: Slot, past: Past, started: Instant) -> Piece:

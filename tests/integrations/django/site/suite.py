@@ -217,4 +217,4 @@ def elsewhere(url: str) -> Iterator[None]:
         yield
     finally:
         cron.close()
-        cron._presence.use(project.store_url)
+        cron._use(project.store_url)

@@ -22,8 +22,7 @@ from cronce.events import Event, What
 from cronce.model import Cell, Slot, job_cell, slot_of_cell
 from cronce.protocol.record import Job, Record, Spec, State, decode, decode_job
 from cronce.runtime.flow import drive
-from cronce.runtime.holders import holders
-from cronce.runtime.look import read_all
+from cronce.runtime.queries import holders, read_all
 from cronce.schedule import Schedule
 from cronce.stores import open_store
 from cronce.stores.base import Scan

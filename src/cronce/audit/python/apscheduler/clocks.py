@@ -15,8 +15,7 @@ from cronce.audit.python.facts import Unknown
 from cronce.audit.python.names import names
 from cronce.errors import BadInput
 from cronce.schedule import Cron
-from cronce.schedule.changes import shifts
-from cronce.schedule.zone import find_zone
+from cronce.schedule.zone import find_zone, shifts
 
 _IN_FLASK: Final = 'say it in the config of the app: `SCHEDULER_TIMEZONE = "UTC"`'
 _UTC_REMEDY: Final = (

@@ -1,0 +1,205 @@
+"""cronce k8s and systemd: manifests and units that are right. What they say is the business of `integrations`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, get_args
+
+from cronce.cli import add_actions, parser_of, say
+from cronce.cli.exec import add_manners, add_policies, declared, said
+from cronce.cli.machine import place_of_slots, program, refuse_windows
+from cronce.clock import SystemClock
+from cronce.errors import BadInput
+from cronce.integrations.manifests import Manifest, PodSettings, Restart, cronjob, deployment, dump, rbac
+from cronce.integrations.systemd import Units, units
+from cronce.runtime.application import module_and_object
+from cronce.schedule import Cron, parse_duration
+from cronce.stores import mask
+from cronce.telling.words import safe
+
+K8S_DESCRIPTION: Final = """\
+Print manifests to look through, and to pipe into `kubectl apply -f -`. Nothing is asked of a cluster.
+
+  cronce k8s cronjob NAME --image IMAGE --schedule SCHEDULE [options] -- COMMAND [argument ...]
+  cronce k8s deployment NAME MODULE:OBJECT --image IMAGE [options] [-- options of `cronce run`]
+  cronce k8s rbac [NAME]"""
+
+K8S_EPILOG: Final = """
+examples:
+  cronce k8s cronjob report --image shop:1.4 --schedule '0 9 * * *' --tz Europe/Berlin --retries 2 -- ./report.sh
+  cronce k8s deployment scheduler shop.jobs:cron --image shop:1.4 --replicas 3 -- --workers 20
+  cronce k8s rbac | kubectl apply -f -
+"""
+
+ACTIONS: Final = {
+    "cronjob": "a CronJob around a command: each slot runs once, whatever Kubernetes starts twice",
+    "deployment": "schedulers: as many pods as you like, with probes",
+    "rbac": "the rights that the kubernetes:// store needs, and nothing else",
+}
+
+
+def add_k8s_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(hint="options of the command, and of `cronce run`, go behind two dashes: … -- --workers 20")
+    made = add_actions(parser, ACTIONS)
+    _add_cronjob(made["cronjob"])
+    _add_deployment(made["deployment"])
+    made["rbac"].add_argument(
+        "name", nargs="?", default="cronce", metavar="NAME", help="of all three (default: cronce)"
+    )
+    made["rbac"].add_argument("--namespace", default="default", metavar="NAME", help="where (default: default)")
+
+
+def _add_cronjob(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cronce k8s cronjob NAME --image IMAGE --schedule SCHEDULE [options] -- COMMAND [argument ...]"
+    parser.add_argument("name", metavar="NAME", help="the job's name, and the CronJob's")
+    _add_pod(parser)
+    add_policies(parser)
+    restart = "restartPolicy: a new pod for each attempt, or not"
+    parser.add_argument("--restart", choices=get_args(Restart), default="Never", help=restart)
+    parser.add_argument("--suspend", action="store_true", help="make it, and let it fire nothing yet")
+
+
+def _add_deployment(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cronce k8s deployment NAME MODULE:OBJECT --image IMAGE [options] [-- options of `cronce run`]"
+    parser.add_argument("name", metavar="NAME", help="the Deployment's name")
+    parser.add_argument("app", metavar="MODULE:OBJECT", help="where the Cronce is, in the image: app:cron")
+    _add_pod(parser)
+    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="pods (default: 1)")
+
+
+def _add_pod(parser: argparse.ArgumentParser) -> None:
+    add, usual = parser.add_argument, PodSettings("")
+    add("--image", required=True, metavar="IMAGE", help="an image with cronce and your code in it")
+    add("--namespace", default="", metavar="NAME", help="(default: that of `kubectl apply`)")
+    add("--secret", default=usual.secret, metavar="NAME", help="whose key `url` is the store's (default: cronce)")
+    add("--store", default="", metavar="URL", help="kubernetes://NAMESPACE, instead of a secret")
+    add("--account", default="", metavar="NAME", help="the service account (default: none; of kubernetes://: cronce)")
+    add("--cpu", default=usual.cpu, metavar="QUANTITY", help=f"that it asks for (default: {usual.cpu})")
+    add("--memory", default=usual.memory, metavar="QUANTITY", help=f"that it has at most (default: {usual.memory})")
+
+
+def run_k8s(options: argparse.Namespace) -> None:
+    makers = {"cronjob": _cronjob, "deployment": _deployment, "rbac": _rbac}
+    print(dump(*makers[options.action](options)), end="")
+
+
+def _cronjob(options: argparse.Namespace) -> Sequence[Manifest]:
+    if not options.command or options.schedule is None:
+        raise BadInput("what shall be run, and when? cronce k8s cronjob NAME --image … --schedule … -- COMMAND")
+    job, grace = declared(options), parse_duration(options.grace)
+    words = ["cronce", "exec", job.name, *said(options), "--", *options.command]
+    return [cronjob(job, words, _pod(options), grace=grace, restart=options.restart, suspend=options.suspend)]
+
+
+def _deployment(options: argparse.Namespace) -> Sequence[Manifest]:
+    module_and_object(options.app)
+    more = list(options.command)
+    meant = parser_of("run").parse_args([options.app, *more])
+    if meant.health is not None:
+        raise BadInput("leave out --health: the probes ask for it, and it is there")
+    words = ["cronce", "run", options.app, *more]
+    grace = parse_duration(meant.grace)
+    return [deployment(options.name, words, _pod(options), replicas=options.replicas, grace=grace)]
+
+
+def _rbac(options: argparse.Namespace) -> Sequence[Manifest]:
+    if options.command:
+        raise BadInput("rights run nothing: leave out what stands behind the two dashes")
+    return rbac(options.name, options.namespace)
+
+
+def _pod(options: argparse.Namespace) -> PodSettings:
+    if options.store and not options.store.startswith("kubernetes://"):
+        raise BadInput(
+            "a URL may hold a password, and a manifest is no place for one: put it into a secret, and name that with"
+            " --secret"
+        )
+    leases, pods = options.store.partition("://")[2].partition("?")[0].strip("/"), options.namespace
+    if leases and pods and leases != pods:
+        say(
+            "k8s",
+            f"the pods are in {pods}, and slots in {leases}: `cronce k8s rbac` makes account and rights in one"
+            f" namespace. Use kubernetes://{pods}, or bind {pods}'s account to the role in {leases} yourself",
+        )
+    account = options.account or ("cronce" if options.store else "")
+    return PodSettings(
+        options.image, options.namespace, options.secret, options.store, account, options.cpu, options.memory
+    )
+
+
+# --- systemd ----------------------------------------------------------------------------------------------------------
+
+SYSTEMD_DESCRIPTION: Final = """\
+Print a service and a timer that are safe on many hosts: enable them on every one, and each slot runs once.
+
+  cronce systemd order-sync --schedule '*/15 * * * *' --directory /etc/systemd/system -- /opt/shop/sync.sh
+  systemctl daemon-reload && systemctl enable --now cronce-order-sync.timer
+
+The options of `cronce exec` are taken, and stand in the service. Where slots will be kept is said on stderr."""
+
+
+def add_systemd_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
+    _add_options(parser)
+    parser.usage = "cronce systemd NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
+    parser.add_argument("--user", default="", metavar="USER", help="who runs it (default: root)")
+    parser.add_argument("--directory", metavar="DIR", help="write both files there instead of printing them")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of `cronce exec` that a timer has a use for."""
+    add_policies(parser)
+    add_manners(parser)
+
+
+def run_systemd(options: argparse.Namespace) -> None:
+    refuse_windows("systemd")
+    _refuse(options)
+    job = declared(options)
+    if not isinstance(job.schedule, Cron):
+        raise BadInput(f"{options.schedule!r} is no cron expression, and systemd's calendar knows nothing like it")
+    words = [*program(), "exec", job.name, *said(options, _add_options), "--", *options.command]
+    made = units(
+        options.name, job.schedule, words, parse_duration(options.grace),
+        since=SystemClock().wall(), user=options.user,
+    )  # fmt: skip
+    _show(made, options)
+    if not options.store and not options.json:
+        print(safe(place_of_slots(options.user or "root", {}, "systemd")), file=sys.stderr)
+
+
+def _refuse(options: argparse.Namespace) -> None:
+    if not options.command:
+        raise BadInput("what shall be run? Put it behind two dashes: cronce systemd NAME --schedule … -- COMMAND")
+    if options.schedule is None:
+        raise BadInput("when? Give --schedule '*/15 * * * *'")
+    if not options.command[0].startswith("/"):
+        raise BadInput(
+            f"systemd starts its services in /, with a PATH of its own: write the full path of {options.command[0]}"
+        )
+    if options.store and mask(options.store) != options.store:
+        raise BadInput("everybody may read a unit, and this URL holds a password; put it into /etc/cronce.toml")
+
+
+def _show(made: Units, options: argparse.Namespace) -> None:
+    files = {f"{made.name}.service": made.service, f"{made.name}.timer": made.timer}
+    if options.json:
+        print(json.dumps({"units": files}))
+    elif options.directory:
+        for path in _write(Path(options.directory), files):
+            print(f"{path}: written")
+        print(f"systemctl daemon-reload && systemctl enable --now {made.name}.timer")
+    else:
+        print("\n".join(f"# --- {name} ---\n{text}" for name, text in files.items()), end="")
+
+
+def _write(folder: Path, files: dict[str, str]) -> list[Path]:
+    try:
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{error.filename} cannot be written ({error.strerror})") from None
+    return [folder / name for name in files]

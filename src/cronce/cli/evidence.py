@@ -1,0 +1,340 @@
+"""cronce logs and dupes: jobs that started twice, overlapped or never ended, found in logs; and rows of a table that
+stand there twice, by their key, within a window."""
+
+import argparse
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from datetime import datetime
+from textwrap import wrap
+from typing import Any, Final
+
+from cronce.cli import refuse_outside, say
+from cronce.cli.terminal import Screen, Text, Tone, Toned, paint, screen, table
+from cronce.clock import SystemClock
+from cronce.errors import BadInput
+from cronce.evidence.dupes.look import connect, look
+from cronce.evidence.dupes.model import Asked, Duplicate, Found
+from cronce.evidence.logs.fold import Fold, Report, Tally
+from cronce.evidence.logs.judge import Limits
+from cronce.evidence.logs.model import CERTAIN, POSSIBLE, Finding, Kind, Mark, Sure
+from cronce.evidence.logs.sources import Log, merged, open_logs
+from cronce.evidence.logs.words import Own
+from cronce.schedule.instant import format_duration, parse_duration
+from cronce.schedule.zone import find_zone
+from cronce.stores import mask
+from cronce.telling.words import fine, iso, short
+
+NOTHING_SEEN: Final = 3
+MOST_JOBS: Final = 40
+_INDENT: Final = 25
+_TONES: Final[tuple[tuple[Sure, Tone], ...]] = ((CERTAIN, "bad"), (POSSIBLE, "odd"))
+LOOKED_FOR: Final = """\
+no start of a job was recognised. Looked for, each with a time stamp: a word such as START with a job's name \
+(job_id=ORDER_SYNC START, "Job sync started", {"event": "job_started", "job": "sync"}), and lines of cron, of \
+supercronic, APScheduler, Celery and cronce. Say what yours look like: \
+--start 'begin of (?P<job>\\S+)' --end 'end of (?P<job>\\S+)'\
+"""
+LOGS_EPILOG = """
+examples:
+  cronce logs /var/log/app/*.log*  --expected 20m
+  kubectl logs -l app=shop --timestamps --prefix | cronce logs -
+  cronce logs app.log --start 'begin of (?P<job>\\S+)' --end 'end of (?P<job>\\S+)'
+
+It exits with 0 when nothing was found, 1 when something was, 2 when a file cannot be read, 3 when no start was
+recognised.
+"""
+
+
+def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="logs, also compressed ones; - is stdin")
+    add("--expected", metavar="SPAN", help="how long a run may take, such as 20m")
+    add("--within", default="2s", metavar="SPAN", help="starts as near as this are one (default 2s)")
+    add("--tz", metavar="ZONE", help="by whose clocks stamps without an offset are (UTC, unless it is said)")
+    add("--start", metavar="REGEX", help="what a start looks like; (?P<job>…) and (?P<run>…) say which")
+    add("--end", metavar="REGEX", help="what an end looks like")
+    add("--certain", action="store_true", help="leave out what is only possible")
+    add("--limit", type=int, default=100, metavar="N", help="show N of each kind (default 100)")
+    add("--json", action="store_true", help="print one JSON document")
+
+
+def run_logs(options: argparse.Namespace) -> int:
+    limits = Limits(
+        None if options.expected is None else parse_duration(options.expected), parse_duration(options.within)
+    )
+    if options.limit < 1:
+        raise BadInput(f"--limit is 1 at least, and this is {options.limit}")
+    own = _own(options.start, options.end)
+    zone = None if options.tz is None else find_zone(options.tz)
+    with ExitStack() as kept:
+        logs = open_logs(options.files, zone, SystemClock().wall(), own and own.recognise, kept)
+        fold = Fold(limits, options.limit, certain=options.certain)
+        for mark in merged(logs):
+            fold.see(mark)
+    report = fold.close(_until(logs))
+    if options.json:
+        print(json.dumps(_logs_document(report, logs), ensure_ascii=False))
+    if not report.jobs:
+        say("logs", LOOKED_FOR)
+        return NOTHING_SEEN
+    if not options.json:
+        print(_logs_page(report, logs, screen()))
+    return 1 if report.counts else 0
+
+
+def _own(start: str | None, end: str | None) -> Own | None:
+    if start is None and end is None:
+        return None
+    if start is None:
+        raise BadInput("--end alone finds no start; say --start, too")
+    return Own(_pattern("--start", start), None if end is None else _pattern("--end", end))
+
+
+def _pattern(option: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise BadInput(f"{option} {text!r} is not a regular expression: {error}") from None
+
+
+def _until(logs: Sequence[Log]) -> dict[str, datetime]:
+    """How long each log goes on, its rotated parts together."""
+    until: dict[str, datetime] = {}
+    for log in logs:
+        if log.until is not None:
+            until[log.log] = max(log.until, until.get(log.log, log.until))
+    return until
+
+
+# --- logs for people --------------------------------------------------------------------------------------------------
+
+
+def _logs_page(report: Report, logs: Sequence[Log], on: Screen) -> str:
+    shown = [line for found in report.findings for line in _lines(found, on)]
+    more = sum(report.counts.values()) - len(report.findings)
+    if more:
+        shown.append(f"… and {more:,} more; --limit shows them")
+    parts = ["\n".join(shown), _jobs(report.jobs, on), _logs_summary(report, logs, on)]
+    return "\n\n".join(filter(None, parts))
+
+
+def _lines(found: Finding, on: Screen) -> Iterator[str]:
+    mark = found.mark
+    who = f"{mark.said.job}  {fine(mark.at)}  {mark.place}  ({mark.where})"
+    tone: Tone = "bad" if found.sure is CERTAIN else "odd"
+    yield f"{paint(Toned(f'{found.sure:<9}', tone), on)} {found.kind:<13}  {paint(who, on)}"
+    for line in wrap(found.says, (on.width or 120) - _INDENT):
+        yield " " * _INDENT + paint(line, on)
+
+
+def _jobs(jobs: Sequence[Tally], on: Screen) -> str:
+    """The jobs, those with findings first."""
+    ranked = sorted(jobs, key=lambda job: (-job.certain, -job.possible))
+    rows: list[list[Text]] = [
+        [job.job, job.form, f"{job.starts:,}", f"{job.ends:,}", f"{job.open:,}", _count(job.certain, "bad"),
+         _count(job.possible, "odd")]
+        for job in ranked[:MOST_JOBS]
+    ]  # fmt: skip
+    text = table(["job", "told by", "starts", "ends", "no end", "certain", "possible"], rows, on)
+    return text + (f"\n… and {len(jobs) - MOST_JOBS:,} more" if len(jobs) > MOST_JOBS else "")
+
+
+def _count(number: int, tone: Tone) -> Toned:
+    return Toned(f"{number:,}" if number else "—", tone if number else "dim")
+
+
+def _logs_summary(report: Report, logs: Sequence[Log], on: Screen) -> str:
+    lines = sum(log.lines for log in logs)
+    seen = f"{report.starts:,} starts in {lines:,} lines of {len(logs):,} file{'s' * (len(logs) > 1)}"
+    if not report.counts:
+        return paint(Toned(f"nothing found in {seen}", "good"), on)
+    told = []
+    for sure, tone in _TONES:
+        counts = {kind: report.counts.get((kind, sure), 0) for kind in Kind}
+        if any(counts.values()):
+            each = ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
+            told.append(paint(Toned(f"{sure}: {each}", tone), on))
+    return "; ".join([*told, seen])
+
+
+# --- logs for programs ------------------------------------------------------------------------------------------------
+
+
+def _logs_document(report: Report, logs: Sequence[Log]) -> dict[str, object]:
+    return {
+        "starts": report.starts,
+        "findings": [_finding(found) for found in report.findings],
+        "counts": {sure: {kind: report.counts.get((kind, sure), 0) for kind in Kind} for sure in (CERTAIN, POSSIBLE)},
+        "jobs": [job._asdict() for job in report.jobs],
+        "logs": [{"file": log.name, "lines": log.lines, "until": iso(log.until)} for log in logs],
+    }
+
+
+def _finding(found: Finding) -> dict[str, object]:
+    return {
+        "kind": found.kind,
+        "sure": found.sure,
+        "job": found.mark.said.job,
+        "says": found.says,
+        **_mark(found.mark),
+        "first": _mark(found.first) if found.first else None,
+    }
+
+
+def _mark(mark: Mark) -> dict[str, object]:
+    return {
+        "at": iso(mark.at),
+        "slot": iso(mark.slot),
+        "run": mark.said.run or None,
+        "host": mark.place.host,
+        "pid": int(mark.place.pid) if mark.place.pid else None,
+        "file": mark.file,
+        "line": mark.line,
+    }
+
+
+# --- rows of a table --------------------------------------------------------------------------------------------------
+
+MOST: Final = 10_000
+DUPES_EPILOG = """
+examples:
+  cronce dupes postgresql://shop@db/shop --table orders --key order_id --at created_at --since 30m
+  cronce dupes --url-from-env DATABASE_URL --table mails --key order_id,kind --at sent_at --since 1d --within 2s
+  cronce dupes sqlite:///shop.db --table orders --key order_id --at created_at --since 30m --json
+
+The database is only read. It exits with 0 when there is no duplicate, 1 when there is one, 2 when a table or a column
+is not there, 3 when there is no row to look at though the table has some, 75 when the database cannot be reached or is
+not done in time, 78 when it does not let us in.
+"""
+
+
+def add_dupes_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("url", nargs="?", metavar="URL", help="postgresql://…, mysql://… or sqlite:///FILE")
+    add("--url-from-env", metavar="NAME", help="the variable that holds the URL, and its password")
+    add("--table", required=True, metavar="NAME", help="orders, or shop.orders")
+    add("--key", required=True, metavar="COLUMNS", help="what is the same: order_id, or order_id,kind")
+    add("--at", required=True, metavar="COLUMN", help="when a row was made")
+    add("--since", required=True, metavar="SPAN", help="how far to look back, by the database's clock")
+    add("--within", metavar="SPAN", help="only rows that were made as near to each other as this")
+    add("--tz", default="UTC", metavar="ZONE", help="by whose clocks the column is, if it names no zone (default UTC)")
+    add("--limit", type=int, default=50, metavar="N", help="show the N newest (default 50)")
+    add("--timeout", default="30s", metavar="SPAN", help="give up after this (default 30s)")
+    add("--json", action="store_true", help="print one JSON document")
+
+
+def run_dupes(options: argparse.Namespace) -> int:
+    url, asked, zone = _url(options), _asked(options), find_zone(options.tz)
+    patience = parse_duration(options.timeout)
+    if not patience:
+        raise BadInput("--timeout is more than nothing: 30s")
+    with closing(connect(url, patience)) as database:
+        found = look(database, asked, zone)
+    if options.json:
+        print(json.dumps(_dupes_document(found, asked, url), ensure_ascii=False, default=str))
+    else:
+        print(_dupes_page(found, asked, screen()))
+    if found.rows:
+        return 1
+    return 0 if found.extent.rows or found.extent.is_empty else NOTHING_SEEN
+
+
+def _url(options: argparse.Namespace) -> str:
+    name = options.url_from_env
+    if (options.url is None) == (name is None):
+        raise BadInput("name one database: URL, or --url-from-env NAME")
+    url: str = options.url if name is None else os.environ.get(name, "")
+    if "://" not in url:
+        at, place = mask(url).rpartition("@")[1:]  # without a scheme, nobody knows a password for one
+        shown = f"${name}" if name else repr(f"…@{place}" if at else place)
+        raise BadInput(f"{shown} is not the URL of a database: sqlite:///shop.db")
+    return url
+
+
+def _asked(options: argparse.Namespace) -> Asked:
+    keys = [key.strip() for key in options.key.split(",")]
+    if not all(keys):
+        raise BadInput(f"--key {options.key!r} has an empty name in it; write order_id,kind")
+    refuse_outside("--limit", options.limit, MOST)
+    within = None if options.within is None else parse_duration(options.within)
+    return Asked(options.table, keys, options.at, parse_duration(options.since), within, options.limit)
+
+
+# --- rows for people --------------------------------------------------------------------------------------------------
+
+
+def _dupes_page(found: Found, asked: Asked, on: Screen) -> str:
+    query = "\n".join(paint(Toned(line, "dim"), on) for line in f"{found.query};".splitlines())
+    return "\n\n".join(filter(None, [query, _rows(found, asked, on), _dupes_summary(found, asked, on)]))
+
+
+def _rows(found: Found, asked: Asked, on: Screen) -> str:
+    if not found.rows:
+        return ""
+    keys = list(found.rows[0].key)
+    headers = [*keys, "rows", *(["pairs"] if asked.within is not None else []), "first", "last", "least gap"]
+    return table(headers, [_row(one) for one in found.rows], on)
+
+
+def _row(one: Duplicate) -> list[Text]:
+    pairs = [] if one.pairs is None else [f"{one.pairs:,}"]
+    gap = short(one.gap) if one.gap else "0s"
+    return [*map(str, one.key.values()), Toned(f"{one.rows:,}", "bad"), *pairs, fine(one.first), fine(one.last), gap]
+
+
+def _dupes_summary(found: Found, asked: Asked, on: Screen) -> str:
+    if not found.extent.rows:
+        return paint(_nothing(found, asked), on)
+    near = f" within {format_duration(asked.within)} of each other" if asked.within is not None else ""
+    rows = f"{found.extent.rows:,} row{'s' * (found.extent.rows != 1)}"
+    where = f"among {rows} {_where(found, asked)}"
+    if not found.rows:
+        return paint(Toned(f"no {' and '.join(asked.keys)} twice{near} {where}", "good"), on)
+    number = f"more than {len(found.rows):,}" if found.more else f"{len(found.rows):,}"
+    keys = "key" if len(found.rows) == 1 and not found.more else "keys"
+    return paint(Toned(f"{number} {keys} more than once{near} {where}", "bad"), on)
+
+
+def _nothing(found: Found, asked: Asked) -> Toned:
+    """No duplicate, but for want of rows: the zone may be the wrong one, or the column."""
+    if found.extent.is_empty:
+        return Toned(f"{found.table} is empty", "good")
+    if found.extent.newest is None:
+        return Toned(f"nothing to look at: no row in {found.table} has a time in {asked.at} and a key", "odd")
+    newest = f"the newest is of {fine(found.extent.newest)} (--tz says by whose clocks, --since how far to look back)"
+    return Toned(f"nothing to look at: no row {_where(found, asked)}; {newest}", "odd")
+
+
+def _where(found: Found, asked: Asked) -> str:
+    return f"in {found.table} since {fine(found.since)} ({format_duration(asked.since)})"
+
+
+# --- rows for programs ------------------------------------------------------------------------------------------------
+
+
+def _dupes_document(found: Found, asked: Asked, url: str) -> dict[str, Any]:
+    return {
+        "url": mask(url),
+        "table": found.table,
+        "since": iso(found.since),
+        "within_ms": None if asked.within is None else asked.within.total_seconds() * 1000,
+        "query": found.query,
+        "looked_at": found.extent.rows,
+        "newest": iso(found.extent.newest),
+        "duplicates": [_duplicate(one) for one in found.rows],
+        "more": found.more,
+    }
+
+
+def _duplicate(one: Duplicate) -> dict[str, Any]:
+    return {
+        "key": dict(one.key),
+        "rows": one.rows,
+        "pairs": one.pairs,
+        "first": iso(one.first),
+        "last": iso(one.last),
+        "gap_ms": one.gap.total_seconds() * 1000,
+    }

@@ -1,0 +1,308 @@
+"""cronce trigger, rerun, cancel and backfill: runs that a person asks for, or calls off, and waiting for their end."""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final, NamedTuple
+
+from cronce.cli import say
+from cronce.cli.session import Actor, acting, add_act, read_json
+from cronce.cli.terminal import bar, show
+from cronce.errors import BadInput
+from cronce.model import Slot
+from cronce.protocol.commands import Asked, Closed
+from cronce.runtime.operations.actions import AskedFor
+from cronce.runtime.operations.backfill import AT_ONCE, MOST, Stretch, ask, parts, survey
+from cronce.runtime.queries import RunSeen, carried, slot_named
+from cronce.telling.documents import cancelled_document, run_document
+from cronce.telling.words import by_whom, safe
+
+LOOK: Final = 0.25
+"""Seconds between two looks at what is waited for."""
+
+ASK_EVERY: Final = 8
+"""At each so many looks it is asked who would run it."""
+
+TRIGGER_EPILOG = """
+Prints the key of the run, which schedulers begin within two seconds. It waits for its turn, and is never too late.
+
+examples:
+  cronce trigger billing --payload '{"month": "2026-03"}' --wait
+  cronce trigger billing --id march        asking again for the same id is asking once
+"""
+RERUN_EPILOG = """
+Prints the key of the new run. Its effects go by the slot's key, so that what was done before is not done again; with
+--fresh they are all done anew. While a rerun of the slot is open, asking again is asking once.
+
+examples:
+  cronce rerun billing@2026-03-29T01:00:00Z
+  cronce rerun billing@2026-03-29T01:00:00Z --fresh --wait
+"""
+CANCEL_EPILOG = """
+A run is asked to stop: its holder learns so within seconds, stops it as far as it can be stopped, and does not try it
+again. What is due, waiting or retrying is closed as skipped. What is closed stays as it is.
+
+examples:
+  cronce cancel billing@2026-03-29T01:00:00Z --reason 'wrong month'
+"""
+
+
+# --- waiting for runs -------------------------------------------------------------------------------------------------
+
+
+class Waited(NamedTuple):
+    """What came of it: the runs that are over, and why the others were not waited for."""
+
+    over: list[RunSeen]
+    left: int = 0
+    obstacle: str = ""
+
+    @property
+    def code(self) -> int:
+        return 0 if not self.obstacle and all(succeeded(one) for one in self.over) else 1
+
+
+def succeeded(one: RunSeen) -> bool:
+    return one.record is not None and one.record.succeeded
+
+
+def wait_for(actor: Actor, slots: Sequence[Slot], look: Callable[[Sequence[RunSeen], int], None]) -> Waited:
+    """Wait until these runs of one job are over; not if nobody is there to run them. `look` is told each time which
+    runs were seen, and how many are over."""
+    left, over, looks = deque(slots), list[RunSeen](), count()
+    while left:
+        part = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]
+        found = [one for one in actor.desk.do(actor.hand.look(part)) if one is not None]
+        over += [one for one in found if _is_over(one)]
+        going_on = [one for one in found if not _is_over(one)]
+        left.extend(one.slot for one in going_on)
+        look(found, len(over))
+        running = any(one.record and one.record.is_running for one in going_on)
+        obstacle = _obstacle(actor, left[0].job) if left and not running and next(looks) % ASK_EVERY == 0 else ""
+        if obstacle:
+            return Waited(over, len(left), obstacle)
+        time.sleep(LOOK if going_on else 0)
+    return Waited(over)
+
+
+def _is_over(one: RunSeen) -> bool:
+    return one.record is None or one.record.is_closed
+
+
+def _obstacle(actor: Actor, name: str) -> str:
+    """Why nobody will run what is due of the job, if so."""
+    job = actor.desk.do(actor.hand.job(name))
+    halted = actor.hand.ledger.know.halted
+    if halted:
+        return f"everything is paused {by_whom(halted)}"
+    if job and job.paused:
+        return f"{name} is paused {by_whom(job.paused)}"
+    return "" if name in actor.desk.do(carried()) else f"no live scheduler carries {name}"
+
+
+# --- asking for runs --------------------------------------------------------------------------------------------------
+
+
+def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="which job")
+    parser.add_argument("--payload", metavar="JSON", help="what the run is given: JSON of up to 64 KB")
+    parser.add_argument("--id", default="", metavar="ID", help="a name for the run: one run, however often it is said")
+    _add_wait(parser)
+    add_act(parser, reason=False)
+
+
+def run_trigger(options: argparse.Namespace) -> int:
+    payload = None if options.payload is None else read_json("--payload", options.payload)
+    with acting(options) as actor:
+        return _tell_request(actor, actor.desk.do(actor.hand.trigger(options.job, payload, options.id)), options)
+
+
+def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("slot", metavar="SLOT", help="a slot such as billing@2026-03-29T01:00:00Z")
+    parser.add_argument("--fresh", action="store_true", help="do its effects again, by a key of their own")
+    _add_wait(parser)
+    add_act(parser, reason=False)
+
+
+def run_rerun(options: argparse.Namespace) -> int:
+    slot = slot_named(options.slot)
+    with acting(options) as actor:
+        return _tell_request(actor, actor.desk.do(actor.hand.rerun(slot, fresh=options.fresh)), options)
+
+
+def _add_wait(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--wait", action="store_true", help="wait for its end: exit 0 if it succeeded, else 1")
+
+
+def _tell_request(actor: Actor, request: AskedFor, options: argparse.Namespace) -> int:
+    """Tell of a run that was asked for, and of its end if that is waited for."""
+    key = request.slot.key
+    if not options.json:
+        print(key, flush=True)
+        if not request.new:
+            say(options.verb, "it was asked for before")
+    waited = wait_for(actor, [request.slot], _show_progress) if options.wait else None
+    if not options.wait and (obstacle := _before(actor, request.slot)):
+        say(options.verb, f"it is due, and {obstacle}")
+    if options.json:
+        ended = run_document(waited.over[0]) if waited and waited.over else None
+        print(json.dumps({"key": key, "new": request.new, "by": actor.hand.by, "run": ended}))
+    elif waited is not None:
+        print(safe(_end(waited)))
+    return waited.code if waited else 0
+
+
+def _before(actor: Actor, slot: Slot) -> str:
+    """Why nobody will run it, if it is not over."""
+    (one,) = actor.desk.do(actor.hand.look([slot]))
+    return _obstacle(actor, slot.job) if one is not None and not _is_over(one) else ""
+
+
+def _show_progress(found: Sequence[RunSeen], _over: int) -> None:
+    for one in found:
+        if one.record and one.record.progress:
+            bar(str(one.record.state), *one.record.progress)
+
+
+def _end(waited: Waited) -> str:
+    if waited.obstacle:
+        return f"it is due, and not waited for: {waited.obstacle}"
+    (one,) = waited.over
+    reason = one.record.reason if one.record else one.trouble
+    return f"{one.shown}{f': {reason}' if reason else ''}"
+
+
+def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("slot", nargs="+", metavar="SLOT", help="a slot such as billing@2026-03-29T01:00:00Z")
+    add_act(parser)
+
+
+def run_cancel(options: argparse.Namespace) -> None:
+    slots = [slot_named(text) for text in options.slot]
+    with acting(options) as actor:
+        done = {slot.key: actor.desk.do(actor.hand.cancel(slot, options.reason)) for slot in slots}
+    document = {"slots": [{"slot": key, **cancelled_document(reply)} for key, reply in done.items()]}
+    show(options, document, "\n".join(safe(f"{key} {_cancelled(reply)}") for key, reply in done.items()))
+
+
+def _cancelled(reply: Asked | Closed) -> str:
+    if isinstance(reply, Asked):
+        return "runs; its holder is asked to stop"
+    return f"is closed: {reply.outcome}{f', {reply.reason}' if reply.reason else ''}"
+
+
+# --- a backfill -------------------------------------------------------------------------------------------------------
+
+SHOWN = 5
+LEFT = "what was asked for stays due; the same command goes on, and with --cancel calls it off"
+BACKFILL_EPILOG = """
+Each slot from --from until before --to gets one run by hand, however often this is said, unless it has succeeded or is
+open. Its effects go by the slot's key. Ctrl-C leaves what was asked for to be run: the same command goes on watching,
+--cancel calls it off. A day begins at midnight in the job's time zone.
+
+examples:
+  cronce backfill billing --from 2026-03-01 --to 2026-03-08 --dry-run
+  cronce backfill billing --from 2026-03-01T00:00:00Z --to 2026-03-01T06:00:00Z
+"""
+
+
+def add_backfill_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("job", metavar="JOB", help="which job")
+    add("--from", dest="start", required=True, metavar="WHEN", help="slots from that instant, or day, on")
+    add("--to", dest="end", required=True, metavar="WHEN", help="slots before it")
+    add("--most", type=int, default=MOST, metavar="N", help=f"slots at most (default {MOST:,})")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--dry-run", action="store_true", help="only say what would be run")
+    how.add_argument("--no-wait", action="store_true", help="do not wait for the runs to end")
+    how.add_argument("--cancel", action="store_true", help="call off what an earlier backfill asked for")
+    add_act(parser, reason=False)
+
+
+def run_backfill(options: argparse.Namespace) -> int:
+    if options.most < 1:
+        raise BadInput(f"--most is 1 or more, and this is {options.most}")
+    with acting(options) as actor:
+        stretch = actor.desk.do(survey(actor.hand, options.job, options.start, options.end, options.most))
+        if not options.json:
+            print(_surveyed(options.job, stretch), flush=True)
+        try:
+            asked, waited = _backfill(actor, stretch, options)
+        except KeyboardInterrupt:
+            print(f"\ncronce backfill: {LEFT}", file=sys.stderr)
+            return 130
+    if options.json:
+        print(json.dumps(_document(options.job, stretch, asked, waited)))
+    elif waited is not None:
+        print("\n".join(map(safe, _ended(waited, stretch))))
+    return 1 if waited is not None and (waited.code or stretch.ended) else 0
+
+
+def _backfill(actor: Actor, stretch: Stretch, options: argparse.Namespace) -> tuple[list[Slot], Waited | None]:
+    """The runs that were asked for, and what became of all that were, if that was waited for."""
+    if options.dry_run:
+        return [], None
+    if options.cancel:
+        _call_off(actor, stretch.asked)
+        return [], None
+    asked = _ask(actor, stretch.wanted)
+    if options.no_wait:
+        return asked, None
+    slots = [*stretch.asked, *asked]
+    return asked, wait_for(actor, slots, lambda _surveyed, over: bar("running", over, len(slots)))
+
+
+def _ask(actor: Actor, wanted: Sequence[Slot]) -> list[Slot]:
+    asked: list[Slot] = []
+    for part in parts(wanted):
+        asked += actor.desk.do(ask(actor.hand, part))
+        bar("asking", len(asked), len(wanted))
+    return asked
+
+
+def _call_off(actor: Actor, slots: Sequence[Slot]) -> None:
+    for place, slot in enumerate(slots, 1):
+        actor.desk.do(actor.hand.cancel(slot))
+        bar("cancelling", place, len(slots))
+
+
+def _counts(stretch: Stretch) -> dict[str, int]:
+    return {
+        "wanted": len(stretch.wanted),
+        "succeeded": stretch.succeeded,
+        "open": stretch.busy,
+        "ended": len(stretch.ended),
+    }
+
+
+def _surveyed(job: str, stretch: Stretch) -> str:
+    slots = sum(_counts(stretch).values())
+    return (
+        f"{job}: {slots:,} slots, of which {stretch.succeeded:,} succeeded, {stretch.busy:,} are open and"
+        f" {len(stretch.ended):,} were backfilled before in vain; {len(stretch.wanted):,} are left to run"
+    )
+
+
+def _ended(waited: Waited, stretch: Stretch) -> list[str]:
+    outcomes = Counter(one.shown for one in waited.over)
+    lines = [", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()))] if outcomes else []
+    if waited.obstacle:
+        lines.append(f"{waited.left:,} are due, and not waited for: {waited.obstacle}")
+    in_vain = [*stretch.ended, *(one for one in waited.over if not succeeded(one))]
+    lines += [f"  {one.slot.key} {one.shown}; `cronce rerun {one.slot.key}` runs it again" for one in in_vain[:SHOWN]]
+    return [*lines, f"  and {len(in_vain) - SHOWN:,} more"] if len(in_vain) > SHOWN else lines or ["nothing to do"]
+
+
+def _document(job: str, stretch: Stretch, asked: Sequence[Slot], waited: Waited | None) -> dict[str, object]:
+    runs = [run_document(one) for one in waited.over] if waited else None
+    return {
+        "job": job,
+        "slots": _counts(stretch),
+        "asked": [slot.key for slot in asked],
+        "runs": runs,
+        "obstacle": waited.obstacle or None if waited else None,
+    }

@@ -1,0 +1,143 @@
+"""cronce next and explain: when a schedule fires next, what it says in plain words, and what it does on the days when
+clocks change."""
+
+import argparse
+from datetime import datetime, timedelta
+from typing import Final, get_args
+
+from cronce.cli import refuse_outside
+from cronce.cli.terminal import screen, show, table
+from cronce.clock import SystemClock
+from cronce.model import spell
+from cronce.policy import Fold, Gap
+from cronce.schedule import Cron, Schedule, parse_instant, parse_schedule, spec_of
+from cronce.schedule.changes import Change, changes
+from cronce.schedule.describe import describe, describe_change
+from cronce.schedule.slots import following
+from cronce.schedule.zone import find_zone
+from cronce.telling.words import away, iso, wall
+
+MOST = 10_000
+NEXT_EPILOG = """
+examples:
+  cronce next '0 9 * * MON-FRI' --tz Europe/Berlin
+  cronce next 'every 90m' -n 3 --json
+  cronce next '30 2 * * *' --tz America/New_York --from 2026-03-07T00:00:00Z --gap skip
+"""
+
+SLOTS: Final = 5
+YEAR: Final = timedelta(days=366)
+EXPLAIN_EPILOG = """
+examples:
+  cronce explain '*/15 9-17 * * 1-5' --tz Europe/Berlin
+  cronce explain '30 1 * * *' --tz America/New_York --fold both
+"""
+
+
+def add_next_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_schedule(parser)
+    parser.add_argument("-n", type=int, default=5, metavar="N", help="how many slots (default 5)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run_next(options: argparse.Namespace) -> None:
+    refuse_outside("-n", options.n, MOST)
+    schedule, since = _read_schedule(options)
+    slots = following(schedule, since, options.n)
+    show(options, {"fires": [iso(slot) for slot in slots]}, _upcoming(schedule, slots, since))
+
+
+def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_schedule(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run_explain(options: argparse.Namespace) -> None:
+    schedule, since = _read_schedule(options)
+    found = changes(schedule, since, since + YEAR) if isinstance(schedule, Cron) else []
+    slots = following(schedule, since, SLOTS)
+    show(options, _document(schedule, slots, found), _page(schedule, slots, found, since), escape=False)
+
+
+def _document(schedule: Schedule, slots: list[datetime], found: list[Change]) -> dict[str, object]:
+    return {
+        "schedule": spec_of(schedule),
+        "sentence": describe(schedule),
+        "fires": [iso(slot) for slot in slots],
+        "changes": [_change(change) for change in found],
+    }
+
+
+def _change(change: Change) -> dict[str, object]:
+    walls, slots = change.walls, change.slots
+    return {
+        "at": iso(change.shift.at),
+        "kind": "gap" if change.is_gap else "fold",
+        "low": change.shift.low.isoformat(),
+        "high": change.shift.high.isoformat(),
+        "wildcard": change.wildcard,
+        "effect": change.effect,
+        "times": walls.number if walls else 0,
+        "slots": slots.number if slots else 0,
+        "first": iso(slots.first) if slots else None,
+        "last": iso(slots.last) if slots else None,
+        "sentence": describe_change(change),
+    }
+
+
+def _page(schedule: Schedule, slots: list[datetime], found: list[Change], since: datetime) -> str:
+    parts = [f"{describe(schedule)}{_zone(schedule)}", _upcoming(schedule, slots, since)]
+    if found:
+        parts.append("\n".join(["when the clocks change:", *map(_day, found)]))
+    elif isinstance(schedule, Cron):
+        parts.append(f"the clocks of {schedule.tz} do not change in the coming year")
+    else:
+        parts.append("it is real time: no change of clocks concerns it")
+    return "\n\n".join(parts)
+
+
+def _zone(schedule: Schedule) -> str:
+    if not isinstance(schedule, Cron):
+        return ""
+    return f", by the clocks of {schedule.tz}" if schedule.tz != "UTC" else ", UTC"
+
+
+def _day(change: Change) -> str:
+    shift = change.shift
+    before, after = shift.at + shift.before, shift.at + shift.after
+    day = f"{before:%a %Y-%m-%d}, {before:%H:%M} becomes {after:%H:%M}"
+    if before.date() != after.date():
+        day += f" of {after:%a %Y-%m-%d}"
+    return f"  {day} ({shift.at:%H:%M:%S}Z)\n    {describe_change(change)}"
+
+
+# --- what both do -----------------------------------------------------------------------------------------------------
+
+
+def _add_schedule(parser: argparse.ArgumentParser) -> None:
+    """What every verb about a schedule takes."""
+    add = parser.add_argument
+    add("schedule", metavar="EXPR", help="'*/15 9-17 * * MON-FRI', '@daily', 'every 15m' or 'at …Z'")
+    add("--tz", default="UTC", metavar="ZONE", help="whose clocks a cron expression goes by (default UTC)")
+    gap = "a fixed time that clocks jump over: right after it (default), or not at all"
+    add("--gap", choices=get_args(Gap), default="run", help=gap)
+    fold = "a fixed time that clocks show twice: when it runs (default first)"
+    add("--fold", choices=get_args(Fold), default="first", help=fold)
+    add("--from", dest="since", metavar="ISO", help="slots after this instant (default: now)")
+
+
+def _read_schedule(options: argparse.Namespace) -> tuple[Schedule, datetime]:
+    """The schedule that was asked about, and after which instant."""
+    schedule = parse_schedule(options.schedule, options.tz, options.gap, options.fold)
+    return schedule, SystemClock().wall() if options.since is None else parse_instant(options.since)
+
+
+def _upcoming(schedule: Schedule, slots: list[datetime], since: datetime) -> str:
+    """Each slot in UTC, on the clocks of its zone, and how far away it is."""
+    if not slots:
+        last = schedule.previous(since)
+        return f"no slot after {spell(since)}" + (f"; the last was {spell(last)}" if last else "")
+    name = schedule.tz if isinstance(schedule, Cron) else "UTC"
+    zone = find_zone(name)
+    rows = [[spell(slot), wall(slot.astimezone(zone)), away(slot, since)] for slot in slots]
+    return table(["slot", name, "away"], rows, screen())

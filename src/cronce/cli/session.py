@@ -1,0 +1,120 @@
+"""A session with the store that the command line means: to look, which never makes a store, or to act, and who acts."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, Final, NamedTuple, NoReturn
+
+from cronce.cli.terminal import Text, Tone, screen, show, table
+from cronce.clock import SystemClock
+from cronce.errors import BadInput, CronceError, StoreReadOnly
+from cronce.runtime.desk import Desk
+from cronce.runtime.operations.actions import Operator, who
+from cronce.stores import mask, open_store, scheme_of
+from cronce.stores.base import Store
+from cronce.stores.default import Chosen, choose, open_chosen
+
+ELSEWHERE: Final = "set CRONCE_URL or --store if another store is meant"
+TONES: Final[Mapping[str, Tone]] = {
+    "succeeded": "good",
+    **dict.fromkeys(("failed", "lost", "unknown", "lapsed", "unreadable"), "bad"),
+    **dict.fromkeys(("running", "held"), "busy"),
+    **dict.fromkeys(("due", "waiting", "retrying", "resting", "paused"), "odd"),
+    **dict.fromkeys(("skipped", "free"), "dim"),
+}
+"""What a state or an outcome means for whoever looks."""
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, then the config)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+@contextmanager
+def looking(options: argparse.Namespace) -> Iterator[Desk]:
+    """A desk at the store that is meant, if there is one."""
+    chosen = choose(options.store)
+    refuse_nothing(chosen)
+    with closing(open_store(chosen.url)) as store:
+        yield desk_at(store)
+
+
+def desk_at(store: Store) -> Desk:
+    return Desk(store, SystemClock(), lambda: store, lambda _event: None)
+
+
+def nothing(text: str, options: argparse.Namespace) -> str:
+    """An empty answer, and where it is from: another store may be meant."""
+    return f"{text} in {mask(choose(options.store).url)}; {ELSEWHERE}"
+
+
+def show_table(
+    options: argparse.Namespace,
+    document: Mapping[str, object],
+    headers: Sequence[str],
+    rows: Sequence[Sequence[Text]],
+    none: str,
+) -> None:
+    """What was found as one JSON document, or as a table; `none` says that it is empty."""
+    show(options, document, table(headers, rows, screen()) if rows else nothing(none, options))
+
+
+def refuse_nothing(chosen: Chosen) -> None:
+    """To open an SQLite file is to make it, so it has to be there before."""
+    if scheme_of(chosen.url) != "sqlite":
+        return
+    from cronce.stores.sqlite import locate  # noqa: PLC0415  who has another store need not load SQLite
+
+    path, _timeout = locate(chosen.url)
+    try:
+        if path.exists() and path.stat().st_size:
+            return
+    except OSError as error:
+        raise StoreReadOnly(f"{path} cannot be looked at by this user ({error.strerror})") from None
+    where = f" on this machine; it would be kept in {path}" if chosen.is_default else f": there is no file {path}"
+    raise CronceError(f"nothing has run yet{where}; {ELSEWHERE}")
+
+
+# --- acting -----------------------------------------------------------------------------------------------------------
+
+
+def add_act(parser: argparse.ArgumentParser, *, reason: bool = True) -> None:
+    if reason:
+        parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the record")
+    parser.add_argument("--by", metavar="NAME", help="who acts, for the record (default: user@host)")
+    add_store(parser)
+
+
+class Actor(NamedTuple):
+    """Who acts, and the store."""
+
+    desk: Desk
+    hand: Operator
+
+
+@contextmanager
+def acting(options: argparse.Namespace, *, make: bool = False) -> Iterator[Actor]:
+    """Acting, with `make` also on a store that is not there yet."""
+    with (_making if make else looking)(options) as desk:
+        yield Actor(desk, Operator(desk.ledger, who() if options.by is None else options.by))
+
+
+@contextmanager
+def _making(options: argparse.Namespace) -> Iterator[Desk]:
+    chosen = choose(options.store)
+    with closing(open_chosen(chosen)) as store:
+        if not store.traits.shared:
+            raise BadInput(f"{mask(chosen.url)} ends with this process: nobody else would see it; name a file")
+        yield desk_at(store)
+
+
+def read_json(option: str, text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{option} is JSON, and {text[:60]!r} is none: {error}") from None
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")

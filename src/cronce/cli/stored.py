@@ -1,0 +1,130 @@
+"""cronce add, edit and remove: the jobs that live in the store, described by the words of `Cronce.job`, as options."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any, Final, get_args
+
+from cronce.cli.exec import add_job_policies
+from cronce.cli.session import acting, add_act, read_json
+from cronce.cli.terminal import show
+from cronce.errors import BadInput
+from cronce.policy import Missed
+from cronce.protocol.notices import Stored
+from cronce.runtime.flow import Flow
+from cronce.runtime.operations.actions import Operator
+from cronce.runtime.stored_jobs import add, edit, remove
+
+WORDS: Final = (
+    "schedule", "every", "at", "start", "end", "tz", "gap", "fold", "missed", "on_lost", "overlap", "turns",
+    "start_within", "jitter", "retries", "backoff", "timeout", "lease", "keep", "function", "isolate", "payload",
+)  # fmt: skip
+
+ADD_EPILOG: Final = """
+The processes that were started with an --allow that covers it run the job from now on: they notice within two seconds.
+To add the same again changes nothing; `cronce edit` changes a job, `cronce remove` ends it.
+
+examples:
+  cronce add mail '*/15 * * * *' --function myapp.tasks:mail --on-lost rerun
+  cronce add sync --every 2h --timeout 10m -- ./scripts/sync.sh --all
+"""
+EDIT_EPILOG: Final = """
+What is not said stays. A new schedule never fires for the past. Whatever kind of schedule or body is said replaces the
+one that was there. --unset goes back to a default.
+
+examples:
+  cronce edit mail --schedule '0 * * * *' --tz Europe/Berlin
+  cronce edit sync --unset timeout -- ./scripts/sync.sh --some
+"""
+REMOVE_EPILOG: Final = """
+No slot of it fires any more; a run that goes on is not stopped (`cronce cancel` does that). Its history stays, and so
+does the record of who removed it and when. For a while only, `cronce pause` is enough.
+"""
+
+
+def add_add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cronce add NAME 'SCHEDULE' [options] (--function MODULE:NAME | -- COMMAND [argument ...])"
+    parser.add_argument("name", metavar="NAME", help="the job's name")
+    schedule = "'*/15 * * * *', 'every 15m' or 'at 2026-…'; or say --every"
+    parser.add_argument("schedule", nargs="?", metavar="SCHEDULE", help=schedule)
+    _add_definition(parser)
+
+
+def run_add(options: argparse.Namespace) -> None:
+    words, as_it_was = _given(options), "there already, as it should be"
+    # to add a job may be the first that is done to a store
+    _changed(options, lambda hand: add(hand, options.name, words), "added", as_it_was, make=True)
+
+
+def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "cronce edit NAME [options] [-- COMMAND [argument ...]]"
+    parser.add_argument("name", metavar="NAME", help="the job's name")
+    parser.add_argument("--schedule", metavar="SCHEDULE", help="another schedule")
+    _add_definition(parser)
+    parser.add_argument(
+        "--unset",
+        action="append",
+        default=[],
+        type=lambda word: word.replace("-", "_"),
+        choices=WORDS,
+        metavar="OPTION",
+        help="leave this to its default, as in --unset timeout",
+    )
+
+
+def run_edit(options: argparse.Namespace) -> None:
+    changes = {**dict.fromkeys(options.unset), **_given(options)}
+    if not changes:
+        raise BadInput(f"what shall change? As in: cronce edit {options.name} --schedule '0 * * * *'")
+    _changed(options, lambda hand: edit(hand, options.name, changes), "changed", "as it was")
+
+
+def add_remove_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the job's name")
+    add_act(parser, reason=False)
+
+
+def run_remove(options: argparse.Namespace) -> None:
+    _changed(options, lambda hand: remove(hand, options.name), "removed", "")
+
+
+# --- a definition -----------------------------------------------------------------------------------------------------
+
+
+def _add_definition(parser: argparse.ArgumentParser) -> None:
+    """All but the schedule, which is an argument of one and an option of the other."""
+    add = parser.add_argument
+    add("--every", metavar="SPAN", help="instead of a cron expression: 15m, 2h, 1d")
+    add("--at", metavar="INSTANT", help="once, at this instant")
+    add("--start", metavar="INSTANT", help="no slot before this instant")
+    add("--end", metavar="INSTANT", help="no slot after this instant")
+    add("--function", metavar="MODULE:NAME", help="an importable function, which the processes allow")
+    add("--isolate", action=argparse.BooleanOptionalAction, help="run the function in a process of its own")
+    add("--payload", metavar="JSON", help="what each run is given")
+    add_job_policies(parser)
+    add("--missed", choices=get_args(Missed), help="slots that passed while nobody looked: skip, latest, all")
+    add("--turns", type=int, metavar="N", help="how many runs may go on at once (default: 1)")
+    parser.set_defaults(**dict.fromkeys(WORDS))  # what is not said is left to the job
+    add_act(parser, reason=False)
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """What was said of the job."""
+    words = {word: value for word in WORDS if (value := getattr(options, word)) is not None}
+    if "payload" in words:
+        words["payload"] = read_json("--payload", words["payload"])
+    return {**words, "command": list(options.command)} if options.command else words
+
+
+def _changed(
+    options: argparse.Namespace,
+    change: Callable[[Operator], Flow[Stored | None]],
+    done: str,
+    as_it_was: str,
+    *,
+    make: bool = False,
+) -> None:
+    """Change what the store has of the job, and say what came of it."""
+    with acting(options, make=make) as actor:
+        stored = actor.desk.do(change(actor.hand))
+    document = {"job": options.name, "changed": bool(stored), "revision": stored and stored.revision}
+    show(options, document, f"{options.name} is {f'{done}, revision {stored.revision}' if stored else as_it_was}")

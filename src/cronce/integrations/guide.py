@@ -1,0 +1,383 @@
+"""Which store, which trigger and which policies suit somebody: a few answers in, a recommendation with reasons out.
+
+The rules are data: for each thing to decide a list, of which the first whose conditions hold is taken, and the last has
+none. Lists are gone through in order, and a later one sees what an earlier one decided. So every combination of answers
+has a recommendation, and one can be argued with by pointing at a line.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, Literal, NamedTuple
+
+from cronce.schedule import format_duration
+
+Server = Literal["postgres", "mysql", "redis", "etcd"]
+Provider = Literal["own", "aws", "gcp", "azure", "kubernetes"]
+Cost = Literal["nothing", "trouble", "money"]
+
+BUSY: Final = 10
+"""Runs at once on one machine: so many a process works on, unless told otherwise."""
+FEW: Final = 50
+"""Jobs: beyond it, nobody reads crontabs or manifests any more."""
+FAST: Final = 100
+"""Slots a second: beyond it, a store in memory is worth what it may forget."""
+
+
+class Answers(NamedTuple):
+    """What somebody says about their jobs and their machines."""
+
+    stores: frozenset[Server] = frozenset()
+    provider: Provider = "own"
+    machines: int = 3
+    jobs: int = 10
+    every: timedelta = timedelta(minutes=15)
+    runs_for: timedelta = timedelta(minutes=1)
+    failure_costs: Cost = "trouble"
+    idempotent: bool = False
+    add_server: bool = True
+    """How much there may be to operate: whether one more server is acceptable."""
+
+
+class Rule(NamedTuple):
+    choice: str
+    when: Mapping[str, str]
+    """Facts that must hold, or choices made before."""
+    because: str
+    but: str = ""
+    """What it costs."""
+
+
+class Snippet(NamedTuple):
+    language: Literal["sh", "python"]
+    text: str
+
+
+class Advice(NamedTuple):
+    store: Rule
+    trigger: Rule
+    effects: Rule
+    on_lost: Rule
+    overlap: Rule
+    timeout: str
+    install: str
+    notes: list[str]
+    snippet: Snippet
+
+
+RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+    "store": (
+        Rule(
+            "sqlite",
+            {"machines": "one"},
+            "one machine: a file serves all its processes, and there is nothing to operate",
+            "a second machine needs a server, and then one word in the URL changes",
+        ),
+        Rule(
+            "redis",
+            {"redis": "at hand", "rate": "high", "cost": "nothing"},
+            f"more than {FAST} slots a second, and none that costs anything: Redis claims them fastest",
+            "a failover may forget the last second, and a slot may then run twice; min_replicas narrows that",
+        ),
+        Rule(
+            "postgresql",
+            {"postgres": "at hand"},
+            "PostgreSQL is at hand, and is durable: a claim that was answered is never forgotten",
+        ),
+        Rule("mysql", {"mysql": "at hand"}, "MySQL or MariaDB is at hand, and is durable"),
+        Rule(
+            "etcd",
+            {"etcd": "at hand", "rate": "low"},
+            "etcd is at hand, and no failure of a minority of its members forgets a claim",
+            "it is made for small data: keep the history short with --keep",
+        ),
+        Rule(
+            "redis",
+            {"redis": "at hand"},
+            "Redis is at hand, and another server would be one more to operate",
+            "it must not forget: appendonly yes, no eviction, min_replicas; `cronce doctor` checks that. Even so a"
+            " failover may lose the last second",
+        ),
+        Rule(
+            "etcd",
+            {"etcd": "at hand", "add_server": "no"},
+            "etcd is at hand, and no other server may be added",
+            f"it is made for small data, and more than {FAST} slots a second are much for it: keep little with --keep",
+        ),
+        Rule(
+            "kubernetes",
+            {"platform": "kubernetes", "idempotent": "yes", "rate": "low", "times": "cron's"},
+            "the cluster's own Lease objects are enough for slots, locks and leaders: nothing to add",
+            "one slot for each job at a time, and no history and no effects by key",
+        ),
+        Rule(
+            "postgresql",
+            {"add_server": "yes"},
+            "several machines need something they all reach, and a small PostgreSQL is the one that does everything",
+            "a server to operate, or to rent",
+        ),
+        Rule(
+            "kubernetes",
+            {"platform": "kubernetes"},
+            "no server may be added, and the cluster's own Lease objects are there",
+            "one slot for each job at a time, and no history and no effects by key: what is called has to know the key",
+        ),
+        Rule(
+            "sqlite",
+            {},
+            "several machines, nothing that they share, and no server may be added: let one of them run the jobs",
+            "while that machine is down nothing runs; the others must not have these jobs at all",
+        ),
+    ),
+    "trigger": (
+        Rule(
+            "queue",
+            {"load": "heavy", "store": "not kubernetes"},
+            f"more than {BUSY} runs at once on each machine: let few processes find what is due, and many do it",
+            "two kinds of processes to deploy; a queue that you have (Celery, RQ, Dramatiq) can be the second",
+        ),
+        Rule(
+            "cronjob",
+            {"platform": "kubernetes", "times": "cron's", "jobs": "few"},
+            "Kubernetes starts, retries and isolates each run; the claim inside the pod makes it one for each slot,"
+            " which Forbid alone does not",
+            "a pod has to start for each slot, which takes seconds",
+        ),
+        Rule(
+            "crontab",
+            {"times": "cron's", "jobs": "few", "platform": "machines"},
+            "few jobs, at times that cron can say: one line before the command guards what you have",
+            "what was missed while all machines were down is not caught up",
+        ),
+        Rule(
+            "scheduler",
+            {},
+            "many jobs, or times that cron cannot say: start the scheduler in as many processes as you like",
+            "the jobs are Python, or live in the store (`cronce add`)",
+        ),
+    ),
+    "effects": (
+        Rule(
+            "none",
+            {"idempotent": "yes", "cost": "nothing"},
+            "a second run does no harm",
+        ),
+        Rule(
+            "key",
+            {"store": "kubernetes"},
+            "what the job calls gets the slot's key, CRONCE_KEY, and refuses a repeat",
+            "the other side has to know keys",
+        ),
+        Rule(
+            "key",
+            {"idempotent": "yes"},
+            "defence in depth: hand CRONCE_KEY (run.key) to what the job calls, and repeats are recognised there, too",
+        ),
+        Rule(
+            "key",
+            {"runs": "commands"},
+            "the command finds the slot's key in CRONCE_KEY: hand it to what it calls, which then refuses a repeat",
+            "the other side has to know keys; where it does not, write the job in Python with run.once",
+        ),
+        Rule(
+            "steps",
+            {},
+            "not idempotent: run.once(key, …) makes each step once for each slot, also when the body is repeated",
+            "two writes to the store for each step; a step cut short is in doubt, and a person decides",
+        ),
+    ),
+    "on_lost": (
+        Rule(
+            "rerun",
+            {"idempotent": "yes"},
+            "a run whose machine died is taken over by another: it may be repeated",
+            "what the dead one had done already is done again",
+        ),
+        Rule(
+            "rerun",
+            {"effects": "steps", "cost": "money"},
+            "a run whose machine died is taken over, and goes on behind the steps that were done",
+            "all that matters has to be in steps",
+        ),
+        Rule(
+            "skip",
+            {"store": "kubernetes"},
+            "a run whose machine died is closed as lost, and told: nobody repeats it behind your back",
+            "somebody has to look (`cronce why`), and to do by hand what is left: `cronce rerun` needs a store with"
+            " a history",
+        ),
+        Rule(
+            "skip",
+            {},
+            "a run whose machine died is closed as lost, and told: nobody repeats it behind your back",
+            "somebody has to look (`cronce why`), and to run it again if that is right (`cronce rerun`)",
+        ),
+    ),
+    "overlap": (
+        Rule(
+            "wait",
+            {"length": "long", "cost": "money", "store": "not kubernetes"},
+            "a run may last into the next slot, and each slot counts: the next one waits for its turn",
+            "if that is the rule and not the exception, a backlog grows",
+        ),
+        Rule(
+            "skip",
+            {"length": "long"},
+            "a run may last into the next slot, which is then skipped, with that reason on record",
+            "fewer slots run than fall due; run it less often, or make it faster",
+        ),
+        Rule("skip", {}, "no two runs of a job at a time"),
+    ),
+}
+
+NOTES: Final[Mapping[tuple[str, str], str]] = {
+    ("aws", "postgresql"): "on AWS: RDS or Aurora PostgreSQL, multi-AZ",
+    ("aws", "mysql"): "on AWS: RDS or Aurora MySQL, multi-AZ",
+    ("aws", "redis"): "on AWS: MemoryDB does not forget; ElastiCache may, at a failover",
+    ("gcp", "postgresql"): "on Google Cloud: Cloud SQL for PostgreSQL, with high availability",
+    ("gcp", "mysql"): "on Google Cloud: Cloud SQL for MySQL, with high availability",
+    ("gcp", "redis"): "on Google Cloud: Memorystore keeps little through a failover; Cloud SQL keeps all",
+    ("azure", "postgresql"): "on Azure: Azure Database for PostgreSQL, zone redundant",
+    ("azure", "mysql"): "on Azure: Azure Database for MySQL, zone redundant",
+    ("azure", "redis"): "on Azure: Azure Cache for Redis with persistence, which its Basic tier lacks",
+    ("kubernetes", "postgresql"): "in the cluster: the URL from a Secret, as CRONCE_URL",
+}
+
+URLS: Final[Mapping[str, str]] = {
+    "sqlite": "sqlite:///cronce.db",
+    "postgresql": "postgresql://USER:PASSWORD@HOST/DATABASE",
+    "mysql": "mysql://USER:PASSWORD@HOST/DATABASE",
+    "redis": "redis://:PASSWORD@HOST:6379/0",
+    "etcd": "etcd://HOST:2379",
+    "kubernetes": "kubernetes://default",
+}
+_EXTRAS: Final[Mapping[str, str]] = {"sqlite": "", "postgresql": "[postgres]", "etcd": ""}
+
+
+def advise(answers: Answers) -> Advice:
+    facts = facts_of(answers)
+    chosen: dict[str, Rule] = {}
+    for facet, rules in RULES.items():
+        rule = chosen[facet] = next(rule for rule in rules if _holds(rule, facts))
+        facts[facet] = rule.choice
+        facts["runs"] = "commands" if facts.get("trigger") in ("crontab", "cronjob") else "python"
+    store = chosen["store"].choice
+    timeout = format_duration(max(3 * answers.runs_for, timedelta(minutes=1)))
+    return Advice(
+        **chosen,
+        timeout=timeout,
+        install=f"pip install 'cronce{_EXTRAS.get(store, f'[{store}]')}'",
+        notes=_notes(answers, store),
+        snippet=_snippet({facet: rule.choice for facet, rule in chosen.items()}, timeout, answers.every),
+    )
+
+
+def facts_of(answers: Answers) -> dict[str, str]:
+    """What the rules speak of. In Kubernetes one pod is several machines: it is replaced by another, elsewhere."""
+    in_kubernetes = answers.provider == "kubernetes"
+    busy = answers.jobs * min(answers.runs_for / answers.every, 1) / answers.machines  # one run of a job at a time
+    return {
+        **dict.fromkeys(answers.stores, "at hand"),
+        "machines": "one" if answers.machines == 1 and not in_kubernetes else "several",
+        "platform": "kubernetes" if in_kubernetes else "machines",
+        "rate": "high" if answers.jobs / answers.every.total_seconds() > FAST else "low",
+        "load": "heavy" if busy > BUSY else "light",
+        "jobs": "few" if answers.jobs <= FEW else "many",
+        "times": "cron's" if expression(answers.every) else "others",
+        "length": "long" if answers.runs_for >= answers.every else "short",
+        "cost": answers.failure_costs,
+        "idempotent": "yes" if answers.idempotent else "no",
+        "add_server": "yes" if answers.add_server else "no",
+    }
+
+
+def expression(every: timedelta) -> str:
+    """That often as a cron expression; nothing where cron cannot say it. What is daily or rarer runs at three."""
+    minutes, odd = divmod(every, timedelta(minutes=1))
+    hours, past = divmod(minutes, 60)
+    if odd or not minutes or (hours and past):
+        return ""
+    if not hours:
+        return f"*/{minutes} * * * *" if 60 % minutes == 0 else ""
+    if hours < 24:
+        return f"0 */{hours} * * *" if 24 % hours == 0 else ""
+    return {24: "0 3 * * *", 7 * 24: "0 3 * * MON"}.get(hours, "")
+
+
+def _holds(rule: Rule, facts: Mapping[str, str]) -> bool:
+    return all(
+        facts.get(fact) != value.removeprefix("not ") if value.startswith("not ") else facts.get(fact) == value
+        for fact, value in rule.when.items()
+    )
+
+
+def _notes(answers: Answers, store: str) -> list[str]:
+    named = NOTES.get((answers.provider, store))
+    always = "always: `cronce doctor` on every machine, `cronce why JOB` when in doubt, an alert on what is lost"
+    return [note for note in (named, always) if note]
+
+
+# --- a snippet that runs ----------------------------------------------------------------------------------------------
+
+_COMMAND: Final = """\
+{store}command="$(command -v cronce) exec my-job --schedule '{cron}'{options} -- echo 'your command'"
+sh -c "$command"
+cronce crontab install --dry-run "{cron} $command"
+"""
+_NAMED: Final = """\
+export CRONCE_URL={url}
+# cron sees nothing of that: write the same into /etc/cronce.toml, as url = "…"
+"""
+_BEGUN: Final = "cronce store init  # once, before the first job\n"
+_CRONJOB: Final = """\
+{store}
+cronce k8s cronjob my-job --image your/image:1{named} --schedule '{cron}'{options} -- echo 'your command' \\
+    | kubectl apply -f -
+"""
+_BEGUN_BY_URL: Final = "# CRONCE_URL='{url}' cronce store init  # once, before the first job\n"
+_BY_URL: Final = "# kubectl create secret generic cronce --from-literal=url='{url}'"
+_BY_LEASES: Final = "cronce k8s rbac | kubectl apply -f -"
+_PYTHON: Final = """\
+from cronce import Cronce
+
+cron = Cronce("{url}")
+
+
+def charge(invoice):
+    print("charging", invoice)
+
+
+@cron.job({when}{policies})
+def my_job(run):
+    for invoice in (7, 8, 9):
+        {call}
+
+
+if __name__ == "__main__":
+    cron.run(){roles}
+"""
+_ROLES: Final = "  # as app.py: `cronce run app:cron --role schedule` on two machines, `--role work -n 4` on the others"
+
+
+def _snippet(chosen: Mapping[str, str], timeout: str, every: timedelta) -> Snippet:
+    url, cron = URLS[chosen["store"]], expression(every)
+    options = f" --on-lost {chosen['on_lost']} --overlap {chosen['overlap']} --timeout {timeout}"
+    match chosen["trigger"]:
+        case "crontab":
+            named = "" if chosen["store"] == "sqlite" else _NAMED.format(url=url)  # the default file is right
+            begun = _BEGUN if chosen["store"] == "redis" else ""
+            return Snippet("sh", _COMMAND.format(store=f"{named}{begun}", cron=cron, options=options))
+        case "cronjob":
+            leases = chosen["store"] == "kubernetes"
+            store, named = (_BY_LEASES, f" --store {url}") if leases else (_BY_URL.format(url=url), "")
+            begun = _BEGUN_BY_URL.format(url=url) if chosen["store"] == "redis" else ""
+            return Snippet("sh", _CRONJOB.format(store=f"{begun}{store}", named=named, cron=cron, options=options))
+        case trigger:
+            return Snippet("python", _application(chosen, timeout, every, _ROLES if trigger == "queue" else ""))
+
+
+def _application(chosen: Mapping[str, str], timeout: str, every: timedelta, roles: str) -> str:
+    cron = expression(every)
+    when = f'"{cron}"' if cron else f'every="{format_duration(every)}"'
+    policies = f', on_lost="{chosen["on_lost"]}", overlap="{chosen["overlap"]}", timeout="{timeout}"'
+    call = 'run.once(f"charge:{invoice}", charge, invoice)' if chosen["effects"] == "steps" else "charge(invoice)"
+    return _PYTHON.format(url=URLS[chosen["store"]], when=when, policies=policies, call=call, roles=roles)

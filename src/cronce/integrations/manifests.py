@@ -1,0 +1,371 @@
+"""Kubernetes manifests that are right: a CronJob around `cronce exec`, a Deployment of `cronce run`, and least RBAC.
+
+What Kubernetes is told is derived from what the job is told, so that the two do not contradict each other: a pod that
+fails is followed by as many as there are retries, a Job has as long as its attempts have together, and whoever sends
+TERM waits for longer than the command has. Pure: what is printed depends on what is asked for, and on nothing else.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from math import ceil
+from typing import Final, Literal, TypeAlias
+
+from cronce.errors import BadInput
+from cronce.integrations.command import NOT_DONE
+from cronce.policy import Overlap, is_rerun
+from cronce.runtime.declare import SOME_DAY, Declaration
+from cronce.runtime.pod import JOB_NAME
+from cronce.schedule import Cron, rule_of, shortest_gap
+from cronce.value import NamedTuple
+
+Value: TypeAlias = "str | int | Mapping[str, Value] | Sequence[Value] | Noted"
+Manifest = dict[str, Value]
+Restart = Literal["Never", "OnFailure"]
+
+LONGEST_CRONJOB: Final = 52
+"""Its Jobs have 11 characters more, and a Job's name becomes a label of 63 at most."""
+LONGEST: Final = 63
+LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+QUANTITY: Final = re.compile(r"(?a)[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
+
+REFERENCE: Final = re.compile(r"\$(?=[$(])")
+"""In a command Kubernetes replaces $(NAME) and $$; a second $ before it keeps what is meant for a shell."""
+
+USER: Final = 10001
+"""That of our Dockerfile: a number, or nobody could tell that it is not root."""
+PORT: Final = 8080
+HISTORY: Final = 3
+SOONEST: Final = 10
+"""Seconds between two looks of the CronJob controller: what has to start sooner may never be started."""
+
+STARTING: Final = 300
+"""Seconds that a Job has for finding a node and pulling its image, beside its attempts."""
+AWAY: Final = 3
+"""Pods that may find no store, and run nothing: after the pauses of Kubernetes that is more than a minute."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 10, 360
+"""Seconds that Kubernetes waits before the second pod of a Job, twice as long before each later one, up to these."""
+FAREWELL: Final = 5
+"""Seconds beyond the grace, to put on record how it ended."""
+
+POLICIES: Final[Mapping[Overlap, str]] = {"skip": "Forbid", "wait": "Allow", "allow": "Allow", "replace": "Replace"}
+
+
+class Noted(NamedTuple):
+    """A value, and what whoever reads the manifest should know of it."""
+
+    value: "Value"
+    note: str
+
+
+class PodSettings(NamedTuple):
+    """Where it runs, and with what."""
+
+    image: str
+    namespace: str = ""
+    secret: str = "cronce"  # noqa: S105  its name
+    store: str = ""
+    """A URL without a password, instead of the secret."""
+    account: str = ""
+    cpu: str = "100m"
+    memory: str = "256Mi"
+
+
+# --- the three ------------------------------------------------------------------------------------------------------
+
+
+def cronjob(
+    job: Declaration,
+    words: Sequence[str],
+    place: PodSettings,
+    *,
+    grace: timedelta,
+    restart: Restart = "Never",
+    suspend: bool = False,
+) -> Manifest:
+    """`words` are the whole command, from `cronce exec` on."""
+    check_label(job.name, LONGEST_CRONJOB)
+    spec: Manifest = {
+        "schedule": expression(job),
+        "timeZone": "Etc/UTC" if job.tz == "UTC" else job.tz,
+        "concurrencyPolicy": Noted(
+            POLICIES[job.overlap],
+            "Only about overlap: Kubernetes may still start two pods for one slot. The slot is claimed in the pod.",
+        ),
+        "startingDeadlineSeconds": _starting_deadline(job),
+        "suspend": suspend,
+        "successfulJobsHistoryLimit": HISTORY,
+        "failedJobsHistoryLimit": HISTORY,
+        "jobTemplate": {"spec": _job_spec(job, words, place, grace, restart)},
+    }
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(job.name, place.namespace), "spec": spec}
+
+
+def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas: int, grace: timedelta) -> Manifest:
+    """`words` are the whole command, from `cronce run` on, less where its health is asked for."""
+    check_label(name, LONGEST)
+    if replicas < 0:
+        raise BadInput(f"--replicas is 0 or more, and this is {replicas}")
+    container = _container(name, [*words, "--health", f"0.0.0.0:{PORT}"], place) | {
+        "ports": [{"name": "health", "containerPort": PORT}],
+        "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
+        "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
+    }
+    spec: Manifest = {
+        "replicas": Noted(replicas, "As many as you like: each slot runs once, whichever of them claims it."),
+        "strategy": Noted(
+            {"type": "Recreate"},
+            "The old ones are told to end before new ones start. No setting means never two: maxSurge: 0 does not\n"
+            "count a pod that is terminating, and a PodDisruptionBudget limits evictions only. Two at once are safe.",
+        ),
+        "selector": {"matchLabels": _labels(name)},
+        "template": {"metadata": {"labels": _labels(name)}, "spec": _pod(container, place, grace)},
+    }
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _metadata(name, place.namespace), "spec": spec}
+
+
+def rbac(name: str, namespace: str) -> list[Manifest]:
+    """What the `kubernetes://` store needs, and nothing else; other stores need no rights in the cluster at all."""
+    check_label(name, LONGEST)
+    check_label(namespace, LONGEST, "a namespace")
+    metadata = _metadata(name, namespace)
+    group = "rbac.authorization.k8s.io"
+    rule: Value = {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": Noted(
+            ["get", "list", "create", "update", "delete"],
+            "list is for what looks (`cronce jobs`, takeovers), delete for `cronce purge`. No watch, no patch.",
+        ),
+    }
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata, "automountServiceAccountToken": False},
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        },
+    ]
+
+
+# --- a Job ----------------------------------------------------------------------------------------------------------
+
+
+def _job_spec(
+    job: Declaration, words: Sequence[str], place: PodSettings, grace: timedelta, restart: Restart
+) -> Manifest:
+    container = _container(job.name, words, place)
+    told: Value = {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}}
+    container["env"] = [*_env(place), Noted({"name": JOB_NAME, "valueFrom": told}, "Tells `exec` its slot.")]
+    spec: Manifest = {"backoffLimit": Noted(again(job) + AWAY, _why(job))}
+    if job.timeout is not None:
+        note = "The whole Job; each attempt has its own --timeout."
+        spec["activeDeadlineSeconds"] = Noted(_active_deadline(job.timeout + grace, again(job)), note)
+    if restart == "Never":
+        spec["podFailurePolicy"] = {"rules": _failure_rules(job.name)}
+    pod = _pod(container, place, grace)
+    pod["restartPolicy"] = Noted(
+        restart,
+        "Each attempt is a pod of its own, on whichever node has room, and its log stays."
+        if restart == "Never"
+        else "Each attempt is in the same pod, on the same node; the logs of all but the last two are gone.",
+    )
+    spec["template"] = {"metadata": {"labels": _labels(job.name)}, "spec": pod}
+    return spec
+
+
+def again(job: Declaration) -> int:
+    """Kubernetes brings the next attempt: so many may fail before the last. A pod that is killed counts too."""
+    return job.retries + is_rerun(job.on_lost)
+
+
+def _why(job: Declaration) -> str:
+    more = ", one for a pod that is killed" if is_rerun(job.on_lost) else ""
+    return f"--retries{more}, and {AWAY} for a store that is away. What is beyond the retries runs nothing, and fails."
+
+
+def _failure_rules(container: str) -> list[Value]:
+    closed: Value = {"containerName": container, "operator": "In", "values": [NOT_DONE]}
+    evicted: Value = {"type": "DisruptionTarget", "status": "True"}
+    return [
+        Noted({"action": "FailJob", "onExitCodes": closed}, "The slot is closed and did not succeed: no more pods."),
+        Noted({"action": "Ignore", "onPodConditions": [evicted]}, "An eviction is no failure: another pod, uncounted."),
+    ]
+
+
+def _active_deadline(attempt: timedelta, more: int) -> int:
+    pauses = sum(min(FIRST_PAUSE << min(number, 10), LONGEST_PAUSE) for number in range(more + AWAY))
+    return ceil(attempt.total_seconds()) * (more + 1) + pauses + STARTING
+
+
+def _starting_deadline(job: Declaration) -> int:
+    """As long as a slot may start late: until the next one, unless the job says otherwise."""
+    assert job.schedule is not None
+    within = job.start_within or shortest_gap(job.schedule, SOME_DAY) or timedelta(days=1)
+    seconds = int(within.total_seconds())
+    if seconds < SOONEST:
+        raise BadInput(f"Kubernetes looks every {SOONEST} s which Jobs are due: --start-within is that or more")
+    return seconds
+
+
+def expression(job: Declaration) -> str:
+    """The schedule as Kubernetes reads it; what it reads in another way than we do is refused."""
+    rule = job.schedule and rule_of(job.schedule)
+    if not isinstance(rule, Cron):
+        raise BadInput(
+            "a CronJob fires by a cron expression: --schedule '*/15 * * * *'. For 'every 90m' and the like let cronce"
+            " fire it: `cronce k8s deployment`"
+        )
+    fields = rule.text.split()
+    day, weekday = fields[-3], fields[-1]
+    if len(fields) == 6:
+        raise BadInput(f"{rule.text!r} has seconds, and a CronJob fires by the minute")
+    if set("L#") & set(f"{day}{weekday}"):
+        raise BadInput(f"{rule.text!r}: Kubernetes knows no L and no # in days")
+    if any(map(_reaches_7, weekday.split(","))):
+        raise BadInput(
+            f"{rule.text!r}: the weekdays of Kubernetes are 0 to 6; Sunday is 0 or SUN, and a range has an end (1-6/2)"
+        )
+    if "*" not in (day, weekday) and (day.startswith("*") or weekday.startswith("*")):
+        raise BadInput(
+            f"{rule.text!r}: cron takes days that are both of {day} and of {weekday}, Kubernetes those that are either;"
+            " write one of the two fields out"
+        )
+    return rule.text
+
+
+def _reaches_7(weekdays: str) -> bool:
+    """Cron's week has two Sundays: from MON on, MON/2 goes to the second."""
+    span, _, step = weekdays.partition("/")
+    return "7" in span.split("-") or bool(step and span != "*" and "-" not in span)
+
+
+# --- a pod ----------------------------------------------------------------------------------------------------------
+
+
+def _container(name: str, words: Sequence[str], place: PodSettings) -> Manifest:
+    for option, quantity in (("--cpu", place.cpu), ("--memory", place.memory)):
+        if not QUANTITY.fullmatch(quantity):
+            raise BadInput(f"{option} is a quantity such as 100m or 256Mi, and this is {quantity!r:.40}")
+    if not place.image or not place.image.isprintable() or " " in place.image:
+        raise BadInput(f"--image is the name of an image with cronce in it, and this is {place.image!r:.60}")
+    return {
+        "name": name,
+        "image": place.image,
+        "command": [REFERENCE.sub("$$", word) for word in words],
+        "env": _env(place),
+        "resources": {
+            "requests": {"cpu": place.cpu, "memory": place.memory},
+            "limits": {"memory": place.memory},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  of the pod
+    }
+
+
+def _env(place: PodSettings) -> list[Value]:
+    if place.store:
+        return [{"name": "CRONCE_URL", "value": place.store}]
+    check_label(place.secret, LONGEST, "a secret")
+    secret: Value = {"secretKeyRef": {"name": place.secret, "key": "url"}}
+    made = f"kubectl create secret generic {place.secret} --from-literal=url=postgresql://…"
+    return [Noted({"name": "CRONCE_URL", "valueFrom": secret}, made)]
+
+
+def _pod(container: Manifest, place: PodSettings, grace: timedelta) -> Manifest:
+    pod: Manifest = {
+        "terminationGracePeriodSeconds": ceil(grace.total_seconds()) + FAREWELL,
+        "automountServiceAccountToken": bool(place.account),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    }
+    return {"serviceAccountName": check_label(place.account, LONGEST), **pod} if place.account else pod
+
+
+def _probe(path: str, **seconds: int) -> Value:
+    return {"httpGet": {"path": path, "port": "health"}, **seconds}
+
+
+def _metadata(name: str, namespace: str) -> Value:
+    where: Manifest = {"namespace": check_label(namespace, LONGEST, "a namespace")} if namespace else {}
+    return {"name": name, **where, "labels": _labels(name)}
+
+
+def _labels(name: str) -> Value:
+    return {"app.kubernetes.io/name": name}
+
+
+def check_label(name: str, longest: int, what: str = "a name") -> str:
+    if not LABEL.fullmatch(name) or len(name) > longest:
+        raise BadInput(
+            f"{name[:80]!r} cannot be {what} in Kubernetes: 1 to {longest} of a–z 0–9 and -, and neither first nor last"
+            " a -"
+        )
+    return name
+
+
+# --- as YAML --------------------------------------------------------------------------------------------------------
+
+# A text is plain only where no reader could take it for anything else (`no`, `1e3`, `12:30` and `2026-03-29` are all
+# something else to one reader or another); else it is quoted.
+PLAIN: Final = re.compile(r"(?a)[A-Za-z][\w./-]*")
+TAKEN: Final = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
+
+
+def dump(*documents: Mapping[str, Value]) -> str:
+    """The documents, one after the other: blocks of keys and lists, and notes above them, for people to edit."""
+    return "---\n".join("".join(f"{line}\n" for line in _lines(document)) for document in documents)
+
+
+def _lines(value: Value) -> Iterator[str]:
+    match value:
+        case str():
+            yield _text(value)
+        case int():
+            yield str(value).lower()
+        case Mapping() if value:
+            for key, item in value.items():
+                yield from _entry(f"{_text(key)}:", item)
+        case Sequence() if value:
+            for item in value:
+                yield from _entry("-", item)
+        case _:
+            yield "{}" if isinstance(value, Mapping) else "[]"
+
+
+def _entry(mark: str, item: Value) -> Iterator[str]:
+    """What stands behind a key, or behind the dash of a list."""
+    value, note = item if isinstance(item, Noted) else (item, "")
+    yield from (f"# {line}" for line in note.splitlines())
+    first, *others = _lines(value)
+    if mark == "-" or isinstance(value, str | int) or not value:
+        yield f"{mark} {first}"
+    else:
+        yield from (mark, f"  {first}")
+    yield from (f"  {line}" for line in others)
+
+
+def _text(text: str) -> str:
+    if PLAIN.fullmatch(text) and text.lower() not in TAKEN:
+        return text
+    return f'"{"".join(map(_quoted, text))}"'
+
+
+def _quoted(letter: str) -> str:
+    if letter in '"\\':
+        return f"\\{letter}"
+    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"

@@ -1,0 +1,254 @@
+"""Lists, as the page and its API read them: runs, the newest, the open ones and those that a person should look at;
+effects, alerts, locks, leaders, and what is only watched.
+
+Like all that `read_*` holds these are flows that only read: each makes a bounded number of requests for a bounded
+number of cells, whatever the store holds, and says where there is more. A cell that cannot be read is shown as that, or
+left out.
+
+Across jobs the order is that of `at`, which a run by hand has of when it was asked for. What is open has no such order
+that every store keeps at hand, so of that a fixed number is read, whichever it is, and put in order here.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
+from typing import Final
+
+from cronce.errors import BadInput
+from cronce.model import Cell, Instant, Mark, check_name
+from cronce.monitor.survey import named
+from cronce.protocol.codec import all_readable
+from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
+from cronce.runtime.effects.review import EffectSeen, Spot, effects, places
+from cronce.runtime.flow import Flow
+from cronce.runtime.queries import MARKS, WANTED, HeldSeen, RunSeen, matches, read_page, seen_held, seen_runs
+from cronce.stores.base import By, Page, Position, Scan, position
+from cronce.value import NamedTuple
+
+COUNTED: Final = 1000
+"""So many of a kind are counted; what is more is said to be more."""
+
+LOOKED: Final = 2000
+"""So many runs are looked at for a list of those that are wanted; where that is too few, the list goes on."""
+
+_RUNS: Final = "run/"
+_OPEN: Final = Scan(_RUNS, mark=Mark.OPEN, newest_first=True, limit=COUNTED)
+
+
+class Runs(NamedTuple):
+    """Some runs, newest first, and how many there are; with `more` there are more than were counted."""
+
+    runs: tuple[RunSeen, ...] = ()
+    number: int = 0
+    more: bool = False
+
+
+class RunsPage(NamedTuple):
+    """A part of a list of runs, newest first, and where it goes on, or None at its end."""
+
+    now: Instant
+    runs: tuple[RunSeen, ...]
+    next: str | None
+
+
+# --- by their mark ---------------------------------------------------------------------------------------------------
+
+
+def counted_runs(page: Page, shown: int = 200) -> Runs:
+    """The newest of a page, and how many it has."""
+    newest = _by_at(page.cells)[:shown]
+    return Runs(tuple(seen_runs(newest, page.now)), len(page.cells), page.next is not None)
+
+
+def by_key(mark: Mark, job: str, limit: int) -> Scan:
+    """Of one job its newest; of all, whichever they are."""
+    return Scan(f"{_RUNS}{job}/" if job else _RUNS, mark=mark, newest_first=True, limit=limit)
+
+
+def final_runs(mark: Mark, limit: int, after: Position | None = None) -> Scan:
+    """The newest across jobs that are closed, or that a person should look at."""
+    return Scan(_RUNS, "at", mark, after=after, limit=limit, newest_first=True)
+
+
+def _by_at(cells: Iterable[Cell]) -> list[Cell]:
+    return sorted((cell for cell in cells if cell.at is not None), key=_place, reverse=True)
+
+
+def _place(cell: Cell) -> Position:
+    place = position(cell, "at")
+    assert place is not None
+    return place
+
+
+# --- the newest -----------------------------------------------------------------------------------------------------
+
+
+def newest_runs(
+    job: str | None = None, wanted: str | None = None, after: str | None = None, limit: int = 50
+) -> Flow[RunsPage]:
+    """The newest runs of a job, or of all; only those in a state or with an outcome that is `wanted` (`WANTED`)."""
+    if wanted is not None and wanted not in WANTED:
+        raise BadInput(f"{wanted[:60]!r} is no state and no outcome; say one of {', '.join(WANTED)}")
+    mark = MARKS.get(wanted or "")
+    prefix = f"{_RUNS}{check_name(job)}/" if job is not None else _RUNS
+    place = read_cursor(after, prefix) if after else None
+    if job is not None:
+        return (yield from _sifted(Scan(prefix, "key", mark, None, place, limit, newest_first=True), wanted, limit))
+    if mark in (Mark.CLOSED, Mark.ATTENTION):
+        return (yield from _sifted(final_runs(mark, limit, place), wanted, limit))
+    if mark is Mark.OPEN:
+        page = yield from read_page(_OPEN)
+        found = [run.cell for run in seen_runs(page.cells, page.now) if matches(run, wanted or "")]
+        return _cut(page.now, found, place, limit)
+    return (yield from _across(place, limit, with_open=wanted is None))
+
+
+def newest_of(runs: Iterable[RunSeen], limit: int) -> tuple[RunSeen, ...]:
+    """The newest of some that have an instant, in their order."""
+    return tuple(nlargest(limit, runs, key=lambda run: _place(run.cell)))
+
+
+def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
+    """Those that are wanted along one scan, as far as it may be looked."""
+    found: list[RunSeen] = []
+    looked = 0
+    while True:
+        page = yield from read_page(scan)
+        looked += len(page.cells)
+        found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
+        if page.next is None or len(found) >= limit or looked >= LOOKED:
+            return first_of(found, page, limit, scan.by)
+        scan = scan._replace(after=page.next, limit=min(2 * scan.limit, COUNTED, LOOKED - looked))
+
+
+def first_of(found: Sequence[RunSeen], page: Page, limit: int, by: By = "key") -> RunsPage:
+    """So many of those that were found up to the end of a page."""
+    if len(found) > limit:
+        return RunsPage(page.now, tuple(found[:limit]), _cursor(found[limit - 1].cell, by))
+    return RunsPage(page.now, tuple(found), spell_cursor(page.next) if page.next else None)
+
+
+def _across(after: Position | None, limit: int, *, with_open: bool) -> Flow[RunsPage]:
+    """What is open and what is final, side by side: one position in the order of `at` is one in each of them."""
+    cells: list[Cell] = []
+    more = False
+    for mark in (Mark.CLOSED, Mark.ATTENTION):
+        page = yield from read_page(final_runs(mark, limit, after))
+        cells += page.cells
+        more = more or page.next is not None
+    if with_open:
+        page = yield from read_page(_OPEN)
+        cells += page.cells
+    return _cut(page.now, cells, after, limit, more=more)
+
+
+def _cut(now: Instant, cells: Iterable[Cell], after: Position | None, limit: int, *, more: bool = False) -> RunsPage:
+    ordered = [cell for cell in _by_at(cells) if after is None or _place(cell) < after]
+    part = ordered[:limit]
+    goes_on = part and (more or len(ordered) > limit)
+    return RunsPage(now, tuple(seen_runs(part, now)), _cursor(part[-1], "at") if goes_on else None)
+
+
+def _cursor(cell: Cell, by: By) -> str:
+    place = position(cell, by)
+    assert place is not None
+    return spell_cursor(place)
+
+
+# --- where a list goes on: a position in a scan as a text, fit for a link --------------------------------------------
+
+
+_NUMBER: Final = re.compile("[0-9]{1,17}", re.ASCII)
+"""Microseconds, up to a year that nobody will see."""
+
+_LONGEST: Final = 1000
+
+
+def spell_cursor(position: Position) -> str:
+    return f"{position.us}@{position.key}"
+
+
+def read_cursor(text: str, prefix: str) -> Position:
+    """The position that a text names, of a list of cells whose keys begin so; it comes from outside."""
+    us, _, key = text.partition("@")
+    written = _NUMBER.fullmatch(us) and key.startswith(prefix) and len(key) <= _LONGEST and key.isprintable()
+    if not written:
+        raise BadInput(f"{text[:60]!r} is not where a list goes on; take the text that came with its last part")
+    return Position(int(us), key)
+
+
+# --- effects, part by part: what is in doubt comes first, however many there are -------------------------------------
+
+
+class EffectsPage(NamedTuple):
+    """Some effects, and where the list goes on."""
+
+    effects: tuple[EffectSeen, ...]
+    next: str | None
+
+
+def effects_page(what: str | None, after: str | None, limit: int, *, everything: bool = False) -> Flow[EffectsPage]:
+    """Those of a job, a slot or an idempotent function, or of all; with `everything`, also what is done."""
+    prefixes = yield from places(what)
+    spot = _read(after, prefixes) if after else None
+    found = yield from effects(prefixes, limit, everything=everything, after=spot)
+    goes_on = Position(int(found.next.mark), found.next.key) if found.next else None
+    return EffectsPage(found.effects, spell_cursor(goes_on) if goes_on else None)
+
+
+def _read(after: str, prefixes: list[str]) -> Spot:
+    """Comes from outside: it may be of another list."""
+    behind = after.partition("@")[2]
+    of_this = next((prefix for prefix in prefixes if behind.startswith(prefix)), prefixes[0])
+    mark, key = read_cursor(after, of_this)
+    if mark not in set(Mark):
+        raise BadInput(f"{after[:60]!r} is not where a list of effects goes on")
+    return Spot(Mark(mark), key)
+
+
+# --- what watchers left: alerts, the beats of other schedulers, calls that were only observed; and who holds what ----
+
+
+SHOWN: Final = 200
+"""So many of a kind are told of."""
+
+
+class AlertsPage(NamedTuple):
+    """Alerts, by kind and subject; with `more` there are more than are told of."""
+
+    now: Instant
+    alerts: tuple[Alert, ...]
+    more: bool
+    number: int
+    """Also those that cannot be read."""
+
+
+class HeldPage(NamedTuple):
+    """Locks or leaderships by name, and the one after which the rest stands, or None."""
+
+    now: Instant
+    held: tuple[HeldSeen, ...]
+    next: str | None
+
+
+def alerts(*, open: bool = True) -> Flow[AlertsPage]:  # noqa: A002  it is what they are
+    """Those that stand, or those that were cleared."""
+    page = yield from read_page(Scan("alert/", mark=Mark.OPEN if open else Mark.FREE, limit=SHOWN))
+    told = tuple(alert for _, alert in all_readable(page.cells, decode_alert))
+    return AlertsPage(page.now, told, page.next is not None, len(page.cells))
+
+
+def beats() -> Flow[dict[str, Beats]]:
+    return named("beat/", decode_beats, SHOWN)
+
+
+def observed() -> Flow[dict[str, Observed]]:
+    return named("observed/", decode_observed, SHOWN)
+
+
+def held(prefix: str, after: str = "", limit: int = SHOWN) -> Flow[HeldPage]:
+    """Locks (`lock/`), or leaderships (`leader/`)."""
+    place = Position(0, prefix + check_name(after)) if after else None
+    page = yield from read_page(Scan(prefix, after=place, limit=limit))
+    found = tuple(seen_held(cell, cell.key.removeprefix(prefix), page.now) for cell in page.cells)
+    return HeldPage(page.now, found, found[-1].name if page.next else None)

@@ -1,0 +1,462 @@
+"""The table: what a command does to the run that was read. No I/O, no clock, no threads.
+
+THEORY OF OPERATION
+
+A slot, a lock and a leadership are each one cell. A process that wants something reads the cell, asks `decide` what
+that means, and swaps the new value in under the version it read. If another was faster the swap is refused, the refusal
+carries the cell that won, and `decide` is asked again. So every step of every process is one row of TABLE, and the
+order of steps is the order of versions: the argument below is about one cell at a time. What keeps a command from
+reaching the table, and what a grant needs besides the run's cell, is in `gates`; `decide` puts the two together.
+
+*Claimed once.* A cell leaves NOTHING by one write that expects it absent; the store lets one such write win. From
+then on it is granted again only by the rows LAPSED (under rerun), QUEUED, IDLE and, once it has lapsed, MINE, each
+naming the version it read, each drawing a higher fence. (MINE, while live, renews under its fence: a read-back.)
+
+*Mine.* A claim draws a nonce; a grant draws a fence. The nonce answers one question, "was it my write that landed?",
+after a lost reply; it belongs to one call of claim, so that two threads, or a forked child, are two claimants. Every
+later command names the fence. A holder whose lease has lapsed is still MINE as long as nobody acted on it: then its
+renew and finish are true, and harmless. Its *trust* has ended before that (`lease`), and trust never returns.
+
+*Lapsed is not a state.* It is `now ≥ until` on the store's clock, believed only by a reader that watched that clock run
+evenly for a whole lease (`View.even`); otherwise the cell reads as HELD. What follows is the on_lost written
+with the grant: a reader with another opinion, or another version of the code, changes nothing.
+
+*Closed once.* CLOSED has no way back but a person's resolve. (EXPIRED is an effect that was to be remembered for a
+while only.) A finish by the fence that closed it, with the outcome it
+closed with, is answered as finished, so a lost reply is harmless; any other word is stale.
+
+*The floor.* An absent cell at or below the floor is closed: it was purged, edited away, or skipped on purpose (BELOW).
+A cell that exists follows its own row, so slots of one job may close in any order.
+
+*A store that forgot.* A cell that was written in an earlier life of the store and is not closed may have run since,
+and nothing can tell (FORGOTTEN), unless its instant lies after the birth: no slot is granted before its instant. It is
+closed as unknown for a person to see. Absent cells up to the birth are below the floor (`specs.after_forgetting`).
+
+*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. A step of a run has no lease of
+its own; it is over with the run that makes it, which the next run of the slot knows at once. What was begun and never
+ended is closed as lost, and by that in doubt: on_lost is skip for all of them, and whoever may do it again says so.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from cronce.model import Cell, Instant, Mark, spell
+from cronce.protocol.commands import (
+    Ask,
+    Asked,
+    Change,
+    Claim,
+    Closed,
+    Command,
+    Early,
+    Finish,
+    Finished,
+    Granted,
+    Held,
+    Nothing,
+    Queue,
+    Queued,
+    Release,
+    Released,
+    Renew,
+    Renewed,
+    Resolve,
+    Ruling,
+    Settle,
+    Settled,
+    Skip,
+    Stale,
+)
+from cronce.protocol.gates import floor_of, maker_of
+from cronce.protocol.lease import tolerance
+from cronce.protocol.record import (
+    COMMITTED,
+    DOUBTFUL,
+    LAPSED,
+    NEVER_STARTED,
+    PAST_KEPT,
+    REASON_KEPT,
+    RELEASED,
+    RESOLVED,
+    TOO_LATE,
+    Maker,
+    Outcome,
+    Past,
+    Record,
+    State,
+)
+from cronce.protocol.view import View
+
+# --- where the run stands -------------------------------------------------------------------------------------------
+
+
+class Row(StrEnum):
+    NOTHING = "nothing"
+    BELOW = "nothing, at or below the floor"
+    QUEUED = "due or waiting"
+    IDLE = "released or retrying"
+    RESTING = "retrying, its time not come"
+    HELD = "held by another"
+    MINE = "held, mine"
+    LAPSED = "held, lapsed"
+    FORGOTTEN = "open, from before the store forgot"
+    CLOSED = "closed"
+    EXPIRED = "done, and kept for long enough"
+
+
+def row(view: View, command: Command) -> Row:
+    """Where what was read stands in the table."""
+    cell, record = view.run, view.record
+    if record is None:
+        return Row.BELOW if _below(cell, floor_of(view, command)) else Row.NOTHING
+    if record.state is State.CLOSED:
+        return Row.EXPIRED if is_expired(cell, record, view.now) else Row.CLOSED
+    if _is_forgotten(view, command):
+        return Row.FORGOTTEN
+    if record.state is not State.RUNNING:
+        return _idle_row(cell, view.now)
+    if is_mine(cell, record, command):
+        return Row.MINE
+    return Row.LAPSED if lapsed(view, command) else Row.HELD
+
+
+def _below(cell: Cell, floor: Instant | None) -> bool:
+    return floor is not None and cell.at is not None and cell.at <= floor
+
+
+def _is_forgotten(view: View, command: Command) -> bool:
+    """It was written in an earlier life of the store. Of a lock, a leadership and a key no earlier life matters: none
+    is granted before the last holder has lost it (`decide.not_before`)."""
+    if view.run.version > view.epoch.base or (view.slot is None and maker_of(command) is None):
+        return False
+    floor = floor_of(view, command)
+    return floor is None or _below(view.run, floor)
+
+
+def is_expired(cell: Cell, record: Record, now: Instant) -> bool:
+    """What is in doubt never expires."""
+    done = record.outcome is Outcome.SUCCEEDED and record.keep is not None
+    return done and cell.until is not None and now >= cell.until
+
+
+def _idle_row(cell: Cell, now: Instant) -> Row:
+    if cell.until is not None and now < cell.until:
+        return Row.RESTING
+    return Row.QUEUED if cell.fence is None else Row.IDLE
+
+
+_BY_FENCE: Final = (Renew, Finish, Release)
+
+
+def is_mine(cell: Cell, record: Record, command: Command) -> bool:
+    """A claim by its nonce, everything later by its fence."""
+    if isinstance(command, Claim):
+        return record.nonce == command.nonce
+    return isinstance(command, _BY_FENCE) and cell.fence == command.fence
+
+
+def lapsed(view: View, command: Command) -> bool:
+    """Its lease passed on the store's clock, and that clock was watched for long enough to be believed. A step has no
+    lease of its own: it is over with its run."""
+    cell, record = view.run, view.stands
+    if record.under is not None:
+        return _is_over(view, record.under, maker_of(command))
+    if cell.until is None or view.now < cell.until:
+        return False
+    return view.even(cell, view.sample, tolerance(record.lease)) >= record.lease
+
+
+def _is_over(view: View, maker: Maker, mine: Maker | None) -> bool:
+    """Whether a run that began a step is over: so it is if the same slot was granted again since, to whoever asks."""
+    return maker in view.over or (mine is not None and maker.run == mine.run and maker.fence < mine.fence)
+
+
+# --- the rules: (view, command) → ruling ------------------------------------------------------------------------------
+
+_NEW: Final = Record(State.DUE)
+
+
+NOTHING_RAN: Final = (RELEASED, NEVER_STARTED)
+"""How a grant ends under which nothing ran."""
+
+
+def grant(view: View, command: Claim) -> Ruling:
+    return _granted(view, command, view.record or _NEW)
+
+
+def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> Ruling:
+    started = any(past.end not in NOTHING_RAN for past in old.past)
+    if not started and command.start_by is not None and view.now > command.start_by:
+        return _close(view, old, Outcome.SKIPPED, TOO_LATE)
+    new = Record(
+        State.RUNNING,
+        grant=old.grant + 1,
+        nonce=command.nonce,
+        holder=command.holder,
+        lease=command.lease,
+        on_lost=command.on_lost,
+        attempts=command.attempts,
+        failures=old.failures,
+        turn=old.turn,
+        started=view.now,
+        past=old.past,
+        by=old.by,
+        payload=old.payload or command.payload,
+        key=old.key,
+        under=command.under,
+        keep=command.keep,
+        joined=command.joined,
+    )
+    return Ruling(Granted(new.grant, taken_over), Change(new, Mark.OPEN, command.lease, grant=True))
+
+
+def take_over(view: View, command: Claim) -> Ruling:
+    """By the on_lost written with the grant, never the reader's. What was asked to stop does not begin again."""
+    if view.stands.closes_as_lost:
+        return lose(view, command)
+    return _granted(view, command, _ended(view, LAPSED), view.stands.holder)
+
+
+def read_back(view: View, command: Claim) -> Ruling:
+    """My own write, its reply lost. The same fence, but not without a write: somebody may have looked while it seemed
+    lapsed, and a takeover that is on its way must find another version. Nothing ran under it, so if it has lapsed it is
+    granted anew, whatever on_lost says."""
+    record, until = view.stands, view.run.until
+    if until is not None and view.now < until:
+        return Ruling(Granted(record.grant), Change(record, Mark.OPEN, record.lease))
+    return _granted(view, command, _ended(view, NEVER_STARTED))
+
+
+def grant_anew(view: View, command: Claim) -> Ruling:
+    """What was done is not known any more."""
+    return _granted(view, command, Record(State.DUE, grant=view.stands.grant))
+
+
+def settle(view: View, command: Command) -> Ruling:
+    if isinstance(command, Settle) and command.committed and command.asked == view.run.fence:
+        return _close(view, view.stands, Outcome.SUCCEEDED, COMMITTED)
+    if view.stands.closes_as_lost:
+        return lose(view, command)
+    idle = _ended(view, LAPSED)._replace(state=State.DUE, turn="", ask="")
+    return Ruling(Settled(), Change(idle, Mark.OPEN))
+
+
+def lose(view: View, command: Command) -> Ruling:
+    """What may be committed in the user's database is not lost before that was asked; but a person may say so."""
+    asked = isinstance(command, Resolve) or (isinstance(command, Settle) and command.asked == view.run.fence)
+    if view.stands.joined and not asked:
+        return ask(view, command) if isinstance(command, Ask) else held(view, command)
+    return _close(view, view.stands, Outcome.LOST, _gone(view.stands))
+
+
+def _gone(record: Record) -> str:
+    asked = f", after it was asked to stop: {record.ask}" if record.ask else ""
+    return f"its holder {record.holder} was gone{asked}"
+
+
+def renew(view: View, command: Renew) -> Ruling:
+    """A limit ends renewing; it never shortens a lease that is trusted already."""
+    record, until = view.stands, view.run.until
+    ttl = record.lease if command.ttl is None else min(record.lease, command.ttl)
+    shorter = command.ttl is not None and until is not None and view.now + ttl < until
+    told = record._replace(progress=command.progress or record.progress)
+    return Ruling(Renewed(record.ask), Change(told, Mark.OPEN, None if shorter else ttl))
+
+
+def ended_as(outcome: Outcome, reason: str, doubts: Sequence[str], *, committed: bool) -> tuple[Outcome, str]:
+    """How a run is closed whose job function ended so. What leaves a doubt is for a person: it is neither a failure nor
+    to be tried again. What is committed is on record where its work is, whatever came after."""
+    if doubts:
+        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+        return Outcome.UNKNOWN, f"{doubts[0][: REASON_KEPT - len(more)]}{more}"
+    if committed and outcome is Outcome.FAILED:
+        return Outcome.SUCCEEDED, f"{COMMITTED}; then {reason}"[:REASON_KEPT]
+    return outcome, reason
+
+
+def finish(view: View, command: Finish) -> Ruling:
+    record = view.stands._replace(output=command.output)
+    if command.outcome is Outcome.FAILED:
+        again = command.cut_short and record.on_lost == "rerun"
+        failures = record.failures + (0 if again else 1)
+        if not (command.final or record.ask) and (again or failures < record.attempts):
+            end = f"failed: {command.reason}" if command.reason else "failed"
+            retry = _past(record, _grant_of(view, end))._replace(
+                state=State.RETRYING, failures=failures, turn="", ask=""
+            )
+            mark = Mark.OPEN if record.keep is None else Mark.FREE  # of a key nobody need ever hear again
+            return Ruling(Finished(command.outcome, retrying=True), Change(retry, mark, command.backoff))
+    closed = _close(view, record._replace(result=command.result), command.outcome, command.reason)
+    return closed._replace(answer=Finished(command.outcome))
+
+
+def finish_again(view: View, command: Finish) -> Ruling:
+    """The fence that ended it may say so again: its reply was lost. Anyone else, and any other word, is stale, also one
+    about an effect that a person has resolved with another result."""
+    record = view.stands
+    said = Outcome.FAILED if record.state is State.RETRYING else record.outcome
+    if view.run.fence != command.fence or (said, record.result) != (command.outcome, command.result):
+        return Ruling(Stale(record.holder))
+    return Ruling(Finished(command.outcome, retrying=record.state is State.RETRYING))
+
+
+def release(view: View, command: Release) -> Ruling:
+    idle = _ended(view, RELEASED)._replace(state=State.DUE, turn="", ask="")
+    return Ruling(Released(), Change(idle, Mark.OPEN, command.rest))
+
+
+def release_again(view: View, command: Release) -> Ruling:
+    return Ruling(Released() if view.run.fence == command.fence else Stale(view.stands.holder))
+
+
+def queue(view: View, command: Queue) -> Ruling:
+    state, record = State.WAITING if command.waiting else State.DUE, view.record
+    if record is not None and record.state is state:
+        return Ruling(Queued(command.waiting))
+    new = record or Record(state, by=command.by, payload=command.payload, key=command.key)
+    return Ruling(Queued(command.waiting), Change(new._replace(state=state), Mark.OPEN))
+
+
+def skip(view: View, command: Skip) -> Ruling:
+    return _close(view, view.record or _NEW, Outcome.SKIPPED, command.reason)
+
+
+def ask(view: View, command: Ask) -> Ruling:
+    """The lease stays as it is (no ttl): asking is not renewing."""
+    if view.stands.ask:
+        return Ruling(Asked())
+    return Ruling(Asked(), Change(view.stands._replace(ask=command.reason), Mark.OPEN, ttl=None))
+
+
+def forget(view: View, _command: Command) -> Ruling:
+    return _close(view, view.stands, Outcome.UNKNOWN, "the store forgot what became of it")
+
+
+def resolve(view: View, command: Resolve) -> Ruling:
+    record = view.stands
+    if record.outcome not in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):
+        return closed(view, command)
+    if command.verdict == "done":
+        was = _looked_at(view, str(record.outcome))
+        known = was._replace(result=command.result or was.result)
+        return _close(view, known, Outcome.SUCCEEDED, f"{RESOLVED}{command.reason}")
+    again = _looked_at(view, f"{record.outcome}, retried: {command.reason}", view.now)._replace(
+        state=State.DUE, outcome=None, reason="", finished=None, failures=0, turn="", ask=""
+    )
+    return Ruling(Queued(waiting=False), Change(again, Mark.OPEN))
+
+
+def held(view: View, _command: Command) -> Ruling:
+    return Ruling(Held(view.stands.holder, view.run.until))
+
+
+def early(view: View, _command: Command) -> Ruling:
+    return Ruling(Early(view.run.until))
+
+
+def closed(view: View, _command: Command) -> Ruling:
+    return Ruling(Closed(view.stands.outcome or Outcome.UNKNOWN, view.stands.reason))
+
+
+def too_old(view: View, command: Command) -> Ruling:
+    floor = floor_of(view, command)
+    return Ruling(Closed(Outcome.TOO_OLD, f"up to {spell(floor) if floor else ''} slots without a record are closed"))
+
+
+def below(view: View, command: Claim) -> Ruling:
+    """A step of a slot from before the store forgot, which somebody runs again by hand: it may be done."""
+    if command.under is None:
+        return too_old(view, command)
+    return _close(view, _NEW, Outcome.UNKNOWN, "the store forgot whether it was done, or it is new")
+
+
+def stale(view: View, _command: Command) -> Ruling:
+    return Ruling(Stale(view.record.holder if view.record else ""))
+
+
+def nothing(_view: View, _command: Command) -> Ruling:
+    return Ruling(Nothing())
+
+
+def _close(view: View, record: Record, outcome: Outcome, reason: str) -> Ruling:
+    mark = Mark.ATTENTION if outcome in DOUBTFUL else Mark.CLOSED
+    final = record._replace(state=State.CLOSED, outcome=outcome, reason=reason, finished=view.now, ask="")
+    return Ruling(Closed(outcome, reason), Change(final, mark, final.keep or timedelta(0)))
+
+
+def _ended(view: View, end: str) -> Record:
+    """The grant becomes part of the past."""
+    return _past(view.stands, _grant_of(view, end))
+
+
+def _grant_of(view: View, end: str) -> Past:
+    return Past(view.run.fence, view.stands.holder, view.stands.started, end, view.now)
+
+
+def _looked_at(view: View, end: str, retried: Instant | None = None) -> Record:
+    """It ended when it was closed, however much later a person looked."""
+    record = view.stands
+    return _past(record, Past(view.run.fence, record.holder, record.started, end, record.finished, retried))
+
+
+def _past(record: Record, was: Past) -> Record:
+    return record._replace(past=(*record.past, was)[-PAST_KEPT:])
+
+
+# --- the table ------------------------------------------------------------------------------------------------------
+
+Rule = Callable[..., Ruling]
+
+TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
+    Row.NOTHING: {
+        Claim: grant, Renew: stale, Finish: stale, Release: stale, Queue: queue, Skip: skip,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.BELOW: {
+        Claim: below, Renew: stale, Finish: stale, Release: stale, Queue: too_old, Skip: too_old,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.QUEUED: {
+        Claim: grant, Renew: stale, Finish: stale, Release: stale, Queue: queue, Skip: skip,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.IDLE: {
+        Claim: grant, Renew: stale, Finish: finish_again, Release: release_again, Queue: queue, Skip: skip,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.RESTING: {
+        Claim: early, Renew: stale, Finish: finish_again, Release: release_again, Queue: early, Skip: skip,
+        Settle: nothing, Ask: nothing, Resolve: nothing,
+    },
+    Row.HELD: {
+        Claim: held, Renew: stale, Finish: stale, Release: stale, Queue: held, Skip: held,
+        Settle: held, Ask: ask, Resolve: held,
+    },
+    Row.MINE: {
+        Claim: read_back, Renew: renew, Finish: finish, Release: release,
+    },
+    Row.LAPSED: {
+        Claim: take_over, Renew: stale, Finish: stale, Release: stale, Queue: settle, Skip: settle,
+        Settle: settle, Ask: settle, Resolve: settle,
+    },
+    Row.FORGOTTEN: {
+        Claim: forget, Renew: stale, Finish: stale, Release: stale, Queue: forget, Skip: forget,
+        Settle: forget, Ask: forget, Resolve: forget,
+    },
+    Row.CLOSED: {
+        Claim: closed, Renew: stale, Finish: finish_again, Release: stale, Queue: closed, Skip: closed,
+        Settle: nothing, Ask: nothing, Resolve: resolve,
+    },
+    Row.EXPIRED: {
+        Claim: grant_anew, Renew: stale, Finish: finish_again, Release: stale, Queue: closed, Skip: closed,
+        Settle: nothing, Ask: nothing, Resolve: closed,
+    },
+}  # fmt: skip
+
+
+def rule(view: View, command: Command) -> Ruling:
+    """What the table says."""
+    ruling: Ruling = TABLE[row(view, command)][type(command)](view, command)
+    return ruling

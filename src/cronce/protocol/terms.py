@@ -1,0 +1,100 @@
+"""On what terms a slot is claimed, and which terms cannot be meant."""
+
+from datetime import timedelta
+from typing import Final
+
+from cronce.errors import BadPolicy
+from cronce.model import Instant, Traits
+from cronce.policy import OnLost, Overlap, check_choice, is_limited
+from cronce.protocol.lease import LONGEST_LEASE, margin
+from cronce.schedule import format_duration
+from cronce.value import NamedTuple
+
+
+class Terms(NamedTuple):
+    """They are written with the grant: a process that finds it lapsed goes by them."""
+
+    lease: timedelta
+    on_lost: OnLost = "skip"
+    overlap: Overlap = "skip"
+    turns: int = 1
+    """How many runs of the job may go on at once; without meaning under overlap="allow"."""
+    attempts: int = 1
+    start_within: timedelta | None = None
+    digest: str = ""
+    """Which version of the job this process carries; without one it has no say in which version fires."""
+    delay: timedelta = timedelta(0)
+    """How long after its instant it may start at the earliest."""
+    outside: bool = False
+    """The trigger is outside: its call is its own evidence, and registers an unknown job just below its slot."""
+    payload: str = ""
+    """What the run is given, unless it was asked for with something else."""
+    joined: bool = False
+    """Its runs may complete by a transaction in the user's database, which is asked before one is closed as lost."""
+
+    @property
+    def limit(self) -> int:
+        """How many turns there are to take."""
+        return self.turns if is_limited(self.overlap) else 0
+
+    @property
+    def waits(self) -> bool:
+        """A slot that finds no turn waits for one."""
+        return self.overlap == "wait"
+
+    def start_by(self, at: Instant) -> Instant | None:
+        """When a slot of that instant is too late to start."""
+        return None if self.start_within is None else at + self.start_within
+
+    def by_hand(self) -> "Terms":
+        """What a person asks for is never too late, and waits for its turn: it neither gives way nor pushes others
+        out."""
+        return self._replace(start_within=None, overlap="wait" if is_limited(self.overlap) else self.overlap)
+
+    def each_wanted(self) -> "Terms":
+        """Of a backlog, or of what waits already, no slot gives way to another."""
+        return self._replace(overlap="wait") if self.overlap == "skip" else self
+
+    def only_noted(self) -> "Terms":
+        """Of a call that runs whatever the answer: it is claimed to see what the answer would be."""
+        overlap: Overlap = "skip" if is_limited(self.overlap) else self.overlap
+        return self._replace(on_lost="skip", overlap=overlap, attempts=1, delay=timedelta(0))
+
+
+MEANT: Final = 5
+"""The first so many of the terms are what is checked of them."""
+
+
+def check_lease(lease: timedelta, traits: Traits) -> None:
+    """Refuse a lease that is over, by the doubts about this store's clock, before anybody could act under it."""
+    if lease <= margin(lease, traits):
+        least = 2 * (traits.skew + traits.step)
+        raise BadPolicy(
+            f"a lease of {format_duration(lease)} is over before it can be trusted on {traits.name}, whose clock is"
+            f" only known to {format_duration(traits.skew + traits.step)}; give it {format_duration(least)} or more"
+        )
+
+
+def check_terms(terms: Terms, traits: Traits) -> None:
+    """Refuse what this store cannot keep."""
+    check_lease(terms.lease, traits)
+    if not traits.history and terms.limit != 1:
+        raise BadPolicy(
+            f"{traits.name} keeps the last slots of a job alone, so its runs follow each other: overlap='allow' and"
+            " more turns than one are not to be had there; leave them out, or name a database, such as postgresql://"
+        )
+
+
+def checked(terms: Terms) -> Terms:
+    """The terms, if they can be meant."""
+    if not timedelta(0) < terms.lease <= LONGEST_LEASE:
+        longest = format_duration(LONGEST_LEASE)
+        raise BadPolicy(
+            f"a lease is more than nothing and at most {longest}, and renewed while the run works: not {terms.lease}"
+        )
+    for name, number in (("turns", terms.turns), ("attempts", terms.attempts)):
+        if number < 1:
+            raise BadPolicy(f"{name} is 1 or more, and this is {number}")
+    check_choice("on_lost", terms.on_lost, OnLost)
+    check_choice("overlap", terms.overlap, Overlap)
+    return terms

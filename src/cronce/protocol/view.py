@@ -1,0 +1,79 @@
+"""What a decision rests on: everything that was read about a run, and what this reader may believe of it."""
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from typing import Final
+
+from cronce.model import Boot, Cell, Epoch, Instant, Slot, Traits
+from cronce.protocol.lease import Sample
+from cronce.protocol.record import Job, Maker, Record, State
+from cronce.value import NamedTuple
+
+Even = Callable[[Cell, Sample, timedelta], timedelta]
+"""For how long, back from that reading and with this tolerance, nobody can have renewed a lease that seems to be over:
+as far as this reader has watched."""
+
+
+def unwatched(_cell: Cell, _sample: Sample, _tolerance: timedelta) -> timedelta:
+    """A reader that has watched nothing yet."""
+    return timedelta(0)
+
+
+class KnownJob(NamedTuple):
+    """A job as it was read: when, on the store's clock, in which of its lives, and until when on ours it will do."""
+
+    cell: Cell
+    job: Job | None
+    read: Instant
+    birth: int = 0
+    fresh: Boot = 0.0
+
+
+NO_TRAITS: Final = Traits("")
+
+
+class View(NamedTuple):
+    """All of it was read in one life of the store. A run, or a lock, a leadership, an effect: then without a slot."""
+
+    run: Cell
+    record: Record | None
+    sample: Sample
+    """Of the clocks, when it was read."""
+    slot: Slot | None = None
+    turns: tuple[Cell, ...] = ()
+    """The turns that a claim may take, and those that the run is known to hold."""
+    known: KnownJob | None = None
+    """The job; None: unread, or read too long ago."""
+    halted: bool = False
+    """All jobs are paused."""
+    epoch: Epoch = Epoch()
+    traits: Traits = NO_TRAITS
+    even: Even = unwatched
+    over: Collection[Maker] = ()
+    """Runs that are known to be over."""
+    guessed: bool = False
+    """The run was not read, but taken to be absent. That may lead to a write, which then fails; never to a refusal."""
+    unheard_in: int = 0
+    """The life of the store in which a write of this command got no answer first."""
+    reserved: Collection[str] = ()
+    """Turns that are taken by earlier decisions of the same batch, whose writes have not landed yet."""
+    beside: Mapping[str, bool] = {}
+    """Runs that other commands of the batch are about: whether they are answered."""
+    number: int = 0
+    """Its place in the batch: what it writes are a group of that number."""
+
+    @property
+    def now(self) -> Instant:
+        """The store's, when it was read."""
+        return self.sample.now
+
+    @property
+    def stands(self) -> Record:
+        """The record, where there is one."""
+        assert self.record is not None
+        return self.record
+
+    @property
+    def held_turn(self) -> str:
+        """The turn that the run has: whoever changes the run changes it too."""
+        return self.record.turn if self.record is not None and self.record.state is State.RUNNING else ""

@@ -1,0 +1,293 @@
+"""What a process asks of its store, and what it has learnt from the replies: the store's epoch, its clock beside ours,
+and the facts of jobs. All flows of a process share one client.
+
+Knowledge only grows: a reply that arrives late, or comes from a store that forgot, never makes it less.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from itertools import chain
+from typing import Final, TypeVar
+
+from cronce.clock import Clock
+from cronce.errors import BadRecord, StoreUnavailable
+from cronce.events import Event, What
+from cronce.model import (
+    BOARD_JOBS,
+    BOARD_RUNS,
+    EPOCH,
+    FREE,
+    Boot,
+    Cell,
+    Epoch,
+    Instant,
+    Mark,
+    Origin,
+    Traits,
+    Write,
+    spell,
+)
+from cronce.protocol.lease import FACTS_AGE, LONGEST_LEASE, Sample, even_span
+from cronce.protocol.record import Act, decode_job, standing_act
+from cronce.protocol.view import KnownJob
+from cronce.runtime.flow import Flow, Load, Purge, Request, Swap, Timed
+from cronce.stores.base import Loaded, Page, Scan, Swapped
+
+ROUNDS: Final = 12
+"""Each round ends in an answer or in news; this many without an answer is a store that cannot be used."""
+
+
+WAKE: Final = Write(BOARD_RUNS, FREE, "", Mark.FREE)
+NEWS: Final = Write(BOARD_JOBS, FREE, "", Mark.FREE)
+"""Written beside what others should look at: runs, and jobs."""
+
+T = TypeVar("T")
+
+UNANSWERED: Final = 3
+"""Writes without an answer in a row, each of which may have taken as long as the store is patient."""
+
+
+_SPACING: Final = 0.5
+_KEPT: Final = 1024
+"""Half a second apart, this many reach back further than the longest lease."""
+
+_SIGHTED: Final = 4096
+"""Cells whose last change is remembered; when there are more it begins anew, and others only wait longer."""
+
+
+class Knowledge:
+    def __init__(self, clock: Clock, *, one_clock: bool = True) -> None:
+        self._clock = clock
+        self._one_clock = one_clock
+        self._sightings: dict[str, tuple[int, Boot]] = {}
+        self._lock = threading.Lock()
+        self._samples: deque[Sample] = deque(maxlen=_KEPT)
+        self._latest: Sample | None = None
+        self._jobs: dict[str, KnownJob] = {}
+        self.epoch = Epoch()
+        self.halted: Act | None = None
+        """Who stopped everything, as it was last read."""
+
+    def learn(self, timed: Timed) -> Epoch | None:
+        """Take in a reply. Returns the new epoch when this reply shows that the store began another life."""
+        reply = timed.reply
+        if isinstance(reply, int):
+            return None
+        with self._lock:
+            self._sample(Sample(timed.began, timed.ended, reply.now))
+            if not self._one_clock:
+                self._sight(reply, timed.ended)
+            return self._believe(reply.epoch)
+
+    def _sight(self, reply: Loaded | Swapped | Page, ended: Boot) -> None:
+        cells = [verdict.cell for verdict in reply.verdicts] if isinstance(reply, Swapped) else reply.cells
+        if len(self._sightings) > _SIGHTED:
+            self._sightings = {}
+        for cell in cells:
+            if self._sightings.get(cell.key, (0, 0.0))[0] != cell.version:
+                self._sightings[cell.key] = (cell.version, ended)
+
+    def _sample(self, sample: Sample) -> None:
+        if not self._samples or sample.began - self._samples[-1].ended >= _SPACING:
+            self._samples.append(sample)
+        if self._latest is None or sample.ended >= self._latest.ended:
+            self._latest = sample
+
+    def _believe(self, epoch: Epoch) -> Epoch | None:
+        """A later life than the one we knew began by forgetting, even if it says that it was made on purpose: whoever
+        deleted the store and made it anew did not ask us."""
+        if epoch.seen <= self.epoch.seen:
+            return None
+        if epoch.birth == self.epoch.birth:
+            self.epoch = self.epoch._replace(tally=epoch.tally)
+            return None
+        first = self.epoch.birth == 0
+        self.epoch = epoch if first or epoch.forgot else epoch._replace(origin=Origin.FOUND)
+        return None if first else self.epoch
+
+    def recall(self, samples: Sequence[Sample]) -> None:
+        """Take in what another process of this machine, since the same boot, has seen of the store's clock before."""
+        with self._lock:
+            first = self._samples[0].began if self._samples else self._clock.boot()
+            self._samples.extendleft(sample for sample in reversed(samples) if sample.ended <= first)
+
+    def remembered(self, spacing: timedelta, most: int) -> tuple[Sample, ...]:
+        """The newest samples, so far apart at least, oldest first: for the next process to go on from."""
+        kept: list[Sample] = []
+        with self._lock:
+            for sample in self._samples:
+                if not kept or sample.began - kept[-1].ended >= spacing.total_seconds():
+                    kept.append(sample)
+        return tuple(kept[-most:])
+
+    def now(self) -> Instant:
+        """The store's clock of this moment, as well as we can tell without asking."""
+        return self._now(self._clock.boot())
+
+    def guess(self) -> Sample:
+        """A sample of this moment, as well as we can tell without asking: good for dates, proof of nothing."""
+        boot = self._clock.boot()
+        return Sample(boot, boot, self._now(boot))
+
+    def _now(self, boot: Boot) -> Instant:
+        latest = self._latest
+        return EPOCH if latest is None else latest.now + timedelta(seconds=max(boot - latest.ended, 0.0))
+
+    def even(self, newest: Sample, tolerance: timedelta) -> timedelta:
+        """For how long, up to that very reading, the store's clock was seen to run evenly with ours."""
+        with self._lock:
+            samples = [sample for sample in reversed(self._samples) if sample.ended <= newest.began]
+        return even_span(chain((newest,), samples), tolerance)
+
+    def watched(self, cell: Cell, newest: Sample, tolerance: timedelta) -> timedelta:
+        """For how long, up to that very reading, nobody can have renewed a lease that seems to have lapsed. Where one
+        clock dates all leases, it is enough that it ran evenly; where there are several, the cell itself must have been
+        seen unchanged, by our own clock."""
+        if self._one_clock:
+            return self.even(newest, tolerance)
+        with self._lock:
+            version, since = self._sightings.get(cell.key, (0, newest.began))
+        return timedelta(seconds=max(newest.began - since, 0.0) if version == cell.version else 0.0)
+
+    def learn_job(self, name: str, cell: Cell, reply: Loaded | Swapped) -> bool:
+        """Whether the job could be read; one that a newer cronce wrote cannot."""
+        known = self._jobs.get(name)
+        try:
+            if known is not None and known.cell == cell:
+                job = known.job
+            else:
+                job = decode_job(cell.value, cell.key) if cell.version else None
+        except BadRecord:
+            return False
+        fresh = self._clock.boot() + FACTS_AGE.total_seconds()
+        with self._lock:
+            self._jobs[name] = KnownJob(cell, job, reply.now, reply.epoch.birth, fresh)
+        return True
+
+    def jobs(self, names: Iterable[str]) -> dict[str, KnownJob]:
+        """What is known of these jobs, unless it is too old to rest a claim on, or from before the store forgot."""
+        boot, birth, known = self._clock.boot(), self.epoch.birth, self._jobs
+        found = ((name, known.get(name)) for name in names)
+        return {name: job for name, job in found if job is not None and job.birth == birth and boot <= job.fresh}
+
+    def job(self, name: str) -> KnownJob | None:
+        return self.jobs([name]).get(name)
+
+    def fresh_until(self, name: str) -> Boot:
+        """Until when a claim may rest on what is known of the job."""
+        known = self._jobs.get(name)
+        return known.fresh if known is not None and known.birth == self.epoch.birth else 0.0
+
+    def learn_switch(self, cell: Cell) -> None:
+        """Whether everything is stopped; what cannot be read stops everything, too. Before everything goes on, the
+        floors of all jobs were raised, so what was known of them is old."""
+        before = self.halted
+        self.halted = standing_act(cell)
+        if before and not self.halted:
+            self.forget_jobs()
+
+    def forget_jobs(self) -> None:
+        """Somebody changed something: no claim rests on what was read before. What was decoded is kept."""
+        with self._lock:
+            self._jobs = {name: known._replace(fresh=0.0) for name, known in self._jobs.items()}
+
+    def forget_job(self, name: str) -> None:
+        """Its facts were refused as too old: read them again."""
+        with self._lock:
+            self._jobs.pop(name, None)
+
+
+def untimed(_request: str, _seconds: float) -> None:
+    """Nobody wants to know how long the store took."""
+
+
+class Client:
+    """`know` is what it has learnt; `report` is told what happens."""
+
+    def __init__(self, knowledge: Knowledge, traits: Traits, holder: str, report: Callable[[Event], None]) -> None:
+        self.know = knowledge
+        self.traits = traits
+        self.holder = holder
+        self.report = report
+        self.timed: Callable[[str, float], None] = untimed
+        self.wants: Callable[[What], bool] = lambda _what: True
+        """Whether anybody wants to hear of such an event, where there are thousands."""
+
+    def ask(self, request: Request) -> Flow[Timed]:
+        timed = yield request
+        self.timed(type(request).__name__, timed.ended - timed.began)
+        is_new = not self.know.epoch.birth
+        reborn = self.know.learn(timed)
+        if is_new and self.know.epoch.forgot:
+            self._tell_why_nothing_runs(self.know.epoch)
+        if reborn is not None:
+            self.report(Event(What.FORGOT, "meta", self.holder, reborn.born, detail=reborn.origin))
+        return timed
+
+    def _tell_why_nothing_runs(self, epoch: Epoch) -> None:
+        """At first, where that is so."""
+        if self.know.now() - epoch.born < LONGEST_LEASE:
+            found = "empty" if epoch.origin is Origin.FOUND else "set back"
+            why = (
+                f"it was found {found} at {spell(epoch.born)}, so a job does not start until a run that nobody"
+                " remembers would be over, one lease later; if it is a new store, `cronce store init` says so"
+            )
+            self.report(Event(What.DOUBTED, "meta", self.holder, self.know.now(), detail=why))
+
+    def load(self, keys: Sequence[str]) -> Flow[tuple[Loaded, Timed]]:
+        """Cells as they stand. A store that knows less than we do forgot: told so, it begins a new life, and is read
+        again. (A durable one may answer a reading with an older tally than it knows; its swaps compare the latest.)"""
+        for _ in range(ROUNDS):
+            known = self.know.epoch
+            timed = yield from self.ask(Load(keys))
+            assert isinstance(timed.reply, Loaded)
+            epoch = timed.reply.epoch
+            if epoch.seen >= known.seen or (self.traits.durable and epoch.birth == known.birth):
+                return timed.reply, timed
+            yield from self.swap([], known.seen)
+        raise StoreUnavailable("the store answers with less than it knew before, and does not notice")
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Flow[tuple[Swapped, Timed]]:
+        timed = yield from self.ask(Swap(writes, seen))
+        assert isinstance(timed.reply, Swapped)
+        return timed.reply, timed
+
+    def scan(self, request: Scan) -> Flow[Page]:
+        timed = yield from self.ask(request)
+        assert isinstance(timed.reply, Page)
+        return timed.reply
+
+    def purge(self, request: Purge) -> Flow[int]:
+        timed = yield from self.ask(request)
+        assert isinstance(timed.reply, int)
+        return timed.reply
+
+    def rewrite(
+        self, key: str, make: Callable[[Cell, Instant], tuple[T, Write | None]], beside: Write | None = None
+    ) -> Flow[T]:
+        """Read a cell, and write what `make` says of it at the store's now, or leave it as it is; what came of it, as
+        `make` says too. Again when another was faster, or no answer came: then it may have landed."""
+        lost: tuple[T, Write] | None = None
+        unanswered = 0
+        for _ in range(ROUNDS):
+            loaded, _timed = yield from self.load([key])
+            (cell,) = loaded.cells
+            if lost is not None and cell.value == lost[1].value:
+                return lost[0]
+            made, write = make(cell, loaded.now)
+            if write is None:
+                return made
+            try:
+                writes = [write] if beside is None else [write, beside]
+                swapped, _timed = yield from self.swap(writes, loaded.epoch.seen)
+            except StoreUnavailable:
+                lost, unanswered = (made, write), unanswered + 1
+                if unanswered == UNANSWERED:
+                    raise
+                continue
+            if swapped.verdicts[0].refused is None:
+                return made
+            lost = None
+        raise StoreUnavailable(f"could not write {key}: no write of {ROUNDS} in a row came first, or was answered")

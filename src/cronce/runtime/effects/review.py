@@ -1,0 +1,365 @@
+"""Effects as the store has them, for people: which are done, and which are in doubt. These flows only read, and never
+all of it. And a person's word on an effect that is in doubt: it is done, or may be begun again.
+
+*In doubt* is more than its record says. A step stands as begun until somebody says how it ended; when its run is over
+and nobody has looked at it since, nobody will. The same goes for a key whose lease has passed.
+
+Facts, no words: whoever shows them to a person says them in theirs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from cronce.errors import BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable
+from cronce.model import Cell, Instant, Mark, Slot, check_key, check_name, effect_cells, once_cell, spell
+from cronce.protocol.codec import json_text, readable
+from cronce.protocol.commands import Closed, Held, Queued, Resolve
+from cronce.protocol.record import Maker, Record, decode, effects_key
+from cronce.protocol.table import Row
+from cronce.runtime.client import ROUNDS
+from cronce.runtime.effects.once import whereabouts
+from cronce.runtime.flow import Flow
+from cronce.runtime.operations.actions import Operator, Verdict, sure
+from cronce.runtime.queries import load, read_page, row_of, slot_named
+from cronce.schedule import format_duration
+from cronce.stores.base import Position, Scan
+from cronce.value import NamedTuple, Value
+
+COUNTED: Final = 1000
+"""Of each kind so many are counted, of a slot or a job; what is more is said to be more."""
+
+LOOKED: Final = 10_000
+"""So many cells are looked at for a list, whatever is wanted of them."""
+
+DOUBTS_SHOWN: Final = 20
+"""Of a slot or a job, so many are told of."""
+
+_AT_ONCE: Final = 100
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+_EXAMPLES: Final = "billing@2026-03-29T01:00:00Z/charge:7 (a step of a slot) or order-mail/42 (a key of a function)"
+
+
+class Named(NamedTuple):
+    """An effect as a person names it: a step of a slot, or a key of an idempotent function, which has none."""
+
+    name: str
+    cell: str
+    slot: Slot | None
+
+
+def names_effect(what: object) -> bool:
+    """Whether it is an effect that is named, and no slot: those have no slash."""
+    return isinstance(what, str) and "/" in what
+
+
+def effect_named(text: str) -> Named:
+    of, slash, key = text.partition("/")
+    if not slash or not key:
+        raise BadInput(f"{text[:80]!r} is not an effect, which is written like {_EXAMPLES}")
+    if "@" not in of:
+        return Named(text, once_cell(check_name(of), check_key(key)), None)
+    slot = slot_named(of)
+    return Named(f"{slot.key}/{key}", f"{effect_cells(slot.key)}{check_key(key)}", slot)
+
+
+def effect_name(cell: str) -> str:
+    """What people call the effect of a cell."""
+    kind, _, rest = cell.partition("/")
+    return rest if kind == "once" else rest.replace("/", "@", 1)
+
+
+# --- what is seen ---------------------------------------------------------------------------------------------------
+
+EffectState = Literal["done", "in doubt", "in progress", "not done", "unreadable"]
+STATES: Final[tuple[EffectState, ...]] = ("in doubt", "unreadable", "in progress", "not done", "done")
+"""What a person should look at comes first."""
+
+_OF_MARK: Final[Mapping[Mark, tuple[EffectState, ...]]] = MappingProxyType(
+    {
+        Mark.ATTENTION: ("in doubt",),
+        Mark.OPEN: ("in doubt", "in progress", "not done"),
+        Mark.FREE: ("not done",),
+        Mark.CLOSED: ("done",),
+    }
+)
+
+
+class EffectSeen(NamedTuple):
+    """An effect as the store has it; without a `record` the cell is unreadable. `why` it is not done, if it is not."""
+
+    name: str
+    state: EffectState
+    cell: Cell
+    record: Record | None
+    why: str = ""
+
+
+def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
+    """What the cells of effects mean. A step that stands as begun is read once more, after its run: between the two it
+    may have been done, and its run have ended."""
+    found = {cell.key: _seen(cell, now) for cell in cells}
+    begun = [(key, run) for key, one in found.items() if one is not None and (run := _run_of(one))]
+    for start in range(0, len(begun), _AT_ONCE):
+        part = dict(begun[start : start + _AT_ONCE])
+        loaded = yield from load([*sorted(set(part.values())), *part])
+        known = {cell.key: cell for cell in loaded.cells}
+        found |= {key: _seen(known[key], loaded.now, known) for key in part}
+    return [one for one in found.values() if one is not None]
+
+
+def _run_of(one: EffectSeen) -> str:
+    """The cell of the run that is at a step, as it seems."""
+    return one.record.under.run if one.record and one.record.under and one.state == "in progress" else ""
+
+
+def _seen(cell: Cell, now: Instant, runs: Mapping[str, Cell] = MappingProxyType({})) -> EffectSeen | None:
+    """None if there is nothing to see any more."""
+    name = effect_name(cell.key)
+    try:
+        record = decode(cell.value, cell.key) if cell.version else None
+    except BadRecord as error:
+        return EffectSeen(name, "unreadable", cell, None, str(error))
+    if record is None or row_of(cell, record, now) is Row.EXPIRED:
+        return None
+    state, why = _state(record, _gone(cell, record, now, runs))
+    return EffectSeen(name, state, cell, record, why)
+
+
+def _state(record: Record, gone: str) -> tuple[EffectState, str]:
+    if record.is_running:
+        return ("in doubt", gone) if gone else ("in progress", "")
+    if record.succeeded:
+        return "done", record.reason
+    if record.in_doubt:
+        return "in doubt", record.reason
+    return "not done", record.reason or (record.past[-1].end if record.past else "")
+
+
+def _gone(cell: Cell, record: Record, now: Instant, runs: Mapping[str, Cell]) -> str:
+    """Why nobody is at it any more, if so."""
+    if record.under is None:
+        passed = row_of(cell, record, now) is Row.LAPSED
+        return f"its lease passed at {spell(cell.until)}" if passed and cell.until else ""
+    run = runs.get(record.under.run)
+    match whereabouts(run, record.under, now) if run else "at it":
+        case "over":
+            return "its run is over"
+        case "lapsed" if run and run.until:
+            return f"the lease of its run passed at {spell(run.until)}"
+        case _:
+            return ""
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+class Spot(NamedTuple):
+    """Where a list goes on: behind this key, among the cells of this mark."""
+
+    mark: Mark
+    key: str
+
+
+class Listed(NamedTuple):
+    """Some effects, whether there may be more, and where."""
+
+    effects: tuple[EffectSeen, ...]
+    more: bool
+    next: Spot | None = None
+
+
+class Survey(NamedTuple):
+    """How many effects are in which state (in those that are `capped` there may be more), and some that are in
+    doubt."""
+
+    counts: Mapping[EffectState, int]
+    capped: frozenset[EffectState]
+    doubtful: tuple[EffectSeen, ...]
+
+
+NONE: Final = Survey(MappingProxyType({}), frozenset(), ())
+
+
+def effect(named: Named) -> Flow[EffectSeen | None]:
+    loaded = yield from load([named.cell])
+    found = yield from look_at(loaded.cells, loaded.now)
+    return found[0] if found else None
+
+
+def places(what: str | None) -> Flow[list[str]]:
+    """The prefixes of the cells that are meant: of a job, an idempotent function, a slot, or of all."""
+    if what is None:
+        return ["effect/", "once/"]
+    if "@" not in what:
+        name = check_name(what)
+        return [f"effect/{name}/", f"once/{name}/"]
+    slot = slot_named(what)
+    (run,) = (yield from load([slot.cell])).cells
+    return [effect_cells(effects_key(readable(run, decode), slot))]
+
+
+def any_effect(prefixes: Iterable[str]) -> Flow[bool]:
+    """Whether any effect is on record there, whatever came of it."""
+    for prefix in prefixes:
+        page = yield from read_page(Scan(prefix, limit=1))
+        if page.cells:
+            return True
+    return False
+
+
+def effects(
+    prefixes: Sequence[str], limit: int, *, everything: bool = False, after: Spot | None = None
+) -> Flow[Listed]:
+    """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
+    wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
+    found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
+    looked = 0
+    for start, prefix in _ways(prefixes, after, everything=everything):
+        spot = start
+        size = COUNTED if spot.mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
+        scan: Scan | None = Scan(prefix, mark=spot.mark, after=Position(0, spot.key), limit=size)
+        while scan is not None:
+            if looked >= LOOKED:
+                return _listed(found, spot)
+            page = yield from read_page(scan)
+            looked += len(page.cells)
+            for one in (yield from look_at(page.cells, page.now)):
+                if one.state in wanted:
+                    if len(found) == limit and one.name not in found:
+                        return _listed(found, spot)
+                    found[one.name] = one
+                spot = spot._replace(key=one.cell.key)
+            if page.cells:  # the last may have expired, and not be seen
+                spot = spot._replace(key=page.cells[-1].key)
+            scan = scan._replace(after=page.next) if page.next else None
+    return _listed(found, None)
+
+
+def _ways(prefixes: Sequence[str], after: Spot | None, *, everything: bool) -> Iterator[tuple[Spot, str]]:
+    """Where there is to look, one after the other, from `after` on."""
+    marks = (Mark.ATTENTION, Mark.OPEN, *([Mark.FREE, Mark.CLOSED] if everything else []))
+    ways = [(Spot(mark, prefix), prefix) for mark in marks for prefix in prefixes]
+    if after is None:
+        yield from ways
+        return
+    reached = False
+    for spot, prefix in ways:
+        here = spot.mark is after.mark and after.key.startswith(prefix)
+        reached = reached or here
+        if reached:
+            yield (after if here else spot), prefix
+
+
+def _listed(found: Mapping[str, EffectSeen], spot: Spot | None) -> Listed:
+    """What a person should look at comes first."""
+    ordered = sorted(found.values(), key=lambda one: (STATES.index(one.state), one.name))
+    return Listed(tuple(ordered), spot is not None, spot)
+
+
+def survey(prefix: str, marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[Survey]:
+    """What there is to say of the effects of a slot, or of a job."""
+    found: dict[str, EffectSeen] = {}
+    capped: set[EffectState] = set()
+    for mark in marks:
+        page = yield from read_page(Scan(prefix, mark=mark, limit=COUNTED))
+        found |= {one.name: one for one in (yield from look_at(page.cells, page.now))}
+        capped |= set(_OF_MARK[mark]) if page.next else set()
+    doubtful = [one for one in found.values() if one.state == "in doubt"]
+    counts = Counter(one.state for one in found.values())
+    return Survey(counts, frozenset(capped), tuple(doubtful[:DOUBTS_SHOWN]))
+
+
+def doubts(prefix: str) -> Flow[Survey]:
+    """The same without what is done, of which there may be much."""
+    return (yield from survey(prefix, (Mark.ATTENTION, Mark.OPEN)))
+
+
+# --- resolving what is in doubt -------------------------------------------------------------------------------------
+#
+# What was begun and never ended is closed as lost first, by the same rule as anywhere: only when whoever was at it is
+# known to be gone. Of a run that is over the store says so. That a lease has passed is believed of a clock that was
+# watched for as long as the lease: until then the answer is `Unwatched`, and asking again, later, brings it.
+
+
+class Unwatched(Value):
+    """Whoever was at it seems gone: a lease passed at `until`, by a clock that was not watched for long enough."""
+
+    name: str
+    until: Instant | None
+    lease: timedelta
+
+    def __str__(self) -> str:
+        when = f" at {spell(self.until)}" if self.until else ""
+        return (
+            f"{self.name} was begun, and the lease of whoever was at it passed{when}; to be sure of that, the store's"
+            f" clock is to be watched for {format_duration(self.lease)}"
+        )
+
+
+def resolve_effect(
+    operator: Operator, name: str, verdict: Verdict, reason: str = "", result: Any = None
+) -> Flow[EffectSeen | Unwatched]:
+    """The effect as it stands then: done, with this result for whoever repeats it, or free to be begun again."""
+    named, text = effect_named(name), json_text("a result", result)
+    if verdict == "retry" and text:
+        raise BadInput("what is to be done again has no result yet: that is said with done")
+    command = Resolve(verdict, operator.word(verdict, reason), text)
+    over: frozenset[Maker] = frozenset()
+    for _ in range(ROUNDS):
+        (reply,) = yield from operator.ledger.resolve_effects([named.cell], command, over)
+        match sure(reply):
+            case Held():
+                gone = yield from _gone_maker(operator, named)
+                if isinstance(gone, Unwatched):
+                    return gone
+                over = gone
+            case Closed(outcome) if outcome.is_doubt:
+                pass  # nobody had acted on it, and now that is done: once more, as it was meant
+            case answer:
+                seen = yield from effect(named)
+                if seen is None or not (isinstance(answer, Queued) or _is_so(seen, command)):
+                    raise _refusal(named, seen)
+                return seen
+    raise StoreUnavailable(f"could not resolve {named.name}: it changed {ROUNDS} times meanwhile")
+
+
+def _gone_maker(operator: Operator, named: Named) -> Flow[frozenset[Maker] | Unwatched]:
+    """The run that was at it, if that one is gone. Whoever is at it now is left alone."""
+    seen = yield from effect(named)
+    if seen is None or seen.record is None or not seen.record.is_running:
+        return frozenset()  # it has changed since
+    if seen.state == "in progress":
+        since = f" since {spell(seen.record.started)}" if seen.record.started else ""
+        raise CronceError(
+            f"{named.name} is in progress: {seen.record.holder} has been at it{since}; nothing is to be resolved yet"
+        )
+    maker = seen.record.under
+    if maker is None:
+        return Unwatched(named.name, seen.cell.until, seen.record.lease)
+    loaded = yield from load([maker.run])
+    (cell,) = loaded.cells
+    if whereabouts(cell, maker, loaded.now) == "over" or (yield from operator.ledger.gone([maker.run])):
+        return frozenset({maker})
+    return Unwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
+
+
+def _is_so(seen: EffectSeen, command: Resolve) -> bool:
+    """Whether it stands as the word has it, by this word or by the same one before."""
+    if command.verdict == "retry" or seen.record is None:
+        return seen.state == "not done"
+    return seen.state == "done" and seen.record.resolved and seen.record.result == command.result
+
+
+def _refusal(named: Named, seen: EffectSeen | None) -> CronceError:
+    if seen is None or seen.record is None:
+        return NotOnRecord(f"nothing is known of {named.name}; `cronce effects` lists what is in doubt")
+    if seen.state == "not done":
+        return CronceError(f"{named.name} is not done, and may be begun again: nothing is to be resolved")
+    when = f" at {spell(seen.record.finished)}" if seen.record.finished else ""
+    result = f", with the result {seen.record.result[:100]}" if seen.record.result else ""
+    return CronceError(f"{named.name} was done{when}{result}: nothing is to be resolved")

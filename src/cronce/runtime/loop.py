@@ -1,0 +1,285 @@
+"""The loop: read what a decision needs, `decide`, swap, take in what came back; until every command has an answer.
+
+It is the only way by which a command reaches the store.
+
+*Lost replies.* A swap without an answer may have landed. The loop reads the cells again and decides again: a claim
+finds its own nonce, a finish its own fence, and the answer is the one that was lost. If reading fails too, the answer
+is `Unsure`: that is no permission to run.
+
+*One life of the store per view.* A write that rests on cells read in an earlier life is never sent under the birth of a
+later one, for the numbers of two lives may coincide.
+
+*A batch.* Commands are decided one after the other, each by what was read. What earlier ones of the batch would write
+is not true yet: a later one learns only which turns they would take (`View.reserved`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from cronce.errors import BadRecord, StoreError, StoreUnavailable
+from cronce.events import Event, What
+from cronce.model import ABSENT, SWITCH, Cell, Refusal, Verdict, Write, job_cell, slot_of_cell
+from cronce.protocol.commands import Answer, Asked, Command, Finished, Queued, Released, Settled, Unsure
+from cronce.protocol.decide import Decision, job_write, refused
+from cronce.protocol.gates import Need, rests_on_job
+from cronce.protocol.lease import NO_SAMPLE, Sample
+from cronce.protocol.record import Record, decode
+from cronce.protocol.shapes import Shapes
+from cronce.protocol.view import KnownJob, View
+from cronce.runtime.answer_events import event_of, is_wanted
+from cronce.runtime.client import ROUNDS, UNANSWERED, WAKE, Client
+from cronce.runtime.flow import Flow, Timed
+from cronce.stores.base import Loaded, Swapped
+
+KnownJobs = Mapping[str, KnownJob]
+
+
+class Question:
+    """A command, and the view that it is decided by. The answer holds of the view as it is then."""
+
+    __slots__ = ("answer", "command", "job", "life", "quiet", "unread", "view", "wakes")
+
+    def __init__(
+        self,
+        command: Command,
+        view: View,
+        life: int = 0,
+        *,
+        unread: bool = False,
+        wakes: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        self.command = command
+        self.view = view
+        self.job = view.slot.job if view.slot is not None and rests_on_job(view, command) else ""  # that it rests on
+        self.life = life  # of the store, in which it was read
+        self.unread = unread
+        self.wakes = wakes  # other processes wait for what this brings about
+        self.quiet = quiet  # no event: there are thousands, and the caller reports what matters
+        self.answer: Answer | None = None
+
+
+class _Step:
+    """One decision of a round, and its writes."""
+
+    __slots__ = ("decision", "question", "writes")
+
+    def __init__(self, question: Question, decision: Decision, writes: list[Write]) -> None:
+        self.question, self.decision, self.writes = question, decision, writes
+
+
+class Loop:
+    def __init__(self, client: Client) -> None:
+        self._client, self._know = client, client.know
+
+    def answer(self, questions: list[Question], beside: Sequence[Write] = ()) -> Flow[None]:
+        """Bring every question to its answer. Commands about other runs are added to the list as they are found. What
+        is written `beside` goes with the first swap, once, and is not confirmed."""
+        unanswered = 0
+        try:
+            for _ in range(ROUNDS):
+                pending = [question for question in questions if question.answer is None]
+                if not pending:
+                    return
+                known = yield from self._read(pending)
+                error = yield from self._round(pending, known, questions, beside)
+                beside = ()
+                unanswered = unanswered + 1 if error else 0
+                if error and unanswered == UNANSWERED:
+                    raise error
+            unsure = Unsure(f"no answer after {ROUNDS} rounds")
+        except StoreError as error:
+            unsure = Unsure(str(error), error)
+        for question in questions:
+            if question.answer is None:
+                question.answer = unsure
+
+    # --- reading ---
+
+    def _read(self, pending: Iterable[Question]) -> Flow[KnownJobs]:
+        """Read what is not known yet, or not any more; the jobs that the commands rest on, as they are known then."""
+        life = self._know.epoch.birth
+        names = {one.job for one in pending}
+        known = self._know.jobs(names)
+        lacking = names - known.keys() - {""}
+        stale = [one for one in pending if one.unread or one.life != life or not life or one.job in lacking]
+        if not stale:
+            return known
+        keys = {one.view.run.key for one in stale} | {turn.key for one in stale for turn in one.view.turns}
+        about = {SWITCH, *map(job_cell, lacking)} if lacking else set()
+        loaded, timed = yield from self._client.load(sorted(keys | about))
+        cells = {cell.key: cell for cell in loaded.cells}
+        if lacking:
+            self._know.learn_switch(cells[SWITCH])
+        unreadable = {job for job in lacking if not self._know.learn_job(job, cells[job_cell(job)], loaded)}
+        for one in stale:
+            if one.job in unreadable:
+                one.answer = Unsure(f"{job_cell(one.job)} is unreadable: upgrade cronce", unreadable=True)
+            self._take_in(one, [cells[one.view.run.key], *(cells[turn.key] for turn in one.view.turns)], timed)
+        return self._know.jobs(names)
+
+    def _take_in(self, one: Question, cells: Sequence[Cell], timed: Timed, record: Record | None = None) -> None:
+        """The newest reading of a question's cells. `record`: what stands in the run, where that is known."""
+        assert isinstance(timed.reply, Loaded | Swapped)
+        try:
+            one.view = taken_in(one.view, cells, Sample(timed.began, timed.ended, timed.reply.now), record)
+        except BadRecord as error:
+            one.answer = one.answer or Unsure(str(error), unreadable=True)
+        one.unread, one.life = False, timed.reply.epoch.birth
+
+    # --- one round ---
+
+    def _round(
+        self, pending: list[Question], known: KnownJobs, questions: list[Question], beside: Sequence[Write]
+    ) -> Flow[StoreUnavailable | None]:
+        """Decide, and write what makes the answers true; the error, if no answer came."""
+        seen = self._know.epoch.seen
+        jobs: dict[str, Write] = {}
+        steps = self._decide(pending, known, questions, jobs)
+        writes = [*jobs.values(), *(write for step in steps for write in step.writes)]
+        if any(one.question.wakes or (one.question.view.slot and _wakes(one.decision.answer)) for one in steps):
+            writes.append(WAKE)
+        if not writes:
+            return None
+        try:
+            swapped, timed = yield from self._client.swap([*writes, *beside], seen)
+        except StoreUnavailable as error:
+            for step in steps:
+                one = step.question
+                one.unread, one.view = True, one.view._replace(unheard_in=one.view.unheard_in or seen[0])
+            return error
+        self._learn_jobs(jobs, swapped)
+        place, sample = len(jobs), Sample(timed.began, timed.ended, swapped.now)
+        for step in steps:
+            verdicts = swapped.verdicts[place : place + len(step.writes)]
+            place += len(step.writes)
+            if any(verdict.refused for verdict in verdicts):
+                self._lost(step, verdicts, timed)
+            else:
+                self._won(step, verdicts, sample, swapped.epoch.birth)
+        return None
+
+    def _decide(
+        self, pending: list[Question], known: KnownJobs, questions: list[Question], jobs: dict[str, Write]
+    ) -> list[_Step]:
+        """What every command of the batch means by one knowledge of the store: that may change at any moment, by
+        another thread or by the clock. Those that need something else read first are left for the next round."""
+        epoch, halted, traits, even = (
+            self._know.epoch,
+            self._know.halted is not None,
+            self._client.traits,
+            self._know.watched,
+        )
+        reserved: set[str] = set()
+        beside = {one.view.run.key: one.answer is not None for one in questions}
+        steps: list[_Step] = []
+        shapes = Shapes()
+        for number, one in enumerate(pending):
+            if one.answer is not None or one.life != epoch.birth:
+                continue
+            job = known.get(one.job)
+            if job is not None and job.birth != epoch.birth:
+                job = None
+            run, record, sample, slot, turns, *_ = old = one.view
+            one.view = view = View(
+                run, record, sample, slot, turns, job, halted, epoch, traits, even,
+                old.over, old.guessed, old.unheard_in, reserved, beside, number,
+            )  # fmt: skip
+            step = self._decided(one, view, shapes, questions)
+            if step is None:
+                continue
+            if step.decision.job is not None and slot is not None:
+                jobs.setdefault(slot.job, job_write(view, step.decision.job))
+            if step.writes:
+                steps.append(step)
+                if step.decision.turn is not None:
+                    reserved.add(step.decision.turn.key)
+            else:
+                self._conclude(one, step.decision.answer)
+        return steps
+
+    def _decided(self, one: Question, view: View, shapes: Shapes, questions: list[Question]) -> _Step | None:
+        try:
+            decision, writes = shapes.decide(view, one.command)
+        except BadRecord as error:
+            one.answer = Unsure(str(error), unreadable=True)
+            return None
+        errands = decision.first if isinstance(decision, Need) else decision.also
+        for run, command in errands:
+            if run not in view.beside:
+                questions.append(Question(command, View(Cell(run), None, NO_SAMPLE, slot_of_cell(run)), unread=True))
+        if isinstance(decision, Need):
+            one.unread = True
+            one.view = view._replace(turns=(*view.turns, *map(Cell, decision.turns)))
+            return None
+        return _Step(one, decision, writes)
+
+    # --- what came back ---
+
+    def _learn_jobs(self, jobs: dict[str, Write], swapped: Swapped) -> None:
+        for (name, write), verdict in zip(jobs.items(), swapped.verdicts, strict=False):
+            if verdict.refused in (None, Refusal.VERSION):
+                self._know.learn_job(name, verdict.cell, swapped)
+            if verdict.refused is None and write.seen == ABSENT:
+                self._client.report(Event(What.REGISTERED, write.key, self._client.holder, swapped.now))
+
+    def _won(self, step: _Step, verdicts: Sequence[Verdict], sample: Sample, life: int) -> None:
+        """What was written is the newest reading."""
+        one, decision, (run, *turns) = step.question, step.decision, [verdict.cell for verdict in verdicts]
+        assert decision.change is not None
+        is_answer = decision.is_answer_to(one.command)
+        if is_answer:
+            one.view = View(run, decision.change.record, sample, one.view.slot, tuple(turns))
+        else:
+            one.view = taken_in(one.view, [run, *turns], sample, decision.change.record)
+        one.life = life
+        self._conclude(one, decision.answer, wrote=True)
+        if not is_answer:
+            one.answer = None
+
+    def _lost(self, step: _Step, verdicts: Sequence[Verdict], timed: Timed) -> None:
+        one, refusals = step.question, {verdict.refused for verdict in verdicts}
+        news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]
+        if Refusal.EPOCH in refusals:
+            one.unread = True
+        elif news:
+            self._take_in(one, news, timed)
+            one.unread = len(one.view.turns) > 1 and all(cell.key != one.view.run.key for cell in news)
+        else:
+            one.answer = refused(one.command, step.writes[0].not_before, refusals)
+            one.unread = one.answer is None
+            if one.unread and one.view.slot:
+                self._know.forget_job(one.view.slot.job)
+
+    def _conclude(self, one: Question, answer: Answer, *, wrote: bool = False) -> None:
+        one.answer = answer
+        if one.quiet or not is_wanted(answer, self._client.wants):
+            return
+        event = event_of(answer, one.view, self._client.holder, wrote=wrote)
+        if event is not None:
+            self._client.report(event)
+
+
+def taken_in(view: View, cells: Iterable[Cell], sample: Sample, record: Record | None = None) -> View:
+    """The view with these cells as they stand now: the run, or some of its turns."""
+    run, old, guessed, turns = view.run, view.record, view.guessed, view.turns
+    for cell in cells:
+        if cell.key == run.key:
+            guessed = False
+            if record is None and cell.version:
+                record = old if old is not None and cell.value == run.value else decode(cell.value, cell.key)
+            old = record
+            run = cell if cell.version else Cell(cell.key, at=run.at)
+        else:
+            turns = tuple(cell if turn.key == cell.key else turn for turn in turns)
+    return view._replace(run=run, record=old, sample=sample, turns=turns, guessed=guessed)
+
+
+_WAKING: Final = (Released, Asked, Settled)
+
+
+def _wakes(answer: Answer) -> bool:
+    """Whether others should look, once this is true: there is something to claim, or to be told."""
+    if isinstance(answer, Finished):
+        return answer.retrying
+    return isinstance(answer, _WAKING) or (isinstance(answer, Queued) and not answer.waiting)

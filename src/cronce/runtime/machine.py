@@ -1,0 +1,120 @@
+"""What a process leaves for people and for the processes after it. None of it decides who runs, so a failure to write
+it is nobody's error."""
+
+import threading
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from cronce.clock import boot_id
+from cronce.model import FREE, LOOKED_ON, SWITCH, Cell, Mark, Slot, Write, job_cell, machine_cell, refusals_cell
+from cronce.protocol.codec import readable
+from cronce.protocol.lease import LONGEST_LEASE
+from cronce.protocol.notices import (
+    Machine,
+    Refusals,
+    Refused,
+    decode_machine,
+    decode_refusals,
+    encode_notice,
+)
+from cronce.runtime.client import WAKE
+from cronce.runtime.desk import host_name
+from cronce.runtime.flow import Flow, drive
+from cronce.runtime.keeper import Keeper
+from cronce.runtime.ledger import Ledger
+from cronce.stores.base import Store
+
+RECENT: Final = 20
+"""How many refusals of a job a machine remembers."""
+
+JOBS_AT_ONCE: Final = 100
+"""Of more jobs than that at once, the refusals of some stay unwritten: writing them must not be a load of its own."""
+
+REMEMBERED: Final = timedelta(days=30)
+"""For how long what a machine left behind is of use to anybody."""
+
+SPACING: Final = timedelta(seconds=15)
+SAMPLES: Final = 1 + 2 * int(LONGEST_LEASE / SPACING)
+"""So far apart, this many samples of the store's clock reach back over twice the longest lease."""
+
+
+WATCH: Final = timedelta(seconds=10)
+"""It is true for so long that somebody looks on, once that is said."""
+
+
+class Notebook:
+    """What this process was refused, until it is written down, a few seconds later and in one go."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._refused: dict[str, list[Refused]] = {}
+
+    def refused(self, slot: Slot, why: str, keeper: Keeper) -> None:
+        now = keeper.desk.ledger.know.now()
+        with self._lock:
+            if slot.job not in self._refused and len(self._refused) >= JOBS_AT_ONCE:
+                return
+            self._refused.setdefault(slot.job, []).append(Refused(slot.key, now, f"{keeper.desk.holder}: {why}"))
+        keeper.later("refusals", lambda store: self.write(store, keeper))
+
+    def write(self, store: Store, keeper: Keeper) -> None:
+        with self._lock:
+            refused, self._refused = self._refused, {}
+        drive(note_refusals(keeper.desk.ledger, refused), store, keeper.desk.clock)
+
+
+def note_refusals(ledger: Ledger, refused: dict[str, list[Refused]]) -> Flow[None]:
+    keys = [refusals_cell(job, host_name()) for job in refused]
+    loaded, _ = yield from ledger.client.load(keys)
+    writes = [_noted(cell, new) for cell, new in zip(loaded.cells, refused.values(), strict=True)]
+    yield from ledger.client.swap(writes, loaded.epoch.seen)
+
+
+def _noted(cell: Cell, new: Iterable[Refused]) -> Write:
+    known = readable(cell, decode_refusals) or Refusals(0, ())
+    recent = (*known.recent, *new)
+    value = encode_notice(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
+    return Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)
+
+
+def recall_clock(ledger: Ledger, job: str = "") -> Flow[Cell]:
+    """Go on from what other processes of this machine have seen of the store's clock, since it was booted. The job that
+    the process is about to claim a slot of is read with it."""
+    about = [job_cell(job), SWITCH] if job else []
+    loaded, _ = yield from ledger.client.load([machine_cell(boot_id() or host_name()), *about])
+    cell, *about_job = loaded.cells
+    if about_job:
+        ledger.know.learn_switch(about_job[1])
+        ledger.know.learn_job(job, about_job[0], loaded)
+    machine = readable(cell, decode_machine)
+    if machine is not None and machine.boot_id and machine.boot_id == boot_id():
+        ledger.know.recall(machine.samples)
+    return cell
+
+
+def clock_note(ledger: Ledger, cell: Cell) -> list[Write]:
+    """What was seen of the store's clock, for the next process; `cell` is as it was recalled. Not every store has room
+    for it."""
+    if not ledger.client.traits.history:
+        return []
+    value = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES)))
+    return [] if value == cell.value else [Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)]
+
+
+def leave_clock(ledger: Ledger, cell: Cell) -> Flow[None]:
+    note = clock_note(ledger, cell)
+    if note:
+        yield from ledger.client.swap(note, ledger.know.epoch.seen)
+
+
+def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:
+    """How many writes the store has seen; and say that somebody looks on. Another page may have said it just now: that
+    is as good. Whoever looks on has watched the store's clock, too, and so knows which leases have passed."""
+    loaded, _ = yield from ledger.client.load([LOOKED_ON])
+    if says:
+        until = loaded.cells[0].until
+        begins = [WAKE] if until is None or until <= loaded.now else []  # schedulers at rest are to look, too
+        writes = [Write(LOOKED_ON, FREE, "", Mark.FREE, ttl=WATCH), *begins]
+        yield from ledger.client.swap(writes, loaded.epoch.seen)
+    return loaded.epoch.tally

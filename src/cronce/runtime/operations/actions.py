@@ -1,0 +1,376 @@
+"""By hand: what a person does at a store, or a program in one's stead. Each act is on record with who and when.
+
+Nothing is run here. An order is put on record (a job is paused, a run is due, a holder shall stop), the schedulers
+notice and act on it. Every act may be repeated: the first one stands, and the second is told so.
+
+*A run that is asked for* is a cell of its own beside the slot's, `run/<job>/<slot>#<request>`. No floor closes it and
+no claim makes it. Its request tells what it is, and two who ask for the same at once write the same cell: `rerun-1` for
+the first rerun of a slot, `backfill`, or what a trigger was given as its id. A trigger has no slot: it is filed under
+the second in which it was asked for. So that an id means one run whenever it is said, that second is written down
+first, in a cell by job and id, and whoever comes later goes by it.
+
+*Effects* of a rerun or a backfill go by the slot's key: what the slot did before is not done again. A trigger has a key
+of its own.
+"""
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from typing import Any, Final, Literal, get_args
+
+from cronce.errors import BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable
+from cronce.model import (
+    SWITCH,
+    Cell,
+    Instant,
+    Mark,
+    Slot,
+    Write,
+    asked_cell,
+    check_name,
+    drained_holder,
+    drained_label,
+    rerun_of,
+)
+from cronce.protocol.codec import json_text
+from cronce.protocol.commands import Answer, Asked, Closed, Queue, Queued, Resolve, Skip, Unsure
+from cronce.protocol.lease import PURGE_DELAY
+from cronce.protocol.record import Act, Job, Record, effects_key, encode_act, standing_act
+from cronce.protocol.specs import raise_floor
+from cronce.runtime.client import ROUNDS, WAKE
+from cronce.runtime.flow import Flow
+from cronce.runtime.jobs import Edit, paused_and_resumed
+from cronce.runtime.ledger import Ledger
+from cronce.runtime.queries import RunSeen, job_names, read_all, refuse_unknown, seen_run
+from cronce.runtime.scheduling.roster import chunks
+from cronce.schedule.instant import whole
+from cronce.stores.base import Scan
+from cronce.value import NamedTuple
+
+LONGEST_TEXT: Final = 500
+LONGEST_ID: Final = 64
+REMEMBERED: Final = timedelta(days=30)
+"""For how long the id of a trigger means the same run."""
+
+Verdict = Literal["done", "retry"]
+
+BACKFILL: Final = "backfill"
+
+
+class Stands(NamedTuple):
+    """An order that stands, and whether it is new: else somebody gave it before."""
+
+    act: Act
+    new: bool
+
+
+class AskedFor(NamedTuple):
+    """A run that was asked for, and whether that is new."""
+
+    slot: Slot
+    new: bool
+
+
+class Operator:
+    """Whoever acts, `by` name. Jobs that are `declared` here may be meant before the store knows them."""
+
+    def __init__(self, ledger: Ledger, by: str, declared: Collection[str] = ()) -> None:
+        self.by = check_text("who acts", by)
+        self.ledger = ledger
+        self._declared = declared
+
+    # --- pausing ---
+
+    def pause(self, name: str, reason: str = "") -> Flow[Stands]:
+        """None of the job's slots is granted from now on; what runs goes on."""
+        check_reason(reason)
+        yield from self.job(name)
+        return Stands(*(yield from self.ledger.jobs.pause(name, self.by, reason)))
+
+    def resume(self, name: str) -> Flow[Act | None]:
+        """What was paused, if it was. What fell due meanwhile does not fire."""
+        yield from self.job(name)
+        return (yield from self.ledger.jobs.resume(name, self.by))
+
+    def pause_all(self, reason: str = "") -> Flow[Stands]:
+        """The kill switch: nothing at all is granted from now on."""
+        return self.drain(SWITCH, reason)
+
+    def resume_all(self) -> Flow[Act | None]:
+        """Undo it; jobs that were paused one by one stay so. The floor of every job rises before the switch goes back:
+        what fell due meanwhile does not fire. It rises once more after that: schedulers give up what falls due between
+        the two, and so that is on record as passed over, too."""
+        stands = yield from self._stands(SWITCH)
+        if stands is None:
+            return None
+        why = paused_and_resumed(stands, self.by)
+        yield from self._raise_floors(self.ledger.know.now(), why)
+        lifted = yield from self.undrain(SWITCH)
+        if lifted is not None:  # else another was faster, and what falls due since then fires
+            yield from self._raise_floors(self.ledger.know.now(), why)
+        return lifted
+
+    def _raise_floors(self, floor: Instant, why: str) -> Flow[None]:
+        raised: Edit = lambda job, _now: job and raise_floor(job, floor, None, why)  # noqa: E731
+        for names in chunks((yield from job_names())):
+            yield from self.ledger.jobs.edit_all(dict.fromkeys(names, raised))
+
+    # --- draining ---
+
+    def drain(self, cell: str, reason: str = "") -> Flow[Stands]:
+        """Whoever goes by this cell claims nothing more, while it lives."""
+        check_reason(reason)
+        return (yield from self._order(cell, reason))
+
+    def undrain(self, cell: str) -> Flow[Act | None]:
+        """Let it stand no more; what stood."""
+        before, _ = yield from self._turn(cell, lambda _stands, _now: None)
+        return before
+
+    # --- runs ---
+
+    def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[AskedFor]:
+        """Ask for a run of its own, with its own key. With an id, asking twice is asking once."""
+        text = json_text("a payload", payload)
+        if request:
+            _check_id(request)
+        job = yield from self.job(name)
+        now = self.ledger.know.now()
+        asked = AskedFor(Slot(name, whole(now), request or f"t-{os.urandom(4).hex()}"), new=True)
+        if request:
+            asked = yield from self._first_asked(asked.slot, job)
+        yield from self.ask_for(asked.slot, Queue(by=self.by, payload=text))
+        return asked
+
+    def _first_asked(self, slot: Slot, job: Job | None) -> Flow[AskedFor]:
+        """The slot under which the id was asked for first. Above the floor nothing is purged."""
+        stands = yield from self._order(asked_cell(slot.job, slot.request), at=slot.at, ttl=REMEMBERED)
+        if stands.new:
+            return AskedFor(slot, new=True)
+        first = slot._replace(at=_when(stands.act))
+        if job is not None and first.at <= job.floor:
+            yield from self._is_there(first, stands.act)
+        return AskedFor(first, new=False)
+
+    def _is_there(self, slot: Slot, asked: Act) -> Flow[bool]:
+        """Whether the run that was asked for is on record. One that is gone was purged, and is not run again. (Within a
+        purge's delay of asking, whoever asked may not be done.)"""
+        (seen,) = yield from self.look([slot])
+        if seen is None and self.ledger.know.now() - _when(asked) > PURGE_DELAY:
+            raise CronceError(f"{slot.key} was asked for by {asked.by}, and its run is gone: give another id")
+        return seen is not None
+
+    def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "") -> Flow[AskedFor]:
+        """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
+        a rerun of it is open, that is the answer. With an id, asking twice is asking once, also when it is over."""
+        base = rerun_of(slot) or slot
+        base = yield from self._on_record(base)
+        if request:
+            _check_id(request)
+            before = yield from self._rerun_asked_for(base, request)
+            if before is not None:
+                return before
+        record = yield from self._record(base)
+        if not record.is_closed:
+            raise CronceError(f"{base.key} is {record.state}{_on(record)}: only what is closed can be run again")
+        prefix = f"{base.request}:rerun-" if base.request else "rerun-"
+        now, cells = yield from read_all(Scan(base._replace(request=prefix).cell))
+        reruns = [seen_run(cell, now) for cell in cells]
+        going_on = next((one for one in reruns if one.cell.mark is Mark.OPEN), None)
+        if going_on is not None and fresh and going_on.record and going_on.record.key == effects_key(record, base):
+            raise CronceError(f"{going_on.slot.key} is open, and goes by the slot's effects: afresh when it is over")
+        number = 1 + max((int(one.slot.request.removeprefix(prefix)) for one in reruns), default=0)
+        asked = going_on.slot if going_on is not None else base._replace(request=f"{prefix}{number}")
+        new = going_on is None
+        if request:  # of two who ask at once by one id, the first names the run
+            stands = yield from self._order(_rerun_cell(base, request), asked.request, ttl=REMEMBERED)
+            asked, new = base._replace(request=stands.act.reason), new and stands.new
+        if going_on is not None:
+            return AskedFor(asked, new=False)
+        # numbers come back once their runs are purged, but effects are remembered for longer
+        key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else effects_key(record, base)
+        queued = yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key))
+        return queued._replace(new=queued.new and new)
+
+    def _rerun_asked_for(self, base: Slot, request: str) -> Flow[AskedFor | None]:
+        """The rerun that this id means already."""
+        stands = yield from self._stands(_rerun_cell(base, request))
+        if stands is None:
+            return None
+        _when(stands)  # what cannot be read names no run
+        asked = base._replace(request=stands.reason)
+        return AskedFor(asked, new=False) if (yield from self._is_there(asked, stands)) else None
+
+    def once(self, word: str, ttl: timedelta) -> Flow[bool]:
+        """Whether this is the first time that the word is said: then whatever comes with it may be done."""
+        return (yield from self._order(asked_cell("page", f"once:{word}"), ttl=ttl)).new
+
+    def _on_record(self, slot: Slot) -> Flow[Slot]:
+        """The slot, or its backfill if that is all that is on record of it."""
+        backfill = slot._replace(request=BACKFILL)
+        own, backfilled = yield from self.look([slot, backfill])
+        return backfill if own is None and backfilled is not None and not slot.request else slot
+
+    def ask_for(self, slot: Slot, command: Queue) -> Flow[AskedFor]:
+        (reply,) = yield from self.ledger.put({slot: command})
+        return AskedFor(slot, isinstance(sure(reply), Queued))
+
+    def cancel(self, slot: Slot, reason: str = "") -> Flow[Asked | Closed]:
+        """A run is asked to stop, and not tried again; what waits to be run is closed as skipped. What is closed stays
+        as it is."""
+        why = f"cancelled by {self.by}" + (f": {check_reason(reason)}" if reason else "")
+        for _ in range(ROUNDS):
+            record = yield from self._record(slot)
+            if record.is_running:
+                reply = yield from self.ledger.ask(slot, why)
+            else:
+                (reply,) = yield from self.ledger.put({slot: Skip(why)})
+            if isinstance(sure(reply), Asked | Closed):
+                return reply  # type: ignore[return-value]
+        raise StoreUnavailable(f"could not cancel {slot.key}: it changed {ROUNDS} times meanwhile")
+
+    def resolve(self, slot: Slot, verdict: Verdict, reason: str = "") -> Flow[Closed | Queued]:
+        """A person's word on a slot that failed, was lost or is unknown: it is done, or shall be tried again."""
+        reply = sure((yield from self.ledger.resolve(slot, Resolve(verdict, self.word(verdict, reason)))))
+        match reply:
+            case Queued():
+                return reply
+            case Closed(outcome) if outcome.is_success and verdict == "done":
+                return reply
+            case Closed(outcome):
+                raise CronceError(f"{slot.key} was {outcome}, and only what failed, is lost or unknown can be resolved")
+        record = yield from self._record(slot)
+        if verdict == "retry" and not record.is_running:
+            return Queued(waiting=False)  # somebody wanted that before
+        raise CronceError(f"{slot.key} is {record.state}{_on(record)}: nothing is to be resolved yet")
+
+    def word(self, verdict: Verdict, reason: str) -> str:
+        """What goes on record with a verdict: whose it is, and why."""
+        if verdict not in get_args(Verdict):
+            raise BadInput(f"what is in doubt is resolved as done, or by a retry, not as {verdict!r:.60}")
+        return f"by {self.by}" + (f": {check_reason(reason)}" if reason else "")
+
+    # --- reading ---
+
+    def job(self, name: str) -> Flow[Job | None]:
+        """The job, if a process has carried it; one that nobody knows is refused. Whether everything is paused is read
+        with it."""
+        job = yield from self.ledger.jobs.edit(check_name(name), lambda _job, _now: None)
+        if job is None and name not in self._declared:
+            refuse_unknown(name, [*self._declared, *(yield from job_names())])
+        return job
+
+    def look(self, slots: Sequence[Slot]) -> Flow[list[RunSeen | None]]:
+        """Runs as they stand; None where there is none."""
+        loaded, _ = yield from self.ledger.client.load([slot.cell for slot in slots])
+        return [seen_run(cell, loaded.now) if cell.version else None for cell in loaded.cells]
+
+    def _record(self, slot: Slot) -> Flow[Record]:
+        (seen,) = yield from self.look([slot])
+        if seen is None:
+            yield from self.job(slot.job)
+            never = "" if slot.request else "; `cronce backfill` runs slots that never ran"
+            raise NotOnRecord(f"{slot.key} is on record nowhere{never}")
+        if seen.record is None:
+            raise CronceError(seen.trouble)
+        return seen.record
+
+    # --- orders: an act that stands in a cell of its own ---
+
+    def _order(
+        self, key: str, reason: str = "", at: Instant | None = None, ttl: timedelta | None = None
+    ) -> Flow[Stands]:
+        """Let an act stand, unless one does."""
+        before, after = yield from self._turn(key, lambda stands, now: stands or Act(self.by, at or now, reason), ttl)
+        assert after is not None
+        return Stands(after, before is None)
+
+    def _stands(self, key: str) -> Flow[Act | None]:
+        return (yield from self._turn(key, lambda stands, _now: stands))[0]
+
+    def _turn(
+        self, key: str, turn: Callable[[Act | None, Instant], Act | None], ttl: timedelta | None = None
+    ) -> Flow[tuple[Act | None, Act | None]]:
+        """What stood in the cell, and what stands there now."""
+
+        def turned(cell: Cell, now: Instant) -> tuple[tuple[Act | None, Act | None], Write | None]:
+            before = standing_act(cell)
+            after = turn(before, now)
+            write = Write(key, cell.version, encode_act(after), Mark.OPEN, ttl=ttl)
+            return (before, after), None if after == before else write
+
+        return (yield from self.ledger.client.rewrite(key, turned, WAKE))
+
+
+def _rerun_cell(base: Slot, request: str) -> str:
+    """By slot, and unlike the id of any trigger."""
+    return asked_cell(base.job, f"{base.cell.rpartition('/')[2]}:{request}")
+
+
+def _when(act: Act) -> Instant:
+    """An act that cannot be read stands, but nobody knows since when."""
+    if act.at is None:
+        raise BadRecord(act.reason)
+    return act.at
+
+
+def _on(record: Record) -> str:
+    return f" on {record.holder}" if record.is_running else ""
+
+
+def is_of_slot(slot: Slot) -> bool:
+    """Whether a run is the slot's own, its backfill or a rerun of these, and not one that was triggered then."""
+    return (rerun_of(slot) or slot).request in ("", BACKFILL)
+
+
+def sure(reply: Answer) -> Answer:
+    """The answer, if there is one."""
+    if isinstance(reply, Unsure):
+        raise reply.error or StoreUnavailable(reply.why)
+    return reply
+
+
+# --- what people write ------------------------------------------------------------------------------------------------
+
+
+def who() -> str:
+    """Who acts, unless they say otherwise: the user and the machine, for people to read."""
+    from getpass import getuser  # noqa: PLC0415  who acts by hand has the time
+
+    from cronce.runtime.desk import host_name  # noqa: PLC0415
+
+    try:
+        user = getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = f"uid{os.getuid()}"
+    return f"{user}@{host_name()}"
+
+
+def check_text(what: str, text: str) -> str:
+    if not isinstance(text, str) or not text.strip() or not text.isprintable() or len(text) > LONGEST_TEXT:
+        raise BadInput(f"{what} is said in 1 to {LONGEST_TEXT} printable characters, and this is {text!r:.60}")
+    return text
+
+
+def check_reason(reason: str) -> str:
+    return check_text("the reason", reason) if reason else ""
+
+
+def _check_id(request: str) -> None:
+    check_name(request)
+    if len(request) > LONGEST_ID:
+        raise BadInput(f"an id is at most {LONGEST_ID} characters long, and this has {len(request)}")
+    if request == BACKFILL or request.startswith("rerun-") or ":" in request:
+        raise BadInput(f"{request!r} is how cronce itself names runs; give another id")
+
+
+def drain_cell(holder: str | None = None, label: str | None = None) -> str:
+    """Where it stands that a holder, or whoever has a label, shall claim nothing more."""
+    if (holder is None) == (label is None):
+        raise BadInput("say who shall claim nothing more: a holder, or a label such as colour=blue")
+    if holder is not None:
+        return drained_holder(check_name(holder))
+    name, equals, value = (label or "").partition("=")
+    if not equals:
+        raise BadInput(f"a label is NAME=VALUE, such as colour=blue, and not {label!r:.60}")
+    return drained_label(check_name(name), check_name(value))

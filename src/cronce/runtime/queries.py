@@ -1,0 +1,429 @@
+"""What the store says about jobs, runs, locks, leaders and schedulers. Flows that only read.
+
+Facts, no words: whoever shows them to a person says them in theirs.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from cronce.errors import BadInput, BadRecord, NotOnRecord
+from cronce.model import SWITCH, Cell, Epoch, Instant, Mark, Slot, Traits, bundle_cells, drain_cells, slot, slot_of_cell
+from cronce.protocol.codec import all_readable
+from cronce.protocol.commands import Settle
+from cronce.protocol.lease import Sample
+from cronce.protocol.notices import Stored
+from cronce.protocol.record import (
+    Act,
+    Holder,
+    Job,
+    Record,
+    decode,
+    decode_bundle,
+    decode_holder,
+    decode_job,
+    standing_act,
+)
+from cronce.protocol.table import Row, row
+from cronce.protocol.view import KnownJob, View
+from cronce.runtime.flow import Flow, Load, Timed
+from cronce.runtime.scheduling.roster import HOLDER_TTL
+from cronce.schedule import Schedule, parse_instant, parse_schedule
+from cronce.schedule.instant import RESOLUTION
+from cronce.stores.base import Loaded, Page, Scan
+from cronce.value import NamedTuple
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+def load(keys: Sequence[str]) -> Flow[Loaded]:
+    timed = yield Load(keys)
+    assert isinstance(timed.reply, Loaded)
+    return timed.reply
+
+
+def read_page(scan: Scan) -> Flow[Page]:
+    timed = yield scan
+    assert isinstance(timed.reply, Page)
+    return timed.reply
+
+
+def read_all(scan: Scan) -> Flow[tuple[Instant, list[Cell]]]:
+    """Every cell of a scan, and the store's now of its last page."""
+    cells: list[Cell] = []
+    while True:
+        page = yield from read_page(scan)
+        cells += page.cells
+        if page.next is None:
+            return page.now, cells
+        scan = scan._replace(after=page.next)
+
+
+# --- where it stands ------------------------------------------------------------------------------------------------
+
+
+def row_of(cell: Cell, record: Record, now: Instant) -> Row:
+    """Where a run, a lock or an effect stands in the table, in a store that never forgot."""
+    return row(_view(cell, record, now), Settle())
+
+
+def _view(cell: Cell, record: Record | None, now: Instant) -> View:
+    """For somebody who only tells what the protocol says: a lease is over by the store's clock alone, whether or not
+    this process has watched that for long enough to act on it."""
+    return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: timedelta.max)
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+class JobSeen(NamedTuple):
+    """A job as the store has it; without a `job` the cell is unreadable, and `trouble` says why."""
+
+    name: str
+    job: Job | None
+    schedules: tuple[Schedule, ...] = ()
+    """Those that fire it, the newest first: one, unless calls from outside each bring their own."""
+    former: tuple[Schedule, ...] = ()
+    policies: Mapping[str, Any] = MappingProxyType({})
+    trouble: str = ""
+
+    @property
+    def schedule(self) -> Schedule | None:
+        return self.schedules[0] if self.schedules else None
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether schedulers run it: not a job that only calls from outside have named."""
+        return self.job is not None and (bool(self.job.firing) or "revision" in self.policies)
+
+    def next(self, now: Instant) -> Instant | None:
+        """The next slot of any of its schedules."""
+        return min((slot for rule in self.schedules if (slot := rule.next(now)) is not None), default=None)
+
+    def latest(self, now: Instant) -> Instant | None:
+        """The latest slot that is due."""
+        slots = (rule.previous(now + RESOLUTION) for rule in self.schedules)
+        return max((slot for slot in slots if slot is not None), default=None)
+
+    def fires_at(self, instant: Instant) -> bool:
+        """Whether it is an instant of a schedule that the job has or had; of one without a schedule any instant is."""
+        rules = (*self.schedules, *self.former)
+        return not rules or any(rule.next(instant - RESOLUTION) == instant for rule in rules)
+
+    def row_of(self, slot: Slot, run: "RunSeen | None", now: Instant, epoch: Epoch, traits: Traits) -> Row:
+        """Where a slot of it stands in the table, with this run or none."""
+        view = _view(run.cell, run.record, now) if run else _view(Cell(slot.cell, at=slot.due), None, now)
+        known = KnownJob(Cell(""), self.job, now) if self.job else None
+        return row(view._replace(slot=slot, known=known, epoch=epoch, traits=traits), Settle())
+
+
+class JobLine(NamedTuple):
+    """A job, its next slot and the latest slot on record."""
+
+    seen: JobSeen
+    next: Instant | None
+    last: "RunSeen | None"
+    stored: Stored | None = None
+    """What the store has of a job that lives there."""
+
+
+def job_names() -> Flow[list[str]]:
+    """Also of those in the store that no process has carried yet."""
+    _, cells = yield from read_all(Scan("job/"))
+    _, stored = yield from read_all(Scan("stored/", mark=Mark.OPEN))
+    return sorted({cell.key.partition("/")[2] for cell in (*cells, *stored)})
+
+
+def refuse_unknown(job: str, names: Iterable[str]) -> None:
+    """Say which job was meant, if there is none of that name."""
+    known = sorted(names)
+    if job in known:
+        return
+    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+
+    close = get_close_matches(job, known, n=1)
+    listed = "`cronce jobs` lists them" if known else "there are none yet, and `cronce jobs` says in which store"
+    raise NotOnRecord(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
+
+
+def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
+    now, cells = yield from read_all(Scan("job/"))
+    lines = []
+    for cell in cells:
+        seen = seen_job(cell)
+        page = yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=1))
+        last = seen_run(page.cells[0], page.now) if page.cells else None
+        lines.append(JobLine(seen, seen.next(now), last))
+    return now, lines
+
+
+def halted() -> Flow[Act | None]:
+    """Who stopped everything, if somebody did; what cannot be read stops everything, too."""
+    (cell,) = (yield from load([SWITCH])).cells
+    return standing_act(cell)
+
+
+def seen_job(cell: Cell) -> JobSeen:
+    name = cell.key.removeprefix("job/")
+    try:
+        job = decode_job(cell.value, cell.key)
+    except BadRecord as error:
+        return JobSeen(name, None, trouble=str(error))
+    texts = [(spec.digest == job.firing, read_spec(spec.text)) for spec in reversed(job.specs)]
+    firing = [spec for fires, spec in texts if fires or not job.firing]
+    schedules = _distinct(map(_schedule, firing))
+    former = _distinct(_schedule(spec) for _, spec in texts)
+    policies = {key: value for key, value in firing[0].items() if key != "schedule"} if firing else {}
+    return JobSeen(name, job, schedules, tuple(rule for rule in former if rule not in schedules), policies)
+
+
+def read_spec(text: str) -> dict[str, Any]:
+    """A version of a job as its deploy wrote it; nothing if it is not written as ours are."""
+    try:
+        spec = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return spec if isinstance(spec, dict) else {}
+
+
+def _schedule(spec: Mapping[str, Any]) -> Schedule | None:
+    try:
+        return parse_schedule(**spec["schedule"])
+    except (KeyError, TypeError, BadInput):
+        return None
+
+
+def _distinct(rules: Iterable[Schedule | None]) -> tuple[Schedule, ...]:
+    return tuple(dict.fromkeys(rule for rule in rules if rule is not None))
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+MARKS: Final[dict[str, Mark]] = {
+    **dict.fromkeys(("due", "waiting", "running", "retrying", "lapsed"), Mark.OPEN),
+    **dict.fromkeys(("succeeded", "failed", "skipped"), Mark.CLOSED),
+    **dict.fromkeys(("lost", "unknown"), Mark.ATTENTION),
+}
+WANTED: Final = (*MARKS, "closed")
+"""A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
+
+
+_EXAMPLE: Final = "billing@2026-03-29T01:00:00Z"
+
+
+def slot_named(text: str) -> Slot:
+    """The slot that a person names, by its key."""
+    if not isinstance(text, str):
+        raise BadInput(f"{text!r:.60} is not a slot, which is written like {_EXAMPLE}")
+    job, at, rest = text.partition("@")
+    if not at:
+        raise BadInput(
+            f"{text[:80]!r} is not a slot, which is written like {_EXAMPLE}; `cronce runs JOB` lists those of a job"
+        )
+    when, _, request = rest.partition("#")
+    try:
+        return slot(job, parse_instant(when), request)
+    except BadInput as error:
+        raise BadInput(
+            f"{text[:80]!r} is not a slot, which is written like {job[:60]}@2026-03-29T01:00:00Z: {error}"
+        ) from None
+
+
+class RunSeen(NamedTuple):
+    """A run as the store has it; without a `record` the cell is unreadable, and `trouble` says why."""
+
+    slot: Slot
+    cell: Cell
+    record: Record | None
+    lapsed: bool = False
+    trouble: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What there is to say of it in one word: its outcome, or its state."""
+        if self.record is None:
+            return "unreadable"
+        return "lapsed" if self.lapsed else str(self.record.outcome or self.record.state)
+
+
+def runs(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
+    """The newest runs of a job, or of all. By key, since a run by hand is filed by when it was asked for: its slot is
+    part of its key, as it is of every other, so that within a job the order of keys is the order of slots."""
+    names = [job] if job is not None else (yield from job_names())
+    found: list[RunSeen] = []
+    for name in names:
+        found += yield from _runs_of(name, wanted, limit)
+    found.sort(key=lambda run: (run.slot.at, run.cell.key), reverse=True)
+    return found[:limit]
+
+
+def _runs_of(job: str, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
+    scan = Scan(f"run/{job}/", mark=MARKS.get(wanted or ""), newest_first=True, limit=min(limit, 1000))
+    found: list[RunSeen] = []
+    while True:
+        page = yield from read_page(scan)
+        read = (seen_run(cell, page.now) for cell in page.cells)
+        found += [run for run in read if wanted is None or matches(run, wanted)]
+        if page.next is None or len(found) >= limit:
+            return found[:limit]
+        scan = scan._replace(after=page.next)
+
+
+def matches(run: RunSeen, wanted: str) -> bool:
+    return run.record is not None and wanted in (run.record.state, run.record.outcome, run.shown)
+
+
+def seen_run(cell: Cell, now: Instant) -> RunSeen:
+    slot = slot_of_cell(cell.key)
+    try:
+        record = decode(cell.value, cell.key)
+    except BadRecord as error:
+        return RunSeen(slot, cell, None, trouble=str(error))
+    return RunSeen(slot, cell, record, lapsed=row_of(cell, record, now) is Row.LAPSED)
+
+
+def seen_runs(cells: Iterable[Cell], now: Instant) -> list[RunSeen]:
+    """The runs behind these cells; one whose very key is none of a run is nobody's, and left out."""
+    runs = []
+    for cell in cells:
+        with suppress(BadInput):
+            runs.append(seen_run(cell, now))
+    return runs
+
+
+# --- locks and leaders ----------------------------------------------------------------------------------------------
+
+HeldState = Literal["held", "lapsed", "resting", "free", "unreadable"]
+_STATES: Final[Mapping[Row, HeldState]] = {Row.HELD: "held", Row.LAPSED: "lapsed", Row.RESTING: "resting"}
+
+
+class HeldSeen(NamedTuple):
+    """A lock or a leadership: held until then at least, lapsed and not yet taken, resting (`at_least`), or free."""
+
+    name: str
+    state: HeldState
+    cell: Cell
+    record: Record | None
+
+
+def locks() -> Flow[list[HeldSeen]]:
+    return (yield from _held("lock/"))
+
+
+def leaders() -> Flow[list[HeldSeen]]:
+    return (yield from _held("leader/"))
+
+
+def _held(prefix: str) -> Flow[list[HeldSeen]]:
+    now, cells = yield from read_all(Scan(prefix))
+    return [seen_held(cell, cell.key.removeprefix(prefix), now) for cell in cells]
+
+
+def seen_held(cell: Cell, name: str, now: Instant) -> HeldSeen:
+    try:
+        record = decode(cell.value, cell.key)
+    except BadRecord:
+        return HeldSeen(name, "unreadable", cell, None)
+    return HeldSeen(name, _STATES.get(row_of(cell, record, now), "free"), cell, record)
+
+
+# --- schedulers: which are alive, who is told to claim nothing more, and what they would run --------------------------
+
+
+Life = Literal["alive", "late", "dead"]
+
+
+class HolderSeen(NamedTuple):
+    """A scheduler: until when its last beat counts, and what keeps it from claiming, if anything does."""
+
+    holder: Holder
+    until: Instant
+    drained: Act | None
+
+    @property
+    def beat(self) -> Instant:
+        """When it was last heard of."""
+        return self.until if self.holder.gone else self.until - HOLDER_TTL
+
+    def life(self, now: Instant) -> Life:
+        """By its last beat. Late: two beats are overdue. Others take it for dead only when it lapses."""
+        if self.holder.gone or self.until <= now:
+            return "dead"
+        return "late" if now - self.beat > 2 * self.holder.every else "alive"
+
+    @property
+    def claims(self) -> bool:
+        return self.drained is None and not self.holder.draining
+
+    def concerned(self, cell: str) -> bool:
+        """Whether it goes by what stands in that cell."""
+        return cell in drain_cells(self.holder.holder, self.holder.labels)
+
+
+def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
+    """The live schedulers, by name."""
+    now, seen = yield from everybody()
+    return now, [one for one in seen if one.until > now]
+
+
+def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
+    """Those that are dead, too, as long as they are remembered. One that a newer cronce wrote says nothing that we
+    understand."""
+    _, orders = yield from read_all(Scan("drain/"))
+    now, cells = yield from read_all(Scan("holder/"))
+    return now, _seen(cells, orders)
+
+
+def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[tuple[Timed, list[HolderSeen]]]:
+    """Whoever left these cells, each with what it is told; and what stands `beside`, read in the same request."""
+    known = (holder for _, holder in all_readable(cells, decode_holder))
+    orders = dict.fromkeys(key for holder in known for key in drain_cells(holder.holder, holder.labels))
+    timed = yield Load([*beside, *orders])
+    assert isinstance(timed.reply, Loaded)
+    return timed, _seen(cells, timed.reply.cells[len(beside) :])
+
+
+def live(beside: Sequence[str] = ()) -> Flow[tuple[Timed, list[HolderSeen]]]:
+    """Those that live, and what stands beside."""
+    now, cells = yield from read_all(Scan("holder/"))
+    return (yield from told([cell for cell in cells if cell.until is not None and cell.until > now], beside))
+
+
+def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
+    acts = {cell.key: act for cell in orders if (act := standing_act(cell)) is not None}
+    seen = []
+    for cell, holder in all_readable(cells, decode_holder):
+        if cell.until is not None:
+            stands = (acts[key] for key in drain_cells(holder.holder, holder.labels) if key in acts)
+            seen.append(HolderSeen(holder, cell.until, next(stands, None)))
+    return seen
+
+
+def carried() -> Flow[set[str]]:
+    """The jobs of which a live scheduler would run what is due."""
+    _, seen = yield from live()
+    jobs: set[str] = set()
+    for bundle in _claimed(seen):
+        jobs |= yield from _jobs_of(bundle)
+    return jobs
+
+
+def is_carried(job: str, by: Iterable[HolderSeen]) -> Flow[bool]:
+    """Whether one of these would run what is due of a job."""
+    for bundle in _claimed(by):
+        if job in (yield from _jobs_of(bundle)):
+            return True
+    return False
+
+
+def _claimed(by: Iterable[HolderSeen]) -> list[str]:
+    """The bundles that these schedulers claim slots of."""
+    return sorted({one.holder.bundle for one in by if one.claims and one.holder.role != "schedule"})
+
+
+def _jobs_of(bundle: str) -> Flow[set[str]]:
+    _, cells = yield from read_all(Scan(bundle_cells(bundle)))
+    return set().union(*(part.specs for _, part in all_readable(cells, decode_bundle)))

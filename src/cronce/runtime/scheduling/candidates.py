@@ -1,0 +1,275 @@
+"""What a scheduler will try, and how it knows: slots of its agenda as they fall due, slots that were missed, and runs
+that others left open. Each stands in line (`waitlist`) at the place that this process has among the live ones.
+
+*Missed* are slots that fell due while nobody looked: which of them run is the policy's to say, the rest is passed over,
+on record. Some of them may have run: whoever looked after them before may have died later than we can tell. So what is
+on record is left out, of those that shall run and of those that are passed over.
+
+*Open runs* are due, waiting for their turn, to be retried, or lapsed. They stand in line like slots, so that whatever
+another process leaves behind is taken up.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence, Set
+from datetime import timedelta
+from itertools import islice
+from math import inf
+from typing import Final
+
+from cronce.errors import BadInput, BadRecord
+from cronce.events import Event, What
+from cronce.model import Boot, Cell, Instant, Mark, Slot, job_cell, slot_of_cell, spell
+from cronce.policy import wants_all
+from cronce.protocol.record import Job, decode
+from cronce.protocol.specs import raise_floor
+from cronce.protocol.terms import Terms
+from cronce.runtime.commits import Settling
+from cronce.runtime.declare import Declaration
+from cronce.runtime.desk import Desk
+from cronce.runtime.flow import Flow
+from cronce.runtime.jobs import Edit
+from cronce.runtime.ledger import Ledger
+from cronce.runtime.scheduling.roster import Roster, chunks
+from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
+from cronce.runtime.scheduling.waitlist import AT_ONCE, Candidate, Waitlist, job_of
+from cronce.schedule import due
+from cronce.schedule.agenda import Agenda
+from cronce.schedule.slots import CAP, GRACE, Due, Span
+from cronce.stores.base import Page, Position, Scan
+from cronce.value import NamedTuple
+
+
+class Gap(NamedTuple):
+    """A job that nobody looked after since then; `digest` is the version that looks now."""
+
+    job: Declaration
+    digest: str
+    since: Instant
+
+
+def catch_up(ledger: Ledger, gaps: Sequence[Gap], now: Instant) -> Flow[list[Slot]]:
+    """The slots to try, of all jobs, oldest first; what the policies pass over is on record then."""
+    found = [(gap, _due(gap, now)) for gap in gaps]
+    wanted = [Slot(gap.job.name, at) for gap, one in found for at in one.slots]
+    passed = [(gap, one.skipped, _ends(gap, one.skipped)) for gap, one in found if one.skipped]
+    cells = yield from _load(ledger, [*wanted, *(slot for *_, slots in passed for slot in slots)])
+    spans = []
+    for gap, span, slots in passed:
+        absent = sum(not cells[slot.cell].version for slot in slots)
+        if absent:  # of more than were looked at, those in the middle count as absent
+            spans.append((gap, span, span.count - (len(slots) - absent)))
+    yield from _pass_over(ledger, spans, now)
+    return sorted((slot for slot in wanted if not cells[slot.cell].version), key=lambda slot: slot.at)
+
+
+def newest_run(ledger: Ledger, job: str) -> Flow[Instant | None]:
+    """The newest slot of a job that is on record."""
+    page = yield from ledger.client.scan(Scan(f"run/{job}/", newest_first=True, limit=1))
+    return slot_of_cell(page.cells[0].key).at if page.cells else None
+
+
+def _due(gap: Gap, now: Instant) -> Due:
+    assert gap.job.schedule is not None
+    return due(gap.job.schedule, gap.since, now, gap.job.missed)
+
+
+def _ends(gap: Gap, span: Span) -> list[Slot]:
+    """The oldest and the newest slots of a span, all if they are few: what ran is at an end. The oldest did if whoever
+    looked after them died later than we can tell, the newest if another does so now."""
+    schedule, most = gap.job.schedule, min(span.count, CAP)
+    assert schedule is not None
+    newest, oldest = [span.last], [span.first]
+    while len(newest) < most and (at := schedule.previous(newest[-1])) is not None:
+        newest.append(at)
+    while span.count > CAP and len(oldest) < most and (at := schedule.next(oldest[-1])) is not None:
+        oldest.append(at)
+    return [Slot(gap.job.name, at) for at in {*newest, *oldest}]
+
+
+def _load(ledger: Ledger, slots: Iterable[Slot]) -> Flow[dict[str, Cell]]:
+    cells: dict[str, Cell] = {}
+    for keys in chunks(slot.cell for slot in slots):
+        loaded, _ = yield from ledger.client.load(keys)
+        cells |= {cell.key: cell for cell in loaded.cells}
+    return cells
+
+
+def _pass_over(ledger: Ledger, spans: Sequence[tuple[Gap, Span, int]], now: Instant) -> Flow[None]:
+    """Whoever puts it on record tells of it; others who find the same at the same time do not."""
+    told: set[str] = set()
+    edits = {gap.job.name: _raised(gap, span, count, told) for gap, span, count in spans}
+    for names in chunks(edits):
+        yield from ledger.jobs.edit_all({name: edits[name] for name in names})
+    for gap, span, count in spans:
+        if gap.job.name in told:
+            slots = "1 slot" if count == 1 else f"{count} slots"
+            detail = f"{slots} up to {spell(span.last)}: {span.reason}"
+            ledger.client.report(Event(What.MISSED, job_cell(gap.job.name), ledger.client.holder, now, detail=detail))
+
+
+def _raised(gap: Gap, span: Span, count: int, told: set[str]) -> Edit:
+    """Only the version that fires the job has a say."""
+
+    def edit(job: Job | None, _now: Instant) -> Job | None:
+        told.discard(gap.job.name)  # another was faster, and it is asked again
+        if job is None or job.firing != gap.digest or job.floor >= span.last:
+            return None
+        told.add(gap.job.name)
+        assert gap.job.schedule is not None
+        left = gap.job.schedule.count(job.floor, span.last)  # less, where a part is on record: its reply was lost
+        return raise_floor(job, span.last, min(count, left), span.reason)
+
+    return edit
+
+
+NEEDED: Final = 1000
+"""How many jobs a look reads that will be due before the next but one."""
+
+
+class DueSlots:
+    """One thread's. `fires`: whether this process claims just now, and finds what is due."""
+
+    def __init__(self, desk: Desk, jobs: CarriedJobs, roster: Roster) -> None:
+        self._desk, self._ledger, self._know = desk, desk.ledger, desk.ledger.know
+        self._jobs, self._roster = jobs, roster
+        self._agenda = Agenda()
+        self._due: deque[tuple[str, Instant]] = deque()
+        self.line = Waitlist()
+
+    @property
+    def behind(self) -> bool:
+        """Whether something is due that does not stand in line yet."""
+        return bool(self._due)
+
+    def ahead(self, *, fires: bool) -> list[Instant]:
+        """When there is something to do."""
+        upcoming = self._agenda.next_at() if fires else None
+        return [at for at in (self.line.next_at(), upcoming) if at is not None]
+
+    def needed(self, boot: Boot, soon: timedelta) -> Iterator[str]:
+        """Jobs that this process is about to claim a slot of, and whose facts will be too old for that by then."""
+        for name, at in islice(self._agenda.upcoming(self._know.now() + soon), NEEDED):
+            old = self._know.fresh_until(name) < boot + soon.total_seconds()
+            if old and self._roster.place(Slot(name, at)) <= 1:
+                yield name
+
+    # --- jobs that come and go ---
+
+    def drop(self, names: Set[str]) -> None:
+        for name in names:
+            self._agenda.remove(name)
+        self.line.drop(names)
+
+    def settle_in(self, names: Set[str]) -> None:
+        """What is new is put on the agenda, from where the schedulers before left off."""
+        now = self._know.now()
+        gaps: list[Gap] = []
+        for name in sorted(names):
+            job = self._jobs.job(name)
+            if job.schedule is None:
+                continue
+            self._agenda.add(name, job.schedule, now)
+            known = self._know.job(name)
+            floor = known.job.floor if known and known.job else now
+            latest = job.schedule.previous(now + timedelta(seconds=1))
+            if latest is not None and latest > floor:
+                gaps.append(Gap(job, self._jobs.digest(name), self._since(name, floor, latest)))
+        self._try_missed(gaps, now)
+
+    def _since(self, name: str, floor: Instant, latest: Instant) -> Instant:
+        """From where on nobody may have looked. The latest slot is looked at in any case, and under missed="all" each
+        that has no record: whoever died may have had some of them in line."""
+        if wants_all(self._jobs.job(name).missed):
+            return floor
+        before = self._roster.looked_after(name) or self._desk.do(newest_run(self._ledger, name)) or floor
+        return max(floor, min(before - GRACE, latest - timedelta(seconds=1)))
+
+    # --- standing in line ---
+
+    def fill(self, *, fires: bool) -> bool:
+        """Have what is due now stand in line. Whether the store was asked something."""
+        now = self._know.now()
+        gaps = self._pop_due(now) if fires else []
+        self._try_missed(gaps, now)
+        for gap in gaps:
+            self._agenda.skip_to(gap.job.name, now)
+        for _ in range(min(len(self._due), AT_ONCE)):  # of many, the first need not wait for the last to stand in line
+            name, at = self._due.popleft()
+            if name in self._jobs:
+                slot = Slot(name, at)
+                terms = self._jobs.terms(slot)
+                self.add(slot, terms, at + terms.delay, now)
+        self.line.ripen(now)
+        return bool(gaps)
+
+    def _pop_due(self, now: Instant) -> list[Gap]:
+        """What was missed, which is found again until it was seen to; the rest is due."""
+        popped = self._agenda.pop_due(now)
+        self._due.extend(popped.slots)
+        for name, since in popped.behind:
+            self._agenda.skip_to(name, since)
+        return [Gap(self._jobs.job(name), self._jobs.digest(name), since) for name, since in popped.behind]
+
+    def _try_missed(self, gaps: Sequence[Gap], now: Instant) -> None:
+        for slot in self._desk.do(catch_up(self._ledger, gaps, now)) if gaps else ():
+            terms = self._jobs.terms(slot)
+            if wants_all(self._jobs.job(slot.job).missed):
+                terms = terms.each_wanted()
+            self.add(slot, terms, slot.at + terms.delay, now)
+
+    def add(self, slot: Slot, terms: Terms, due: Instant, now: Instant, *, known: bool = False) -> None:
+        place = self._roster.place(slot)
+        self.line.add(Candidate(slot, slot.cell, terms, due, known, self._ledger.nonce()), place, now)
+
+
+PAGES: Final = 5
+"""Thousands of open runs that a look goes through."""
+
+
+class OpenRuns:
+    """One thread's."""
+
+    def __init__(self, desk: Desk, jobs: CarriedJobs, due_slots: DueSlots, runs: LocalRuns) -> None:
+        self._desk, self._jobs, self._due_slots, self._runs = desk, jobs, due_slots, runs
+        self._settling = Settling(desk)
+        self._after: Position | None = None  # how far the last look went through many
+
+    def take_up(self, within: timedelta) -> float:
+        """Those whose time has come; in how many seconds that of the next comes, if it does within so long. Those whose
+        time came last are looked at first: what just lapsed must not stand behind what others left thousands of. Of so
+        many, each look goes through some."""
+        client = self._desk.ledger.client
+        scan = Scan("run/", "until", Mark.OPEN, client.know.now() + within)
+        page = self._desk.do(client.scan(scan._replace(newest_first=True)))
+        comes = self._take_up_page(page)
+        for _ in range(PAGES if page.next is not None else 0):
+            page = self._desk.do(client.scan(scan._replace(after=self._after)))
+            comes = min(comes, self._take_up_page(page))
+            self._after = page.next
+            if self._after is None:
+                break
+        return comes
+
+    def _take_up_page(self, page: Page) -> float:
+        comes = inf
+        ours = [cell for cell in page.cells if job_of(cell.key) in self._jobs]
+        for cell in sorted(ours, key=lambda cell: cell.key.rpartition("/")[2]):  # the older slot first
+            if cell.key in self._runs or cell.key in self._due_slots.line or cell.until is None:
+                continue
+            if cell.until <= page.now:
+                self._take_up(cell, cell.until, page.now)
+            else:
+                comes = min(comes, (cell.until - page.now).total_seconds())
+        return comes
+
+    def _take_up(self, cell: Cell, since: Instant, now: Instant) -> None:
+        try:
+            slot, record = slot_of_cell(cell.key), decode(cell.value, cell.key)
+        except (BadInput, BadRecord):
+            return  # of a newer cronce, or nobody's: whoever can read it sees to it
+        database = self._jobs.job(slot.job).database
+        if database is not None and record.is_running and record.closes_as_lost:
+            self._settling.soon(database, cell.key)
+            return
+        terms = self._jobs.terms(slot)
+        self._due_slots.add(slot, terms.each_wanted() if record.is_waiting else terms, since, now, known=True)

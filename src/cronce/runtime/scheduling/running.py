@@ -1,0 +1,172 @@
+"""The jobs that a process carries, and what runs in it just now: who has which turn, who shall stop, and what is to be
+told of it."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Set
+from datetime import timedelta
+from itertools import islice
+from math import inf
+from typing import Final
+
+from cronce.events import What
+from cronce.model import Boot, Cell, Instant, Slot
+from cronce.protocol.lease import LONGEST_LEASE
+from cronce.protocol.record import ask_of
+from cronce.protocol.terms import Terms
+from cronce.runtime.allowed_jobs import Carried
+from cronce.runtime.attempt import Attempt
+from cronce.runtime.declare import Declaration
+from cronce.runtime.keeper import Keeper, Over
+from cronce.runtime.ledger import Grant
+from cronce.runtime.log import LOGGER
+from cronce.runtime.scheduling.roster import Specs, digest_of
+from cronce.runtime.scheduling.waitlist import Candidate
+from cronce.schedule import format_duration
+
+Carry = Callable[[], Mapping[str, Carried]]
+"""What this process carries just now."""
+
+
+class CarriedJobs:
+    """What is carried, as which version, and on what terms its slots are claimed."""
+
+    def __init__(self) -> None:
+        self._carried: Mapping[str, Carried] = {}
+        self._terms: dict[tuple[str, timedelta | None], Terms] = {}
+        self.specs: Specs = {}
+        self.shortest_lease = LONGEST_LEASE
+        self.bundle = digest_of({})
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._carried
+
+    def __getitem__(self, name: str) -> Carried:
+        return self._carried[name]
+
+    def job(self, name: str) -> Declaration:
+        return self._carried[name].job
+
+    def digest(self, name: str) -> str:
+        return self.specs[name][0]
+
+    def take_on(self, carried: Mapping[str, Carried]) -> tuple[Set[str], Set[str]]:
+        """From now on exactly these. Which of them are new, or other than before, and which are so no more."""
+        before = self._carried
+        same = {name for name, one in carried.items() if name in before and before[name].job == one.job}
+        new = {name: one.job.spec for name, one in carried.items() if name not in same}
+        self._carried = dict(carried)
+        self.specs = {name: self.specs[name] for name in same} | new
+        self.bundle = digest_of(self.specs)
+        self._terms.clear()
+        leases = [one.job.lease for one in carried.values() if one.job.lease is not None]
+        self.shortest_lease = min(leases, default=LONGEST_LEASE)
+        return new.keys(), before.keys() - same
+
+    def terms(self, slot: Slot) -> Terms:
+        """Most slots of a job are claimed on the same."""
+        job = self.job(slot.job)
+        if slot.request or job.jitter is not None:
+            return self._made(slot)
+        place = (slot.job, job.gap_after(slot.at))
+        terms = self._terms.get(place)
+        if terms is None:
+            terms = self._terms[place] = self._made(slot)
+        return terms
+
+    def _made(self, slot: Slot) -> Terms:
+        terms = self.job(slot.job).terms(slot, inferred=False)
+        return terms._replace(outside=False, digest=self.digest(slot.job))
+
+
+HEEDED: Final = 500
+"""How many of the runs a look asks for, whether they shall stop; the others learn it with their next renewal."""
+
+LATE: Final = timedelta(seconds=5)
+"""A slot that starts later than this after it was due is told of."""
+
+STUBBORN: Final = 3.0
+"""Seconds after which a body that was told to stop, and goes on, is told of."""
+
+Tell = Callable[[What, str, str], None]
+"""What happened, to which run, and more of it in words."""
+
+
+class LocalRuns:
+    """One thread's. `all` may be asked for by any."""
+
+    def __init__(self, keeper: Keeper, tell: Tell) -> None:
+        self._keeper, self._tell = keeper, tell
+        self._running: dict[str, Attempt] = {}
+        self._turns: Counter[str] = Counter()
+        self._told: set[tuple[str, str]] = set()
+        self._stubborn: dict[str, Boot] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def __contains__(self, cell: str) -> bool:
+        return cell in self._running
+
+    @property
+    def all(self) -> list[Attempt]:
+        return list(self._running.values())
+
+    def turns(self, job: str) -> int:
+        """How many runs of the job there are."""
+        return self._turns[job]
+
+    def employ(self, candidate: Candidate, grant: Grant, carried: Carried, now: Instant) -> Attempt:
+        attempt = Attempt(self._keeper, carried.job, carried.work(), grant)
+        self._running[grant.key] = attempt
+        self._turns[carried.job.name] += 1
+        slot = candidate.slot  # what waited for a turn, or was handed out, is as late as its instant says
+        late = now - (candidate.due if slot.request else slot.at + candidate.terms.delay)
+        if late > LATE and grant.number == 1:
+            self._tell(What.LATE, grant.key, f"by {format_duration(timedelta(seconds=late // timedelta(seconds=1)))}")
+        return attempt
+
+    def dismiss(self, attempt: Attempt) -> None:
+        if self._running.pop(attempt.lease.grant.key, None) is not None:
+            self._turns[attempt.job.name] -= 1
+
+    # --- stopping ---
+
+    def asked_for(self) -> list[str]:
+        """The cells of runs of which a look finds out whether somebody asks them to stop."""
+        return list(islice(self._running, HEEDED))
+
+    def heed(self, cell: Cell) -> None:
+        attempt, ask = self._running[cell.key], ask_of(cell)
+        if ask and cell.fence == attempt.lease.grant.fence:
+            self._keeper.end(attempt.lease, Over("asked", f"asked to stop: {ask}"))
+
+    # --- telling ---
+
+    def tell(self, now: Instant, boot: Boot) -> None:
+        """A run that goes on for longer than until the next slot of its job, or although it was told to stop, is told
+        of once."""
+        self._told = {one for one in self._told if one[0] in self._running}
+        for key, attempt in self._running.items():
+            if (gap := self._longer_than(attempt, now)) is not None and self._first(key, "overrun"):
+                self._tell(What.OVERRUN, key, f"runs for longer than the {format_duration(gap)} to the next slot")
+            over = attempt.lease.over
+            if over is not None and self._first(key, "stop"):
+                self._stubborn[key] = boot + STUBBORN
+            if over is not None and boot >= self._stubborn.get(key, inf) and self._first(key, "stubborn"):
+                LOGGER.warning(
+                    "%s goes on, though it was told to stop (%s): it is in a call that cannot be interrupted, or"
+                    " catches what stops it. It is fenced; isolate=True runs it where it can be killed",
+                    attempt.lease.name,
+                    over.why,
+                )
+        self._stubborn = {key: when for key, when in self._stubborn.items() if key in self._running}
+
+    def _first(self, key: str, what: str) -> bool:
+        first = (key, what) not in self._told
+        self._told.add((key, what))
+        return first
+
+    def _longer_than(self, attempt: Attempt, now: Instant) -> timedelta | None:
+        slot, started = attempt.run.slot, attempt.lease.grant.record.started
+        gap = None if slot.request else attempt.job.gap_after(slot.at)
+        return gap if gap is not None and started is not None and now - started > gap else None

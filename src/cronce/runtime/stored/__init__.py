@@ -1,1 +1,0 @@
-"""Jobs that live in the store: how they are defined there, and which of them a process runs."""

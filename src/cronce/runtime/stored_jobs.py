@@ -1,0 +1,315 @@
+"""Jobs that live in the store: how they are defined and changed there.
+
+A definition says in JSON what `Cronce.job` is told in Python, and names its body: an importable function, or a command.
+Every change is a compare-and-swap on one cell, raises its revision, and writes on the board of jobs in the same swap:
+all processes look. What was removed leaves its cell behind, so that the revision goes on rising if it comes back. Which
+of them a process runs is its own choice (`allowed_jobs`).
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from cronce.errors import BadInput, BadRecord, CronceError
+from cronce.model import Cell, Instant, Mark, Write, bundle_cells, check_name, job_cell, spell, stored_cell
+from cronce.protocol.codec import all_readable, json_text, readable
+from cronce.protocol.notices import Stored, decode_stored, encode_notice
+from cronce.protocol.record import Job, Spec, decode_bundle, decode_job, encode_job
+from cronce.runtime.client import NEWS, Client
+from cronce.runtime.declare import Declaration, declare
+from cronce.runtime.flow import Flow
+from cronce.runtime.operations.actions import Operator
+from cronce.runtime.processes.command import checked_words
+from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, read_spec, refuse_unknown, seen_job
+from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
+from cronce.stores.base import Scan
+from cronce.value import NamedTuple
+
+LONGEST: Final = 65_536
+"""Characters of a definition. Every process reads all of them."""
+
+# --- definitions ----------------------------------------------------------------------------------------------------
+
+Words = Mapping[str, Any]
+"""A definition as a user says it: the words of `Cronce.job`, and `function` or `command`, `payload`, `isolate`."""
+
+EITHER: Final[Mapping[str, Sequence[str]]] = {
+    "schedule": ("every", "at"),
+    "every": ("schedule", "at", "tz", "gap", "fold"),
+    "at": ("schedule", "every", "tz", "gap", "fold"),
+    "function": ("command",),
+    "command": ("function", "isolate"),
+}
+"""What a word replaces, when it is said in an edit."""
+
+
+class Definition(NamedTuple):
+    """A definition, checked. It has a function or a command."""
+
+    job: Declaration
+    function: str = ""
+    command: tuple[str, ...] = ()
+    isolate: bool = False
+
+
+def define(name: str, words: Words) -> Definition:
+    """Whatever cannot be meant is refused."""
+    policies = dict(words)
+    function, command = policies.pop("function", ""), policies.pop("command", [])
+    payload, isolate = policies.pop("payload", None), policies.pop("isolate", False)
+    if "transaction" in policies:
+        raise BadInput(f"{name}: a database is declared in code (@cron.job(transaction=…)): a URL may hold a password")
+    if "mode" in policies:
+        raise BadInput(
+            f"{name}: mode is for jobs that another scheduler calls; what lives in the store cronce runs itself"
+        )
+    if bool(function) == bool(command):
+        raise BadInput(f"{name}: what shall run? Give one of function='package.module:name' and command=['./sync.sh']")
+    job = declare(name, **policies)._replace(payload=json_text("a payload", payload))
+    if job.schedule is None:
+        raise BadInput(f"{name}: when shall it run? Give a schedule, every=… or at=…")
+    if isolate not in (True, False) or (isolate and command):
+        raise BadInput(f"{name}: isolate is true or false, of a function; a command has a process of its own anyway")
+    if command:
+        return Definition(job, command=tuple(checked_words(command)))
+    return Definition(job, _function_name(function), isolate=isolate)
+
+
+def _function_name(text: object) -> str:
+    """One plain name in one module: `tasks:os.system` would be a function of another."""
+    module, colon, name = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
+        raise BadInput(f"{text!r:.80} is no function; write it like 'package.module:name'")
+    return f"{module}:{name}"
+
+
+def spelled(name: str, words: Words) -> str:
+    """The definition as the store keeps it: only what was said. What is None was not."""
+    said = {word: value for word, value in _plain_schedule(words).items() if value is not None}
+    try:
+        text = json.dumps(said, default=_plain, allow_nan=False, separators=(",", ":"), sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(f"{name} cannot be kept in the store: {error}") from None
+    parsed(name, text)
+    return text
+
+
+def parsed(name: str, text: str) -> Definition:
+    """The definition that stands in the store. One that nobody of us wrote is a BadInput, whatever it is."""
+    words = read_words(name, text)
+    try:
+        return define(name, words)
+    except BadInput:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        raise BadInput(f"the definition of {name} cannot be meant: {error}") from error
+
+
+def read_words(name: str, text: str) -> dict[str, Any]:
+    if len(text) > LONGEST:
+        raise BadInput(f"the definition of {name} has {len(text):,} characters, and {LONGEST:,} at most are kept")
+    try:
+        words = json.loads(text)
+    except (ValueError, RecursionError):
+        words = None
+    if not isinstance(words, dict):
+        raise BadInput(f"the definition of {name} is no definition: {text[:60]!r}")
+    return words
+
+
+def _plain_schedule(words: Words) -> dict[str, Any]:
+    rule = words.get("schedule")
+    if not isinstance(rule, Cron | Every | At | Window):
+        return dict(words)
+    spec = spec_of(rule)
+    return {**words, "schedule": spec.pop("text"), **spec}
+
+
+def _plain(value: object) -> str:
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case datetime():
+            return spell(parse_instant(value))
+        case _:
+            raise TypeError(f"{value!r:.60} is nothing that JSON can say")
+
+
+# --- changing them --------------------------------------------------------------------------------------------------
+
+Change = Callable[[Stored | None], str | None]
+"""Its new definition, in view of what stands there; None takes it out of the store."""
+
+
+def add(operator: Operator, name: str, words: Words) -> Flow[Stored | None]:
+    """The new job; None if it was there already, and is defined the same."""
+    text = spelled(check_name(name), words)
+    yield from _refuse_in_code(operator.ledger.client, name)
+
+    def added(stored: Stored | None) -> str:
+        if stored is not None and stored.definition is not None and not _same(name, stored.definition, text):
+            raise BadInput(f"there is a job {name} in the store already, with another definition; edit changes it")
+        return text
+
+    return (yield from _change(operator, name, added))
+
+
+def edit(operator: Operator, name: str, changes: Words) -> Flow[Stored | None]:
+    """The job as it is now; None if that is what it was. A change to None goes back to the default."""
+    yield from _refuse_missing(operator.ledger.client, name)
+
+    def edited(stored: Stored | None) -> str:
+        return spelled(name, _merged(read_words(name, _present(name, stored)), _plain_schedule(changes)))
+
+    return (yield from _change(operator, name, edited))
+
+
+def remove(operator: Operator, name: str) -> Flow[Stored | None]:
+    """Its definition goes, its history stays."""
+    yield from _refuse_missing(operator.ledger.client, name)
+
+    def removed(stored: Stored | None) -> None:
+        _present(name, stored)
+
+    return (yield from _change(operator, name, removed))
+
+
+def _present(name: str, stored: Stored | None) -> str:
+    """Its definition; what is not there cannot be changed."""
+    if stored is None or stored.definition is None:
+        how = f"was removed from the store by {stored.by} at {spell(stored.at)}" if stored else "is gone from the store"
+        raise CronceError(f"{name} {how}; add makes it anew")
+    return stored.definition
+
+
+def _same(name: str, old: str, new: str) -> bool:
+    """Whether they mean the same, however they are written."""
+    try:
+        return parsed(name, old) == parsed(name, new)
+    except BadInput:  # the old one is of a cronce that knew other words
+        return False
+
+
+def _merged(words: Words, changes: Words) -> dict[str, Any]:
+    replaced = {other for word in changes if changes[word] is not None for other in EITHER.get(word, ())}
+    return {**{word: value for word, value in words.items() if word not in replaced}, **changes}
+
+
+def _change(operator: Operator, name: str, change: Change) -> Flow[Stored | None]:
+    """What stands there now; None if that means the same as before."""
+
+    def changed(cell: Cell, now: Instant) -> tuple[Stored | None, Write | None]:
+        stored = decode_stored(cell.value, cell.key) if cell.version else None
+        text = change(stored)
+        if stored and stored.definition is not None and text is not None and _same(name, stored.definition, text):
+            return None, None
+        new = Stored(stored.revision + 1 if stored else 1, text, operator.by, now)
+        return new, Write(cell.key, cell.version, encode_notice(new), Mark.CLOSED if text is None else Mark.OPEN)
+
+    return (yield from operator.ledger.client.rewrite(stored_cell(name), changed, NEWS))
+
+
+def _refuse_missing(client: Client, name: str) -> Flow[None]:
+    """Say why there is nothing to change, if there is not."""
+    loaded, _ = yield from client.load([stored_cell(check_name(name)), job_cell(name)])
+    stored, job = loaded.cells
+    if stored.version:
+        return
+    if job.version:
+        raise CronceError(
+            f"{name} does not live in the store, but in the code that declares or calls it: change it there"
+        )
+    refuse_unknown(name, [one.name for one in (yield from definitions())])
+
+
+def _refuse_in_code(client: Client, name: str) -> Flow[None]:
+    """Two definitions of one name would take turns: what live processes have in their code is changed there."""
+    carried = yield from _carried(name)
+    if not carried:
+        return
+    loaded, _ = yield from client.load([job_cell(name)])
+    (cell,) = loaded.cells
+    specs = decode_job(cell.value, cell.key).specs if cell.version else ()
+    if carried - {spec.digest for spec in specs if "revision" in read_spec(spec.text)}:
+        raise BadInput(
+            f"live processes have a job {name} in their code; change it there, or give this one another name"
+        )
+
+
+def _carried(name: str) -> Flow[set[str]]:
+    """Which versions of the job live processes carry."""
+    _, live = yield from holders()
+    carried = set()
+    for bundle in {one.holder.bundle for one in live}:
+        _, cells = yield from read_all(Scan(bundle_cells(bundle)))
+        carried |= {part.specs.get(name, "") for _, part in all_readable(cells, decode_bundle)}
+    return carried - {""}
+
+
+# --- reading them ---------------------------------------------------------------------------------------------------
+
+
+class StoredJob(NamedTuple):
+    """A job as it stands in the store; with a `trouble` it cannot be read."""
+
+    name: str
+    revision: int = 0
+    definition: str = ""
+    trouble: str = ""
+
+
+def definitions() -> Flow[list[StoredJob]]:
+    """All that were not removed."""
+    _, cells = yield from read_all(Scan("stored/", mark=Mark.OPEN))
+    return [_stored_job(cell) for cell in cells]
+
+
+def _stored_job(cell: Cell) -> StoredJob:
+    name = cell.key.removeprefix("stored/")
+    try:
+        stored = decode_stored(cell.value, cell.key)
+    except BadRecord as error:
+        return StoredJob(name, trouble=str(error))
+    return StoredJob(name, stored.revision, stored.definition or "")
+
+
+def listed() -> Flow[tuple[Instant, list[JobLine]]]:
+    """All jobs, and of those in the store what stands there; also those that no process has carried yet."""
+    now, lines = yield from jobs()
+    known = {line.seen.name: line for line in lines}
+    for cell in (yield from read_all(Scan("stored/")))[1]:
+        name = cell.key.removeprefix("stored/")
+        line = line_of(name, cell, known.get(name), now)
+        if line is not None:
+            known[name] = line
+    return now, [known[name] for name in sorted(known)]
+
+
+def line_of(name: str, cell: Cell, line: JobLine | None, now: Instant) -> JobLine | None:
+    seen = seen_stored(name, line.seen if line else None, cell)
+    if seen is None:
+        return None  # removed, and nothing is left of it
+    line = JobLine(seen, seen.next(now), line.last if line else None)
+    stored = readable(cell, decode_stored)
+    if stored is None or (stored.definition is None and "revision" not in seen.policies):
+        return line  # removed, and there is one of that name in code now
+    return line._replace(stored=stored, next=line.next if stored.definition else None)
+
+
+def seen_stored(name: str, seen: JobSeen | None, cell: Cell) -> JobSeen | None:
+    """A job as it was seen or, before a process has carried it, as it will be by what stands in the store. It may be
+    paused or asked for by then, and have no version on record all the same."""
+    if seen is not None and (seen.job is None or seen.job.specs):
+        return seen
+    try:
+        stored = decode_stored(cell.value, cell.key)
+        if stored.definition is None:
+            return seen
+        declared = parsed(name, stored.definition).job._replace(revision=stored.revision)
+    except (BadRecord, BadInput) as error:
+        return seen or JobSeen(name, None, trouble=str(error))
+    digest, text = declared.spec
+    known = seen.job if seen and seen.job else Job(stored.at)
+    value = encode_job(known._replace(specs=(Spec(digest, stored.at, text),)))
+    return seen_job(Cell(job_cell(name), value=value))

@@ -1,0 +1,210 @@
+"""Pages that are one table each: effects, locks, leaders, alerts, those who are watched but not run by us, what an
+audit found, and help."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from cronce.model import Instant
+from cronce.monitor.model import worst_first
+from cronce.monitor.read_lists import (
+    EffectsPage,
+    alerts,
+    beats,
+    effects_page,
+    held,
+    observed,
+)
+from cronce.monitor.watch_others import state
+from cronce.protocol.notices import Alert, Beats
+from cronce.runtime.effects.review import EffectSeen, effect, effect_named, names_effect
+from cronce.runtime.flow import Flow
+from cronce.runtime.queries import load
+from cronce.telling.documents import leader_says
+from cronce.telling.story import verdicts
+from cronce.value import NamedTuple
+from cronce.web.pages.overview import where
+from cronce.web.site import Shown, site_of
+
+# --- effects: what is in doubt comes first, with what to say of it ----------------------------------------------------
+
+AT_ONCE: Final = 100
+
+
+class EffectRow(NamedTuple):
+    seen: EffectSeen
+    slot: str
+    """Whose step it is; "" of a key of an idempotent function."""
+    commands: tuple[str, ...]
+    """What to say of it in a terminal, if it is in doubt."""
+
+    @property
+    def way(self) -> tuple[str, ...]:
+        """Where one says it here."""
+        return ("effects", *self.seen.name.split("/"), "resolve")
+
+
+def effects_table(request: Request) -> Flow[Shown]:
+    query = request.query_params
+    what, after = query.get("what", "").strip() or None, query.get("after") or None
+    everything = query.get("all") == "1"
+    if what is not None and names_effect(what):
+        one = yield from effect(effect_named(what))
+        found = EffectsPage((one,) if one else (), None)
+    else:
+        found = yield from effects_page(what, after, AT_ONCE, everything=everything)
+    return {
+        "rows": [_effect_row(one) for one in found.effects],
+        "next": found.next,
+        "kept": {"what": what, "all": 1 if everything else None},
+        "after": after,
+    }
+
+
+def _effect_row(one: EffectSeen) -> EffectRow:
+    of = one.name.partition("/")[0]
+    commands = tuple(verdicts(one.name)) if one.state == "in doubt" else ()
+    return EffectRow(one, of if "@" in of else "", tuple(line.strip() for line in commands))
+
+
+# --- locks and leaders: who holds what, until when, and who did before ------------------------------------------------
+
+
+class Words(NamedTuple):
+    """How a kind of lease is spoken of; `says`: what its states and ends are called."""
+
+    way: str
+    title: str
+    noun: str
+    holder: str
+    number: str
+    """What its fence is called."""
+    prefix: str
+    """Of its cells."""
+    says: Callable[[str], str]
+
+
+LOCKS = Words("locks", "Locks", "lock", "holder", "fence", "lock/", str)
+LEADERS = Words("leaders", "Leaders", "group", "leader", "term", "leader/", leader_says)
+
+
+def leases(request: Request, words: Words) -> Flow[Shown]:
+    after = request.query_params.get("after", "")
+    found = yield from held(words.prefix, after)
+    return {"now": found.now, "held": found.held, "next": found.next, "after": after, "words": words}
+
+
+# --- what watchers have to tell ---------------------------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """To how many destinations a notice was sent, and when the last time."""
+
+    notice: str
+    to: tuple[str, ...]
+    """Their digests: who reads them may not know the addresses."""
+    sentence: str
+    sent: Instant | None
+    tries: int
+    """At those to which it was not sent."""
+
+
+class BeatRow(NamedTuple):
+    name: str
+    beats: Beats
+    state: str
+    last: Instant | None
+    by: tuple[str, ...]
+    """Who beat of late."""
+
+
+def alerts_table(_request: Request) -> Flow[Shown]:
+    stand = yield from alerts()
+    cleared = yield from alerts(open=False)
+    return {
+        "now": stand.now,
+        "standing": sorted(stand.alerts, key=worst_first),
+        "cleared": sorted(cleared.alerts, key=_freshness, reverse=True),
+        "more": stand.more,
+        "where": where,
+        "told_of": told_of,
+    }
+
+
+def told_of(alert: Alert) -> list[Told]:
+    notices = dict.fromkeys(one.notice for one in alert.deliveries.values())
+    return [_told(alert, notice) for notice in notices]
+
+
+def _told(alert: Alert, notice: str) -> Told:
+    meant = {to: one for to, one in alert.deliveries.items() if one.notice == notice}
+    sent = [one.sent for one in meant.values() if one.sent]
+    many = f"{len(meant)} destination{'s' if len(meant) != 1 else ''}"
+    part = many if len(sent) == len(meant) else f"{len(sent)} of {many}"
+    tries = sum(one.tries for one in meant.values() if not one.sent)
+    return Told(notice, tuple(meant), f"sent to {part}", max(sent, default=None), tries)
+
+
+def _freshness(alert: Alert) -> Instant:
+    return alert.cleared or alert.since
+
+
+def others_table(_request: Request) -> Flow[Shown]:
+    beaten = yield from beats()
+    calls = yield from observed()
+    now = (yield from load([])).now
+    return {"now": now, "beats": [_beat_row(name, one, now) for name, one in beaten.items()], "observed": calls}
+
+
+def _beat_row(name: str, beats: Beats, now: Instant) -> BeatRow:
+    recent = sorted(beats.recent, reverse=True)
+    last = recent[0].at if recent else None
+    return BeatRow(name, beats, state(beats, now), last, tuple(dict.fromkeys(one.by for one in recent)))
+
+
+# --- what needs no store ----------------------------------------------------------------------------------------------
+
+SEVERITIES: Final = ("error", "warning", "info")
+FIELDS: Final = ("rule", "name", "confidence", "path", "line", "message", "remedy", "snippet")
+
+WORDS: Final = {
+    "job": "a named piece of work with a schedule and policies; its name stays the same across deploys",
+    "slot": "one scheduled instant of one job, such as billing@2026-03-29T01:00:00Z: what happens once",
+    "run": "one execution of a slot; a slot may have several runs, and only one closes it",
+    "holder": "one process that may claim slots: its host, its process, its start",
+    "claim": "a request for a slot and, when it is granted, the right to run it",
+    "lease": "that right, until an instant on the store's clock, renewed while the run works",
+    "lapsed": "its lease passed, and nobody has acted on that yet",
+    "taken over": "its lease lapsed, and another process was granted the slot",
+    "lost": "its lease lapsed and it was closed; nobody runs it again behind your back",
+    "unknown": "nobody can tell whether it ran; a person looks, and says",
+    "fence": "the number of a grant; receivers refuse a lower one, so a paused holder cannot do harm when it wakes",
+    "effect": "a change in the outside world, made once per slot, by its key",
+    "in doubt": "an effect was begun, and nobody can tell whether it happened",
+    "turn": "the right of a job to run at all: how overlap is limited",
+    "floor": "at or below it a slot without a record is closed: no edit or pause ever reopens the past",
+    "lock, leader": "a lease without a slot; a leader is a lock that is kept, with a term",
+    "refused": "a claim that lost: the run that would have been a duplicate",
+}
+"""The words of the trade, in one line each."""
+
+
+def findings_table(request: Request) -> Flow[Shown]:
+    yield from ()
+    report = site_of(request).findings
+    rows = [_finding_row(one) for one in report["findings"]] if report else []
+    grouped = {severity: [row for row in rows if row["severity"] == severity] for severity in SEVERITIES}
+    return {"report": report, "grouped": grouped, "number": len(rows)}
+
+
+def _finding_row(finding: Mapping[str, Any]) -> dict[str, str]:
+    """A report is a file that anybody may have written: whatever is not there is empty."""
+    severity = finding.get("severity")
+    fields = {name: str(finding[name]) if finding.get(name) is not None else "" for name in FIELDS}
+    return {**fields, "severity": severity if severity in SEVERITIES else "info"}
+
+
+def help_table(_request: Request) -> Flow[Shown]:
+    yield from ()
+    return {"words": WORDS}

@@ -1,0 +1,185 @@
+"""What comes with a request, read within bounds: forms of browsers, JSON of programs, times in a query. And what is
+said when something cannot be shown or done: to programs as {"error": …}, to people as a page.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NoReturn
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response
+
+from cronce.errors import BadInput, CronceError, NotOnRecord, StoreError
+from cronce.model import EPOCH, Instant
+from cronce.schedule import parse_instant
+from cronce.stores import mask_all
+from cronce.web.site import here, is_part, site_of
+
+RETRY_AFTER: Final = "2"
+"""Seconds after which to ask again for what the store did not answer."""
+
+STATUSES: Final = {
+    400: ("That cannot be read", "it cannot be read"),
+    401: ("The token is needed", "the token is needed, or wrong"),
+    403: ("Not from here", "it was started without a token, and only tells"),
+    404: ("There is no such thing", "there is no such thing"),
+    405: ("Not in this way", "not by this method"),
+    408: ("Too slow", "the body came too slowly"),
+    409: ("Not as things stand", "not as things stand"),
+    413: ("Too much", "too much"),
+    414: ("Too long", "too long an address"),
+    415: ("In another form, please", "not JSON"),
+    421: ("Another name", "not by this name"),
+    422: ("That makes no sense", "it makes no sense"),
+    429: ("Slower, please", "too many wrong tokens"),
+    431: ("Too much", "too long headers"),
+    500: ("A bug of ours", "a bug of ours"),
+    503: ("The store does not answer", "the store does not answer"),
+}
+"""The title of the page that says so, and how the API describes it."""
+
+
+class Json(JSONResponse):
+    """In ASCII: half a character, which a payload may hold, has no other spelling."""
+
+    def render(self, content: object) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+class Problem(HTTPException):
+    """Something to be said with a status, from wherever it is noticed."""
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+def problem(request: HTTPConnection, status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    told = mask_all(text)
+    if speaks_json(request):
+        return Json({"error": told}, status, headers)
+    title, _ = STATUSES.get(status, ("No", ""))
+    shown = {"status": status, "title": title, "text": told}
+    page = site_of(request).render(Request(request.scope), "trouble.html", status, **shown)
+    page.headers.update(headers or {})
+    return page
+
+
+def speaks_json(request: HTTPConnection) -> bool:
+    if is_part(request):
+        return False
+    return here(request).startswith("/api/") or "text/html" not in request.headers.get("accept", "text/html, */*")
+
+
+# --- from exceptions --------------------------------------------------------------------------------------------------
+
+
+def status_of(error: CronceError | HTTPException) -> int:
+    match error:
+        case HTTPException():
+            return error.status_code
+        case BadInput():
+            return 400
+        case NotOnRecord():
+            return 404
+        case StoreError():
+            return 503
+        case _:
+            return 409
+
+
+async def on_cronce(request: Request, error: Exception) -> Response:
+    assert isinstance(error, CronceError)
+    status = status_of(error)
+    return problem(request, status, str(error), {"Retry-After": RETRY_AFTER} if status == 503 else None)
+
+
+async def on_http(request: Request, error: Exception) -> Response:
+    """What is refused by us, or by the routes."""
+    assert isinstance(error, HTTPException)
+    place = here(request)[:200]
+    said = {404: f"there is nothing at {place}", 405: f"{request.method} is not for {place}"}
+    text = error.detail if isinstance(error, Problem) else said.get(error.status_code, error.detail)
+    return problem(request, error.status_code, text, error.headers)
+
+
+# --- what comes with a request ----------------------------------------------------------------------------------------
+
+
+LONGEST: Final = 256 * 1024
+"""Bytes. A payload is up to 64 KB of JSON, and a form spells some of its signs as three."""
+
+FIELDS: Final = 20
+
+SLOW: Final = 10.0
+"""Seconds in which a body has come."""
+
+_FAR: Final = datetime(2200, 1, 1, tzinfo=UTC)
+
+
+async def form(request: Request) -> dict[str, str]:
+    """What was filled in; of a field that comes twice, the last."""
+    _expect(request, "application/x-www-form-urlencoded")
+    body = await _body(request)
+    try:
+        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS))
+    except ValueError:
+        raise Problem(400, "that is no form of ours") from None
+
+
+async def document(request: Request) -> dict[str, Any]:
+    """A JSON object; nothing at all is an empty one."""
+    body = await _body(request)
+    if not body:
+        return {}
+    _expect(request, "application/json")
+    try:
+        found = read_json(body.decode())
+    except ValueError as error:
+        raise Problem(400, f"the body is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Problem(422, "the body is a JSON object")
+    return found
+
+
+def read_json(text: str) -> Any:
+    """JSON as it is defined: without NaN, and not so deep that it cannot be read. Raises ValueError."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is too deep") from None
+
+
+def _refuse(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _expect(request: Request, kind: str) -> None:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != kind:
+        raise Problem(415, f"the body comes as {kind}")
+
+
+async def _body(request: Request) -> bytes:
+    """However it is sent, and whatever it says of its length."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(SLOW):
+            async for part in request.stream():
+                body += part
+                if len(body) > LONGEST:
+                    raise Problem(413, f"a body has {LONGEST:,} bytes at most", {"Connection": "close"})
+    except TimeoutError:
+        raise Problem(408, f"the body did not come in {SLOW:g} s", {"Connection": "close"}) from None
+    return bytes(body)
+
+
+def read_instant(text: str) -> Instant:
+    """A time that one can reckon with, also a span before it and after."""
+    found = parse_instant(text)
+    if not EPOCH <= found <= _FAR:
+        raise BadInput("it is a time from 1970 on, and not too far from today")
+    return found

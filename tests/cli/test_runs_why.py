@@ -1,0 +1,546 @@
+"""Why a slot ran or did not: the exact words, on stores that the real ledger wrote."""
+
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pytest
+
+from cronce.model import ABSENT, Instant, Mark, Slot, Write, refusals_cell, to_us
+from cronce.protocol.commands import Closed, Queue, Resolve, Skip
+from cronce.protocol.notices import Refusals, Refused, encode_notice
+from cronce.protocol.record import Job, Outcome, Spec
+from cronce.protocol.specs import raise_floor
+from cronce.runtime.ledger import Grant
+from cronce.runtime.why import Case, Why, why
+from cronce.schedule import parse_schedule, spec_of
+from cronce.stores.base import next_life
+from cronce.telling.story import about, tell
+from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, beat, claim, granted
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+def finish(desk: Desk, grant: Grant, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "", **how: object) -> None:
+    desk.do(desk.ledger.finish(grant, outcome, reason, **how))  # type: ignore[arg-type]
+
+
+def watch(clock: HandClock, desk: Desk, seconds: int) -> None:
+    """Let time pass while the desk looks at the store's clock now and then."""
+    for _ in range(seconds):
+        clock.turn(1.0)
+        desk.do(desk.ledger.overdue())
+
+
+def declare(desk: Desk, *texts: str, floor: Instant = START - SECOND, **policies: object) -> None:
+    """The job with these schedules, as calls from outside put them on record."""
+    specs = [json.dumps({"schedule": spec_of(parse_schedule(text)), **policies}) for text in texts]
+    versions = tuple(Spec(f"v{place}", START, text) for place, text in enumerate(specs))
+    desk.do(desk.ledger.jobs.edit("billing", lambda job, _now: (job or Job(floor))._replace(specs=versions)))
+
+
+def refuse(store: Wire, host: str, slots: Iterable[tuple[Slot, Instant, str]], times: int) -> None:
+    """What a host was refused, as it reports it with its beat."""
+    recent = tuple(Refused(slot.key, at, why) for slot, at, why in slots)
+    value = encode_notice(Refusals(times, recent))
+    store.swap([Write(refusals_cell("billing", host), ABSENT, value, Mark.OPEN)], store.load([]).epoch.seen)
+
+
+def asked(store: Wire, slot: Slot | None = SLOT) -> Why:
+    watcher = Desk(store, "a person")
+    found = watcher.do(why("billing", slot, store.traits))
+    assert found is not None
+    return found
+
+
+def told(store: Wire, slot: Slot = SLOT) -> str:
+    found = asked(store, slot)
+    (story,) = found.stories
+    return tell(story, found)
+
+
+def later(minutes: int) -> Slot:
+    return Slot("billing", START + minutes * MINUTE)
+
+
+# --- it ran, or runs ---
+
+
+def test_a_slot_that_ran_says_who_ran_it_who_was_refused_and_what_it_printed(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
+    grant = granted(desk)
+    clock.turn(1)
+    refuse(
+        store,
+        "web-2",
+        [(SLOT, clock.wall(), "web-2:17:c0ffee: held by web-1"), (later(1), clock.wall(), "another slot")],
+        2,
+    )
+    clock.turn(3)
+    finish(desk, grant, output="3 reports sent\n\x1b[31mdone\n")
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z succeeded: web-1 ran it from 12:00:00Z to 12:00:04Z (4s).
+  12:00:00Z  granted to web-1
+  12:00:01Z  refused to web-2:17:c0ffee: held by web-1
+  12:00:04Z  succeeded
+  the end of its output:
+    | 3 reports sent
+    | \\x1b[31mdone"""
+    )
+
+
+def test_who_was_refused_in_the_second_of_the_grant_stands_below_it(desk: Desk, store: Wire, clock: HandClock) -> None:
+    """Another process reads the store's clock a little differently."""
+    clock.turn(0.5)
+    grant = granted(desk)
+    early = [(SLOT, clock.wall() - 300 * SECOND / 1000, "held by web-1"), (SLOT, START - SECOND, "too early")]
+    refuse(store, "web-2", early, 2)
+    clock.turn(0.2)
+    finish(desk, grant)
+    assert told(store).splitlines()[1:] == [
+        "  11:59:59Z  refused to web-2: too early",
+        "  12:00:00Z  granted to web-1",
+        "  12:00:00Z  refused to web-2: held by web-1",
+        "  12:00:00Z  succeeded",
+    ]
+
+
+def test_a_slot_that_is_running_says_since_when_and_who_was_refused(desk: Desk, store: Wire, clock: HandClock) -> None:
+    granted(desk)
+    clock.turn(1)
+    refuse(store, "web-2", [(SLOT, clock.wall(), "held by web-1")], 1)
+    desk.do(desk.ledger.ask(SLOT, "a person wants it to stop"))
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z is running: web-1 has had it since 12:00:00Z (1s). It is closed as lost\
+ if nothing is heard of it until 12:00:10Z. It was asked to stop: a person wants it to stop.
+  12:00:00Z  granted to web-1
+  12:00:01Z  refused to web-2: held by web-1"""
+    )
+
+
+@pytest.mark.parametrize(("on_lost", "then"), [("skip", "closes it as lost"), ("rerun", "takes it over")])
+def test_a_slot_whose_lease_passed_says_what_will_become_of_it(
+    desk: Desk, store: Wire, clock: HandClock, on_lost: str, then: str
+) -> None:
+    granted(desk, on_lost=on_lost)
+    clock.turn(11)
+    assert (
+        told(store)
+        == f"""\
+billing@2026-03-29T12:00:00Z was granted to web-1 at 12:00:00Z, whose lease passed at 12:00:10Z; nobody has acted on\
+ that yet. Who claims it next {then}.
+  12:00:00Z  granted to web-1"""
+    )
+
+
+def test_a_rerun_that_was_asked_to_stop_is_told_to_be_closed_and_is(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    granted(desk, on_lost="rerun")
+    desk.do(desk.ledger.ask(SLOT, "enough"))
+    assert "It is closed as lost if nothing is heard of it until 12:00:10Z." in told(store)
+    watch(clock, other, 11)
+    assert "Who claims it next closes it as lost." in told(store)
+    answer = claim(other, on_lost="rerun")
+    assert isinstance(answer, Closed)
+    assert answer.outcome is Outcome.LOST
+    assert "it was asked to stop, so it does not run again." in told(store)
+
+
+def test_a_takeover_is_told_in_its_order(desk: Desk, other: Desk, store: Wire, clock: HandClock) -> None:
+    granted(desk, on_lost="rerun")
+    watch(clock, other, 11)
+    grant = granted(other, on_lost="rerun")
+    clock.turn(86_400)
+    finish(other, grant)
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z succeeded: web-2 ran it from 12:00:11Z to 2026-03-30T12:00:11Z (1d).
+  12:00:00Z             granted to web-1
+  12:00:11Z             lapsed: its lease passed unrenewed
+  12:00:11Z             taken over by web-2
+  2026-03-30T12:00:11Z  succeeded"""
+    )
+
+
+def test_a_slot_that_was_lost_says_so_and_that_it_does_not_run_again(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    granted(desk)
+    watch(clock, other, 11)
+    claim(other)
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z is lost: web-1 was granted it at 12:00:00Z and was gone by 12:00:11Z. Nobody can tell how\
+ much of its work it did; on_lost="skip" does not run it again.
+  12:00:00Z  granted to web-1
+  12:00:11Z  lost: its holder web-1 was gone"""
+    )
+    clock.turn(60)
+    other.do(other.ledger.resolve(SLOT, Resolve("done", "ada looked")))
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z counts as succeeded since 12:01:11Z, resolved: ada looked.
+  12:00:00Z  granted to web-1
+  12:00:11Z  lost
+  12:01:11Z  succeeded: resolved: ada looked"""
+    )
+
+
+def test_a_slot_that_somebody_had_tried_again_says_when_it_was_lost_and_when_they_looked(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    granted(desk)
+    watch(clock, other, 11)
+    claim(other)
+    clock.turn(60)
+    other.do(other.ledger.resolve(SLOT, Resolve("retry", "by ada: fixed")))
+    assert told(store).splitlines()[1:4] == [
+        "  12:00:00Z  granted to web-1",
+        "  12:00:11Z  lost",
+        "  12:01:11Z  retried: by ada: fixed",
+    ]
+
+
+def test_a_slot_that_is_tried_again_says_which_attempt_failed_and_from_when_the_next_may_start(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    grant = granted(desk, attempts=2)
+    clock.turn(2)
+    finish(desk, grant, Outcome.FAILED, "boom", backoff=timedelta(seconds=30))
+    timeline = """
+  12:00:00Z  granted to web-1
+  12:00:02Z  failed: boom"""
+    said = "billing@2026-03-29T12:00:00Z is retrying: attempt 1 of 2 failed: boom; it may be claimed"
+    assert told(store) == f"{said} from 12:00:32Z on (in 30s).{timeline}"
+    clock.turn(31)
+    assert told(store) == f"{said} now.{timeline}"
+    grant = granted(other, attempts=2)
+    clock.turn(2)
+    finish(other, grant, Outcome.FAILED, "boom again")
+    assert (
+        told(store)
+        == f"""\
+billing@2026-03-29T12:00:00Z failed at 12:00:35Z on web-2, attempt 2 of 2: boom again.{timeline}
+  12:00:33Z  granted to web-2
+  12:00:35Z  failed: boom again"""
+    )
+
+
+def test_a_run_that_was_cut_short_used_up_no_attempt(desk: Desk, store: Wire) -> None:
+    finish(desk, granted(desk, on_lost="rerun"), Outcome.FAILED, "the machine goes down", cut_short=True)
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z is retrying: it was cut short (the machine goes down), which uses up no attempt; it may be\
+ claimed now.
+  12:00:00Z  granted to web-1
+  12:00:00Z  failed: the machine goes down"""
+    )
+
+
+def test_a_slot_that_failed_says_why(desk: Desk, store: Wire, clock: HandClock) -> None:
+    grant = granted(desk)
+    clock.turn(2)
+    finish(desk, grant, Outcome.FAILED, "exit code 3")
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z failed at 12:00:02Z on web-1: exit code 3.
+  12:00:00Z  granted to web-1
+  12:00:02Z  failed: exit code 3"""
+    )
+
+
+# --- it was skipped, or waits ---
+
+
+def test_a_slot_that_was_too_late_to_start_says_so(desk: Desk, store: Wire, clock: HandClock) -> None:
+    declare(desk, "* * * * *", start_within="5s")
+    clock.turn(60)
+    claim(desk, start_within=timedelta(seconds=5))
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z was skipped at 12:01:00Z: by then it was too late to start (start_within is 5s).
+  12:01:00Z  skipped: too late to start"""
+    )
+
+
+def test_a_slot_that_overlap_skipped_names_the_run_that_still_ran(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    granted(desk)
+    clock.turn(2)
+    after = Slot("billing", START + SECOND)
+    claim(other, after)
+    assert (
+        told(store, after)
+        == """\
+billing@2026-03-29T12:00:01Z was skipped at 12:00:02Z: billing@2026-03-29T12:00:00Z still ran, and overlap="skip" lets\
+ it pass.
+  12:00:02Z  skipped: billing@2026-03-29T12:00:00Z still ran"""
+    )
+
+
+def test_a_slot_that_waits_names_the_run_that_has_the_turn(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    grant = granted(desk)
+    clock.turn(2)
+    after = Slot("billing", START + SECOND)
+    claim(other, after, overlap="wait")
+    waiting = "billing@2026-03-29T12:00:01Z is waiting for the job's turn"
+    assert told(store, after) == f"{waiting}: billing@2026-03-29T12:00:00Z has it until 12:00:10Z at least."
+    finish(desk, grant)
+    assert told(store, after) == f"{waiting}, and no other run has it: the next claim gets it."
+
+
+def test_a_slot_that_somebody_skipped_says_why(desk: Desk, store: Wire) -> None:
+    desk.do(desk.ledger.put({SLOT: Skip("a person skipped it", first=SLOT.at)}))
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z was skipped at 12:00:00Z: a person skipped it.
+  12:00:00Z  skipped: a person skipped it"""
+    )
+
+
+def test_a_slot_that_is_due_says_who_had_it(desk: Desk, store: Wire) -> None:
+    desk.do(desk.ledger.put({later(0): Queue(first=SLOT.at)}))
+    assert told(store) == "billing@2026-03-29T12:00:00Z is due, and nobody has it; it may be claimed now."
+    desk.do(desk.ledger.release([granted(desk)], rest=timedelta(seconds=30)))
+    assert (
+        told(store)
+        == """\
+billing@2026-03-29T12:00:00Z is due, and nobody has it, web-1 had it last (given back, never started); it may be\
+ claimed from 12:00:30Z on (in 30s).
+  12:00:00Z  granted to web-1
+  12:00:00Z  given back, never started"""
+    )
+
+
+# --- it has no record ---
+
+
+def test_a_slot_of_a_paused_job_says_so(desk: Desk, store: Wire, clock: HandClock) -> None:
+    declare(desk, "*/5 * * * *")
+    desk.do(desk.ledger.jobs.pause("billing"))
+    clock.turn(301)
+    assert told(store, later(5)) == (
+        "billing@2026-03-29T12:05:00Z has not run: billing is paused, and what falls due until it is resumed does not"
+        " run."
+    )
+    desk.do(desk.ledger.jobs.resume("billing"))
+    assert told(store, later(5)) == (
+        "billing@2026-03-29T12:05:00Z has no record and will not run: billing was paused until 12:05:01Z, and what fell"
+        " due meanwhile does not run."
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("edited", "the schedule was edited at 12:05:01Z, and an edit never fires for the past"),
+        ("purged", "what closed up to 12:05:01Z was purged, so nobody can tell whether it ran"),
+        ("registered", "billing was registered at 12:05:01Z, and slots before that do not run"),
+        ("superseded", "slots from 11:59:59Z to 12:05:01Z were passed over (superseded)"),
+    ],
+)
+def test_a_slot_below_the_floor_says_what_raised_it(
+    desk: Desk, store: Wire, clock: HandClock, reason: str, says: str
+) -> None:
+    declare(desk, "*/5 * * * *")
+    clock.turn(301)
+    desk.do(desk.ledger.jobs.edit("billing", lambda job, now: job and raise_floor(job, now, None, reason)))
+    assert told(store, later(5)) == f"billing@2026-03-29T12:05:00Z has no record and will not run: {says}."
+
+
+def test_an_edit_by_a_newer_deploy_says_so(desk: Desk, other: Desk, store: Wire, clock: HandClock) -> None:
+    old, new = (json.dumps({"schedule": spec_of(parse_schedule(text))}) for text in ("every 5m", "every 10m"))
+    beat(desk, {"billing": ("v1", old)})
+    clock.turn(301)
+    beat(other, {"billing": ("v2", new)})
+    clock.turn(1)
+    assert told(store, later(5)) == (
+        "billing@2026-03-29T12:05:00Z has no record and will not run: the schedule was edited at 12:05:01Z, and an edit"
+        " never fires for the past."
+    )
+    assert asked(store).job.schedules == (parse_schedule("every 10m"),)
+
+
+def test_a_slot_that_is_older_than_its_job_says_so(desk: Desk, store: Wire) -> None:
+    declare(desk, "*/5 * * * *")
+    assert told(store, later(-5)) == (
+        "billing@2026-03-29T11:55:00Z has no record and will not run: it was due before billing was called for"
+        " the first time, and such slots do not run."
+    )
+
+
+def test_after_the_store_forgot_nobody_can_tell(desk: Desk, store: Wire, clock: HandClock) -> None:
+    declare(desk, "*/5 * * * *")
+    granted(desk)
+    clock.turn(301)
+    store._epoch = next_life(to_us(clock.wall()), store._epoch.seen, store._epoch, store._last_write)
+    assert told(store, later(5)) == (
+        "billing@2026-03-29T12:05:00Z has no record and will not run: the store forgot what was before 12:05:01Z, so"
+        " nobody can tell whether it ran."
+    )
+    assert told(store).startswith(
+        "billing@2026-03-29T12:00:00Z was open when the store forgot, at 12:05:01Z: nobody can tell whether it ran. Who"
+        " looks next closes it as unknown.\n"
+    )
+    claim(Desk(store, "web-3"))
+    assert told(store).startswith(
+        "billing@2026-03-29T12:00:00Z is unknown since 12:05:01Z: the store forgot what became of it. Nobody can tell"
+        " whether it ran.\n"
+    )
+
+
+@pytest.mark.parametrize("job", ["as it was", "edited", "unreadable"])
+def test_what_was_open_when_the_store_forgot_is_told_as_whoever_looks_next_takes_it(
+    desk: Desk, store: Wire, clock: HandClock, job: str
+) -> None:
+    by_hand = SLOT._replace(request="again")
+    declare(desk, "*/5 * * * *")
+    granted(desk)
+    desk.do(desk.ledger.put({by_hand: Queue(by="ada")}))
+    clock.turn(301)
+    store._epoch = next_life(to_us(clock.wall()), store._epoch.seen, store._epoch, store._last_write)
+    read = store.load(["job/billing"])
+    if job == "edited":
+        declare(Desk(store, "web-2"), "*/10 * * * *")
+    if job == "unreadable":
+        store.swap([Write("job/billing", read.cells[0].version, '{"v":99}', Mark.OPEN)], read.epoch.seen)
+    for slot in (SLOT, by_hand):
+        assert [story.case for story in asked(store, slot).stories] == [Case.FORGOTTEN]
+    web = Desk(store, "web-3")
+    web.do(web.ledger.settle(store.load([SLOT.cell, by_hand.cell]).cells))
+    for slot in (SLOT, by_hand):
+        assert [story.case for story in asked(store, slot).stories] == [Case.UNKNOWN]
+
+
+def test_a_slot_that_nobody_claimed_says_how_long_ago_it_fell_due(desk: Desk, store: Wire, clock: HandClock) -> None:
+    declare(desk, "*/5 * * * *")
+    clock.turn(400)
+    refuse(store, "web-2", [(later(5), START + 301 * SECOND, "the store gave no answer")], 1)
+    assert (
+        told(store, later(5))
+        == """\
+billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and nobody has claimed it.
+  12:05:01Z  refused to web-2: the store gave no answer"""
+    )
+
+
+def test_a_slot_to_come_says_when(desk: Desk, store: Wire) -> None:
+    declare(desk, "*/5 * * * *")
+    assert told(store, later(65)) == "billing@2026-03-29T13:05:00Z is not due yet: it is in 1h 5m."
+
+
+def test_what_is_no_slot_is_told_from_the_nearest_that_are(desk: Desk, store: Wire) -> None:
+    declare(desk, "*/5 * * * *")
+    assert told(store, later(7)) == (
+        "billing@2026-03-29T12:07:00Z is no slot: billing runs every 5 minutes (*/5 * * * *). The nearest are"
+        " 2026-03-29T12:05:00Z and 2026-03-29T12:10:00Z."
+    )
+    declare(desk, "at 2026-03-29T12:00:00Z")
+    assert told(store, later(7)) == (
+        "billing@2026-03-29T12:07:00Z is no slot: billing runs once, at 2026-03-29 12:00:00 UTC"
+        " (at 2026-03-29T12:00:00Z). The nearest is 2026-03-29T12:00:00Z."
+    )
+
+
+def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(desk: Desk, store: Wire) -> None:
+    declare(desk, "*/5 * * * *")
+    again = SLOT._replace(request="again")
+    assert told(store, again) == (
+        "billing@2026-03-29T12:00:00Z#again is on record nowhere: nobody asked for this run by hand."
+    )
+    desk.do(desk.ledger.put({again: Queue(by="ada", payload='{"month":3}', key=SLOT.key)}))
+    finish(desk, granted(desk, again))
+    assert told(store, again).splitlines()[1:3] == [
+        '  asked for by ada, with {"month":3}',
+        "  its effects go by billing@2026-03-29T12:00:00Z",
+    ]
+    assert told(store, again).startswith("billing@2026-03-29T12:00:00Z#again succeeded: web-1 ran it")
+
+
+# --- a job ---
+
+
+def test_a_job_tells_of_what_is_due_what_is_open_and_what_was_last(desk: Desk, store: Wire, clock: HandClock) -> None:
+    declare(desk, "*/5 * * * *")
+    finish(desk, granted(desk, attempts=2), Outcome.FAILED, "boom", backoff=timedelta(hours=1))
+    clock.turn(400)
+    refuse(store, "web-2", [], 17)
+    refuse(store, "web-3", [], 1)
+    found = asked(store, None)
+    assert (
+        about(found)
+        == """\
+billing runs every 5 minutes (*/5 * * * *).
+Its next slot is 2026-03-29T12:10:00Z (in 3m 20s).
+Refused so far: web-2 17 times, web-3 once."""
+    )
+    due, retrying = (tell(story, found).partition("\n")[0] for story in found.stories)
+    assert due == "billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and nobody has claimed it."
+    assert retrying.startswith(
+        "billing@2026-03-29T12:00:00Z is retrying: attempt 1 of 2 failed: boom; it may be claimed"
+    )
+
+
+def test_a_job_that_is_paused_says_so_instead_of_its_next_slot(desk: Desk, store: Wire) -> None:
+    declare(desk, "0 9 * * *", floor=START)
+    desk.do(desk.ledger.jobs.pause("billing", "ada", "moving"))
+    assert (
+        about(asked(store, None))
+        == """\
+billing runs at 09:00 every day (0 9 * * *).
+It is paused by ada at 2026-03-29T12:00:00Z (moving): none of its slots is granted until it is resumed."""
+    )
+
+
+def test_a_job_that_is_called_with_two_schedules_says_so(desk: Desk, store: Wire) -> None:
+    declare(desk, "0 9 * * *", "0 10 * * *")
+    assert (
+        about(asked(store, None))
+        == """\
+billing is called with 2 schedules: 0 10 * * *; 0 9 * * *.
+Its next slot is 2026-03-30T09:00:00Z (in 21h)."""
+    )
+
+
+def test_a_job_without_a_schedule_or_a_slot_says_so(desk: Desk, store: Wire) -> None:
+    desk.do(desk.ledger.jobs.edit("billing", lambda _job, now: Job(now)))
+    assert (
+        about(asked(store, None))
+        == """\
+billing has no schedule on record: whoever calls it names the slot.
+None of its slots is on record."""
+    )
+
+
+def test_what_a_newer_cronce_wrote_is_said_to_be_unreadable(desk: Desk, store: Wire) -> None:
+    granted(desk)
+    newer = '{"v":99}'
+    store._cells[SLOT.cell] = store._cells[SLOT.cell]._replace(value=newer)
+    assert told(store) == (
+        "billing@2026-03-29T12:00:00Z cannot be read: the cell 'run/billing/2026-03-29T12:00:00Z' has format 99, this"
+        " cronce reads up to 6: upgrade cronce."
+    )
+    store._cells["job/billing"] = store._cells["job/billing"]._replace(value=newer)
+    assert about(asked(store, None)).startswith("billing cannot be read: the cell 'job/billing' has format 99")
+    assert told(store, later(-5)).startswith("billing@2026-03-29T11:55:00Z has no record, and the job cannot be read")
+
+
+def test_nobody_is_told_of_a_job_that_is_not_there(store: Wire, desk: Desk) -> None:
+    assert desk.do(why("billing", None, store.traits)) is None

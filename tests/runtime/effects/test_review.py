@@ -1,0 +1,519 @@
+"""Which effects are in doubt, and a person's word on them: on clocks that are turned by hand, and on every store."""
+
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce import Cronce, InDoubt, Run
+from cronce.clock import SystemClock
+from cronce.errors import BadInput, CronceError
+from cronce.model import ABSENT, Mark, Slot, Write, effect_cells, once_cell, spell
+from cronce.protocol.commands import Finish, Queue
+from cronce.protocol.record import Outcome, Record, State, decode, encode
+from cronce.runtime.desk import Desk as RealDesk
+from cronce.runtime.effects.review import (
+    COUNTED,
+    DOUBTS_SHOWN,
+    EffectSeen,
+    Unwatched,
+    doubts,
+    effect,
+    effect_name,
+    effect_named,
+    effects,
+    places,
+    resolve_effect,
+    survey,
+)
+from cronce.runtime.ledger import Begin, Grant
+from cronce.runtime.operations.actions import Operator
+from cronce.stores import open_store
+from cronce.stores.base import Scan
+from cronce.stores.redis import init
+from tests.runtime.operations.test_actions import url_of
+from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, claim, granted
+
+ALL = ["effect/", "once/"]
+CHARGE = f"{SLOT.key}/charge:7"
+MAIL = "order-mail/42"
+
+
+def begin(desk: Desk, run: Grant, key: str = "charge:7") -> Grant:
+    """A step of the run is begun."""
+    return _begun(desk, Begin(f"{effect_cells(SLOT.key)}{key}", desk.ledger.nonce(), under=run))
+
+
+def begin_key(desk: Desk, keep: timedelta | None = timedelta(days=1)) -> Grant:
+    return _begun(desk, Begin(once_cell("order-mail", "42"), desk.ledger.nonce(), keep=keep))
+
+
+def _begun(desk: Desk, wanted: Begin) -> Grant:
+    _, (begun,) = desk.do(desk.ledger.exchange_effects((), [wanted]))
+    assert isinstance(begun.answer, Grant), begun
+    return begun.answer
+
+
+def end(desk: Desk, grant: Grant, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "", result: str = "") -> None:
+    desk.do(desk.ledger.exchange_effects([(grant, Finish(grant.fence, outcome, reason, result=result))]))
+
+
+def watch(clock: HandClock, desk: Desk, seconds: int) -> None:
+    """Let time pass while the desk looks at the store's clock now and then."""
+    for _ in range(seconds):
+        clock.turn(1.0)
+        desk.do(desk.ledger.overdue())
+
+
+def seen(store: Wire, *, everything: bool = True) -> list[tuple[str, str, str]]:
+    """As a person sees it, who has watched nothing."""
+    found = Desk(store, "a person").do(effects(ALL, 100, everything=everything)).effects
+    return [(one.name.removeprefix(f"{SLOT.key}/"), one.state, one.why) for one in found]
+
+
+def resolve(desk: Desk, name: str, *words: Any, by: str = "ada") -> EffectSeen | Unwatched:
+    return desk.do(resolve_effect(Operator(desk.ledger, by), name, *words))
+
+
+# --- names ---
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("billing@2026-03-29T12:00:00Z/charge:7", "effect/billing/2026-03-29T12:00:00Z/charge:7"),
+        ("billing@2026-03-29T12:00:00Z#t-1/a/b@c#d e", "effect/billing/2026-03-29T12:00:00Z#t-1/a/b@c#d e"),
+        ("billing@2026-03-29T12:00:00Z#rerun-1:0a1b2c3d/x", "effect/billing/2026-03-29T12:00:00Z#rerun-1:0a1b2c3d/x"),
+        ("order-mail/42", "once/order-mail/42"),
+        ("order-mail/billing@2026-03-29T12:00:00Z/x", "once/order-mail/billing@2026-03-29T12:00:00Z/x"),
+    ],
+)
+def test_an_effect_is_named_as_its_cell_is(name: str, cell: str) -> None:
+    assert (effect_named(name).cell, effect_name(cell)) == (cell, name)
+
+
+def test_an_instant_may_be_written_otherwise() -> None:
+    assert effect_named("billing@2026-03-29T14:00:00+02:00/charge:7").name == CHARGE
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("billing", "is not an effect, which is written like billing@2026"),
+        ("billing/", "is not an effect"),
+        (f"{SLOT.key}/", "is not an effect"),
+        ("/7", "cannot be a name"),
+        ("a b/7", "cannot be a name"),
+        ("billing@noon/7", "is not a slot, which is written like"),
+        ("@2026-03-29T12:00:00Z/7", "cannot be a name"),
+        (f"{SLOT.key}/a\nb", "cannot be printed"),
+        (f"order-mail/{'x' * 501}", "500 at most"),
+    ],
+)
+def test_what_is_no_effect_is_told_why(text: str, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        effect_named(text)
+
+
+# --- states ---
+
+
+def test_a_step_is_in_progress_while_its_run_is_and_then_done(desk: Desk, store: Wire) -> None:
+    run = granted(desk)
+    step = begin(desk, run)
+    assert seen(store, everything=False) == [("charge:7", "in progress", "")]
+    end(desk, step, result='{"id":7}')
+    desk.do(desk.ledger.finish(run, Outcome.SUCCEEDED))
+    assert seen(store, everything=False) == []
+    assert seen(store) == [("charge:7", "done", "")]
+
+
+def test_a_step_is_filed_by_its_slot_so_that_one_scan_finds_what_is_in_doubt_of_runs_and_steps(
+    desk: Desk, store: Wire
+) -> None:
+    run = granted(desk)
+    end(desk, begin(desk, run), Outcome.UNKNOWN)
+    desk.do(desk.ledger.finish(run, Outcome.UNKNOWN))
+    found = store.scan(Scan("", "at", Mark.ATTENTION)).cells
+    assert [(cell.key, cell.at) for cell in found] == [
+        (f"{effect_cells(SLOT.key)}charge:7", SLOT.at),
+        (SLOT.cell, SLOT.at),
+    ]
+
+
+def closes_as_lost(desk: Desk, other: Desk, clock: HandClock, _run: Grant) -> None:
+    watch(clock, other, 11)
+    claim(other)
+
+
+def is_taken_over(desk: Desk, other: Desk, clock: HandClock, _run: Grant) -> None:
+    watch(clock, other, 11)
+    granted(other)
+
+
+def is_settled(desk: Desk, other: Desk, clock: HandClock, run: Grant) -> None:
+    watch(clock, other, 11)
+    other.do(other.ledger.settle(run.cells[:1]))
+
+
+def succeeds(desk: Desk, other: Desk, clock: HandClock, run: Grant) -> None:
+    desk.do(desk.ledger.finish(run, Outcome.SUCCEEDED))
+
+
+def is_retried(desk: Desk, other: Desk, clock: HandClock, run: Grant) -> None:
+    desk.do(desk.ledger.finish(run, Outcome.FAILED, backoff=timedelta(hours=1)))
+
+
+def is_purged(desk: Desk, other: Desk, clock: HandClock, run: Grant) -> None:
+    del desk.store._cells[run.key]
+
+
+Over = Callable[[Desk, Desk, HandClock, Grant], None]
+
+
+@pytest.mark.parametrize(
+    ("over", "on_lost"),
+    [
+        (closes_as_lost, "skip"),
+        (is_taken_over, "rerun"),
+        (is_settled, "rerun"),
+        (succeeds, "skip"),
+        (is_retried, "skip"),
+        (is_purged, "skip"),
+    ],
+)
+@pytest.mark.parametrize(("verdict", "state"), [("done", "done"), ("retry", "not done")])
+def test_a_step_that_stands_as_begun_by_a_run_that_is_over_is_in_doubt_and_can_be_resolved(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock, over: Over, on_lost: str, verdict: str, state: str
+) -> None:
+    run = granted(desk, on_lost=on_lost, attempts=2)
+    step = begin(desk, run)
+    over(desk, other, clock, run)
+    assert seen(store, everything=False) == [("charge:7", "in doubt", "its run is over")]
+    resolved = resolve(Desk(store, "a person"), CHARGE, verdict, "I looked")
+    assert isinstance(resolved, EffectSeen)
+    assert resolved.state == state
+    (_name, now, why), *none = seen(store)
+    assert (now, none) == (state, [])
+    assert why == ("resolved: by ada: I looked" if verdict == "done" else "lost, retried: by ada: I looked")
+    end(desk, step)  # whoever began it comes too late
+    assert seen(store)[0][1] == state
+
+
+def test_a_step_whose_run_has_lapsed_is_in_doubt_and_resolved_by_who_has_watched_the_clock(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
+    begin(desk, granted(desk, on_lost="rerun"))
+    clock.turn(9)
+    person = Desk(store, "a person")
+    with pytest.raises(CronceError, match=r"is in progress: web-1 has been at it since 2026-03-29T12:00:00Z"):
+        resolve(person, CHARGE, "retry")
+    clock.turn(1)
+    why = f"the lease of its run passed at {spell(START + timedelta(seconds=10))}"
+    assert seen(store, everything=False) == [("charge:7", "in doubt", why)]
+    answer = resolve(person, CHARGE, "done")
+    assert isinstance(answer, Unwatched)
+    assert str(answer).startswith(
+        f"{CHARGE} was begun, and the lease of whoever was at it passed at 2026-03-29T12:00:10"
+    )
+    watch(clock, person, 9)
+    answer = resolve(person, CHARGE, "done")
+    assert isinstance(answer, EffectSeen)
+    (run,) = store.load([SLOT.cell]).cells
+    assert decode(run.value).state is State.RUNNING  # its slot is left to those who carry the job
+
+
+def test_a_step_that_a_run_by_hand_is_at_belongs_to_the_slot(desk: Desk, store: Wire) -> None:
+    again = SLOT._replace(request="rerun-1")
+    desk.do(desk.ledger.put({again: Queue(by="ada", key=SLOT.key)}))
+    run = granted(desk, again)
+    begin(desk, run)
+    assert desk.do(places(again.key)) == desk.do(places(SLOT.key)) == [effect_cells(SLOT.key)]
+    assert seen(store) == [("charge:7", "in progress", "")]
+    desk.do(desk.ledger.finish(run, Outcome.FAILED, "boom"))
+    assert seen(store) == [("charge:7", "in doubt", "its run is over")]
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_what_is_done_while_somebody_looks_is_not_taken_to_be_in_doubt(
+    desk: Desk, store: Wire, everything: bool
+) -> None:
+    """The scan finds it begun; when its run is read that is over, and the step was done before. Another scan finds it
+    done: it is told of once."""
+    run = granted(desk)
+    step = begin(desk, run)
+
+    def meanwhile(call: str) -> str:
+        if call == "load":
+            store.lose = lambda _call: ""
+            end(desk, step)
+            desk.do(desk.ledger.finish(run, Outcome.SUCCEEDED))
+        return ""
+
+    store.lose = meanwhile
+    assert seen(store, everything=everything) == ([("charge:7", "done", "")] if everything else [])
+
+
+def test_a_key_is_in_progress_then_in_doubt_when_its_lease_has_passed(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
+    begin_key(desk)
+    assert seen(store) == [(MAIL, "in progress", "")]
+    with pytest.raises(CronceError, match=f"{MAIL} is in progress: web-1 has been at it since"):
+        resolve(desk, MAIL, "done")
+    clock.turn(30)
+    assert seen(store) == [(MAIL, "in doubt", "its lease passed at 2026-03-29T12:00:30Z")]
+    person = Desk(store, "a person")
+    assert resolve(person, MAIL, "done", "", 42) == Unwatched(
+        MAIL, START + timedelta(seconds=30), timedelta(seconds=30)
+    )
+    watch(clock, person, 31)
+    answer = resolve(person, MAIL, "done", "", 42)
+    assert isinstance(answer, EffectSeen)
+    assert answer.record
+    assert (answer.state, answer.record.result) == ("done", "42")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "why"),
+    [
+        (Outcome.SUCCEEDED, "done", ""),
+        (Outcome.UNKNOWN, "in doubt", "Boom: x"),
+        (Outcome.FAILED, "not done", "failed: Boom: x"),
+    ],
+)
+def test_a_key_is_as_it_ended(desk: Desk, store: Wire, outcome: Outcome, state: str, why: str) -> None:
+    end(desk, begin_key(desk), outcome, "" if outcome is Outcome.SUCCEEDED else "Boom: x")
+    assert seen(store) == [(MAIL, state, why)]
+    assert seen(store, everything=False) == ([(MAIL, state, why)] if state == "in doubt" else [])
+
+
+def test_what_was_done_and_kept_for_long_enough_is_not_shown_but_a_doubt_is(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
+    end(desk, begin_key(desk))
+    end(desk, begin(desk, granted(desk)), Outcome.UNKNOWN, "Boom: x")
+    clock.turn(86_399)
+    assert [state for _, state, _ in seen(store)] == ["in doubt", "done"]
+    clock.turn(1)
+    assert [state for _, state, _ in seen(store)] == ["in doubt"]
+    for verdict in ("done", "retry"):
+        with pytest.raises(CronceError, match=f"nothing is known of {MAIL}"):
+            resolve(desk, MAIL, verdict)
+
+
+def test_what_a_newer_cronce_wrote_is_unreadable(desk: Desk, store: Wire, clock: HandClock) -> None:
+    run = granted(desk)
+    begin(desk, run)
+    key = effect_named(CHARGE).cell
+    store._cells[run.key] = store._cells[run.key]._replace(value='{"v":99}')
+    assert seen(store) == [("charge:7", "in progress", "")]  # the run may be at it
+    store._cells[run.key] = store._cells[run.key]._replace(mark=Mark.CLOSED)
+    assert seen(store) == [("charge:7", "in doubt", "its run is over")]  # as far as anybody can tell
+    store._cells[run.key] = store._cells[run.key]._replace(mark=Mark.OPEN)
+    clock.turn(11)
+    with pytest.raises(CronceError, match="has format 99"):
+        resolve(desk, CHARGE, "done")
+    store._cells[key] = store._cells[key]._replace(value='{"v":99}')
+    ((_, state, why),) = seen(store, everything=False)
+    assert state == "unreadable"
+    assert "has format 99" in why
+    with pytest.raises(CronceError, match="has format 99"):
+        resolve(desk, CHARGE, "done")
+
+
+# --- never all of it ---
+
+
+def fill(store: Wire, number: int, record: Record, mark: Mark) -> None:
+    cells = [f"{effect_cells(SLOT.key)}{mark.name}:{place:05}" for place in range(number)]
+    store.swap([Write(key, ABSENT, encode(record), mark) for key in cells], store.load([]).epoch.seen)
+
+
+DONE = Record(State.CLOSED, outcome=Outcome.SUCCEEDED)
+DOUBTFUL = Record(State.CLOSED, outcome=Outcome.UNKNOWN, reason="Boom")
+
+
+def test_counts_are_capped_and_say_so(desk: Desk, store: Wire) -> None:
+    fill(store, COUNTED, DONE, Mark.CLOSED)
+    fill(store, 30, DOUBTFUL, Mark.ATTENTION)
+    found = desk.do(survey(effect_cells(SLOT.key)))
+    assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset())
+    assert len(found.doubtful) == DOUBTS_SHOWN
+    store.swap(
+        [Write(f"{effect_cells(SLOT.key)}one more", ABSENT, encode(DONE), Mark.CLOSED)], store.load([]).epoch.seen
+    )
+    found = desk.do(survey(effect_cells(SLOT.key)))
+    assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset({"done"}))
+    assert desk.do(doubts("effect/billing/")).counts == {"in doubt": 30}
+
+
+def test_a_list_ends_where_it_should_and_says_that_there_is_more(desk: Desk, store: Wire) -> None:
+    fill(store, 30, DOUBTFUL, Mark.ATTENTION)
+    begin_key(desk)
+    for limit, shown, more in [(29, 29, True), (30, 30, True), (31, 31, False), (100, 31, False)]:
+        found = desk.do(effects(ALL, limit))
+        assert (len(found.effects), found.more) == (shown, more)
+
+
+def test_a_look_for_few_among_many_has_an_end(desk: Desk, store: Wire) -> None:
+    """What failed and may be begun again is open, like what is in progress: there may be no end of it."""
+    fill(store, 10_001, Record(State.RETRYING), Mark.OPEN)
+    begin_key(desk)
+    found = desk.do(effects(ALL, 5))
+    assert (found.effects, found.more) == ((), True)
+
+
+def test_effects_of_a_job_are_not_those_of_another_whose_name_begins_like_it(desk: Desk, store: Wire) -> None:
+    for key in ("effect/mail/2026-03-29T12:00:00Z/x", "effect/mail-daily/2026-03-29T12:00:00Z/x", "once/mail/1"):
+        store.swap([Write(key, ABSENT, encode(DOUBTFUL), Mark.ATTENTION)], store.load([]).epoch.seen)
+    found = desk.do(effects(desk.do(places("mail")), 10)).effects
+    assert [one.name for one in found] == ["mail/1", "mail@2026-03-29T12:00:00Z/x"]
+
+
+# --- a person's word ---
+
+
+def in_doubt(desk: Desk) -> None:
+    end(desk, begin(desk, granted(desk)), Outcome.UNKNOWN, "Boom: x")
+
+
+def test_the_first_word_stands_and_the_same_again_is_no_error(desk: Desk, store: Wire) -> None:
+    in_doubt(desk)
+    for by in ("ada", "bob"):
+        resolved = resolve(desk, CHARGE, "done", "I looked", {"id": 7}, by=by)
+        assert isinstance(resolved, EffectSeen)
+        assert resolved.record
+        assert (resolved.record.result, resolved.why) == ('{"id":7}', "resolved: by ada: I looked")
+    for verdict, result in (("done", {"id": 8}), ("done", None), ("retry", None)):
+        with pytest.raises(CronceError, match=r'was done at 2026-\S+, with the result \{"id":7\}: nothing is to be'):
+            resolve(desk, CHARGE, verdict, "", result)
+
+
+def test_to_let_it_be_begun_again_may_be_said_twice(desk: Desk) -> None:
+    in_doubt(desk)
+    for _ in range(2):
+        resolved = resolve(desk, CHARGE, "retry")
+        assert isinstance(resolved, EffectSeen)
+        assert (resolved.state, resolved.why) == ("not done", "unknown, retried: by ada")
+    with pytest.raises(CronceError, match="is not done, and may be begun again: nothing is to be resolved"):
+        resolve(desk, CHARGE, "done")
+
+
+@pytest.mark.parametrize("verdict", ["done", "retry"])
+@pytest.mark.parametrize("fate", ["before", "after"])
+def test_a_word_whose_reply_was_lost_is_said_again(desk: Desk, store: Wire, fate: str, verdict: str) -> None:
+    in_doubt(desk)
+    store.lose_next("swap", fate)
+    resolved = resolve(desk, CHARGE, verdict)
+    assert isinstance(resolved, EffectSeen)
+    assert resolved.record
+    assert len(resolved.record.past) == 1
+
+
+def test_what_was_done_by_its_run_is_not_a_persons_to_resolve(desk: Desk) -> None:
+    end(desk, begin(desk, granted(desk)))
+    for verdict in ("done", "retry"):
+        with pytest.raises(CronceError, match=r"was done at 2026-03-29T12:00:00Z: nothing is to be resolved"):
+            resolve(desk, CHARGE, verdict)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("perhaps",), "is resolved as done, or by a retry, not as 'perhaps'"),
+        (("retry", "", 7), "has no result yet"),
+        (("done", "", "x" * 65_535), "a result is at most 64 KB of JSON, and this is 65,537 bytes"),
+        (("done", "", float("nan")), "a result is what JSON can say"),
+        (("done", "a\nb"), "the reason is said in 1 to 500 printable characters"),
+    ],
+)
+def test_a_word_that_makes_no_sense_is_refused_and_changes_nothing(
+    desk: Desk, store: Wire, words: tuple[Any, ...], why: str
+) -> None:
+    in_doubt(desk)
+    with pytest.raises(BadInput, match=why):
+        resolve(desk, CHARGE, *words)
+    assert seen(store) == [("charge:7", "in doubt", "Boom: x")]
+
+
+def test_nothing_is_resolved_that_is_not_on_record(desk: Desk) -> None:
+    with pytest.raises(CronceError, match=f"nothing is known of {CHARGE}; `cronce effects` lists what is in doubt"):
+        resolve(desk, CHARGE, "done")
+    assert desk.do(effect(effect_named(CHARGE))) is None
+
+
+def test_programs_say_it_by_the_same_name(desk: Desk, store: Wire, clock: HandClock) -> None:
+    begin_key(desk)
+    in_doubt(desk)
+    clock.turn(31)
+    with Cronce(store=store, clock=clock) as cron:
+        cron.resolve(CHARGE, "done", "I looked", result=[7], by="ada")
+        assert seen(store)[-1] == ("charge:7", "done", "resolved: by ada: I looked")
+        with pytest.raises(BadInput, match="only an effect has a result"):
+            cron.resolve(SLOT, "done", result=7)
+        with pytest.raises(CronceError, match=r"clock is to be watched for 30s: say it again later$"):
+            cron.resolve(MAIL, "retry")
+        clock.turn(31)
+        cron.resolve(MAIL, "retry", by="ada")
+        assert seen(store)[0] == (MAIL, "not done", "lost, retried: by ada")
+
+
+# --- on every store ---
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "valkey", "mysql", "etcd"])
+def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    url = url_of(kind, request, tmp_path)
+    if kind == "valkey":
+        init(url)  # on purpose: else a store that can forget grants nothing for a while
+    called: list[str] = []
+
+    def charge(what: str) -> dict[str, str]:
+        called.append(what)
+        if what == "b":
+            raise ConnectionError("no answer")
+        return {"charged": what}
+
+    with Cronce(url) as cron:
+
+        @cron.job("* * * * *", name="billing")
+        def billing(run: Run) -> None:
+            for what in "abc":
+                run.once(f"charge/{what}", charge, what)
+
+        @cron.idempotent("order-mail", key=lambda order: order)
+        def mail(order: int) -> int:
+            called.append(f"mail {order}")
+            raise ConnectionError("no answer")
+
+        with pytest.raises(InDoubt) as doubt:
+            billing()
+        with pytest.raises(InDoubt):
+            mail(42)
+        name = doubt.value.name
+        with closing(open_store(url)) as store:
+            desk = RealDesk(store, SystemClock(), lambda: store, lambda _event: None)
+            found = desk.do(effects(ALL, 10))
+            assert [(one.name, one.state, one.why) for one in found.effects] == [
+                (name, "in doubt", "ConnectionError: no answer"),
+                (MAIL, "in doubt", "ConnectionError: no answer"),
+            ]
+            counts = desk.do(survey(effect_cells(name.partition("/")[0]))).counts
+            assert counts == {"done": 1, "in doubt": 1}
+            cron.resolve(name, "done", result={"charged": "b"})
+            cron.resolve(MAIL, "done", result=7)
+            assert desk.do(effects(ALL, 10)).effects == ()
+        cron.resolve(name.partition("/")[0], "retry")
+        billing.at(_slot(name).at)()
+        assert mail(42) == 7
+    assert called == ["a", "b", "mail 42", "c"]
+
+
+def _slot(name: str) -> Slot:
+    slot = effect_named(name).slot
+    assert slot
+    return slot

@@ -1,0 +1,120 @@
+"""The process that ends groups when we cannot, for many of them at once."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from cronce.clock import SystemClock
+from cronce.runtime.processes.child import Ended, Supervisor
+from cronce.runtime.processes.process_group import Watchdog
+from tests.house.wait import wait_until
+from tests.integrations.execs import gone
+
+CLOCK = SystemClock()
+STAYS = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(1e6)"
+
+
+@contextmanager
+def groups(count: int, script: str = "print(flush=True); import time; time.sleep(1e6)") -> Iterator[list[int]]:
+    command = [sys.executable, "-S", "-c", script]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0) for _ in range(count)]
+    try:
+        for process in started:
+            assert process.stdout
+            process.stdout.readline()
+        yield [process.pid for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def watchdog() -> Iterator[Watchdog]:
+    one = Watchdog.spawn(grace=1.0)
+    yield one
+    one.close()
+
+
+def test_each_group_has_a_deadline_of_its_own(watchdog: Watchdog) -> None:
+    with groups(3) as (soon, moved, late):
+        boot = CLOCK.boot()
+        watchdog.guard(soon, boot + 1)
+        watchdog.guard(moved, boot + 1)
+        watchdog.guard(late, boot + 1000)
+        watchdog.move(moved, boot + 1000)
+        watchdog.move(late + 1, boot)  # nobody's, if it came late
+        wait_until(lambda: gone(soon))
+        assert CLOCK.boot() >= boot + 1
+        assert (gone(moved), gone(late)) == (False, False)
+        watchdog.move(moved, 0.0)
+        wait_until(lambda: gone(moved))
+        assert not gone(late)
+
+
+def test_with_us_end_all_that_it_still_guards_and_no_others() -> None:
+    watchdog = Watchdog.spawn(grace=0.3)
+    with groups(2) as (guarded, done), groups(1, STAYS) as [stays]:
+        for group in (guarded, done, stays):
+            watchdog.guard(group)
+        watchdog.done(done)
+        boot = CLOCK.boot()
+        watchdog.close()
+        assert CLOCK.boot() - boot >= 0.3  # the grace, for one that stays
+        wait_until(lambda: gone(guarded) and gone(stays))
+        assert not gone(done)
+
+
+def test_a_signal_to_our_group_does_not_reach_it(watchdog: Watchdog) -> None:
+    assert os.getpgid(watchdog.pid) == watchdog.pid
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(watchdog.pid, number)
+    with groups(1) as [group]:
+        watchdog.guard(group, CLOCK.boot())
+        wait_until(lambda: gone(group))
+    assert not watchdog.gone
+
+
+def test_one_that_was_killed_is_replaced_before_the_next_child() -> None:
+    supervisor = Supervisor(CLOCK)
+    assert supervisor.watchdog is None  # whoever has no child has none
+    supervisor.child(["true"], os.environ)
+    first: Any = supervisor.watchdog
+    os.kill(first.pid, signal.SIGKILL)
+    wait_until(lambda: first.gone)
+    ended = supervisor.child(["sh", "-c", "exit 3"], os.environ).run()
+    assert ended == Ended(3, "", 0, "")
+    second: Any = supervisor.watchdog
+    assert (second.pid != first.pid, second.gone) == (True, False)
+    with pytest.raises(ProcessLookupError):
+        os.kill(first.pid, 0)  # and buried
+    supervisor.close()
+
+
+def test_as_process_1_of_a_container_a_stop_does_not_wait_for_zombies() -> None:
+    """What the leader leaves behind becomes ours to bury; a subreaper is left them as process 1 is."""
+    reaper = 36  # PR_SET_CHILD_SUBREAPER
+    libc = ctypes.CDLL(None)
+    supervisor = Supervisor(CLOCK, grace=50.0)
+    child = supervisor.child(["sh", "-c", "sleep 1000 & sleep 1000 & echo ready; wait"], os.environ)
+    libc.prctl(reaper, 1, 0, 0, 0)
+    try:
+        with ThreadPoolExecutor() as threads:
+            run = threads.submit(child.run)
+            wait_until(lambda: child._tail.text() == "ready\n")
+            boot = CLOCK.boot()
+            child.stop("asked")
+            ended = run.result()
+    finally:
+        libc.prctl(reaper, 0, 0, 0, 0)
+        supervisor.close()
+    assert ended == Ended(143, "asked", 0, "ready\n")
+    assert CLOCK.boot() - boot < 25

@@ -1,0 +1,53 @@
+"""What processes of one machine leave for each other."""
+
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cronce.clock import SystemClock
+from cronce.model import EPOCH, Slot
+from cronce.protocol.lease import Sample
+from cronce.protocol.notices import decode_refusals
+from cronce.runtime.desk import Desk
+from cronce.runtime.keeper import Keeper
+from cronce.runtime.machine import JOBS_AT_ONCE, Notebook, leave_clock, recall_clock
+from cronce.stores import open_store
+from cronce.stores.base import Scan
+
+
+def watched(url: str) -> Sequence[Sample]:
+    """What a process of one call knows of the clock in the end."""
+    with closing(open_store(url)) as store:
+        desk = Desk(store, SystemClock(), lambda: store, lambda _event: None)
+        cell = desk.do(recall_clock(desk.ledger))
+        desk.do(leave_clock(desk.ledger, cell))
+        return desk.ledger.know.remembered(timedelta(0), 10)
+
+
+def test_containers_of_one_machine_share_what_they_saw_of_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    for name in ("pod-1", "pod-2"):
+        monkeypatch.setattr("os.uname", lambda: os.uname_result(("Linux", name, "", "", "")))  # noqa: B023
+        seen.append(watched(f"sqlite:///{tmp_path}/cronce.db"))
+    assert seen[1][0] == seen[0][0]
+    assert len(seen[1]) == len(seen[0]) + 1
+
+
+def test_refusals_of_very_many_jobs_at_once_are_not_all_written(tmp_path: Path) -> None:
+    with closing(open_store(f"sqlite:///{tmp_path}/cronce.db")) as store:
+        keeper = Keeper(Desk(store, SystemClock(), lambda: store, lambda _event: None))
+        notebook = Notebook()
+        for number in range(JOBS_AT_ONCE + 5):
+            for _ in range(2):
+                notebook.refused(Slot(f"job-{number:03}", EPOCH), "held", keeper)
+        notebook.write(store, keeper)
+        cells = store.scan(Scan("refusals/")).cells
+        assert len(cells) == JOBS_AT_ONCE
+        assert {decode_refusals(cell.value).times for cell in cells} == {2}
+        keeper.close()
