@@ -393,7 +393,7 @@ def test_what_could_not_be_recorded_is_an_exit_code(found: Found) -> None:
 
 
 def test_pause_all_is_the_kill_switch(found: Found) -> None:
-    town = found()
+    town = found(missed="all", overlap="allow")  # however late they come
     process = town.run()
     town.wait_for("end", 1)
     town.cli("pause", "--all", "--reason", "stop it")
