@@ -144,6 +144,7 @@ class Record(NamedTuple):
     result: str = ""  # of an effect that is done: what came of it, as JSON
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
     joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
+    least: timedelta = timedelta(0)  # of a lock: kept for so long from its grant on, also if its holder dies
 
     @property
     def is_running(self) -> bool:
@@ -268,6 +269,7 @@ _DEFAULT: Final = Record(State.DUE)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     "lease": lambda span: span // MICROSECOND,
     "keep": lambda span: span // MICROSECOND,
+    "least": lambda span: span // MICROSECOND,
     "under": str,
     "started": to_us,
     "finished": to_us,
@@ -388,6 +390,7 @@ decode: Final = Decoder(
     result=text,
     keep=span,
     joined=flag,
+    least=span,
 )
 decode_turn: Final = Decoder(Turn, run=text)
 decode_job: Final = Decoder(

@@ -296,15 +296,18 @@ class Ledger:
 
     # --- locks and leaders: a lease with no slot ---
 
-    def acquire(self, key: str, lease: timedelta = LOCK_LEASE) -> Flow[Grant | Refused]:
-        """A lock or a leadership: a claim on a cell that never closes. Raises `BadRecord` where the store answers, and
+    def acquire(
+        self, key: str, lease: timedelta = LOCK_LEASE, least: timedelta = timedelta(0)
+    ) -> Flow[Grant | Refused]:
+        """A lock or a leadership: a claim on a cell that never closes. `least`: it is kept from others for so long,
+        also if its holder dies. Raises `BadRecord` where the store answers, and
         nobody here can read what."""
         if not timedelta(0) < lease <= LOCK_LEASE:
             raise BadPolicy(
                 f"a lock's lease is more than nothing and at most {format_duration(LOCK_LEASE)}, not {lease}"
             )
         check_lease(lease, self.client.traits)
-        command = Claim(self.nonce(), self.client.holder, lease, "rerun")
+        command = Claim(self.nonce(), self.client.holder, lease, "rerun", least=least)
         question = Question(command, View(Cell(key), None, self.know.guess()), self.know.epoch.birth)
         yield from self.loop.answer([question])
         if isinstance(question.answer, Unsure):

@@ -101,8 +101,11 @@ class StoreAccess:
         self._session = None
 
     def _leave(self) -> Keeper | None:
-        """Hold nothing more, unless something runs or is held; what was held, to be closed."""
-        with self._opening:
+        """Hold nothing more, unless something runs or is held; what was held, to be closed. Who closes does not
+        wait for a thread that is just opening the store, which takes long at a silent server."""
+        if not self._opening.acquire(blocking=False):
+            return None
+        try:
             keeper = self.keeper
             if self._session is not None:
                 self._session.close()
@@ -110,3 +113,5 @@ class StoreAccess:
                 return None
             self.keeper = None
             return keeper
+        finally:
+            self._opening.release()
