@@ -31,7 +31,7 @@ from cronce.runtime.call import why_not
 from cronce.runtime.client import WAKE
 from cronce.runtime.jobs import tidy_later
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.ledger import Expired, Grant, Wanted
+from cronce.runtime.ledger import Expired, Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Current
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
@@ -228,10 +228,9 @@ class Exchange:
             said.tell()
 
     def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
-        wanted = [Wanted(one.slot, one.terms, one.known, one.nonce) for one in chosen]
         if self._settings.works:
-            return self._desk.do(self._ledger.exchange([said.word for said in over], wanted, self._beside(chosen)))
-        return (), self._desk.do(self._ledger.enqueue(wanted))
+            return self._desk.do(self._ledger.exchange([said.word for said in over], chosen, self._beside(chosen)))
+        return (), self._desk.do(self._ledger.enqueue(chosen))
 
     def _beside(self, chosen: list[Candidate]) -> list[Write]:
         """Where others rest because nothing runs, they are told when something begins to, so that they look after it if
