@@ -144,6 +144,7 @@ class Record(NamedTuple):
     result: str = ""  # of an effect that is done: what came of it, as JSON
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
     joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
+    overdue: str = ""  # while it runs: why it was told to stop, some time ago
 
     @property
     def is_running(self) -> bool:
@@ -388,6 +389,7 @@ decode: Final = Decoder(
     result=text,
     keep=span,
     joined=flag,
+    overdue=text,
 )
 decode_turn: Final = Decoder(Turn, run=text)
 decode_job: Final = Decoder(
