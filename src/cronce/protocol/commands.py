@@ -40,6 +40,7 @@ class Renew(NamedTuple):
     fence: Fence
     ttl: timedelta | None = None
     progress: tuple[int, int] | None = None
+    overdue: str = ""  # why it was told to stop, though it still runs
 
 
 class Finish(NamedTuple):

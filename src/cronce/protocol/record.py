@@ -145,6 +145,7 @@ class Record(NamedTuple):
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
     joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
     least: timedelta = timedelta(0)  # of a lock: kept for so long from its grant on, also if its holder dies
+    overdue: str = ""  # while it runs: why it was told to stop, some time ago
 
     @property
     def is_running(self) -> bool:
@@ -391,6 +392,7 @@ decode: Final = Decoder(
     keep=span,
     joined=flag,
     least=span,
+    overdue=text,
 )
 decode_turn: Final = Decoder(Turn, run=text)
 decode_job: Final = Decoder(

@@ -263,7 +263,7 @@ def renew(view: View, command: Renew) -> Ruling:
     kept = record.least - (view.now - (record.started or view.now))
     ttl = max(record.lease if command.ttl is None else min(record.lease, command.ttl), kept)
     shorter = command.ttl is not None and until is not None and view.now + ttl < until
-    told = record._replace(progress=command.progress or record.progress)
+    told = record._replace(progress=command.progress or record.progress, overdue=command.overdue or record.overdue)
     return Ruling(Renewed(record.ask), Change(told, Mark.OPEN, None if shorter else ttl))
 
 

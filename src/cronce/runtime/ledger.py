@@ -174,13 +174,16 @@ class Ledger:
         grants: Sequence[Grant],
         limits: Mapping[Fence, Instant] = MappingProxyType({}),
         progress: Mapping[Fence, tuple[int, int]] = MappingProxyType({}),
+        overdue: Mapping[Fence, str] = MappingProxyType({}),
     ) -> Flow[list[Grant | Stale | Unsure]]:
-        """The grants with their trust extended, none beyond its limit; stale where another has it now."""
+        """The grants with their trust extended, none beyond its limit; stale where another has it now. `overdue`: of
+        what goes on though it was told to stop, why it was."""
         now = self.know.now()
         ttls = {fence: max(limit - now, timedelta(0)) for fence, limit in limits.items()}
         questions = [
-            self._grant_question(grant, Renew(grant.fence, ttls.get(grant.fence), progress.get(grant.fence)))
+            self._grant_question(grant, Renew(fence, ttls.get(fence), progress.get(fence), overdue.get(fence, "")))
             for grant in grants
+            for fence in [grant.fence]
         ]
         yield from self.loop.answer(questions)
         return [self._renewed(grant, question) for grant, question in zip(grants, questions, strict=True)]
@@ -238,6 +241,10 @@ class Ledger:
         questions = [self._grant_question(grant, Release(grant.fence, rest)) for grant in grants]
         yield from self.loop.answer(questions)
         return [cast(Released | Stale | Unsure, question.answer) for question in questions]
+
+    def say(self, words: Sequence[tuple[str, Finish | Release]]) -> Flow[list[Answer]]:
+        """Say how runs ended, by their cells: whoever says it need not be whoever ran them."""
+        return (yield from self._answers([self._cell_question(word, Cell(key)) for key, word in words]))
 
     def put(self, commands: Mapping[Slot, Queue | Skip]) -> Flow[list[Answer]]:
         """Put slots on record: as due, for others to claim, or as not to be run. One that is asked for by hand is filed
