@@ -260,7 +260,8 @@ def _gone(record: Record) -> str:
 def renew(view: View, command: Renew) -> Ruling:
     """A limit ends renewing; it never shortens a lease that is trusted already. A lock is kept for its least time."""
     record, until = view.stands, view.run.until
-    kept = record.least - (view.now - (record.started or view.now))
+    held = max(view.now - (record.started or view.now), timedelta(0))  # the store's clock may have been set back
+    kept = record.least - held
     ttl = max(record.lease if command.ttl is None else min(record.lease, command.ttl), kept)
     shorter = command.ttl is not None and until is not None and view.now + ttl < until
     told = record._replace(progress=command.progress or record.progress, overdue=command.overdue or record.overdue)
