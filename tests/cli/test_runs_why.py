@@ -372,8 +372,8 @@ def test_an_edit_by_a_newer_deploy_says_so(desk: Desk, other: Desk, store: Wire,
     beat(other, {"billing": ("v2", new)})
     clock.turn(1)
     assert told(store, later(5)) == (
-        "billing@2026-03-29T12:05:00Z has no record and will not run: the schedule was edited at 12:05:01Z, and an edit"
-        " never fires for the past."
+        "billing@2026-03-29T12:05:00Z has no record and will not run: the schedule was edited at 12:05:01Z (schedule"
+        " every 5m → every 10m), and an edit never fires for the past."
     )
     assert asked(store).job.schedules == (parse_schedule("every 10m"),)
 

@@ -78,6 +78,7 @@ records = st.builds(
     under=st.none() | makers,
     result=any_text,
     keep=st.none() | spans,
+    least=spans,
     joined=st.booleans(),
 )
 turns = st.builds(Turn, texts)

@@ -88,6 +88,7 @@ RUN = Kind(
         result='{"id":7}',
         keep=timedelta(days=1),
         joined=True,
+        least=timedelta(seconds=45),
     ),
     r'{"v":6,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
     r'"attempts":3,"failures":1,"turn":"turn/billing/0","ask":"replaced","started":1774746000000000,'
@@ -96,7 +97,7 @@ RUN = Kind(
     r'1774749600000250],[null,"",null,"",null,null]],'
     r'"output":"3 rows\n","by":"ada","payload":"{\"month\":3}","key":"billing@2026-03-29T00:00:00Z","progress":[3,10],'
     r'"under":"run/billing/2026-03-29T01:00:00Z 00000000000007-000000000009","result":"{\"id\":7}","keep":86400000000,'
-    r'"joined":true}',
+    r'"joined":true,"least":45000000}',
 )
 TURN = Kind(
     record.encode_turn,
@@ -410,7 +411,7 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (RUN, NOT_TEXT, ["nonce", "holder", "turn", "ask", "reason", "output", "by", "payload", "key", "result"]),
     (RUN, [*NOT_TEXT, "", "run/a", "run/a 1-1"], ["under"]),
     (RUN, [7, None, [], [1], [1, 2, 3], [-1, 2], [1, "2"], {}], ["progress"]),
-    (RUN, [*NOT_AN_INSTANT, -1], ["lease", "keep"]),
+    (RUN, [*NOT_AN_INSTANT, -1], ["lease", "keep", "least"]),
     (RUN, [0, 1, None, "true", []], ["joined"]),
     (POSITION, [*NOT_TEXT, "", "1-1", "x"], ["fence"]),
     (POSITION, NOT_TEXT, ["value"]),

@@ -144,6 +144,8 @@ class Record(NamedTuple):
     result: str = ""  # of an effect that is done: what came of it, as JSON
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
     joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
+    least: timedelta = timedelta(0)  # of a lock: kept for so long from its grant on, also if its holder dies
+    overdue: str = ""  # while it runs: why it was told to stop, some time ago
 
     @property
     def is_running(self) -> bool:
@@ -268,6 +270,7 @@ _DEFAULT: Final = Record(State.DUE)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     "lease": lambda span: span // MICROSECOND,
     "keep": lambda span: span // MICROSECOND,
+    "least": lambda span: span // MICROSECOND,
     "under": str,
     "started": to_us,
     "finished": to_us,
@@ -388,6 +391,8 @@ decode: Final = Decoder(
     result=text,
     keep=span,
     joined=flag,
+    least=span,
+    overdue=text,
 )
 decode_turn: Final = Decoder(Turn, run=text)
 decode_job: Final = Decoder(

@@ -12,12 +12,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
 
 from cronce.clock import Clock, SystemClock
-from cronce.errors import BadInput, BadPolicy
+from cronce.errors import BadInput, BadPolicy, StoreError
 from cronce.events import Event
 from cronce.model import Fence, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
-from cronce.runtime.call import Call
+from cronce.runtime.call import Call, NoStore
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
 from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, Steppable, guarded, name_of, single
 from cronce.runtime.keeper import Keeper
@@ -145,7 +145,11 @@ class Cronce(StoreAccess, ByHand):
     def _call(self, job: Declaration, work: Work, take_over: bool) -> Steppable:
         defined(f"calls {job.name}")
         job_name, refused = os.environ.get(JOB_NAME), self._notebook.refused
-        call = Call(self.at_work(), job, work, take_over=take_over, stand_by=bool(job_name), refused=refused)
+        try:
+            keeper = self.at_work()
+        except StoreError as error:
+            return NoStore(self._journal(), job, self._clock, error)
+        call = Call(keeper, job, work, take_over=take_over, stand_by=bool(job_name), refused=refused)
         return PodCall(job_name, call) if job_name else call
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:

@@ -3,7 +3,6 @@
 Facts, no words: whoever shows them to a person says them in theirs.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -27,6 +26,7 @@ from cronce.protocol.record import (
     decode_job,
     standing_act,
 )
+from cronce.protocol.specs import read_spec
 from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.flow import Flow, Load, Timed
@@ -178,15 +178,6 @@ def seen_job(cell: Cell) -> JobSeen:
     former = _distinct(_schedule(spec) for _, spec in texts)
     policies = {key: value for key, value in firing[0].items() if key != "schedule"} if firing else {}
     return JobSeen(name, job, schedules, tuple(rule for rule in former if rule not in schedules), policies)
-
-
-def read_spec(text: str) -> dict[str, Any]:
-    """A version of a job as its deploy wrote it; nothing if it is not written as ours are."""
-    try:
-        spec = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return spec if isinstance(spec, dict) else {}
 
 
 def _schedule(spec: Mapping[str, Any]) -> Schedule | None:

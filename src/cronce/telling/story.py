@@ -265,8 +265,10 @@ def _passed_over(span: Span | None, seen: JobSeen, say: _Clock) -> str:
         return f"it was due before {job} was {first}, and such slots do not run"
     when = say(span.end)
     match span.reason:
-        case written.EDITED:
-            return f"the schedule was edited at {when}, and an edit never fires for the past"
+        case reason if reason.startswith(written.EDITED):
+            what = reason.removeprefix(written.EDITED).removeprefix(": ")
+            edit = f" ({safe(what)})" if what else ""
+            return f"the schedule was edited at {when}{edit}, and an edit never fires for the past"
         case written.PAUSED:
             return f"{job} was paused until {when}, and what fell due meanwhile does not run"
         case reason if reason.startswith(f"{written.PAUSED} by "):

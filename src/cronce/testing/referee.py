@@ -123,7 +123,8 @@ class Referee:
             self.broken("a floor never falls", f"{new.key} to {job.floor}")
         if was is None or was.firing != job.firing:
             self.firing[name].append((self.world.real, job.firing))
-            if was is not None and was.firing and job.floor < now - FACTS_AGE:
+            edited = was is not None and was.firing and not self._alike(name, was.firing, job.firing)
+            if edited and job.floor < now - FACTS_AGE:
                 self.broken("an edit raises the floor to now", f"{new.key}: floor {job.floor}, now {now}")
         self.floors[name].append((self.world.real, job.floor))
 
@@ -192,13 +193,17 @@ class Referee:
                 self.broken("floors hold", f"{key} was granted, the floor {floor} stood since {raised:.1f} s")
 
     def _check_version(self, key: str, slot: Slot, record: Record) -> None:
-        """Only the version that fires, or fired until a moment ago, starts a slot."""
+        """Only a version with the schedule that fires, or fired until a moment ago, starts a slot."""
         digest = self.carries.get(record.holder, {}).get(slot.job, "")
         fired = self.firing[slot.job]
         ends = [*(real for real, _ in fired[1:]), self.world.real]
         recent = {firing for (_, firing), end in zip(fired, ends, strict=True) if self.world.real - end <= PATIENCE}
-        if digest and digest not in recent:
+        if digest and not any(self._alike(slot.job, digest, firing) for firing in recent):
             self.broken("the newest live version fires", f"{key} by {record.holder} with {digest}, firing {recent}")
+
+    def _alike(self, name: str, one: str, other: str) -> bool:
+        schedules = self.rules[name].schedules
+        return one == other or schedules.get(one) == schedules.get(other)
 
     def _saw_run(self, was: Record | None, record: Record, cell: Cell) -> None:
         if was is not None and was.state is State.CLOSED:

@@ -365,7 +365,7 @@ def test_a_body_that_cannot_be_stopped_is_reported_and_lapses_and_the_process_en
     process.terminate()
     code, out = ended(process)
     assert (code, time.monotonic() - began < 30) == (1, True), out
-    assert f"{start.job}@{start.slot} still runs and cannot be stopped; it is fenced, and lapses with its lease" in out
+    assert f"{start.job}@{start.slot} still runs and cannot be stopped; its effects are refused, and it keeps" in out
     assert town.record(start).state is State.RUNNING
     if number == "2":
         return  # what becomes of it is the same

@@ -21,7 +21,7 @@ from cronce.events import Event, What
 from cronce.model import Boot, Cell, Instant, Mark, Slot, job_cell, slot_of_cell, spell
 from cronce.policy import wants_all
 from cronce.protocol.record import Job, decode
-from cronce.protocol.specs import raise_floor
+from cronce.protocol.specs import fires_alike, raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.commits import Settling
 from cronce.runtime.declare import Declaration
@@ -108,11 +108,11 @@ def _pass_over(ledger: Ledger, spans: Sequence[tuple[Gap, Span, int]], now: Inst
 
 
 def _raised(gap: Gap, span: Span, count: int, told: set[str]) -> Edit:
-    """Only the version that fires the job has a say."""
+    """Only a version that fires the job has a say."""
 
     def edit(job: Job | None, _now: Instant) -> Job | None:
         told.discard(gap.job.name)  # another was faster, and it is asked again
-        if job is None or job.firing != gap.digest or job.floor >= span.last:
+        if job is None or not fires_alike(job, gap.digest) or job.floor >= span.last:
             return None
         told.add(gap.job.name)
         assert gap.job.schedule is not None
