@@ -88,7 +88,7 @@ class Call:
         self.slot = slot = self.job.slot_at(fired) if when is None else self.job.slot_named(when)
         yield Do(self.desk.ledger.jobs.learn(self.job.name))
         self._check_clock() if when is None else self._check_due(slot)
-        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at))
+        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code))
         if self.desk.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
         terms = self.job.terms(slot, inferred=when is None)
