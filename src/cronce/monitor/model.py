@@ -38,6 +38,8 @@ class Kind(StrEnum):
     BEAT_SILENT = "beat-silent"  # another scheduler's sign of life is overdue
     BEAT_DOUBLE = "beat-double"  # it comes too often: there are two of it
     DOUBLED = "doubled"  # calls were only observed, and some of them were duplicates
+    SHARED_NAME = "shared-name"  # live schedulers have different functions under one name
+    TZDATA = "tzdata"  # machines have different versions of the time zone database
 
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")

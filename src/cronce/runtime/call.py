@@ -119,7 +119,7 @@ class Call:
         """What the store says to the call, after what is older was seen to."""
         yield Do(self.desk.ledger.jobs.learn(self.job.name))
         self._check_clock() if inferred else self._check_due(slot)
-        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at))
+        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code))
         if self.keeper.unsaid.waits:
             with suppress(StoreError):
                 yield Do(self.keeper.unsaid.say())

@@ -29,7 +29,7 @@ from cronce.schedule import (
     spec_of,
     start_by,
 )
-from cronce.schedule.zone import find_zone
+from cronce.schedule.zone import find_zone, rules_of
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -130,6 +130,9 @@ class Declaration(NamedTuple):
     """Where its runs may commit together with what they write."""
     mode: Mode = "guard"
     """How this process calls it. No part of its version: who observes it and who guards it mean the same job."""
+    code: str = ""
+    """Where its function is, as `module:name`. No part of its version: code may move. Another place that is alive under
+    the same name is most likely another job."""
 
     @property
     def spec(self) -> tuple[str, str]:
@@ -147,8 +150,9 @@ class Declaration(NamedTuple):
             "timeout": _spelled(self.timeout),
             "lease": _spelled(self.lease),
         }
-        stored = {"revision": self.revision} if self.revision else {}
-        text = json.dumps({"schedule": schedule, **policies, **stored}, separators=(",", ":"), sort_keys=True)
+        rules = rules_of(schedule.get("tz", "UTC")) if schedule else ""
+        more = {name: said for name, said in (("revision", self.revision), ("zone", rules)) if said}
+        text = json.dumps({"schedule": schedule, **policies, **more}, separators=(",", ":"), sort_keys=True)
         return f"{crc32(text.encode()):08x}{adler32(text.encode()):08x}", text
 
     @property

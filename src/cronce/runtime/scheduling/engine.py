@@ -34,6 +34,7 @@ from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, 
 from cronce.protocol.record import Act, Holder, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
+from cronce.runtime.machine import tzdata_version
 from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
@@ -233,8 +234,10 @@ class Engine:
             every=every,
             skew=self._desk.clock.wall() - self._know.now(),
             running=len(self._runs),
+            tzdata=tzdata_version(),
         )
-        self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
+        ttl = max(HOLDER_TTL, 3 * self._pace.beat)
+        self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
         if self._settings.schedules:
             self._due_slots.settle_in(self._new)
         self._new = set()
