@@ -134,7 +134,10 @@ def guarded(
         work = work_for(args, named)
         return work, make_call(work, not args and not named), when
 
-    scheduled = partial(work_for, (), {}, awaited and isolate is None) if _needs_nothing(plain) else None
+    scheduled = None
+    if _needs_nothing(plain):
+        same = work_for((), {}) if isolate is None else None  # what keeps nothing serves all slots
+        scheduled = partial(work_for, (), {}, False) if same is None else lambda: same
     if awaited:
 
         @wraps(fn)

@@ -147,6 +147,7 @@ class Ledger:
         self.nonce = nonce
         self._looked: dict[str, Boot] = {}
         self._checked: set[tuple[object, ...]] = set()
+        self._trusted: tuple[object, Trust] = (None, Trust(0.0))
 
     # --- slots ---
 
@@ -449,7 +450,11 @@ class Ledger:
     def _trust(self, run: Cell, sample: Sample, lease: timedelta) -> Trust:
         """Counted from when the call began that brought the cell, and from what was left of the lease then."""
         assert run.until is not None
-        return Trust(trust_end(sample.began, sample.now, run.until, lease, self.client.traits))
+        asked, (found, trust) = (sample, run.until, lease), self._trusted
+        if asked != found:  # of a batch, all have the same
+            trust = Trust(trust_end(sample.began, sample.now, run.until, lease, self.client.traits))
+            self._trusted = (asked, trust)
+        return trust
 
 
 def _settling(cell: Cell, committed: Mapping[str, Fence] | None) -> Settle:
