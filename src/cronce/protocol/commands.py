@@ -31,6 +31,7 @@ class Claim(NamedTuple):
     digest: str = ""  # which version of the job this process carries; without one it has no say in which fires
     first: Instant | None = None  # the trigger is outside: the earliest slot that it fired for; see `gates.first_floor`
     lands_by: Instant | None = None  # of a step: it is begun before the lease of its run is over, or not at all
+    key: str = ""  # of an effect: what the other side knows it by, where it is not its name
 
 
 class Renew(NamedTuple):

@@ -32,9 +32,10 @@ A cell that exists follows its own row, so slots of one job may close in any ord
 and nothing can tell (FORGOTTEN), unless its instant lies after the birth: no slot is granted before its instant. It is
 closed as unknown for a person to see. Absent cells up to the birth are below the floor (`specs.after_forgetting`).
 
-*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. A step of a run has no lease of
-its own; it is over with the run that makes it, which the next run of the slot knows at once. What was begun and never
-ended is closed as lost, and by that in doubt: on_lost is skip for all of them, and whoever may do it again says so.
+*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. What a run makes has no lease of
+its own; it is over with that run, which the next run of the slot knows at once, and any other run finds out. What was
+begun and never ended is closed as lost, and by that in doubt: on_lost is skip for all of them, and whoever may do it
+again says so. An effect of a slot has a cell for each slot; one on a thing has one cell, for all slots and jobs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -204,7 +205,7 @@ def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> R
         past=old.past,
         by=old.by,
         payload=old.payload or command.payload,
-        key=old.key,
+        key=old.key or command.key,
         under=command.under,
         keep=command.keep,
         joined=command.joined,
@@ -286,8 +287,7 @@ def finish(view: View, command: Finish) -> Ruling:
             retry = _past(record, _grant_of(view, end))._replace(
                 state=State.RETRYING, failures=failures, turn="", ask=""
             )
-            mark = Mark.OPEN if record.keep is None else Mark.FREE  # of a key nobody need ever hear again
-            return Ruling(Finished(command.outcome, retrying=True), Change(retry, mark, command.backoff))
+            return Ruling(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
     closed = _close(view, record._replace(result=command.result), command.outcome, command.reason)
     return closed._replace(answer=Finished(command.outcome))
 
@@ -304,7 +304,12 @@ def finish_again(view: View, command: Finish) -> Ruling:
 
 def release(view: View, command: Release) -> Ruling:
     idle = _ended(view, RELEASED)._replace(state=State.DUE, turn="", ask="")
-    return Ruling(Released(), Change(idle, Mark.OPEN, command.rest))
+    return Ruling(Released(), Change(idle, _idle(view.stands), command.rest))
+
+
+def _idle(record: Record) -> Mark:
+    """Of a run that waits for its next grant somebody should hear; of a key nobody need ever hear again."""
+    return Mark.OPEN if record.keep is None else Mark.FREE
 
 
 def release_again(view: View, command: Release) -> Ruling:

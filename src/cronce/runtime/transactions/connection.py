@@ -4,7 +4,7 @@ What is said is written once, as generators that yield what a call of the driver
 is asynchronous something to await. `drive` sends the answer right back, `drive_async` awaits it first; an error comes
 up in the generator either way, at the same place.
 
-Parameters of a statement are named `:slot`, `:step`, `:fence`; each driver respells them. In no statement does a
+Parameters of a statement are named `:slot`, `:of`, `:step`, `:fence`; each driver respells them. In no statement does a
 literal hold a colon or a per cent sign, so that respelling is a plain replacement.
 """
 
@@ -31,10 +31,11 @@ ROLLBACK_TO: Final = "ROLLBACK TO SAVEPOINT cronce_transaction"
 RELEASE: Final = "RELEASE SAVEPOINT cronce_transaction"
 
 PROBE: Final = "SELECT slot FROM cronce_effects WHERE slot = '' AND step = ''"
-LOOK: Final = "SELECT step, fence, done IS NOT NULL FROM cronce_effects WHERE slot = :slot AND step IN ('', :step)"
+LOOK: Final = """SELECT step, fence, done IS NOT NULL FROM cronce_effects
+    WHERE (slot = :slot AND step = '') OR (slot = :of AND step = :step)"""
 READ: Final = "SELECT fence, done IS NOT NULL FROM cronce_effects WHERE slot = :slot AND step = ''"
 DONE: Final = "UPDATE cronce_effects SET done = {now} WHERE slot = :slot AND step = ''"
-STEP_DONE: Final = "INSERT INTO cronce_effects (slot, step, fence, done) VALUES (:slot, :step, :fence, {now})"
+STEP_DONE: Final = "INSERT INTO cronce_effects (slot, step, fence, done) VALUES (:of, :step, :fence, {now})"
 PURGE: Final = "DELETE FROM cronce_effects WHERE slot >= :first AND slot < :before"
 
 _INSERT: Final = "INSERT INTO cronce_effects (slot, step, fence) VALUES (:slot, '', :fence)"
