@@ -32,10 +32,9 @@ A cell that exists follows its own row, so slots of one job may close in any ord
 and nothing can tell (FORGOTTEN), unless its instant lies after the birth: no slot is granted before its instant. It is
 closed as unknown for a person to see. Absent cells up to the birth are below the floor (`specs.after_forgetting`).
 
-*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. What a run makes has no lease of
-its own; it is over with that run, which the next run of the slot knows at once, and any other run finds out. What was
-begun and never ended is closed as lost, and by that in doubt: on_lost is skip for all of them, and whoever may do it
-again says so. An effect of a slot has a cell for each slot; one on a thing has one cell, for all slots and jobs.
+*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. One of a slot has a cell for
+each slot, one on a thing a single cell. What a run makes has no lease of its own, and is over with the run. What was
+begun and never ended is closed as lost, and by that in doubt: on_lost is skip, and whoever may do it again says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -266,12 +265,16 @@ def renew(view: View, command: Renew) -> Ruling:
     return Ruling(Renewed(record.ask), Change(told, Mark.OPEN, None if shorter else ttl))
 
 
-def ended_as(outcome: Outcome, reason: str, doubts: Sequence[str], *, committed: bool) -> tuple[Outcome, str]:
-    """How a run is closed whose job function ended so. What leaves a doubt is for a person: it is neither a failure nor
-    to be tried again. What is committed is on record where its work is, whatever came after."""
-    if doubts:
-        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
-        return Outcome.UNKNOWN, f"{doubts[0][: REASON_KEPT - len(more)]}{more}"
+def ended_as(
+    outcome: Outcome, reason: str, doubts: Sequence[str], undone: Sequence[str] = (), *, committed: bool
+) -> tuple[Outcome, str]:
+    """How a run is closed whose job function ended so. What leaves a doubt is for a person, and not tried again; what
+    is undone is a failure, whatever the function says. What is committed is on record where its work is."""
+    left = [*doubts, *undone]
+    if doubts or (undone and (committed or outcome is Outcome.SUCCEEDED)):
+        more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
+        closed_as = Outcome.UNKNOWN if doubts or committed else Outcome.FAILED
+        return closed_as, f"{left[0][: REASON_KEPT - len(more)]}{more}"
     if committed and outcome is Outcome.FAILED:
         return Outcome.SUCCEEDED, f"{COMMITTED}; then {reason}"[:REASON_KEPT]
     return outcome, reason
@@ -308,8 +311,7 @@ def release(view: View, command: Release) -> Ruling:
 
 
 def _idle(record: Record) -> Mark:
-    """Of a run that waits for its next grant somebody should hear; of a key nobody need ever hear again."""
-    return Mark.OPEN if record.keep is None else Mark.FREE
+    return Mark.OPEN if record.keep is None else Mark.FREE  # of a key nobody need ever hear again
 
 
 def release_again(view: View, command: Release) -> Ruling:

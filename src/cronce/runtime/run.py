@@ -7,7 +7,7 @@ from contextvars import ContextVar, Token
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from cronce.errors import BadInput, InDoubt, LeaseLost
+from cronce.errors import BadInput, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
 from cronce.policy import WhenUnsure
 from cronce.protocol.record import effects_key
@@ -58,7 +58,9 @@ class Run:
         self.environment: dict[str, str] = {}
         """What a process that is its body is told besides: of what it is a part, for those who trace."""
         self.unawaited: list[str] = []
-        """Steps of coroutine functions that nobody has awaited yet."""
+        """Effects of coroutine functions that nobody has awaited yet."""
+        self.unentered: list[object] = []
+        """Transactions that nobody has entered yet."""
         self._closed = False
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
@@ -136,6 +138,25 @@ class Run:
     def doubts(self) -> list[str]:
         """Why it is not known of effects whether they happened, where a person has to look, whatever the body does."""
         return [error.brief for error in self.unfinished.values() if isinstance(error, InDoubt)]
+
+    @property
+    def undone(self) -> list[str]:
+        """Effects that were to be made and are not, by what the body was told; not those that another is at."""
+        from cronce.runtime.attempt import describe  # noqa: PLC0415
+
+        done = self.key if self.committed else ""
+        left = {name: error for name, error in self.unfinished.items() if name != done}
+        undone = [one for one in left.items() if not isinstance(one[1], InDoubt | InProgress)]
+        return [f"{name} is not done: {describe(error)}" for name, error in undone]
+
+    @property
+    def forgotten(self) -> BadInput | None:
+        """What a body has asked for and then left: it would never happen."""
+        if self.unawaited:
+            return BadInput(f"{self.unawaited[0]} was never awaited, and did nothing: write `await` before it")
+        if self.unentered:
+            return BadInput(f"{self.unentered[0]} was never entered, and committed nothing: write `with` before it")
+        return None
 
     def on(self, kind: str, key: object) -> "Thing":
         """A thing that effects are made on, such as `run.on("invoice", 7)`: what is done to it is done once, whichever
@@ -259,7 +280,10 @@ class Run:
             raise BadInput(
                 f"{self.job} does not say in which database its runs commit; declare it by @cron.job(…, transaction=…)"
             )
-        return Transaction(database, self, conn, step, of)
+        made = Transaction(database, self, conn, step, of, unfinished=self.unfinished)
+        self.unentered.append(made)
+        made.entered = lambda: self.unentered.remove(made)
+        return made
 
     def key_of(self, key: object, *, per: Literal["slot"] | None = None) -> str:
         """The key of an effect of the slot, for the other side to know it by: the same in every attempt and rerun of

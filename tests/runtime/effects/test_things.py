@@ -13,6 +13,7 @@ import pytest
 from cronce import Cronce
 from cronce.errors import BadInput, BadName, InDoubt, InProgress
 from cronce.model import Slot
+from cronce.protocol.lease import Trust
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
@@ -24,10 +25,11 @@ from cronce.runtime.operations.actions import Operator
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
 from tests.runtime.office import Office, dies, job, watch
-from tests.runtime.shelf import HandClock, Wire
+from tests.runtime.shelf import START, HandClock, Wire
 
 QUARTER = 15 * 60
 EFFECT = "charge/invoice:7"
+START_SLOT = Slot("billing", START)
 
 
 class Boom(Exception):
@@ -493,3 +495,93 @@ def test_the_record_says_which_run_made_it(office: Office, bank: Bank) -> None:
     (cell,) = office.store.load(["once/charge/invoice:7"]).cells
     record = decode(cell.value, cell.key)
     assert (record.under and record.under.run, cell.at, record.keep) == (slot.cell, None, KEPT)
+
+
+# --- a failure that nobody made anything of is no success -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("per", ["slot", "thing", "each"])
+@pytest.mark.parametrize(
+    ("how", "outcomes"),
+    [
+        ({"unsure": "raise"}, [Outcome.UNKNOWN]),
+        ({"unsure": "retry"}, [None, None, Outcome.FAILED]),
+        ({"not_done": Boom}, [None, None, Outcome.FAILED]),
+        ({"unsure": "retry", "not_done": Boom}, [None, None, Outcome.FAILED]),
+        ({"unsure": "skip"}, [Outcome.SUCCEEDED]),
+    ],
+)
+def test_a_slot_with_an_effect_that_is_not_done_is_not_closed_as_succeeded_unless_it_was_skipped_on_purpose(
+    office: Office, per: str, how: dict[str, Any], outcomes: list[Outcome | None]
+) -> None:
+    """Of the issue: a body that swallowed the error was *succeeded*, with effects in doubt or missing."""
+
+    def fails(_invoice: int = 7) -> None:
+        raise Boom("no answer")
+
+    def body(run: Run) -> str:
+        with suppress(Exception):
+            if per == "slot":
+                run.once("charge", fails, per="slot", **how)
+            elif per == "thing":
+                run.on("invoice", 7).once("charge", fails, **how)
+            else:
+                run.once_each([7], on="invoice", key=int, what="charge", fn=fails, **how)
+        return "went on"
+
+    declared, seen = job(retries=2, backoff="1s"), []
+    for _ in outcomes:
+        assert office.call(declared, body, when=START_SLOT) == "went on"
+        seen.append(office.record(START_SLOT).outcome)
+        office.hand.turn(60)
+    assert seen == outcomes
+    if outcomes[-1] is Outcome.FAILED:
+        name = "billing@2026-03-29T12:00:00Z/charge" if per == "slot" else EFFECT
+        assert office.record(START_SLOT).reason == f"{name} is not done: Boom: no answer"
+
+
+def test_what_is_done_in_a_second_try_of_the_same_run_is_done(office: Office, bank: Bank) -> None:
+    bank.fails(Refused(), times=2)
+
+    def body(run: Run) -> Any:
+        for _ in range(2):
+            with suppress(Refused):
+                charging(bank, not_done=Refused)(run)
+        return charging(bank, not_done=Refused)(run)
+
+    assert office.call(job(), body, when=START_SLOT) == f"paid by {EFFECT}"
+    assert office.record(START_SLOT).outcome is Outcome.SUCCEEDED
+
+
+def test_what_could_not_even_be_begun_is_not_done_either(office: Office) -> None:
+    """Of the issue: a body that caught `LeaseLost` succeeded with the step missing."""
+
+    def body(run: Run) -> None:
+        granted = run._lease.grant
+        run._lease.grant = granted._replace(trust=Trust(0.0))
+        with suppress(Exception):
+            run.on("invoice", 7).once("charge", pay)
+        run._lease.grant = granted
+
+    office.call(job(), body, when=START_SLOT)
+    record = office.record(START_SLOT)
+    assert (record.outcome, record.reason.partition(":")[0]) == (Outcome.FAILED, "charge/invoice")
+
+
+def test_what_another_run_is_at_is_left_to_that_one(store: Wire) -> None:
+    first, other = Office(store), Office(store)
+
+    def beside() -> None:
+        with_other = other.call(job("dunning"), _caught, when=Slot("dunning", START))
+        assert with_other == "in progress"
+
+    first.call(job(), lambda run: run.on("invoice", 7).once("charge", beside))
+    assert other.record(Slot("dunning", START)).outcome is Outcome.SUCCEEDED
+
+
+def _caught(run: Run) -> str:
+    try:
+        run.on("invoice", 7).once("charge", pay)
+    except InProgress:
+        return "in progress"
+    return "done"

@@ -627,3 +627,69 @@ def test_purging_the_slots_of_a_job_leaves_what_was_done_to_things(
     declared.database.purge("billing", START + timedelta(days=400))
     rows = books.conn.execute("select slot, step from cronce_effects").fetchall()
     assert rows == [("charge", "invoice:7")]
+
+
+# --- a failure that nobody made anything of is no success -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["", "totals", "thing"])
+def test_a_transaction_whose_error_was_swallowed_is_not_a_success(
+    office: Office, books: Books, billing: Callable[..., Declaration], step: str
+) -> None:
+    """Of the issue: rows were missing, and the slot succeeded."""
+
+    def body(run: Run) -> str:
+        joined = (
+            run.on("invoice", 7).transaction(books.conn, "charge") if step == "thing"
+            else run.transaction(books.conn, step, per="slot")
+        )  # fmt: skip
+        with suppress(Exception), joined as tx:
+            tx.execute("insert into nowhere values (1)")
+        return "went on"
+
+    assert office.call(billing(), body, when=NOON) == "went on"
+    what = {"": NOON.key, "totals": f"the step 'totals' of {NOON.key}", "thing": "charge of invoice:7"}[step]
+    record = office.record(NOON)
+    assert (record.outcome, record.reason) == (
+        Outcome.FAILED, f"{what} is not done: OperationalError: no such table: nowhere",
+    )  # fmt: skip
+
+
+def test_one_that_was_committed_in_a_second_try_is_a_success(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    def body(run: Run) -> None:
+        for table in ("nowhere", "charges", "charges"):
+            with suppress(sqlite3.Error, AlreadyDone), run.on("invoice", 7).transaction(books.conn, "charge") as tx:
+                tx.execute(f"insert into {table} values (7)")
+
+    office.call(billing(), body, when=NOON)
+    assert (office.record(NOON).outcome, books.charges) == (Outcome.SUCCEEDED, [7])
+
+
+def test_a_forgotten_with_is_an_error_at_the_end_of_the_run(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    def body(run: Run) -> None:
+        run.on("invoice", 7).transaction(books.conn, "charge")
+
+    with pytest.raises(
+        BadInput, match="the transaction for charge of invoice:7 was never entered, and committed nothing: write `with`"
+    ):
+        office.call(billing(), body, when=NOON)
+    assert office.record(NOON).outcome is Outcome.FAILED
+
+
+def test_writes_before_the_transaction_are_refused_and_named(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    """They were committed with the run's, and once more by each repeat."""
+
+    def body(run: Run) -> None:
+        books.conn.execute("insert into charges values (1)")
+        books.charge(run, 2)
+
+    with pytest.raises(BadInput, match="has written, and that is not committed yet"):
+        office.call(billing(), body, when=NOON)
+    books.conn.rollback()
+    assert books.charges == []

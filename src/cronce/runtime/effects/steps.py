@@ -161,7 +161,11 @@ class UnderRun:
         return record.key if record else ""
 
     def once(self, target: Target, work: Callable[[], Any], how: How) -> Steps[Any]:
-        return self.noted(target.name, once(Effect(target.name, self.begin(target), work), how, self))
+        return self.noted(target.name, self._once(target, work, how))
+
+    def _once(self, target: Target, work: Callable[[], Any], how: How) -> Steps[Any]:
+        self.check()  # before it is begun: in a process of its own, a run hears only now that its lease was renewed
+        return (yield from once(Effect(target.name, self.begin(target), work), how, self))
 
     def noted(self, name: str, steps: Steps[Any]) -> Steps[Any]:
         """Take the steps of an effect; what does not come to its end is noted."""

@@ -149,6 +149,8 @@ def main() -> None:
         found = find(Place(*told["place"]))
         with Current(run):
             value = call_with_run(plain(found), run, tuple(told["args"]), told["named"])
+        if run.forgotten:
+            raise run.forgotten
     except Interrupt:
         sys.exit(128 + signal.SIGTERM)
     except BaseException as error:

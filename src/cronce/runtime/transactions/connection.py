@@ -41,6 +41,10 @@ PURGE: Final = "DELETE FROM cronce_effects WHERE slot >= :first AND slot < :befo
 _INSERT: Final = "INSERT INTO cronce_effects (slot, step, fence) VALUES (:slot, '', :fence)"
 
 
+HAS_WRITTEN: Final = "SELECT txid_current_if_assigned() IS NOT NULL"
+"""On PostgreSQL: a transaction gets a number with its first write."""
+
+
 class Dialect(NamedTuple):
     """What differs between databases."""
 
@@ -163,8 +167,33 @@ class Driver(ABC):
     def obstacle(self) -> str:
         """Why a commit of ours would not be the real one; "" if it will be."""
 
+    def pending(self) -> Talk[str]:
+        """Why what its user did before would become part of a transaction of ours; "" if it does not. A transaction
+        that has only read is ended."""
+        if not self.is_open():
+            return ""
+        written = yield from self.has_written()
+        if written:
+            return "has written, and that is not committed yet"
+        if written is None:
+            return "is in a transaction (a SELECT opens one as well), and whether that has written cannot be known"
+        yield from self.end_reading()
+        return ""
+
+    def is_open(self) -> bool:
+        """Whether it is in a transaction already."""
+        return False
+
+    def has_written(self) -> Talk[bool | None]:
+        """Whether the open transaction has written; None: nobody knows."""
+        yield from ()
+        return None
+
+    def end_reading(self) -> Talk[None]:
+        yield from self.rollback()
+
     def begin(self) -> Talk[None]:
-        """Open a transaction, or go on with the one that was opened by itself."""
+        """Open a transaction."""
         yield from ()
 
     def ask(self, statement: str, **values: str) -> Talk[list[Row]]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from cronce.errors import BadInput, CronceError, DatabaseUnavailable
+from cronce.errors import AlreadyDone, BadInput, CronceError, DatabaseUnavailable
 from cronce.model import Fence
 from cronce.runtime.interrupt import Interrupt, shielded
 from cronce.runtime.transactions.connection import Driver, Talk, drive, drive_async, leave, undo
@@ -49,8 +49,20 @@ class Transaction(Generic[C]):
     """A transaction of the user's connection that commits only under the fence of a run. It gives the connection. It
     puts on record the run's end, a step of its slot or, `of` what is done, the thing that it is done to."""
 
-    def __init__(self, database: "Database", run: Runs, conn: C, step: str = "", of: str = "") -> None:
+    def __init__(
+        self,
+        database: "Database",
+        run: Runs,
+        conn: C,
+        step: str = "",
+        of: str = "",
+        *,
+        unfinished: dict[str, BaseException] | None = None,
+    ) -> None:
         check_step(step)
+        self._unfinished = {} if unfinished is None else unfinished
+        self.entered: Callable[[], None] = lambda: None
+        """Whom to tell that the block has begun."""
         self._database, self._run, self._conn = database, run, conn
         self._committed = Committed(of or run.key, step)
 
@@ -104,16 +116,46 @@ class Transaction(Generic[C]):
 
     # --- as conversations ---
 
+    def __repr__(self) -> str:
+        return f"the transaction for {self._what}"
+
     def _enter(self, *, asynchronous: bool) -> Talk[None]:
+        self.entered()
+        yield from self._noted(self._begin(asynchronous=asynchronous))
+
+    def _exit(self, error: BaseException | None) -> Talk[None]:
+        yield from self._noted(self._end(error))
+        if error is None:
+            self._unfinished.pop(self._what, None)
+        else:
+            self._unfinished[self._what] = error
+
+    def _noted(self, talk: Talk[None]) -> Talk[None]:
+        """What was to be committed and is not, is noted: the body may make nothing of the error."""
+        try:
+            yield from talk
+        except AlreadyDone:
+            self._unfinished.pop(self._what, None)
+            raise
+        except BaseException as error:
+            self._unfinished[self._what] = error
+            raise
+
+    def _begin(self, *, asynchronous: bool) -> Talk[None]:
         self._run.check()
         self._fence = self._run.fence
         self._driver = _driver(self._conn, self._run.key, asynchronous=asynchronous)
+        if pending := (yield from self._driver.pending()):
+            raise BadInput(
+                f"the connection for {self._run.key} {pending}: what was written before would be committed with the"
+                " run's own writes, and once more by a repeat. Commit it or roll it back before run.transaction()"
+            )
         found = yield from self._asked(self._database.look)
         if refusal := verdict(found, self._run.key, self._fence, self._committed):
             raise refusal
         yield from open_joint(self._driver)
 
-    def _exit(self, error: BaseException | None) -> Talk[None]:
+    def _end(self, error: BaseException | None) -> Talk[None]:
         try:
             if error is None:
                 yield from self._finish()
