@@ -196,7 +196,7 @@ def closed_without_asking() -> Any:
     """Whoever finds a run whose holder is gone closes it, though it may be committed."""
 
     def lose(view: View, _command: Command) -> Any:
-        return table._close(view, view.stands, Outcome.LOST, "its holder was gone")
+        return table._close(view, view.stands, Outcome.LOST, "its holder did not renew its lease")
 
     return patch.object(table, "lose", lose)
 

@@ -105,7 +105,7 @@ def test_what_cannot_be_stopped_is_fenced_and_reported(tmp_path: Path, caplog: p
         wait_until(lambda: all(record_of(one, key).state is State.CLOSED for key in keys.values()))
         records = {name: record_of(one, key) for name, key in keys.items()}
         for name, (asked, _) in STUCK.items():
-            was_gone = f"its holder {records[name].holder} was gone{asked}"
+            was_gone = f"its holder {records[name].holder} did not renew its lease{asked}"
             assert (records[name].outcome, records[name].reason) == (Outcome.LOST, was_gone)
         assert refused == {}
         release.set()
