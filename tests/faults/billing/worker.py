@@ -27,12 +27,13 @@ from cronce import Cronce, Run, Skipped
 from cronce.errors import AlreadyDone, DatabaseUnavailable, LeaseLost, StoreUnavailable
 from cronce.runtime.guard import Guard
 from cronce.value import NamedTuple
+from tests.faults.billing import nights
 from tests.faults.billing.plain_lock import HeartbeatLock
 
 if TYPE_CHECKING:
     import psycopg
 
-Variant = Literal["key", "transaction", "redis-lock"]
+Variant = Literal["key", "transaction", "redis-lock"] | nights.Nights
 Fire = Callable[[], bool]
 """One call of the job; whether the month is billed."""
 
@@ -188,6 +189,13 @@ VARIANTS: Final[dict[Variant, Callable[[Order], Fire]]] = {
     "key": by_key,
     "transaction": by_transaction,
     "redis-lock": by_lock,
+    "nights-once": lambda order: nights.once(order, pay),
+    "nights-cursor": lambda order: nights.cursor(order, pay),
+    "nights-each": lambda order: nights.each(order, pay),
+    "nights-queue": lambda order: nights.queue(order, pay),
+    "nights-transaction": lambda order: nights.transaction(
+        order, Shop(order.shop).connection, lambda: time.sleep(random.uniform(0, TAKES))
+    ),
 }
 
 
@@ -195,7 +203,7 @@ def expected(variant: Variant) -> tuple[type[Exception], ...]:
     """What a body under fire raises. The trigger calls again; anything else is a bug. (A driver that is not needed is
     not imported: processes are killed and started again all the time.)"""
     ours = (LeaseLost, StoreUnavailable, DatabaseUnavailable, OSError)
-    if variant == "transaction":
+    if variant.endswith("transaction"):
         import psycopg  # noqa: PLC0415  not where it is not needed
 
         return (*ours, psycopg.Error)
