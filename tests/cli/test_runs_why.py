@@ -31,6 +31,7 @@ def watch(clock: HandClock, desk: Desk, seconds: int) -> None:
     for _ in range(seconds):
         clock.turn(1.0)
         desk.do(desk.ledger.overdue())
+        desk.do(desk.ledger.client.probe())
 
 
 def declare(desk: Desk, *texts: str, floor: Instant = START - SECOND, **policies: object) -> None:

@@ -41,6 +41,7 @@ WRITES = {
     "monitor/alerts.py": "alerts",
     "runtime/background.py": "signs of life of other schedulers",
     "runtime/client.py": "the boards that tell of news",
+    "runtime/contact.py": "a cell of no meaning, which shows that the store can be written to",
     "runtime/effects/steps.py": "cursors",
     "runtime/operations/actions.py": "orders: pause all, drain, a run that was asked for",
     "runtime/jobs.py": "jobs: their floor, versions and pauses",

@@ -63,6 +63,7 @@ class Town:
             self.clock.turn(1.0)
             for desk in self.desks.values():
                 desk.do(desk.ledger.overdue())
+                desk.do(desk.ledger.client.probe())
 
     # --- schedulers ---
 

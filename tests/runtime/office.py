@@ -76,10 +76,11 @@ class Office:
 
 
 def watch(office: Office, seconds: int) -> None:
-    """The process goes on looking at the store, so that it knows how its clock ran."""
+    """The process goes on looking at the store, so that it knows how its clock ran, and that it could be written to."""
     for _ in range(seconds):
         office.hand.turn(1)
         office.desk.do(office.desk.ledger.overdue("another"))
+        office.desk.do(office.desk.ledger.client.probe())
 
 
 def dies(office: Office) -> None:

@@ -126,7 +126,7 @@ def test_who_was_taken_over_is_told_by_whom(store: Wire, clock: HandClock) -> No
     told: list[Over] = []
     held(here, told=told.append)
     for _ in range(31):
-        there.desk.do(there.desk.ledger.overdue())
+        there.desk.do(there.desk.ledger.client.probe())
         clock.turn(1)
     terms = Terms(LEASE, "rerun", "allow")
     (grant,) = there.desk.do(there.desk.ledger.claim([Wanted(Slot("billing", START), terms, known=True)]))

@@ -51,6 +51,7 @@ def watch(clock: HandClock, desk: Desk, seconds: float) -> None:
     for _ in range(int(seconds)):
         clock.turn(1.0)
         desk.do(desk.ledger.overdue())
+        desk.do(desk.ledger.client.probe())
 
 
 # --- claiming ---

@@ -424,11 +424,3 @@ def standing_act(cell: Cell) -> Act | None:
         return decode_act(cell.value, cell.key) if cell.version else None
     except BadRecord as error:
         return Act("", reason=str(error))
-
-
-def ask_of(cell: Cell) -> str:
-    """Why somebody asks the run to stop, if one does. Most records say nothing of it, and are not read at length."""
-    try:
-        return decode(cell.value, cell.key).ask if '"ask":' in cell.value else ""
-    except BadRecord:
-        return ""

@@ -18,12 +18,12 @@ later command names the fence. A holder whose lease has lapsed is still MINE as 
 renew and finish are true, and harmless. Its *trust* has ended before that (`lease`), and trust never returns.
 
 *Lapsed is not a state.* It is `now ≥ until` on the store's clock, believed only by a reader that watched that clock run
-evenly for a whole lease (`View.even`); otherwise the cell reads as HELD. What follows is the on_lost written
-with the grant: a reader with another opinion, or another version of the code, changes nothing.
+evenly for a whole lease (`View.even`), and of a slot only once its holder could be heard (`View.heard`); otherwise the
+cell reads as HELD. What follows is the on_lost written with the grant, whatever the reader's opinion or version is.
 
 *Closed once.* CLOSED has no way back but a person's resolve. (EXPIRED is an effect that was to be remembered for a
-while only.) A finish by the fence that closed it, with the outcome it
-closed with, is answered as finished, so a lost reply is harmless; any other word is stale.
+while only.) A finish by the fence that closed it, with the outcome it closed with, is answered as finished, so a lost
+reply is harmless; any other word is stale.
 
 *The floor.* An absent cell at or below the floor is closed: it was purged, edited away, or skipped on purpose (BELOW).
 A cell that exists follows its own row, so slots of one job may close in any order.
@@ -70,7 +70,7 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.gates import floor_of, maker_of
-from cronce.protocol.lease import tolerance
+from cronce.protocol.lease import hearing, tolerance
 from cronce.protocol.record import (
     COMMITTED,
     DOUBTFUL,
@@ -158,12 +158,14 @@ def is_mine(cell: Cell, record: Record, command: Command) -> bool:
 
 
 def lapsed(view: View, command: Command) -> bool:
-    """Its lease passed on the store's clock, and that clock was watched for long enough to be believed. A step has no
-    lease of its own: it is over with its run."""
+    """Its lease passed on the store's clock, that clock was watched for long enough to be believed, and the holder of a
+    slot could be heard. A step has no lease of its own: it is over with its run."""
     cell, record = view.run, view.stands
     if record.under is not None:
         return _is_over(view, record.under, maker_of(command))
     if cell.until is None or view.now < cell.until:
+        return False
+    if view.slot and view.heard(view.sample, view.now - cell.until + record.lease) < hearing(record.lease):
         return False
     return view.even(cell, view.sample, tolerance(record.lease)) >= record.lease
 

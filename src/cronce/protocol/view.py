@@ -14,8 +14,12 @@ Even = Callable[[Cell, Sample, timedelta], timedelta]
 as far as this reader has watched."""
 
 
-def unwatched(_cell: Cell, _sample: Sample, _tolerance: timedelta) -> timedelta:
-    """A reader that has watched nothing yet."""
+Heard = Callable[[Sample, timedelta], timedelta]
+"""For how long, up to that reading, a holder that renewed so long before it could be heard (`lease.heard`)."""
+
+
+def nothing_yet(*_reading: object) -> timedelta:
+    """Of a reader that has watched nothing, and heard nobody."""
     return timedelta(0)
 
 
@@ -48,7 +52,8 @@ class View(NamedTuple):
     """All jobs are paused."""
     epoch: Epoch = Epoch()
     traits: Traits = NO_TRAITS
-    even: Even = unwatched
+    even: Even = nothing_yet
+    heard: Heard = nothing_yet
     over: Collection[Maker] = ()
     """Runs that are known to be over."""
     guessed: bool = False

@@ -17,7 +17,7 @@ from cronce.events import Event
 from cronce.model import Fence, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
-from cronce.runtime.call import Call
+from cronce.runtime.call import Call, leave_it
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
 from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, Steppable, guarded, name_of, single
 from cronce.runtime.keeper import Keeper
@@ -28,6 +28,7 @@ from cronce.runtime.operations.api import ByHand
 from cronce.runtime.pod import JOB_NAME, PodCall
 from cronce.runtime.processes.bodies import Bodies, defined, place_of
 from cronce.runtime.run import Around
+from cronce.runtime.standby import Standby
 from cronce.runtime.store_access import StoreAccess
 from cronce.schedule import Schedule, parse_duration
 from cronce.stores.base import Store
@@ -55,6 +56,7 @@ class Cronce(StoreAccess, ByHand):
         self._databases: dict[str | int, Database] = {}
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
         self._notebook = Notebook()
+        self._standby = Standby(self._clock)
         self._background: Background | None = None
         self._starting = threading.Lock()
         self._scheduler: Scheduler | None = None
@@ -145,7 +147,15 @@ class Cronce(StoreAccess, ByHand):
     def _call(self, job: Declaration, work: Work, take_over: bool) -> Steppable:
         defined(f"calls {job.name}")
         job_name, refused = os.environ.get(JOB_NAME), self._notebook.refused
-        call = Call(self.at_work(), job, work, take_over=take_over, stand_by=bool(job_name), refused=refused)
+        call = Call(
+            self.at_work(),
+            job,
+            work,
+            take_over=take_over,
+            stand_by=bool(job_name),
+            refused=refused,
+            held=self._standby.add if isinstance(self._clock, SystemClock) else leave_it,  # no thread waits for others
+        )
         return PodCall(job_name, call) if job_name else call
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:
@@ -431,7 +441,7 @@ class Cronce(StoreAccess, ByHand):
         """In the child: the parent's threads are not here, its locks may be held for ever, its leases are not ours."""
         super()._forked()
         self._scheduler = None
-        self._notebook = Notebook()
+        self._notebook, self._standby = Notebook(), Standby(self._clock)
         self._background, self._starting = None, threading.Lock()
         self._bodies.forked()
         for leader in list(self._leaders):
@@ -441,6 +451,7 @@ class Cronce(StoreAccess, ByHand):
         """Stop the scheduler, resign, and give back the connections, unless something runs or is held; the next call
         opens others."""
         self.stop()
+        self._standby.close()
         for leader in list(self._leaders):
             leader.stop()
         if self._background is not None:

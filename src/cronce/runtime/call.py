@@ -23,8 +23,9 @@ from typing import Any, Final
 
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
 from cronce.model import Cell, Instant, Slot, Write, slot_of_cell, spell
+from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import Busy, Closed, Early, Finished, Held, Paused, Queued, Stale, Superseded, Unsure
-from cronce.protocol.lease import LONGEST_LEASE
+from cronce.protocol.lease import LONGEST_LEASE, hearing, tolerance
 from cronce.protocol.record import Outcome, decode
 from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
@@ -54,12 +55,21 @@ TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
 
 
+Stands = Callable[["Call", Terms, Held], None]
+"""Told of a call whose slot another runs, and of the terms on which it was claimed."""
+
+
+def leave_it(_call: "Call", _terms: Terms, _held: Held) -> None:
+    """Nobody stands by."""
+
+
 class Call:
     """`take_over`: the work needs nothing that belongs to this one slot, so older ones may be run by it. `stand_by`:
     when another has the slot, wait until it is closed, and take it over if its holder goes away. `beside`: what is
     written with the end of the run. `fired`: when the trigger fired, if that is not now. `only_noted`: the body runs
     elsewhere, whatever the answer is. `ahead`: gives the lease of a slot that was claimed ahead, which nobody keeps
-    from then on. `running`: what is entered for as long as a slot runs, its own or an older one."""
+    from then on. `running`: what is entered for as long as a slot runs, its own or an older one. `one_call`: the
+    process ends with it. `held`: told if another runs the slot, and this work may do so too."""
 
     def __init__(
         self,
@@ -75,10 +85,13 @@ class Call:
         only_noted: bool = False,
         ahead: Callable[[Slot], Lease | None] = lambda _slot: None,
         running: Callable[[], AbstractContextManager[None]] = nullcontext,
+        one_call: bool = False,
+        held: "Stands" = leave_it,
     ) -> None:
         self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
         self._take_over, self._stand_by, self._refused, self._beside = take_over, stand_by, refused, beside
         self._fired, self._only_noted, self._ahead, self._running = fired, only_noted, ahead, running
+        self._one_call, self._held = one_call, held
         self.answer: Grant | Refused | None = None
         """What the store said to its slot."""
 
@@ -97,7 +110,13 @@ class Call:
             return (yield from self._run(answer))
         skipped = why_not(slot, answer)
         self._refused(slot, skipped.reason, self.keeper)
+        if isinstance(answer, Held) and self._take_over:
+            self._held(self, terms, answer)
         return skipped
+
+    @property
+    def is_async(self) -> bool:
+        return self._work.is_async
 
     def _check_clock(self) -> None:
         """The slot was inferred from this host's clock; one that is minutes off means another slot."""
@@ -173,6 +192,7 @@ class Call:
         older, dead = [cell for cell in cells if cell.key != own.cell], [cell for cell in cells if _runs(cell)]
         if dead:
             yield from self._watch()
+            yield from self._hear(dead)
         if self.job.database is not None:
             yield Do(settle_gone(self.desk.ledger, self.job.database, [cell.key for cell in dead]))
         elif not self._take_over:
@@ -185,7 +205,7 @@ class Call:
                 wanted = Wanted(slot, self.job.terms(slot, inferred=False), known=True)
                 (answer,) = yield Do(self.desk.ledger.claim([wanted]))
                 if isinstance(answer, Grant):
-                    yield from self._run_older(answer)
+                    yield from self.run_older(answer)
 
     def _watch(self) -> Steps[None]:
         """Somebody seems to be gone, and only who watched the store's clock for a whole lease may act on it. A process
@@ -194,7 +214,17 @@ class Call:
             cell = yield Do(recall_clock(self.desk.ledger))
             yield Do(leave_clock(self.desk.ledger, cell))
 
-    def _run_older(self, grant: Grant) -> Steps[None]:
+    def _hear(self, dead: list[Cell]) -> Steps[None]:
+        """A process of one call was not there when they could speak: it hears them first, if it may act on it then."""
+        know, client = self.desk.ledger.know, self.desk.ledger.client
+        leases = [record.lease for _, record in all_readable(dead, decode)] if self._one_call else []
+        lapsed = [lease for lease in leases if know.even(know.guess(), tolerance(lease)) >= lease]
+        until = know.now() + max(map(hearing, lapsed), default=timedelta(0))
+        while lapsed and know.now() <= until + timedelta(seconds=LOOK / 2):
+            yield Do(client.probe())
+            yield Nap(LOOK / 2)
+
+    def run_older(self, grant: Grant) -> Steps[None]:
         """How an older slot ends is on record; the caller asked for another."""
         try:
             yield from self._run(grant)

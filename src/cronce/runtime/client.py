@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from cronce.clock import Clock
-from cronce.errors import BadRecord, StoreUnavailable
+from cronce.errors import BadRecord, StoreError, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import (
     BOARD_JOBS,
@@ -32,6 +32,7 @@ from cronce.model import (
 from cronce.protocol.lease import FACTS_AGE, LONGEST_LEASE, Sample, even_span
 from cronce.protocol.record import Act, decode_job, standing_act
 from cronce.protocol.view import KnownJob
+from cronce.runtime.contact import PROBE, Contacts
 from cronce.runtime.flow import Flow, Load, Purge, Request, Swap, Timed
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 
@@ -66,6 +67,7 @@ class Knowledge:
         self._samples: deque[Sample] = deque(maxlen=_KEPT)
         self._latest: Sample | None = None
         self._jobs: dict[str, KnownJob] = {}
+        self.contact = Contacts(clock)
         self.epoch = Epoch()
         self.halted: Act | None = None
         """Who stopped everything, as it was last read."""
@@ -250,9 +252,19 @@ class Client:
         raise StoreUnavailable("the store answers with less than it knew before, and does not notice")
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Flow[tuple[Swapped, Timed]]:
-        timed = yield from self.ask(Swap(writes, seen))
+        try:
+            timed = yield from self.ask(Swap(writes, seen))
+        except StoreError:
+            self.know.contact.broke()
+            raise
         assert isinstance(timed.reply, Swapped)
+        if any(verdict.refused is None for verdict in timed.reply.verdicts):
+            self.know.contact.answered(timed.began, timed.ended)
         return timed.reply, timed
+
+    def probe(self) -> Flow[None]:
+        """Find out whether the store answers who writes."""
+        yield from self.swap([PROBE], self.know.epoch.seen)
 
     def scan(self, request: Scan) -> Flow[Page]:
         timed = yield from self.ask(request)

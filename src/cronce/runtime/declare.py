@@ -10,9 +10,8 @@ from zlib import adler32, crc32
 from cronce.errors import BadInput, BadPolicy
 from cronce.model import Instant, Slot, Traits, check_name, slot
 from cronce.policy import Fold, Gap, Missed, Mode, OnLost, Overlap, check_choice, is_limited, refuse_foreign, wants_all
-from cronce.protocol.lease import lease_for
 from cronce.protocol.retention import LEAST, Keep, Kept, read_keep
-from cronce.protocol.terms import Terms, check_terms, checked
+from cronce.protocol.terms import Terms, check_terms, checked, lease_for
 from cronce.schedule import (
     At,
     Cron,

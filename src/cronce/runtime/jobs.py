@@ -10,7 +10,7 @@ from cronce.events import Event, What
 from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, job_cell, slot_of_cell, spell
 from cronce.protocol.codec import readable
 from cronce.protocol.gates import first_floor
-from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, PURGE_DELAY, tolerance
+from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, tolerance
 from cronce.protocol.record import (
     PAUSED,
     PURGED,
@@ -21,7 +21,7 @@ from cronce.protocol.record import (
     decode_job,
     encode_job,
 )
-from cronce.protocol.retention import Keep, default_keep, excess
+from cronce.protocol.retention import PURGE_DELAY, Keep, default_keep, excess
 from cronce.protocol.specs import after_forgetting, declared, raise_floor
 from cronce.runtime.client import NEWS, ROUNDS, Client
 from cronce.runtime.flow import Flow, Purge, drive

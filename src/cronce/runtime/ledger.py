@@ -239,12 +239,18 @@ class Ledger:
         asked, and these are the fences, by cell, of which it says that they are done."""
         return (yield from self._answers([self._cell_question(_settling(cell, committed), cell) for cell in cells]))
 
-    def gone(self, keys: Sequence[str]) -> Flow[list[Cell]]:
-        """Those of the runs whose holder is gone, as they stand now."""
+    def gone(self, keys: Sequence[str], *, for_person: bool = False) -> Flow[list[Cell]]:
+        """Those of the runs whose holder is gone, as they stand now. A person who asks has looked, and hears nobody."""
         loaded, timed = yield from self.client.load(keys)
         sample = Sample(timed.began, timed.ended, loaded.now)
-        read = all_readable(loaded.cells, decode)
-        views = [View(cell, record, sample, even=self.know.watched) for cell, record in read]
+        read, know = all_readable(loaded.cells, decode), self.know
+        views = [
+            View(cell, record, sample, slot, even=know.watched, heard=know.contact.heard)
+            for cell, record in read
+            for slot in [None if for_person else slot_of_cell(cell.key)]
+        ]
+        if know.contact.probes(views):
+            yield from self.client.probe()
         return [view.run for view in views if row(view, Settle()) is Row.LAPSED]
 
     def looks_again(self, job: str) -> bool:

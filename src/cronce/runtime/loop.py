@@ -139,6 +139,7 @@ class Loop:
         writes = [*jobs.values(), *(write for step in steps for write in step.writes)]
         if any(one.question.wakes or (one.question.view.slot and _wakes(one.decision.answer)) for one in steps):
             writes.append(WAKE)
+        writes += self._know.contact.probes([one.view for one in pending if one.view.record is not None])
         if not writes:
             return None
         try:
@@ -164,12 +165,8 @@ class Loop:
     ) -> list[_Step]:
         """What every command of the batch means by one knowledge of the store: that may change at any moment, by
         another thread or by the clock. Those that need something else read first are left for the next round."""
-        epoch, halted, traits, even = (
-            self._know.epoch,
-            self._know.halted is not None,
-            self._client.traits,
-            self._know.watched,
-        )
+        know, traits = self._know, self._client.traits
+        epoch, halted, even, heard = know.epoch, know.halted is not None, know.watched, know.contact.heard
         reserved: set[str] = set()
         beside = {one.view.run.key: one.answer is not None for one in questions}
         steps: list[_Step] = []
@@ -182,7 +179,7 @@ class Loop:
                 job = None
             run, record, sample, slot, turns, *_ = old = one.view
             one.view = view = View(
-                run, record, sample, slot, turns, job, halted, epoch, traits, even,
+                run, record, sample, slot, turns, job, halted, epoch, traits, even, heard,
                 old.over, old.guessed, old.unheard_in, reserved, beside, number,
             )  # fmt: skip
             step = self._decided(one, view, shapes, questions)

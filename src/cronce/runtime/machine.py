@@ -108,6 +108,15 @@ def leave_clock(ledger: Ledger, cell: Cell) -> Flow[None]:
         yield from ledger.client.swap(note, ledger.know.epoch.seen)
 
 
+def share_clock(ledger: Ledger) -> Flow[None]:
+    """Leave what was seen of the store's clock, over what other processes of this machine left: that was recalled when
+    this one started, or is as good."""
+    if ledger.client.traits.history and boot_id():
+        note = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES)))
+        write = Write(machine_cell(boot_id()), FREE, note, Mark.FREE, ttl=REMEMBERED)
+        yield from ledger.client.swap([write], ledger.know.epoch.seen)
+
+
 def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:
     """How many writes the store has seen; and say that somebody looks on. Another page may have said it just now: that
     is as good. Whoever looks on has watched the store's clock, too, and so knows which leases have passed."""

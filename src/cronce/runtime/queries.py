@@ -73,7 +73,7 @@ def row_of(cell: Cell, record: Record, now: Instant) -> Row:
 def _view(cell: Cell, record: Record | None, now: Instant) -> View:
     """For somebody who only tells what the protocol says: a lease is over by the store's clock alone, whether or not
     this process has watched that for long enough to act on it."""
-    return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: timedelta.max)
+    return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: timedelta.max, heard=lambda *_: timedelta.max)
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.database import ModelDatabase
 from cronce.testing.deeds import TROUBLE, Deeds, Habit, handle
 from cronce.testing.holding import Holds, Run
+from cronce.testing.takeovers import LOOK
 from cronce.testing.world import Play, Sleep, Thread
 
 BEAT = timedelta(seconds=8)
@@ -143,15 +144,13 @@ class Node(Holds):
 
     def _sweep(self) -> Thread:
         """Look after what is overdue: take over, retry, close as lost."""
-        for tick in self._ticks(1.0, 3.0):
+        for tick in self._ticks(0.5, 1.0):
             yield tick
-            try:
-                cells = yield from self.ledger.overdue(limit=20)
-                yield from self._claim_overdue(cells)
-            except StoreUnavailable:
-                continue
+            with suppress(StoreUnavailable):
+                yield from self.asks(LOOK, self._claim_overdue())
 
-    def _claim_overdue(self, cells: list[Cell]) -> Play[None]:
+    def _claim_overdue(self) -> Play[None]:
+        cells = yield from self.ledger.overdue(limit=20)
         ready = yield from self._settled(cells)
         mine = [(cell, self.plan_of(cell)) for cell in ready]
         if not mine:

@@ -24,7 +24,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.record import Job, Record
 from cronce.protocol.table import TABLE, Row
 from cronce.protocol.view import View
-from cronce.runtime import client, jobs, ledger, loop
+from cronce.runtime import client, contact, jobs, ledger, loop
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
 from cronce.testing import world
@@ -171,6 +171,57 @@ def _() -> Any:
         return view.run.until is not None and view.now >= view.run.until
 
     return patch.object(table, "lapsed", lapsed)
+
+
+# --- a store that is away ---
+
+
+@_mutant("takeover without a hearing")
+def _() -> Any:
+    return patch.object(table, "hearing", lambda _lease: timedelta(0))
+
+
+@_mutant("reading counts as contact")
+def _() -> Any:
+    learn = client.Knowledge.learn
+
+    def wrong(self: client.Knowledge, timed: Any) -> Any:
+        self.contact.answered(timed.began, timed.ended)
+        return learn(self, timed)
+
+    both = ExitStack()
+    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self: None))
+    both.enter_context(patch.object(client.Knowledge, "learn", wrong))
+    return both
+
+
+@_mutant("a hearing that never adds up")
+def _() -> Any:
+    def heard(contacts: Any, renewed: float, boot: float) -> timedelta:
+        unbroken = contacts and contacts[-1].reaches(boot) and contacts[-1].since <= renewed
+        return timedelta.max if unbroken else timedelta(0)
+
+    return patch.object(contact, "heard", heard)
+
+
+@_mutant("contact without end")
+def _() -> Any:
+    both = ExitStack()
+    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self: None))
+    both.enter_context(patch.object(lease.Contact, "reaches", lambda _self, _boot: True))
+    return both
+
+
+@_mutant("a start is no break")
+def _() -> Any:
+    init = contact.Contacts.__init__
+
+    def wrong(self: contact.Contacts, clock: Any) -> None:
+        init(self, clock)
+        self._pieces.append(lease.Contact(0.0, clock.boot()))
+        self._broken = False
+
+    return patch.object(contact.Contacts, "__init__", wrong)
 
 
 @_mutant("slots before their instant")

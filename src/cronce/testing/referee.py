@@ -18,6 +18,7 @@ from cronce.stores.base import Swapped
 from cronce.testing.database import Server
 from cronce.testing.deeds import TTL, Habit
 from cronce.testing.receivers import Figures, Receivers, Way
+from cronce.testing.takeovers import Takeovers
 from cronce.testing.world import TIMEOUT, Process, World
 
 PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
@@ -73,6 +74,8 @@ class Referee:
         self.floors: dict[str, list[tuple[float, Instant]]] = defaultdict(list)
         self.firing: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self.carries: dict[str, dict[str, str]] = {}
+        joined = any(rule.habit.way is Way.JOINED for rule in rules.values())
+        self.takeovers = Takeovers(world, self.broken, asks_database=joined)
         self.succeeded: set[str] = set()
         self.forgot = False
         self.lives = 0
@@ -113,6 +116,8 @@ class Referee:
                 self.handled[new.key] = now
             if kind == "run":
                 self._saw_run(was, record, new)
+                if was is not None and was.is_running:
+                    self.takeovers.saw(old, record)
 
     def _saw_job(self, old: Cell, new: Cell, now: Instant) -> None:
         name, job = new.key.removeprefix("job/"), decode_job(new.value)

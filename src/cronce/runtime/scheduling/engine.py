@@ -33,6 +33,7 @@ from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, 
 from cronce.protocol.record import Act, Holder, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
+from cronce.runtime.machine import recall_clock, share_clock
 from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
@@ -209,7 +210,7 @@ class Engine:
 
     def _beat(self, boot: Boot) -> None:
         if not self.joined:
-            self._desk.do(self._ledger.client.load([]))
+            self._desk.do(recall_clock(self._ledger))
             self._me = self._me._replace(since=self._know.now())
         if self._changed:
             self._new, gone = self._jobs.take_on(self._carry())
@@ -224,6 +225,7 @@ class Engine:
             running=len(self._runs),
         )
         self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
+        self._desk.do(share_clock(self._ledger))
         if self._settings.schedules:
             self._due_slots.settle_in(self._new)
         self._new = set()

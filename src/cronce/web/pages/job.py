@@ -11,7 +11,7 @@ from cronce.model import Instant, check_name
 from cronce.monitor.read_jobs import JobView, job_view
 from cronce.monitor.survey import attempts, policy_span, timeout
 from cronce.policy import OnLost
-from cronce.protocol.lease import lease_for
+from cronce.protocol.terms import lease_for
 from cronce.runtime.effects.review import doubts
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import JobSeen, RunSeen, read_spec
