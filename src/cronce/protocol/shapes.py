@@ -108,7 +108,7 @@ def _is_granted(view: View, command: Claim) -> bool:
 def _is_own(view: View, command: Finish) -> bool:
     """Whether it is said by the holder of a run that a schedule started, in the life of the store that granted it."""
     run, record, slot = view.run, view.record, view.slot
-    if record is None or not record.is_running or slot is None or slot.request:
+    if record is None or not record.is_running or slot is None or slot.request or record.keep is not None:
         return False
     return run.fence == command.fence and run.version > view.epoch.base
 

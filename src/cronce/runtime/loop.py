@@ -76,6 +76,8 @@ class Loop:
         """Bring every question to its answer. Commands about other runs are added to the list as they are found. What
         is written `beside` goes with the first swap, once, and is not confirmed."""
         unanswered = 0
+        for question in questions if self._know.doubt is not None else ():  # who does not ask never learns more
+            question.unread = True
         try:
             for _ in range(ROUNDS):
                 pending = [question for question in questions if question.answer is None]
@@ -122,7 +124,7 @@ class Loop:
         """The newest reading of a question's cells. `record`: what stands in the run, where that is known."""
         assert isinstance(timed.reply, Loaded | Swapped)
         try:
-            one.view = taken_in(one.view, cells, Sample(timed.began, timed.ended, timed.reply.now), record)
+            one.view = taken_in(one.view, cells, self._know.read(timed), record)
         except BadRecord as error:
             one.answer = one.answer or Unsure(str(error), unreadable=True)
         one.unread, one.life = False, timed.reply.epoch.birth
@@ -149,7 +151,7 @@ class Loop:
                 one.unread, one.view = True, one.view._replace(unheard_in=one.view.unheard_in or seen[0])
             return error
         self._learn_jobs(jobs, swapped)
-        place, sample = len(jobs), Sample(timed.began, timed.ended, swapped.now)
+        place, sample = len(jobs), self._know.read(timed)
         for step in steps:
             verdicts = swapped.verdicts[place : place + len(step.writes)]
             place += len(step.writes)
@@ -164,12 +166,8 @@ class Loop:
     ) -> list[_Step]:
         """What every command of the batch means by one knowledge of the store: that may change at any moment, by
         another thread or by the clock. Those that need something else read first are left for the next round."""
-        epoch, halted, traits, even = (
-            self._know.epoch,
-            self._know.halted is not None,
-            self._client.traits,
-            self._know.watched,
-        )
+        know, traits = self._know, self._client.traits
+        epoch, halted, even, doubt = know.epoch, know.halted is not None, know.watched, know.doubt
         reserved: set[str] = set()
         beside = {one.view.run.key: one.answer is not None for one in questions}
         steps: list[_Step] = []
@@ -183,7 +181,7 @@ class Loop:
             run, record, sample, slot, turns, *_ = old = one.view
             one.view = view = View(
                 run, record, sample, slot, turns, job, halted, epoch, traits, even,
-                old.over, old.guessed, old.unheard_in, reserved, beside, number,
+                old.over, old.guessed, old.unheard_in, reserved, beside, number, doubt,
             )  # fmt: skip
             step = self._decided(one, view, shapes, questions)
             if step is None:
@@ -240,8 +238,8 @@ class Loop:
     def _lost(self, step: _Step, verdicts: Sequence[Verdict], timed: Timed) -> None:
         one, refusals = step.question, {verdict.refused for verdict in verdicts}
         news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]
-        if Refusal.EPOCH in refusals:
-            one.unread = True
+        if Refusal.EPOCH in refusals or (self._know.doubt is not None and not news):
+            one.unread = True  # early or late by a clock that leapt is neither
         elif news:
             self._take_in(one, news, timed)
             one.unread = len(one.view.turns) > 1 and all(cell.key != one.view.run.key for cell in news)
