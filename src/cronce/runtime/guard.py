@@ -137,7 +137,7 @@ def guarded(
     scheduled = None
     if _needs_nothing(plain):
         same = work_for((), {}) if isolate is None else None  # what keeps nothing serves all slots
-        scheduled = partial(work_for, (), {}, False) if same is None else lambda: same
+        scheduled = partial(work_for, (), {}, awaits=False) if same is None else lambda: same
     if awaited:
 
         @wraps(fn)

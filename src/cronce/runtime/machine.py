@@ -101,6 +101,7 @@ def recall_clock(ledger: Ledger, job: str = "") -> Flow[Cell]:
     machine = readable(cell, decode_machine)
     if machine is not None and machine.boot_id and machine.boot_id == boot_id():
         ledger.know.recall(machine.samples)
+        ledger.client.tell_doubt()
     return cell
 
 

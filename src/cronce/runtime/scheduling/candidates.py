@@ -256,6 +256,10 @@ class OpenRuns:
             self._after = page.next
             if self._after is None:
                 break
+        now = client.know.now()
+        for cell in self._desk.do(self._desk.ledger.ahead()):
+            if job_of(cell.key) in self._jobs and cell.key not in self._runs and cell.key not in self._due_slots.line:
+                self._take_up(cell, now, now)
         return comes
 
     def _take_up_page(self, page: Page) -> float:
