@@ -1,10 +1,11 @@
 """On what terms a slot is claimed, and which terms cannot be meant."""
 
 from datetime import timedelta
-from typing import Final
+from operator import itemgetter
+from typing import Final, Protocol
 
 from cronce.errors import BadPolicy
-from cronce.model import Instant, Traits
+from cronce.model import Instant, Slot, Traits
 from cronce.policy import OnLost, Overlap, check_choice, is_limited
 from cronce.protocol.lease import LONGEST_LEASE, margin
 from cronce.schedule import format_duration
@@ -78,6 +79,26 @@ class Terms(NamedTuple):
         overlap: Overlap = "skip" if is_limited(self.overlap) else self.overlap
         return self._replace(on_lost="skip", overlap=overlap, attempts=1, delay=timedelta(0))
 
+
+class Wants(Protocol):
+    """Who wants a slot. `cell` is its key. `known`: it is on record, as a scan found it: read it first; else it is
+    guessed to be nobody's. `nonce`: the same each time that it is asked for and nobody knows whether it landed."""
+
+    @property
+    def slot(self) -> Slot: ...
+    @property
+    def cell(self) -> str: ...
+    @property
+    def terms(self) -> Terms: ...
+    @property
+    def known(self) -> bool: ...
+    @property
+    def nonce(self) -> str: ...
+
+
+_COMPARED: Final = ("start_within", "digest", "delay", "outside")
+written: Final = itemgetter(*[place for place, field in enumerate(Terms._fields) if field not in _COMPARED])
+"""What of the terms is in a record, or says how many turns there are; the rest is compared with what was read."""
 
 MEANT: Final = 5
 """The first so many of the terms are what is checked of them."""

@@ -17,7 +17,8 @@ from cronce.protocol.commands import (
     Superseded,
     Unsure,
 )
-from cronce.protocol.record import Holder, Outcome, Record, decode, effects_key
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Outcome, Record, decode, effects_key
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.protocol.specs import raise_floor
 from cronce.protocol.terms import Terms
@@ -115,7 +116,9 @@ class Node(Holds):
         """Claim what fell due since the last look, by the missed policy."""
         yield from self.ledger.jobs.learn(plan.job)
         known = self.ledger.know.job(plan.job)
-        if known is None or known.job is None:
+        if self.ledger.know.doubt is not None:  # who does not ask never learns more
+            yield from self.ledger.client.load([])
+        if known is None or known.job is None or self.ledger.know.doubt is not None:
             return
         since = max(cursor.since or known.job.floor, known.job.floor)
         now = min(self.ledger.know.now(), self.world.last_slot)
