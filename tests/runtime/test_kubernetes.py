@@ -473,7 +473,7 @@ class Ours:
 
     def __init__(self, namespace: Namespace, pace: float) -> None:
         self.namespace, self.pace, self.renewed = namespace, pace, 0.0
-        self.wall = namespace.hand.wall
+        self.wall, self.synchronised = namespace.hand.wall, namespace.hand.synchronised
         store = KubernetesStore(read_url(namespace.server.url("jobs")), self)
         namespace.stack.callback(store.close)
         self.desk = Desk(store, self, lambda: store, lambda _event: None)

@@ -511,7 +511,7 @@ def test_a_store_clock_that_stepped_back_does_not_stretch_trust(clock: HandClock
     step = store.load
 
     def load(keys: Sequence[str]) -> Loaded:
-        clock.back = 120.0 if store.calls.count("load") > 1 else 0.0
+        clock.back = 0.9 if store.calls.count("load") > 1 else 0.0
         return step(keys)
 
     store.load = load  # type: ignore[method-assign]

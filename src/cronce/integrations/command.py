@@ -175,6 +175,8 @@ class Exec:
     def _heard(self, event: Event) -> None:
         """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""
         self._hear(event)
+        if event.what is What.LEAPT:
+            self._say(f"the store's clock is not believed, and nothing starts: {event.detail}")
         if event.in_doubt:
             self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
 

@@ -12,7 +12,7 @@ newer one are killed, no slot waits until their beats have lapsed.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from cronce.model import Epoch, Instant, Traits
@@ -25,15 +25,20 @@ SPECS_KEPT: Final = 50
 HOW_IT_RUNS: Final = frozenset({"on_lost", "retries", "backoff", "timeout", "lease"})
 """What of a version says how a run goes, and nothing of which slots run, when, and beside which."""
 
+ZONE: Final = "zone"
+"""In a version: which changes of its zone's clock the time zone database of its machine has. Two machines with others
+fire at other instants by one schedule; so only one of them fires."""
 
-def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: Instant) -> Job:
-    """The job after a live holder of `spec` (digest, text) has looked; `live` are the digests with a live holder."""
+
+def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: Instant, code: str = "") -> Job:
+    """The job after a live holder of `spec` (digest, text) has looked; `live` are the digests with a live holder.
+    `code` is where its code is from now on."""
     digest, text = spec
     if job is None:
-        return Job(floor=now, specs=(Spec(digest, now, text),), firing=digest)
+        return Job(floor=now, specs=(Spec(digest, now, text),), firing=digest, code=code)
     specs = declared(job, spec, now).specs
     firing = next(known.digest for known in reversed(specs) if known.digest == digest or known.digest in live)
-    new = job._replace(specs=specs, firing=firing)
+    new = job._replace(specs=specs, firing=firing, code=code or job.code)
     if firing == job.firing:
         return new
     if not job.firing:
@@ -63,14 +68,18 @@ def edit_of(old: str, new: str) -> str:
     """What of the schedule was edited between two versions, for people; nothing where it is the same."""
     was, now = _rule(old), _rule(new)
     names = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
-    return ", ".join(f"{_NAMES.get(name, name)} {was.get(name, 'none')} → {now.get(name, 'none')}" for name in names)
+    edits = [f"{_NAMES.get(name, name)} {was.get(name, 'none')} → {now.get(name, 'none')}" for name in names]
+    if not edits and not _same_zone(read_spec(old), read_spec(new)):
+        edits = [f"what the time zone database says of {now.get('tz')}"]
+    return ", ".join(edits)
 
 
 def fires_alike(job: Job, digest: str) -> bool:
     """Whether this version runs the same slots as the one that fires, by the same rules."""
     if digest == job.firing:
         return True
-    return bool(one := _text(job, digest)) and _which_runs(one) == _which_runs(_text(job, job.firing))
+    one, other = _text(job, digest), _text(job, job.firing)
+    return bool(one) and _which_runs(one) == _which_runs(other) and _same_zone(read_spec(one), read_spec(other))
 
 
 _NAMES: Final = {"text": "schedule"}
@@ -83,7 +92,12 @@ def _rule(text: str) -> dict[str, Any]:
 
 def _which_runs(text: str) -> object:
     spec = read_spec(text)
-    return {name: value for name, value in spec.items() if name not in HOW_IT_RUNS} or text
+    return {name: value for name, value in spec.items() if name not in HOW_IT_RUNS and name != ZONE} or text
+
+
+def _same_zone(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Versions from before they said so are taken to mean the same."""
+    return ZONE not in one or ZONE not in other or one[ZONE] == other[ZONE]
 
 
 def _text(job: Job, digest: str) -> str:

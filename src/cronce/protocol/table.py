@@ -22,8 +22,7 @@ evenly for a whole lease (`View.even`); otherwise the cell reads as HELD. What f
 with the grant: a reader with another opinion, or another version of the code, changes nothing.
 
 *Closed once.* CLOSED has no way back but a person's resolve. (EXPIRED is an effect that was to be remembered for a
-while only.) A finish by the fence that closed it, with the outcome it
-closed with, is answered as finished, so a lost reply is harmless; any other word is stale.
+while only.) A finish by the fence that closed it, with its outcome, is answered as finished: a reply may be lost.
 
 *The floor.* An absent cell at or below the floor is closed: it was purged, edited away, or skipped on purpose (BELOW).
 A cell that exists follows its own row, so slots of one job may close in any order.
@@ -87,6 +86,7 @@ from cronce.protocol.record import (
     Record,
     State,
 )
+from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.view import View
 
 # --- where the run stands -------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def lapsed(view: View, command: Command) -> bool:
     cell, record = view.run, view.stands
     if record.under is not None:
         return _is_over(view, record.under, maker_of(command))
-    if cell.until is None or view.now < cell.until:
+    if cell.until is None or (view.now < cell.until and not is_ahead(cell.until, view.now)):
         return False
     return view.even(cell, view.sample, tolerance(record.lease)) >= record.lease
 

@@ -7,6 +7,7 @@ from typing import Final
 from cronce.model import Boot, Cell, Epoch, Instant, Slot, Traits
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Job, Maker, Record, State
+from cronce.protocol.store_clock import Doubt
 from cronce.value import NamedTuple
 
 Even = Callable[[Cell, Sample, timedelta], timedelta]
@@ -61,11 +62,18 @@ class View(NamedTuple):
     """Runs that other commands of the batch are about: whether they are answered."""
     number: int = 0
     """Its place in the batch: what it writes are a group of that number."""
+    doubt: Doubt | None = None
+    """Why the store's clock is not believed."""
 
     @property
     def now(self) -> Instant:
         """The store's, when it was read."""
         return self.sample.now
+
+    @property
+    def store_now(self) -> Instant:
+        """What the store said, where that is not believed."""
+        return self.now if self.doubt is None else self.now + self.doubt.off
 
     @property
     def stands(self) -> Record:

@@ -3,6 +3,7 @@ a call says it at once, a scheduler together with what else it has to say."""
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from cronce.errors import BadInput, DatabaseUnavailable, LeaseLost, TimedOut
@@ -94,17 +95,13 @@ class Attempt:
 
     def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
         self.job, self._keeper, self._work = job, keeper, work
-        call = _awaited if work.is_async else _told_apart
-        self._body = body = Body(lambda: call(work.run, run, keeper.desk.around))
-        self.lease = Lease(
-            grant,
-            keeper.desk.clock,
-            lambda over: work.stop(body, run, over),
-            timeout=job.timeout,
-            renewed=work.renewed,
-        )
-        means = Means(keeper.note_progress, lambda: keeper.desk, lambda: job.database, job.exclusive)
-        self.run = run = Run(self.lease, means)
+        desk = keeper.desk
+        self.lease = Lease(grant, desk.clock, self._stop, timeout=job.timeout, renewed=work.renewed)
+        self.run = Run(self.lease, Means(keeper.note_progress, keeper.at_desk, job.in_database, job.exclusive))
+        self._body = Body(partial(_awaited if work.is_async else _told_apart, work.run, self.run, desk.around))
+
+    def _stop(self, over: Over) -> None:
+        self._work.stop(self._body, self.run, over)
 
     @property
     def is_async(self) -> bool:
@@ -112,8 +109,8 @@ class Attempt:
 
     def steps(self) -> Steps[End]:
         """Never raises what the body raised: that is part of the end."""
-        boot = self._keeper.desk.clock.boot
-        began = boot()
+        boot, wants = self._keeper.desk.clock.boot, self._keeper.desk.ledger.client.wants
+        began = seconds = 0.0
         try:
             self._keeper.keep(self.lease)
             self._keeper.desk.ledger.know.own.add(self.lease.grant.fence)
@@ -121,8 +118,9 @@ class Attempt:
             if self.job.database is not None and (yield Do(committed_before(self.job.database, self.lease.grant))):
                 end = End(Ending(Outcome.SUCCEEDED, COMMITTED))
             else:
+                if wants(What.STARTED):
+                    self._tell_start()
                 began = boot()
-                self._tell_start()
                 result = yield self._body
                 end = self._returned(result)
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
@@ -133,14 +131,15 @@ class Attempt:
             end = self._raised(error)
         if not self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
             return end
-        seconds = boot() - began
+        if self._body.started and wants(What.ENDED):
+            seconds = boot() - began
         try:
-            end = yield from self._in_view_of_commits(end)
+            end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
             self._keeper.drop(self.lease)
         if end.open:
             self._let_go()
-        if self._body.started and self._keeper.desk.ledger.client.wants(What.ENDED):
+        if seconds:
             self._tell(What.ENDED, end.word, seconds)
         return end
 
@@ -149,8 +148,6 @@ class Attempt:
         self._keeper.desk.ledger.know.own.discard(self.lease.grant.fence)
 
     def _tell_start(self) -> None:
-        if not self._keeper.desk.ledger.client.wants(What.STARTED):
-            return
         now = self._keeper.desk.ledger.know.now()
         self._tell(What.STARTED, f"attempt {self.run.attempt}", (now - self.run.slot.at).total_seconds())
 
@@ -158,18 +155,18 @@ class Attempt:
         client, grant = self._keeper.desk.ledger.client, self.lease.grant
         client.report(Event(what, grant.key, client.holder, client.know.now(), grant.fence, detail, seconds))
 
-    def _in_view_of_commits(self, end: End) -> Steps[End]:
+    def _sealed(self, end: End) -> Steps[End]:
         """Before a run is put on record as failed, its database is asked: its commit may have been carried out though
         nobody heard of it. If nobody knows, nothing is said, and whoever finds the run lapsed asks again."""
         failed = end.ending is not None and end.ending.outcome.is_failure
         if self.job.database is None or not failed or self.run.committed:
-            return self._in_view_of_effects(end)
+            return end
         try:
             self.run.committed = yield Do(sealed(self.job.database, self.lease.grant))
         except DatabaseUnavailable as trouble:
             LOGGER.error("%s failed, and whether it was committed nobody knows yet: %s", self.lease.name, trouble)
             return end._replace(ending=None, open=True)
-        return self._in_view_of_effects(end)
+        return end
 
     def broken(self, error: BaseException) -> End:
         """Its steps were not taken to the end, because of this."""

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
-from cronce.model import Cell, Instant, Slot, Write, slot_of_cell, spell
+from cronce.model import Boot, Cell, Instant, Slot, Write, slot_of_cell, spell
 from cronce.protocol.commands import (
     Busy,
     Closed,
@@ -45,6 +45,7 @@ from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_la
 from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
 from cronce.runtime.desk import holder_name
+from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import Journal, UnaskedCall
 from cronce.runtime.keeper import AGAIN, Keeper, Lease, whose
@@ -101,38 +102,68 @@ class Call:
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
-        fired = self._fired or self.desk.clock.wall()
-        self.slot = slot = self.job.slot_at(fired) if when is None else self.job.slot_named(when)
+        began = self.desk.clock.boot()
+        self.slot = self._slot(when, began)
         try:
-            self.answer = answer = yield from self._asked(slot, inferred=when is None)
-            result = answer if isinstance(answer, Grant) else why_not(slot, answer)
+            self.answer = answer = yield from self._asked(when, began)
+            result = answer if isinstance(answer, Grant) else why_not(self.slot, answer)
         except StoreError as error:
             if not self._only_noted:
-                could_not_ask(self.keeper.unsaid.journal, self.job, self.desk.clock, error, slot)
+                could_not_ask(self.keeper.unsaid.journal, self.job, self.desk.clock, error, self.slot)
             raise
         if isinstance(result, Grant):
             return (yield from self._run(result))
-        self._refused(slot, result.reason, self.keeper)
+        self._refused(self.slot, result.reason, self.keeper)
         return result
 
-    def _asked(self, slot: Slot, *, inferred: bool) -> Steps[Grant | Refused]:
+    def _asked(self, when: When | None, began: Boot) -> Steps[Grant | Refused]:
         """What the store says to the call, after what is older was seen to."""
-        yield Do(self.desk.ledger.jobs.learn(self.job.name))
-        self._check_clock() if inferred else self._check_due(slot)
-        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at))
+        yield Do(self._learn())
+        if self.desk.ledger.know.doubt is not None:
+            if when is None and self.desk.ledger.know.is_new:
+                self._check_clock()
+            yield from self._wait_for_clock()
+            self.slot = self._slot(when, began)
+        slot = self.slot
+        self._check_clock() if when is None else self._check_due(slot)
+        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code))
         if self.keeper.unsaid.waits:
             with suppress(StoreError):
                 yield Do(self.keeper.unsaid.say())
         if self.desk.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
-        terms = self.job.terms(slot, inferred=inferred)
+        terms = self.job.terms(slot, inferred=when is None)
         return (yield from self._claim(slot, terms.only_noted() if self._only_noted else terms))
+
+    def _slot(self, when: When | None, began: Boot) -> Slot:
+        """The one that is named, or was due when the call began, by this host's clock as it is now."""
+        if when is not None:
+            return self.job.slot_named(when)
+        clock = self.desk.clock
+        return self.job.slot_at(self._fired or clock.wall() - timedelta(seconds=clock.boot() - began))
+
+    def _learn(self) -> Flow[object]:
+        """The job and the store's clock; at first contact also what others of this machine saw of that."""
+        ledger, name = self.desk.ledger, self.job.name
+        return ledger.jobs.learn(name) if ledger.know.epoch.birth else recall_clock(ledger, name)
+
+    def _wait_for_clock(self) -> Steps[None]:
+        """Until the store's clock is believed."""
+        know, clock = self.desk.ledger.know, self.desk.clock
+        give_up = clock.boot() + PATIENCE.total_seconds()
+        while know.doubt is not None:
+            if clock.boot() >= give_up:
+                self._refused(self.slot, know.doubt.words, self.keeper)
+                raise StoreUnavailable(f"{self.slot.key} was not run: {know.doubt.words}")
+            yield Nap(LOOK)
+            yield Do(self.desk.ledger.client.load([]))
 
     def _check_clock(self) -> None:
         """The slot was inferred from this host's clock; one that is minutes off means another slot."""
         off = self.desk.clock.wall() - self.desk.ledger.know.now()
         if abs(off) > CLOCK_OFF:
             way = "ahead of" if off > timedelta(0) else "behind"
+            self._refused(self.slot, f"its clock was {format_duration(abs(off))} {way} the store's", self.keeper)
             raise ClockOff(
                 f"this machine's clock is {format_duration(abs(off))} {way} the store's, so it does not know which slot"
                 f" of {self.job.name} is due; nothing was run. Set the clock (is NTP running?), or name the slot"

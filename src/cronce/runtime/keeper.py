@@ -249,6 +249,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._leases: set[Lease] = set()
         self._ended: set[Lease] = set()
+        self._usual: dict[timedelta, float] = {}  # how often a lease of that length is renewed
         self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
         self._store: Store | None = None
         self._connecting = threading.Lock()
@@ -264,8 +265,8 @@ class Keeper:
 
     def keep(self, lease: Lease) -> None:
         """Renew it from now on."""
-        self.outage.answered()  # it was granted a moment ago
         boot = self._clock.boot()
+        self.outage.answered(boot)  # it was granted a moment ago
         lease.renew_at = boot + self._every(lease, boot)
         with self._lock:
             self._leases.add(lease)
@@ -299,6 +300,9 @@ class Keeper:
         lease.progress = (done, total)
         lease.renew_at = min(lease.renew_at, self._clock.boot() + NOTED)
         self._renewing.wake(lease.renew_at)
+
+    def at_desk(self) -> Desk:
+        return self.desk
 
     @property
     def busy(self) -> bool:
@@ -403,9 +407,11 @@ class Keeper:
 
     def _every(self, lease: Lease, boot: Boot) -> float:
         """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted."""
-        left = max(lease.grant.trust.end - boot, 0.0) / 3
-        usual = (lease.renew or renew_every(lease.grant.lease, self.desk.store.traits)).total_seconds()
-        return usual if lease.held_on else min(usual, max(left, 0.02))
+        length, renew = lease.grant.lease, lease.renew
+        usual = self._usual.get(length) if renew is None else renew.total_seconds()
+        if usual is None:
+            usual = self._usual[length] = renew_every(length, self.desk.store.traits).total_seconds()
+        return usual if lease.held_on else min(usual, max((lease.grant.trust.end - boot) / 3, 0.02))
 
     # --- on the thread for what may take its time ---
 

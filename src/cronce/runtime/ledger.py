@@ -33,6 +33,7 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.lease import LOCK_LEASE, NO_SAMPLE, Sample, Trust, trust_end
 from cronce.protocol.record import Maker, Outcome, Record, decode
+from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.table import Row, row
 from cronce.protocol.terms import MEANT, Terms, Wants, check_lease, check_terms, checked
 from cronce.protocol.view import View
@@ -51,6 +52,9 @@ AGAIN: Final = 1_000_000
 
 LOOK_EVERY: Final = 5.0
 """Seconds between two looks of a process for slots of a job that nobody looks after."""
+
+LOOK_AHEAD: Final = 60.0
+"""And for those that a clock which leapt has dated far ahead."""
 
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""
@@ -139,7 +143,7 @@ class Ledger:
         nonce: Callable[[], str] = fresh_nonce,
         report: Callable[[Event], None] = lambda _event: None,
     ) -> None:
-        self.know = Knowledge(clock, one_clock=traits.one_clock)
+        self.know = Knowledge(clock, one_clock=traits.one_clock, traits=traits)
         self.client = Client(self.know, traits, holder, report)
         self.loop = Loop(self.client)
         self.jobs = Jobs(self.client)
@@ -147,6 +151,7 @@ class Ledger:
         self.nonce = nonce
         self._looked: dict[str, Boot] = {}
         self._checked: set[tuple[object, ...]] = set()
+        self._trusted: tuple[object, Trust] = (None, Trust(0.0))
 
     # --- slots ---
 
@@ -162,9 +167,14 @@ class Ledger:
         return grants
 
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
-        """What came too late to be trusted is given back."""
-        boot = self._clock.boot()
-        late = {grant.fence: grant for grant in grants if isinstance(grant, Grant) and not grant.trust.holds(boot)}
+        """What came too late to be trusted is given back; so is a slot that a clock in doubt granted too early."""
+        boot, now = self._clock.boot(), self.know.now() if self.know.doubt else None
+        late = {
+            grant.fence: grant
+            for grant in grants
+            if isinstance(grant, Grant)
+            and (not grant.trust.holds(boot) or (now and grant.slot and now < grant.slot.at))
+        }
         if late:
             yield from self.release(list(late.values()))
         return [Expired() if isinstance(grant, Grant) and grant.fence in late else grant for grant in grants]
@@ -278,10 +288,10 @@ class Ledger:
         views = [View(cell, record, sample, even=self.know.watched) for cell, record in read]
         return [view.run for view in views if row(view, Settle()) is Row.LAPSED]
 
-    def looks_again(self, job: str) -> bool:
+    def looks_again(self, job: str, every: float = LOOK_EVERY) -> bool:
         """Whether it is time to look for slots of the job that nobody looks after: every few seconds is enough."""
         boot = self._clock.boot()
-        due = boot - self._looked.get(job, -LOOK_EVERY) >= LOOK_EVERY
+        due = boot - self._looked.get(job, -every) >= every
         if due:
             self._looked[job] = boot
         return due
@@ -303,7 +313,16 @@ class Ledger:
         prefix = f"run/{job}/" if job else "run/"
         upto = self.know.now() if self.know.epoch.birth else None
         page = yield from self.client.scan(Scan(prefix, "until", Mark.OPEN, upto, limit=limit))
-        return [cell for cell in page.cells if cell.until is not None and cell.until <= page.now]
+        over = [cell for cell in page.cells if cell.until is not None and cell.until <= page.now]
+        return over + (yield from self.ahead(prefix))
+
+    def ahead(self, prefix: str = "run/") -> Flow[list[Cell]]:
+        """What a clock that leapt has dated so far ahead that nobody would look at it: about once a minute."""
+        if not self.looks_again(f"ahead {prefix}", LOOK_AHEAD):
+            return []
+        page = yield from self.client.scan(Scan(prefix, "until", Mark.OPEN, newest_first=True, limit=SWEEP))
+        now = self.know.now()
+        return [cell for cell in page.cells if cell.until is not None and is_ahead(cell.until, now)]
 
     # --- effects: a claim on a cell that closes with a result ---
 
@@ -449,7 +468,11 @@ class Ledger:
     def _trust(self, run: Cell, sample: Sample, lease: timedelta) -> Trust:
         """Counted from when the call began that brought the cell, and from what was left of the lease then."""
         assert run.until is not None
-        return Trust(trust_end(sample.began, sample.now, run.until, lease, self.client.traits))
+        asked, (found, trust) = (sample, run.until, lease), self._trusted
+        if asked != found:  # of a batch, all have the same
+            trust = Trust(trust_end(sample.began, sample.now, run.until, lease, self.client.traits))
+            self._trusted = (asked, trust)
+        return trust
 
 
 def _settling(cell: Cell, committed: Mapping[str, Fence] | None) -> Settle:

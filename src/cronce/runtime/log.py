@@ -31,6 +31,8 @@ LEVELS: Final = {
     What.RESUMED: logging.INFO,
     What.FORGOT: logging.ERROR,
     What.DOUBTED: logging.WARNING,
+    What.LEAPT: logging.ERROR,
+    What.STEADY: logging.INFO,
     What.SILENT: logging.WARNING,
     What.ANSWERS: logging.INFO,
     What.REGISTERED: logging.INFO,

@@ -1,9 +1,14 @@
 """What a process leaves for people and for the processes after it. None of it decides who runs, so a failure to write
 it is nobody's error."""
 
+import os
+import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from cronce.clock import boot_id
@@ -96,6 +101,7 @@ def recall_clock(ledger: Ledger, job: str = "") -> Flow[Cell]:
     machine = readable(cell, decode_machine)
     if machine is not None and machine.boot_id and machine.boot_id == boot_id():
         ledger.know.recall(machine.samples)
+        ledger.client.tell_doubt()
     return cell
 
 
@@ -104,7 +110,8 @@ def clock_note(ledger: Ledger, cell: Cell) -> list[Write]:
     for it."""
     if not ledger.client.traits.history:
         return []
-    value = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES)))
+    samples, tzdata = ledger.know.remembered(SPACING, SAMPLES), tzdata_version()
+    value = encode_notice(Machine(boot_id(), samples, host_name() if tzdata else "", tzdata))
     return [] if value == cell.value else [Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)]
 
 
@@ -124,3 +131,26 @@ def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:
         writes = [Write(LOOKED_ON, FREE, "", Mark.FREE, ttl=WATCH), *begins]
         yield from ledger.client.swap(writes, loaded.epoch.seen)
     return loaded.epoch.tally
+
+
+# --- time zones ---
+
+
+def tzdata_version() -> str:
+    """Of the time zone database that this process reads, such as 2026a; nothing if it reads none, or cannot tell."""
+    zoneinfo = sys.modules.get("zoneinfo")  # who needs a zone has imported it
+    return _version_in(zoneinfo.TZPATH) if zoneinfo else ""
+
+
+@lru_cache(maxsize=10)
+def _version_in(places: Sequence[str]) -> str:
+    """As Python looks for zones: in the system's database, then in the package."""
+    for place in places:
+        for name, prefix in (("tzdata.zi", "# version "), ("+VERSION", "")):
+            with suppress(OSError), open(f"{place}/{name}", encoding="ascii", errors="replace") as file:  # noqa: PTH123
+                return file.readline().strip().removeprefix(prefix)[:20]
+        if os.path.isdir(f"{place}/Europe"):  # noqa: PTH112  zones of which nobody can tell how old they are
+            return ""
+    with suppress(ImportError):
+        return str(import_module("tzdata").IANA_VERSION)
+    return ""

@@ -143,6 +143,7 @@ def holder_document(one: HolderSeen) -> dict[str, object]:
         "labels": dict(holder.labels),
         "since": iso(holder.since),
         "version": holder.cronce,
+        "tzdata": holder.tzdata,
         "beat": iso(one.beat),
         "draining": not one.claims,
         "drained": act_document(one.drained),

@@ -114,7 +114,9 @@ class Node(Holds):
         """Claim what fell due since the last look, by the missed policy."""
         yield from self.ledger.jobs.learn(plan.job)
         known = self.ledger.know.job(plan.job)
-        if known is None or known.job is None:
+        if self.ledger.know.doubt is not None:  # who does not ask never learns more
+            yield from self.ledger.client.load([])
+        if known is None or known.job is None or self.ledger.know.doubt is not None:
             return
         since = max(cursor.since or known.job.floor, known.job.floor)
         now = min(self.ledger.know.now(), self.world.last_slot)

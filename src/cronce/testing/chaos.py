@@ -29,7 +29,8 @@ FAULTS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "slow message", "hit in an effect", "session cut off",
     "database outage",
     "crash", "pause", "suspend", "outage",
-    "store clock ahead", "store clock back", "store clock nudged", "host clock step", "store emptied",
+    "store clock ahead", "store clock back", "store clock nudged", "store clock leaps",
+    "host clock step", "store emptied",
     "old dump restored", "lagging replica promoted",
 )  # fmt: skip
 SITUATIONS: Final = (
@@ -114,7 +115,8 @@ class Stage:
         self.world.outage_until = self.world.real + seconds
 
     def step_store_clock(self) -> None:
-        """Once in a while: two steps within one lease could cancel out between two samples."""
+        """All clocks are set right. Once in a while: two steps within one lease could cancel out between two
+        samples."""
         if self.world.real - self.stepped < 45 or self.forgets:
             return
         self.stepped = self.world.real
@@ -122,6 +124,22 @@ class Stage:
         seconds = self.world.random.uniform(2, 40) if ahead else -self.world.random.uniform(2, 20)
         self.world.fault("store clock ahead" if ahead else "store clock back", f"{seconds:.1f} s")
         self.world.store_offset += seconds
+        self.world.wall_offset += seconds
+
+    def leap_store_clock(self) -> None:
+        """The store's clock is wrong, for a while; no other is."""
+        if self.world.real - self.stepped < 45 or self.forgets:
+            return
+        self.stepped = self.world.real
+        dice = self.world.random
+        leap = timedelta(seconds=dice.choice([10, 20, 60, 3600, 400 * 86400]) * dice.choice([-1, 1]))
+        seconds = dice.uniform(1, 20)
+        self.world.fault("store clock leaps", f"{leap} for {seconds:.1f} s")
+        self.world.store_leap = leap
+        self.world.after(seconds, self._leap_back)
+
+    def _leap_back(self) -> None:
+        self.world.store_leap = timedelta(0)
 
     def nudge_store_clock(self) -> None:
         """A step too small for anybody's watch to notice: the margin has to pay for it."""
@@ -197,6 +215,7 @@ class Stage:
             self.dump = self.replica
         acts: list[tuple[int, Callable[[], None]]] = [
             (5, self.crash), (5, self.pause), (2, self.suspend), (2, self.outage), (3, self.step_store_clock),
+            (3, self.leap_store_clock),
             (5, self.nudge_store_clock), (1, self.step_host_clock), (3, self.forget), (1, self.edit), (4, self.by_hand),
         ]  # fmt: skip
         if self.alive():
@@ -208,6 +227,7 @@ class Stage:
         """No more faults: everybody wakes, and at least one process carries the latest version."""
         self.world.calm = True
         self.world.outage_until = 0.0
+        self._leap_back()
         for node in self.alive():
             node.process.paused_until = min(node.process.paused_until, self.world.real)
         if not any(node.plans is self.plans for node in self.alive()):

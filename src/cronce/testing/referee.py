@@ -12,6 +12,7 @@ from cronce.protocol.lease import FACTS_AGE
 from cronce.protocol.notices import decode_position
 from cronce.protocol.record import Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
+from cronce.protocol.store_clock import SMALL
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
@@ -26,6 +27,9 @@ PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
 
 decode = lru_cache(1000)(decode_record)
 """Whatever is written is read as the next one's past."""
+
+LEAP: Final = SMALL + timedelta(seconds=30)
+"""A clock that is off by more has leapt, and every process knows: also one that has just begun."""
 
 NUDGES: Final = timedelta(seconds=3)
 """By how much the store's clock may be nudged back within a few seconds."""
@@ -95,7 +99,7 @@ class Referee:
         shelf = dict(before)
         for write, verdict in zip(writes, swapped.verdicts, strict=True):
             if verdict.refused is None:
-                self._saw_write(write, shelf[write.key], verdict.cell, swapped.now)
+                self._saw_write(write, shelf[write.key], verdict.cell, self.world.right_now())
                 shelf[write.key] = verdict.cell
 
     def _saw_write(self, write: Write, old: Cell, new: Cell, now: Instant) -> None:
@@ -117,6 +121,8 @@ class Referee:
     def _saw_job(self, old: Cell, new: Cell, now: Instant) -> None:
         name, job = new.key.removeprefix("job/"), decode_job(new.value)
         was = decode_job(old.value) if old.version else None
+        if job.floor > now + LEAP and not self.world.faults["store clock back"]:
+            self.broken("no floor by a clock that leapt", f"{new.key} to {job.floor}, now {now}")
         if was is None:
             self.registered[name] = job.floor
         elif was.floor > job.floor:
@@ -143,7 +149,7 @@ class Referee:
         if not new.key.startswith("run/"):
             return
         slot = slot_of_cell(new.key)
-        if now < slot.at:
+        if self.world.store_now() < slot.at:
             self.broken("no slot before its instant", f"{new.key} at {now}")
         if 0 < old.version <= self.world.store.dump()[1].base:
             self.broken("what the store forgot is not granted again", f"{new.key} by {record.holder}")
@@ -157,7 +163,7 @@ class Referee:
 
     def _saw_step(self, cell: Cell, record: Record, now: Instant) -> None:
         """A step is begun by a run that is on record as running, unless the clock was set back."""
-        if self.forgot or self.world.faults["store clock back"]:
+        if self.forgot or self.world.faults["store clock back"] or self.world.faults["store clock leaps"]:
             return
         assert record.under is not None
         run, fence = record.under
@@ -239,6 +245,9 @@ class Referee:
 
     def started(self, grant: Grant, process: Process) -> Body:
         body = Body(grant, process)
+        new = NUDGES if abs(self.world.store_leap) > SMALL else LEAP
+        if grant.slot is not None and self.world.right_now() < grant.slot.at - new:
+            self.broken("no slot starts before its instant", f"{grant.key} at {self.world.right_now()}")
         self._check_nobody_acts(grant.key, "one run trusts a slot at a time")
         self._check_starts(body)
         self.bodies[grant.key].append(body)

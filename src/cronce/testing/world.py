@@ -91,7 +91,10 @@ class Process:
         return self.machine.boot_at(self.world.real)
 
     def wall(self) -> datetime:
-        return START + timedelta(seconds=self.world.real) + self.machine.wall_offset
+        return START + timedelta(seconds=self.world.real + self.world.wall_offset) + self.machine.wall_offset
+
+    def synchronised(self) -> bool:
+        return True
 
 
 class ModelStore(MemoryStore):
@@ -153,6 +156,8 @@ class World:
         self.outage_until = 0.0
         self.store_rate = 1.0 + self.random.uniform(-0.015, 0.015)
         self.store_offset = 0.0
+        self.store_leap = timedelta(0)  # it is wrong by so much, for a while
+        self.wall_offset = 0.0  # of all machines
         self.machines: list[Machine] = []
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -161,6 +166,10 @@ class World:
     # --- time ---
 
     def store_now(self) -> Instant:
+        return self.right_now() + self.store_leap
+
+    def right_now(self) -> Instant:
+        """What the store's clock would say, were it right."""
         return START + timedelta(seconds=self.real * self.store_rate + self.store_offset)
 
     def at(self, real: float, action: Callable[[], None]) -> None:

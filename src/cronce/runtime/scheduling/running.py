@@ -18,7 +18,7 @@ from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduling.roster import Specs, digest_of
+from cronce.runtime.scheduling.roster import Code, Specs, digest_of
 from cronce.runtime.scheduling.waitlist import Candidate
 from cronce.schedule import format_duration
 
@@ -34,6 +34,7 @@ class CarriedJobs:
         self._terms: dict[tuple[str, timedelta | None], Terms] = {}
         self.specs: Specs = {}
         self.shortest_lease = LONGEST_LEASE
+        self.code: Code = {}
         self.bundle = digest_of({})
 
     def __contains__(self, name: str) -> bool:
@@ -55,7 +56,8 @@ class CarriedJobs:
         new = {name: one.job.spec for name, one in carried.items() if name not in same}
         self._carried = dict(carried)
         self.specs = {name: self.specs[name] for name in same} | new
-        self.bundle = digest_of(self.specs)
+        self.code = {name: one.job.code for name, one in carried.items() if one.job.code}
+        self.bundle = digest_of(self.specs, self.code)
         self._terms.clear()
         leases = [one.job.lease for one in carried.values() if one.job.lease is not None]
         self.shortest_lease = min(leases, default=LONGEST_LEASE)
