@@ -30,7 +30,7 @@ from cronce.runtime.guard import (
     name_of,
     single,
 )
-from cronce.runtime.keeper import Keeper
+from cronce.runtime.keeper import Keeper, refuse_patched_threads
 from cronce.runtime.lock import Block, Lock, limits
 from cronce.runtime.log import LOGGER
 from cronce.runtime.machine import Notebook
@@ -199,6 +199,7 @@ class Cronce(StoreAccess, ByHand):
         that number.
         """
         refuse_foreign(foreign, ("at_most", "at_least", "wait", "session"))
+        refuse_patched_threads()
         checked = limits(at_most, at_least, wait)
         if session is False:
             return Lock(name, checked, self.at_work)
@@ -244,6 +245,7 @@ class Cronce(StoreAccess, ByHand):
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
 
         refuse_foreign(foreign, ("key", "ttl", "lease", "unsure", "not_done"))
+        refuse_patched_threads()
         if not isinstance(name, str):
             raise BadInput("write @cron.idempotent('order-email', key=…), with a name for what is done")
         how = checked_how(unsure, not_done)
@@ -316,6 +318,7 @@ class Cronce(StoreAccess, ByHand):
         from cronce.runtime.election import Leader, candidacy  # noqa: PLC0415  most have none
 
         refuse_foreign(foreign, ("lease", "renew", "on_elected", "on_deposed"))
+        refuse_patched_threads()
         stands = candidacy(group, lease, renew)._replace(on_elected=on_elected, on_deposed=on_deposed)
         leader = Leader(stands, self.at_work, self._clock)
         self._leaders.add(leader)
@@ -338,6 +341,7 @@ class Cronce(StoreAccess, ByHand):
         patterns of what jobs that live in the store may run here. `grace` is how long bodies have to end when it stops.
         """
         defined("starts its scheduler")
+        refuse_patched_threads()
         from cronce.runtime.scheduling.scheduler import Scheduler  # noqa: PLC0415
         from cronce.runtime.scheduling.settings import check_settings  # noqa: PLC0415  whoever only guards needs none
 
