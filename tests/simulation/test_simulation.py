@@ -51,7 +51,7 @@ CATCHES = {
     "a cursor for everybody": 14,
     "no fence at the receiver": 74,
     "a fence that is read and not locked": 568,
-    "no check before the commit": 145,
+    "no check before the commit": 174,
     "no raise before the body": 9,
     "no seal": 9,
     "a failed run is not asked for its commit": 698,
