@@ -110,8 +110,11 @@ def clock_note(ledger: Ledger, cell: Cell) -> list[Write]:
     for it."""
     if not ledger.client.traits.history:
         return []
-    samples, tzdata = ledger.know.remembered(SPACING, SAMPLES), tzdata_version()
-    value = encode_notice(Machine(boot_id(), samples, host_name() if tzdata else "", tzdata))
+    tzdata, known = tzdata_version(), None
+    if not tzdata and '"tzdata"' in cell.value:  # of a process before this one, which needed it
+        known = readable(cell, decode_machine)
+    said = (known.host, known.tzdata) if known else (host_name() if tzdata else "", tzdata)
+    value = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES), *said))
     return [] if value == cell.value else [Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)]
 
 
