@@ -232,7 +232,10 @@ class Ledger:
 
     def _answer(self, batch: Batch, jobs: Set[str]) -> Flow[None]:
         """What is alike is stamped, if there is more than one."""
-        questions = batch.unread() if len(batch) > 1 else batch.unanswered()
+        if len(batch) == 1:
+            yield from self.loop.answer(batch.unanswered(), batch)
+            return
+        questions = batch.unread()
         try:
             known = yield from self.loop.read(questions, jobs)
         except StoreError as error:
