@@ -11,6 +11,24 @@ from cronce.protocol.lease import LONGEST_LEASE, margin
 from cronce.schedule import format_duration
 from cronce.value import NamedTuple
 
+SKIP_LEASE: Final = LONGEST_LEASE
+"""Nobody may take the slot, so nobody waits for the lease: long, and a database failover of a minute kills no body."""
+
+SHORT_LEASE: Final = timedelta(seconds=10)
+"""No default is shorter."""
+
+RERUN_LEASE: Final = timedelta(seconds=30)
+"""Somebody waits to take over: short."""
+
+
+def lease_for(on_lost: OnLost, gap: timedelta | None = None) -> timedelta:
+    """The default length; under skip two thirds of the way to the next slot, so that a run that died early is noticed
+    by then, and the next slot does not give way to it; but never so short that a busy machine cannot renew it: a living
+    run that is stopped is worse than a dead one noticed late."""
+    if on_lost == "rerun":
+        return RERUN_LEASE
+    return SKIP_LEASE if gap is None else max(min(SKIP_LEASE, gap * 2 // 3), SHORT_LEASE)
+
 
 class Terms(NamedTuple):
     """They are written with the grant: a process that finds it lapsed goes by them."""

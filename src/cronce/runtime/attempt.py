@@ -13,11 +13,12 @@ from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
 from cronce.protocol.table import ended_as
 from cronce.runtime.commits import committed_before, sealed
 from cronce.runtime.declare import Declaration
-from cronce.runtime.keeper import Keeper, Lease, Over, whose
+from cronce.runtime.keeper import STUBBORN, Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Around, Current, Means, Run
 from cronce.runtime.steps import Body, Do, Steps
+from cronce.schedule import format_duration
 from cronce.stores import discreet
 from cronce.value import NamedTuple
 
@@ -39,6 +40,8 @@ class Work:
 
     is_async = False
     """Whether `run` gives an awaitable, to be awaited on the event loop."""
+    can_be_killed = False
+    """Whether it runs in a process of its own."""
 
     def __init__(self, body: Callable[[Run], Any], *, is_async: bool = False) -> None:
         self.run, self.is_async = body, is_async
@@ -110,6 +113,7 @@ class Attempt:
         began = seconds = 0.0
         try:
             self._keeper.keep(self.lease)
+            self._keeper.desk.ledger.know.own.add(self.lease.grant.fence)
             self.lease.check()  # it may have waited for a thread
             if self.job.database is not None and (yield Do(committed_before(self.job.database, self.lease.grant))):
                 end = End(Ending(Outcome.SUCCEEDED, COMMITTED))
@@ -121,6 +125,7 @@ class Attempt:
                 end = self._returned(result)
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
             self._keeper.drop(self.lease)
+            self._let_go()
             raise
         except BaseException as error:
             end = self._raised(error)
@@ -132,9 +137,15 @@ class Attempt:
             end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
             self._keeper.drop(self.lease)
+        if end.open:
+            self._let_go()
         if seconds:
             self._tell(What.ENDED, end.word, seconds)
         return end
+
+    def _let_go(self) -> None:
+        """Nothing will be said of it: it lapses, for this process as for others."""
+        self._keeper.desk.ledger.know.own.discard(self.lease.grant.fence)
 
     def _tell_start(self) -> None:
         now = self._keeper.desk.ledger.know.now()
@@ -174,7 +185,7 @@ class Attempt:
         if self.run.unawaited:
             error = BadInput(f"{self.run.unawaited[0]} was never awaited, and did nothing: write `await` before it")
             return End(Ending(Outcome.FAILED, describe(error)), error=error)
-        ending, over = self._work.ending(self.run, result), self.lease.over
+        ending, over = self._work.ending(self.run, result), self._over()
         if over is not None and over.cause == "timed out" and self._body.stopped:
             return End(Ending(Outcome.FAILED, over.why), over=over)  # it went on all the same, and then returned
         return End(ending, result)
@@ -183,8 +194,16 @@ class Attempt:
         self.run.close()
         if not self._body.started:
             return End(None, error=error)
-        over = self.lease.over if self._body.stopped else None
+        over = self._over() if self._body.stopped else None
         return End(self._ending(over, error), error=error, over=over)
+
+    def _over(self) -> Over | None:
+        """Why it was stopped; and that it went on for a while all the same, if it did."""
+        over, late = self.lease.over, self._keeper.desk.clock.boot() - self.lease.told_at
+        if over is None or late < STUBBORN or self._work.can_be_killed:
+            return over
+        went_on = format_duration(timedelta(seconds=round(late)))
+        return over._replace(why=f"{over.why}, and went on for {went_on}: isolate=True runs it where it can be killed")
 
     def _in_view_of_effects(self, end: End) -> End:
         ending = end.ending

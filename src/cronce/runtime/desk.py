@@ -81,6 +81,10 @@ class Outage:
         if news:
             self._tell(What.SILENT, f"{why}; what runs here goes on while its lease can be trusted")
 
+    @property
+    def lasts(self) -> bool:
+        return self._since is not None
+
     def answered(self, boot: Boot | None = None) -> None:
         """Now, or at that moment."""
         boot = self._desk.clock.boot() if boot is None else boot

@@ -1,5 +1,6 @@
 """Guards: a function that any trigger may call, and still the function it was."""
 
+import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
@@ -14,6 +15,7 @@ from inspect import (
     isgenerator,
     isgeneratorfunction,
     signature,
+    unwrap,
 )
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -92,6 +94,21 @@ def name_of(fn: Function) -> str:
     if "<lambda>" in name:
         raise BadInput("a lambda has no name of its own, and a job is known by its name; give it name='...'")
     return name
+
+
+def code_of(fn: Function) -> str:
+    """Where it is, as `module:name`, the same on every machine; a script is named by its file."""
+    module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
+    if module == "__main__":
+        file = getattr(sys.modules.get("__main__"), "__file__", None)
+        module = os.path.basename(file).removesuffix(".py") if file else None  # noqa: PTH119  slow to import
+    return f"{module}:{name}" if module and name else ""
+
+
+def line_of(fn: Function) -> str:
+    """Where it is, for a person: `module:line`. Nothing where Python does not know, or it was typed in."""
+    code, module = getattr(unwrap(fn), "__code__", None), code_of(fn).partition(":")[0]
+    return f"{module}:{code.co_firstlineno}" if code and module else ""
 
 
 def guarded(
