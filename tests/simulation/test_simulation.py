@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cronce.cli import main
-from cronce.testing.chaos import KINDS, play_out, stage
+from cronce.testing.chaos import KINDS, OF_THINGS, play_out, stage
 from cronce.testing.effects_table import ZERO, by_way
 from cronce.testing.mutants import MUTANTS
 from cronce.testing.receivers import COLUMNS, Way
@@ -46,6 +46,9 @@ CATCHES = {
     "an exception means that nothing happened": 11,
     "a key for each run": 13,
     "what another still does is done again": 104,
+    "a thing for each slot": 16,
+    "an effect is known by its thing alone": 36,
+    "the next slot ignores the doubt": 16,
     "unknown expires": 9,
     "known from when it was begun": 1,
     "a cursor for everybody": 14,
@@ -63,7 +66,7 @@ FIRST = range(20)
 
 
 def test_the_kept_seeds_break_no_promise_and_every_kind_of_fault_happens() -> None:
-    played = play_seeds(KEPT)
+    played = play_seeds((*KEPT, OF_THINGS))
     assert played.violations == {}
     assert [kind for kind in KINDS if not played.faults[kind]] == []
     effects = by_way(played.effects)

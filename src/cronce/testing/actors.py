@@ -29,6 +29,7 @@ from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.database import ModelDatabase
 from cronce.testing.deeds import TROUBLE, Deeds, Habit, handle
 from cronce.testing.holding import Holds, Run
+from cronce.testing.receivers import Way
 from cronce.testing.takeovers import LOOK
 from cronce.testing.world import Play, Sleep, Thread
 
@@ -180,6 +181,10 @@ class Node(Holds):
         assert cell.fence is not None
         key = effects_key(decode(cell.value), slot_of_cell(cell.key))
         return {cell.key: cell.fence} if (yield from self.database.seal(key, cell.fence)) else {}
+
+    @property
+    def of_things(self) -> bool:
+        return any(plan.habit.way is Way.THING for plan in self.plans.values())
 
     def plan_of(self, cell: Cell) -> Plan:
         return self.plans[slot_of_cell(cell.key).job]

@@ -300,11 +300,23 @@ def _habit(world: World, *, exclusive: bool) -> Habit:
     return Habit(way, dice.choice([1, 1, 2, 3]), at_once=dice.random() < 0.5, cursor=exclusive and dice.random() < 0.3)
 
 
+EACH: Final = 20
+OF_THINGS: Final = 16
+"""Of so many worlds this one is about things: all its jobs come by the same ones, slot after slot."""
+
+
+def _on_things(plan: Plan) -> Plan:
+    habit = Habit(Way.THING, max(2, plan.habit.number))
+    return replace(plan, habit=habit, terms=plan.terms._replace(joined=False))
+
+
 def stage(seed: int) -> Stage:
     """A world from a seed: which store, which jobs, which processes, and which faults."""
     forgets = seed % 4 == 3
     world = World(seed, FORGETFUL if forgets else DURABLE)
     plans = {name: _plan(world, name) for name in ["a", "b"][: world.random.choice([1, 2])]}
+    if seed % EACH == OF_THINGS:
+        plans = {name: _on_things(plan) for name, plan in plans.items()}
     rules = {
         name: Rules(plan.terms.limit, {} if plan.outside else {plan.terms.digest: plan.schedule}, plan.habit)
         for name, plan in plans.items()

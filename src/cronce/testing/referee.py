@@ -17,7 +17,7 @@ from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
 from cronce.testing.database import Server
-from cronce.testing.deeds import TTL, Habit
+from cronce.testing.deeds import DONE_TO_THINGS, TTL, Habit
 from cronce.testing.receivers import Figures, Receivers, Way
 from cronce.testing.takeovers import Takeovers
 from cronce.testing.world import TIMEOUT, Process, World
@@ -345,6 +345,11 @@ class Referee:
             item, record = f"{job}@{at}/{number}", decode(cell.value)
             if done[item] and record.state in (State.DUE, State.RETRYING) and item not in self.receivers.wanted_again:
                 self.broken("no step that happened is on record as not done", f"{cell.key} is {record.state}")
+        for cell in [cell for what in DONE_TO_THINGS for cell in self.world.store.cells(f"once/{what}/")]:
+            item, state = cell.key.removeprefix("once/"), decode(cell.value).state
+            happened = self.receivers.ledgers[Way.THING].times[item] and item not in self.receivers.wanted_again
+            if happened and state in (State.DUE, State.RETRYING):
+                self.broken("no step that happened is on record as not done", f"{cell.key} is {state}")
 
     def counted(self) -> Figures:
         """The figures of all ways to make an effect."""
@@ -361,7 +366,8 @@ class Referee:
         for cell in [*self.world.store.cells("effect/"), *self.world.store.cells("once/")]:
             if cell.mark is Mark.ATTENTION:
                 kind, name, _ = cell.key.split("/", 2)
-                found[self.rules[name].habit.way if kind == "effect" else Way.MESSAGE] += 1
+                keyed = Way.THING if name in DONE_TO_THINGS else Way.MESSAGE
+                found[self.rules[name].habit.way if kind == "effect" else keyed] += 1
         return found
 
     def _check_none_missed(self, name: str, job: Job, runs: dict[str, Record], upto: Instant) -> None:
