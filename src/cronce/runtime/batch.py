@@ -11,11 +11,11 @@ from cronce.model import Cell, Slot, Verdict, Write
 from cronce.protocol.commands import Answer, Claim, Finish, Release
 from cronce.protocol.lease import NO_SAMPLE, Sample
 from cronce.protocol.record import Record
-from cronce.protocol.shapes import ClaimShape, EndShape, alike, claim_shape, end_shape
 from cronce.protocol.terms import Wants, written
 from cronce.protocol.view import KnownJob, View
 
 if TYPE_CHECKING:
+    from cronce.protocol.shapes import ClaimShape, EndShape
     from cronce.runtime.ledger import Grant
     from cronce.runtime.loop import KnownJobs, Question
 
@@ -103,6 +103,8 @@ class Batch(Beside):
         return left
 
     def _stamp_ends(self, around: View, taken: set[str]) -> "list[Question]":
+        from cronce.protocol.shapes import alike, end_shape  # noqa: PLC0415  `exec` has one claim, and no batch
+
         shapes: dict[Hashable, EndShape | None] = {}
         left: list[Question] = []
         for place, one in enumerate(self._ended):
@@ -143,7 +145,9 @@ class Batch(Beside):
             taken.update([write.key for write in writes[1:]])
         return left
 
-    def _claim_shape(self, want: Wants, around: View, known: KnownJob | None) -> ClaimShape | None:
+    def _claim_shape(self, want: Wants, around: View, known: KnownJob | None) -> "ClaimShape | None":
+        from cronce.protocol.shapes import claim_shape  # noqa: PLC0415
+
         question = self._ask_claim(want)
         return claim_shape(_seen(question.view, around, known), cast(Claim, question.command))
 

@@ -49,7 +49,7 @@ from cronce.runtime.desk import holder_name
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import Journal, UnaskedCall
-from cronce.runtime.keeper import AGAIN, Keeper, Lease, whose
+from cronce.runtime.keeper import AGAIN, Keeper, Lease, refuse_patched_threads, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.machine import leave_clock, recall_clock
 from cronce.runtime.run import Skipped
@@ -115,6 +115,7 @@ class Call:
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
+        refuse_patched_threads()
         began = self.desk.clock.boot()
         self.slot = self._slot(when, began)
         try:

@@ -121,7 +121,7 @@ def guarded(
     awaited = is_async(fn)
     checked: Function = (lambda result: result) if awaited else has_run
 
-    def work_for(args: tuple[Any, ...], named: dict[str, Any], awaits: bool = awaited) -> Work:
+    def work_for(args: tuple[Any, ...], named: dict[str, Any], *, awaits: bool = awaited) -> Work:
         if isolate is not None:
             return isolate(args, named, awaits)
         return Work(lambda run: checked(with_run(run, args, named)), is_async=awaits)

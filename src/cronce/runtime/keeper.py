@@ -14,6 +14,7 @@ threads only bring the news. A body that holds the GIL, a starved machine or a s
 the truth.
 """
 
+import _thread
 import os
 import threading
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from math import inf
 from typing import Final, Literal
 
 from cronce.clock import Clock
-from cronce.errors import CronceError, LeaseLost, StoreError
+from cronce.errors import BadInput, CronceError, LeaseLost, StoreError
 from cronce.model import Boot, Instant
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
@@ -75,20 +76,33 @@ def _nobody(_over: "Over") -> None:
     """Nobody is left to be told."""
 
 
+class _Process:
+    """Which process this is. To ask the kernel each time would take longer than all else that is asked of a lease."""
+
+    number = os.getpid()
+
+    def learn(self) -> None:
+        self.number = os.getpid()
+
+
+_HERE: Final = _Process()
+os.register_at_fork(after_in_child=_HERE.learn)
+
+
 class Tie:
     """Something that is held, and whoever works under it: `told` is called from another thread if it ends."""
 
     def __init__(self, told: Callable[[Over], None]) -> None:
         self.over: Over | None = None
         self._told = told
-        self._process = os.getpid()
+        self._process = _HERE.number
         self._pause = REMIND
         self._again: Boot | None = None
 
     @property
     def mine(self) -> bool:
         """A forked child has a copy of this, and none of the right."""
-        return os.getpid() == self._process
+        return _HERE.number == self._process
 
     def untie(self) -> None:
         """Nobody works under it any more. What it would tell holds on to it in turn: let go of both at once."""
@@ -456,6 +470,25 @@ class Keeper:
             if self._store is None:
                 self._store = self.desk.connect()
             return self._store
+
+
+def refuse_patched_threads() -> None:
+    """gevent and eventlet put something else in the place of threads: whoever computes keeps all others waiting, also
+    those who renew its lease and would stop it, and another process begins the same run."""
+    module: str = _thread.start_new_thread.__module__
+    if module != "_thread":
+        name = module.partition(".")[0]
+        raise BadInput(
+            f"{name} has replaced this process's threads, so a job function that computes would keep its own lease from"
+            " being renewed, and another process would run it too. Run the jobs in a process of their own (`cronce"
+            f" run`), or leave threads as they are: {_LEFT_ALONE.get(name, 'do not replace them')}"
+        )
+
+
+_LEFT_ALONE: Final = {
+    "gevent": "monkey.patch_all(thread=False)",
+    "eventlet": "eventlet.monkey_patch(thread=False)",
+}
 
 
 def whose(by: str, me: str) -> str:

@@ -110,8 +110,11 @@ def clock_note(ledger: Ledger, cell: Cell) -> list[Write]:
     for it."""
     if not ledger.client.traits.history:
         return []
-    samples, tzdata = ledger.know.remembered(SPACING, SAMPLES), tzdata_version()
-    value = encode_notice(Machine(boot_id(), samples, host_name() if tzdata else "", tzdata))
+    tzdata, known = tzdata_version(), None
+    if not tzdata and '"tzdata"' in cell.value:  # of a process before this one, which needed it
+        known = readable(cell, decode_machine)
+    said = (known.host, known.tzdata) if known else (host_name() if tzdata else "", tzdata)
+    value = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES), *said))
     return [] if value == cell.value else [Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)]
 
 
@@ -122,9 +125,9 @@ def leave_clock(ledger: Ledger, cell: Cell) -> Flow[None]:
 
 
 def share_clock(ledger: Ledger) -> Flow[None]:
-    """The same of a process that stays, over what others of this machine left: that was recalled when this one started,
-    or is as good."""
-    yield from leave_clock(ledger, Cell(machine_cell(boot_id() or host_name()), FREE))
+    """The same of a process that stays, again and again. If another of this machine is faster, that is as good."""
+    loaded, _ = yield from ledger.client.load([machine_cell(boot_id() or host_name())])
+    yield from leave_clock(ledger, loaded.cells[0])
 
 
 def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:
