@@ -261,6 +261,27 @@ def test_overlap_skip_puts_the_slot_on_record_with_who_still_ran(desk: Desk, oth
     assert claim(other, later(1)) == Closed(Outcome.SKIPPED, f"{SLOT.key} still ran")
 
 
+def test_a_slot_that_follows_a_dead_run_waits_until_that_is_settled(desk: Desk, other: Desk, clock: HandClock) -> None:
+    """Its lease has passed, so it does not *still run*; and who comes new may not act on that at once."""
+    granted(desk)
+    clock.turn(11)
+    for _ in range(10):
+        assert claim(other, later(11)) == Busy(SLOT.cell, START + LEASE)
+        clock.turn(1)
+    assert granted(other, later(11)).number == 1
+
+
+def test_a_slot_that_follows_a_dead_run_waits_no_longer_than_it_may_start(
+    desk: Desk, other: Desk, clock: HandClock
+) -> None:
+    granted(desk)
+    clock.turn(11)
+    for _ in range(6):
+        assert claim(other, later(11), start_within=5 * SECOND) == Busy(SLOT.cell, START + LEASE)
+        clock.turn(1)
+    assert claim(other, later(11), start_within=5 * SECOND) == Closed(Outcome.SKIPPED, "too late to start")
+
+
 def test_overlap_wait_waits_for_the_turn(desk: Desk, other: Desk, clock: HandClock) -> None:
     first = granted(desk)
     clock.turn(1)
