@@ -228,7 +228,7 @@ class Engine:
         ttl = max(HOLDER_TTL, 3 * self._pace.beat)
         self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
         if self._settings.schedules:
-            self._due_slots.settle_in(self._new)
+            self._due_slots.settle_in(self._new | (self._roster.regained() & self._jobs.specs.keys()))
         self._new = set()
         self.joined = True
         self._beat_at, self._born = boot + every.total_seconds(), self._know.epoch.birth
