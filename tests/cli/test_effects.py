@@ -162,7 +162,11 @@ def test_where_nothing_is_in_doubt_that_is_said(url: str, say: Said) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (("bilingg",), 1, "no job is called 'bilingg', and no idempotent function of which anything is on record"),
+        (
+            ("bilingg",),
+            1,
+            "no job is called 'bilingg', and nothing is done by this name of which anything is on record",
+        ),
         (("bilingg@2026-03-29T12:00:00Z",), 1, "no job is called 'bilingg'"),
         (("order-mail/43",), 1, "nothing is known of order-mail/43"),
         (("order-mail/",), 2, "is not an effect, which is written like billing@2026"),
@@ -247,7 +251,7 @@ def test_what_a_live_run_is_at_is_left_to_it(url: str, say: Said) -> None:
 
         @cron.job("* * * * *", name="billing", start_within="3650d")
         def billing(run: Run) -> None:
-            run.once("charge:7", charge)
+            run.once("charge:7", charge, per="slot")
 
         billing.at(NOON)()
     assert "its effects: 1 done" in say("why", SLOT.key)
@@ -267,7 +271,7 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
         @cron.job(at=NOON, name="billing", start_within="3650d")
         def billing(run: Run) -> None:
             for what in "abc":
-                run.once(f"charge {what}", charge, what)
+                run.once(f"charge {what}", charge, what, per="slot")
 
         with pytest.raises(InDoubt):
             billing.at(NOON)()
@@ -386,7 +390,7 @@ DOOMED = """
     def doomed(name, on_lost):
         @cron.job(at=datetime.fromisoformat(slot), name=name, on_lost=on_lost, lease="6s", start_within="1h")
         def body(run):
-            run.once("charge", charge, name)
+            run.once("charge", charge, name, per="slot")
         return body.at(datetime.fromisoformat(slot))
 
     mail = cron.idempotent("order-mail", key=lambda order: order)(charge)
@@ -460,7 +464,7 @@ def test_what_a_killed_process_left_in_doubt_is_charged_once_or_again_as_somebod
     def declare(cron: Cronce, name: str, on_lost: Any) -> None:
         @cron.job(at=at, name=name, on_lost=on_lost, lease="6s", start_within="1h")
         def body(run: Run) -> None:
-            results[name] = run.once("charge", book.charge, name)
+            results[name] = run.once("charge", book.charge, name, per="slot")
 
     with Cronce(url) as cron:
         for name, on_lost in JOBS.items():

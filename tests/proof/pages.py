@@ -14,6 +14,8 @@ from cronce.testing import effects_table
 from cronce.testing.explorer import __main__ as explorer
 from cronce.testing.explorer.configs import ALL
 from cronce.testing.explorer.walk import Result as Explored
+from tests.faults.fault_table import __main__ as fault_table
+from tests.faults.fault_table.play import Counted as Slots
 from tests.faults.neighbours import __main__ as neighbours
 from tests.faults.neighbours.book import Counted
 from tests.proof.parts import PARTS
@@ -57,6 +59,14 @@ def before_and_after(figures: Figures) -> str:
         for name, setup in figures.items()
     }
     return neighbours.table(rows).rstrip()
+
+
+def fault_by_fault(figures: Figures) -> str:
+    names = ("fault", "way", "store")
+    plays = [(dict(play), (play["fault"], play["way"], play["store"])) for play in figures["plays"]]
+    return fault_table.table(
+        {row: Slots(**{name: count for name, count in play.items() if name not in names}) for play, row in plays}
+    )
 
 
 VARIANTS = {"key": "by key", "transaction": "joined transaction", "redis-lock": "plain Redis lock"}
@@ -136,6 +146,7 @@ REGIONS: dict[str, tuple[str, Callable[[Figures], str]]] = {
     "effects": ("simulator", effects),
     "explorer": ("explorer", explored),
     "neighbours": ("neighbours", before_and_after),
+    "fault-table": ("fault-table", fault_by_fault),
     "billing": ("billing", billing),
     "billing-summary": ("billing", billing_summary),
     "torture-durable": ("torture-durable", tortured),

@@ -110,6 +110,13 @@ def _neighbours(figures: Figures) -> str:
     return f"{len(figures)} setups, {due} slots: {today} runs without cronce, {runs} with it"
 
 
+def _faults(figures: Figures) -> str:
+    slots, ran, extra, missed = (
+        sum(play[name] for play in figures["plays"]) for name in ("slots", "ran", "extra", "missed")
+    )
+    return f"{len(figures['plays'])} plays, {slots:,} slots, {ran:,} run: {extra} extra, {missed} missed"
+
+
 def _simulated(figures: Figures) -> str:
     return f"{figures['seeds']:,} histories, {figures['violations']} promises broken"
 
@@ -159,6 +166,7 @@ PARTS: tuple[Part, ...] = (
         "outage",
         "every server away, for a while and for longer than a lease",
         "faults/test_outage.py",
+        "faults/test_hearing.py",
         CRONCE_TORTURE_RUNS="1",
     ),
     pytest(
@@ -215,6 +223,13 @@ PARTS: tuple[Part, ...] = (
         ("-m", "tests.faults.neighbours", "--slots", "12", "--json"),
         read_json,
         _neighbours,
+    ),
+    Part(
+        "fault-table",
+        "each fault of a store or a process, each way to use cronce, three stores: what became of each slot",
+        ("-m", "tests.faults.fault_table", "--json"),
+        read_json,
+        _faults,
     ),
     Part(
         "simulator",

@@ -189,9 +189,9 @@ class EffectsPage(NamedTuple):
 
 def effects_page(what: str | None, after: str | None, limit: int, *, everything: bool = False) -> Flow[EffectsPage]:
     """Those of a job, a slot or an idempotent function, or of all; with `everything`, also what is done."""
-    prefixes = yield from places(what)
-    spot = _read(after, prefixes) if after else None
-    found = yield from effects(prefixes, limit, everything=everything, after=spot)
+    wheres = yield from places(what)
+    spot = _read(after, [where.scanned(Mark.OPEN) for where in wheres]) if after else None
+    found = yield from effects(wheres, limit, everything=everything, after=spot)
     goes_on = Position(int(found.next.mark), found.next.key) if found.next else None
     return EffectsPage(found.effects, spell_cursor(goes_on) if goes_on else None)
 

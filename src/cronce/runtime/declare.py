@@ -10,9 +10,8 @@ from zlib import adler32, crc32
 from cronce.errors import BadInput, BadPolicy
 from cronce.model import Instant, Slot, Traits, check_name, slot
 from cronce.policy import Fold, Gap, Missed, Mode, OnLost, Overlap, check_choice, is_limited, refuse_foreign, wants_all
-from cronce.protocol.lease import lease_for
 from cronce.protocol.retention import LEAST, Keep, Kept, read_keep
-from cronce.protocol.terms import Terms, check_terms, checked
+from cronce.protocol.terms import Terms, check_terms, checked, lease_for
 from cronce.schedule import (
     At,
     Cron,
@@ -155,6 +154,9 @@ class Declaration(NamedTuple):
         text = json.dumps({"schedule": schedule, **policies, **more}, separators=(",", ":"), sort_keys=True)
         return f"{crc32(text.encode()):08x}{adler32(text.encode()):08x}", text
 
+    def in_database(self) -> "Database | None":
+        return self.database
+
     @property
     def exclusive(self) -> bool:
         """No two of its runs go on at the same time."""
@@ -224,8 +226,11 @@ class Declaration(NamedTuple):
     def tidies(self, done: Slot) -> bool:
         """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts. Of a
         job that is seldom due and has no `keep`, one run in ten: for each `exec` would ask the store twice as much."""
-        gap, runs = self.gap_after(done.at), 1 if self.keep is not None else TIDY_RUNS
-        return crc32(done.key.encode()) % max(TIDY_EVERY // gap if gap else 1, runs) == 0
+        runs, drawn = 1 if self.keep is not None else TIDY_RUNS, crc32(done.job.encode(), int(done.at.timestamp()))
+        if drawn % runs:
+            return False
+        gap = self.gap_after(done.at)
+        return not gap or drawn // runs % max(TIDY_EVERY // gap // runs, 1) == 0
 
     def gap_after(self, at: Instant) -> timedelta | None:
         """From a slot to the next."""

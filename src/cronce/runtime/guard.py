@@ -121,7 +121,7 @@ def guarded(
     awaited = is_async(fn)
     checked: Function = (lambda result: result) if awaited else has_run
 
-    def work_for(args: tuple[Any, ...], named: dict[str, Any], awaits: bool = awaited) -> Work:
+    def work_for(args: tuple[Any, ...], named: dict[str, Any], *, awaits: bool = awaited) -> Work:
         if isolate is not None:
             return isolate(args, named, awaits)
         return Work(lambda run: checked(with_run(run, args, named)), is_async=awaits)
@@ -134,7 +134,10 @@ def guarded(
         work = work_for(args, named)
         return work, make_call(work, not args and not named), when
 
-    scheduled = partial(work_for, (), {}, awaited and isolate is None) if _needs_nothing(plain) else None
+    scheduled = None
+    if _needs_nothing(plain):
+        same = work_for((), {}) if isolate is None else None  # what keeps nothing serves all slots
+        scheduled = partial(work_for, (), {}, awaits=False) if same is None else lambda: same
     if awaited:
 
         @wraps(fn)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cronce.clock import boot_id
 from cronce.model import FREE, LOOKED_ON, SWITCH, Cell, Mark, Slot, Write, job_cell, machine_cell, refusals_cell
@@ -26,15 +26,20 @@ from cronce.protocol.notices import (
 from cronce.runtime.client import WAKE
 from cronce.runtime.desk import host_name
 from cronce.runtime.flow import Flow, drive
-from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Ledger
 from cronce.stores.base import Store
+
+if TYPE_CHECKING:
+    from cronce.runtime.keeper import Keeper
 
 RECENT: Final = 20
 """How many refusals of a job a machine remembers."""
 
 JOBS_AT_ONCE: Final = 100
 """Of more jobs than that at once, the refusals of some stay unwritten: writing them must not be a load of its own."""
+
+UNASKED: Final = "could not ask the store: "
+"""So begins why a call came to nothing that the store never heard of."""
 
 REMEMBERED: Final = timedelta(days=30)
 """For how long what a machine left behind is of use to anybody."""
@@ -55,7 +60,7 @@ class Notebook:
         self._lock = threading.Lock()
         self._refused: dict[str, list[Refused]] = {}
 
-    def refused(self, slot: Slot, why: str, keeper: Keeper) -> None:
+    def refused(self, slot: Slot, why: str, keeper: "Keeper") -> None:
         now = keeper.desk.ledger.know.now()
         with self._lock:
             if slot.job not in self._refused and len(self._refused) >= JOBS_AT_ONCE:
@@ -63,7 +68,7 @@ class Notebook:
             self._refused.setdefault(slot.job, []).append(Refused(slot.key, now, f"{keeper.desk.holder}: {why}"))
         keeper.later("refusals", lambda store: self.write(store, keeper))
 
-    def write(self, store: Store, keeper: Keeper) -> None:
+    def write(self, store: Store, keeper: "Keeper") -> None:
         with self._lock:
             refused, self._refused = self._refused, {}
         drive(note_refusals(keeper.desk.ledger, refused), store, keeper.desk.clock)
@@ -72,11 +77,12 @@ class Notebook:
 def note_refusals(ledger: Ledger, refused: dict[str, list[Refused]]) -> Flow[None]:
     keys = [refusals_cell(job, host_name()) for job in refused]
     loaded, _ = yield from ledger.client.load(keys)
-    writes = [_noted(cell, new) for cell, new in zip(loaded.cells, refused.values(), strict=True)]
+    writes = [noted(cell, new) for cell, new in zip(loaded.cells, refused.values(), strict=True)]
     yield from ledger.client.swap(writes, loaded.epoch.seen)
 
 
-def _noted(cell: Cell, new: Iterable[Refused]) -> Write:
+def noted(cell: Cell, new: Iterable[Refused]) -> Write:
+    """What a machine was refused of a job, and these."""
     known = readable(cell, decode_refusals) or Refusals(0, ())
     recent = (*known.recent, *new)
     value = encode_notice(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
@@ -95,6 +101,7 @@ def recall_clock(ledger: Ledger, job: str = "") -> Flow[Cell]:
     machine = readable(cell, decode_machine)
     if machine is not None and machine.boot_id and machine.boot_id == boot_id():
         ledger.know.recall(machine.samples)
+        ledger.client.tell_doubt()
     return cell
 
 
@@ -115,6 +122,15 @@ def leave_clock(ledger: Ledger, cell: Cell) -> Flow[None]:
     note = clock_note(ledger, cell)
     if note:
         yield from ledger.client.swap(note, ledger.know.epoch.seen)
+
+
+def share_clock(ledger: Ledger) -> Flow[None]:
+    """Leave what was seen of the store's clock, over what other processes of this machine left: that was recalled when
+    this one started, or is as good."""
+    if ledger.client.traits.history and boot_id():
+        note = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES)))
+        write = Write(machine_cell(boot_id()), FREE, note, Mark.FREE, ttl=REMEMBERED)
+        yield from ledger.client.swap([write], ledger.know.epoch.seen)
 
 
 def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:

@@ -78,10 +78,11 @@ def every_failure_is_none() -> Any:
 
 
 def a_key_for_each_run() -> Any:
-    def name(self: steps.UnderRun, key: str) -> str:
-        return f"{self._key}/{key}/{self._lease.grant.fence}"
+    def target(self: Deeds, number: int) -> steps.Target:
+        right = steps.of_slot(self.key, number)
+        return right._replace(name=f"{right.name}/{self.fence}")
 
-    return patch.object(steps.UnderRun, "name", name)
+    return patch.object(Deeds, "_target", target)
 
 
 def retry_what_another_does() -> Any:
@@ -159,9 +160,9 @@ def no_raise_before_the_body() -> Any:
     """The fence is raised with the check, at the end of the transaction."""
     right = fencing.close_joint
 
-    def late(driver: Any, key: str, fence: Fence, step: str) -> Any:
+    def late(driver: Any, key: str, fence: Fence, committed: fencing.Committed) -> Any:
         yield from driver.ask(driver.dialect.higher, slot=key, fence=str(fence))
-        yield from right(driver, key, fence, step)
+        yield from right(driver, key, fence, committed)
 
     def done_before(self: ModelDatabase, key: str, _fence: Fence) -> Play[bool]:
         return (yield from self.look(key)).done

@@ -9,8 +9,8 @@ Effects = Mapping[str, Mapping[str, int]]
 """By the way in which they were made, then by column."""
 
 HOW: Final = {
-    Way.KEY: '`run.once(…, unsure="retry")`',
-    Way.STEP: "`run.once(…)`",
+    Way.KEY: '`once(…, unsure="retry")`',
+    Way.STEP: "`once(…)`",
     Way.MESSAGE: "`@cron.idempotent(…)`",
     Way.JOINED: "`run.transaction(…)`",
     Way.FENCE: "`run.fence`, of which the other side refuses a lower one",

@@ -24,7 +24,8 @@ from cronce import Cronce
 from cronce.cli import main
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Write
-from cronce.protocol.record import Outcome, State, decode_holder
+from cronce.protocol.notices import decode_holder
+from cronce.protocol.record import Outcome, State
 from cronce.runtime.scheduling.scheduler import SAME, Orders, Scheduler, see_through
 from cronce.stores.base import Loaded, Scan, Swapped
 from cronce.stores.memory import MemoryStore
@@ -365,7 +366,7 @@ def test_a_body_that_cannot_be_stopped_is_reported_and_lapses_and_the_process_en
     process.terminate()
     code, out = ended(process)
     assert (code, time.monotonic() - began < 30) == (1, True), out
-    assert f"{start.job}@{start.slot} still runs and cannot be stopped; it is fenced, and lapses with its lease" in out
+    assert f"{start.job}@{start.slot} still runs and cannot be stopped; its effects are refused, and it keeps" in out
     assert town.record(start).state is State.RUNNING
     if number == "2":
         return  # what becomes of it is the same
@@ -393,7 +394,7 @@ def test_what_could_not_be_recorded_is_an_exit_code(found: Found) -> None:
 
 
 def test_pause_all_is_the_kill_switch(found: Found) -> None:
-    town = found()
+    town = found(missed="all", overlap="allow")  # however late they come
     process = town.run()
     town.wait_for("end", 1)
     town.cli("pause", "--all", "--reason", "stop it")
