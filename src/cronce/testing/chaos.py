@@ -32,7 +32,8 @@ DURABLE: Final = Traits("model, durable")
 FAULTS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "slow message", "hit in an effect", "session cut off",
     "database outage",
-    "crash", "pause", "suspend", "outage", "outage for one machine", "read-only store", "flapping store", "body does not stop",
+    "crash", "pause", "suspend", "outage", "outage for one machine", "read-only store", "flapping store",
+    "body does not stop",
     "store clock ahead", "store clock back", "store clock nudged", "store clock leaps",
     "host clock step", "store emptied",
     "old dump restored", "lagging replica promoted",
