@@ -14,6 +14,7 @@ import pytest
 
 from cronce import Cronce, Run, Skipped
 from cronce.clock import SystemClock
+from tests.faults.notes import Note
 from tests.house.wait import wait_until
 
 LEASE = 5.0
@@ -76,7 +77,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'cronce.db'}"
 
 
-def test_guard_scheduler_and_newcomer_take_over_within_the_lease_and_a_second(url: str) -> None:
+def test_guard_scheduler_and_newcomer_take_over_within_the_lease_and_a_second(url: str, note: Note) -> None:
     """The guard is not called again. The newcomer starts after the crash, on a machine whose other processes have seen
     the store's clock for a lease."""
     slot = SystemClock().wall().replace(minute=0, second=0, microsecond=0)
@@ -92,4 +93,5 @@ def test_guard_scheduler_and_newcomer_take_over_within_the_lease_and_a_second(ur
             newcomer.start()
             wait_until(lambda: len(bodies.at) == 3)
     took = {job: at - killed for job, at in bodies.at.items()}
+    note({"lease": LEASE, "took": {job: round(seconds, 2) for job, seconds in took.items()}})
     assert {job: seconds for job, seconds in took.items() if seconds > LEASE + 1} == {}

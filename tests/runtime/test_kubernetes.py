@@ -298,16 +298,21 @@ def test_effects_and_keys_are_refused_and_not_made(cron: Cronce) -> None:
 
     @cron.job("* * * * *", name="billing")
     def billing(run: Run) -> None:
-        run.once("pay", made.append, "paid")
+        run.once("pay", made.append, "paid", per="slot")
+
+    @cron.job("* * * * *", name="charging")
+    def charging(run: Run) -> None:
+        run.on("invoice", 7).once("charge", made.append, "charged")
 
     @cron.idempotent("mail", key=lambda order: order)
     def mail(order: str) -> None:
         made.append(order)
 
-    with pytest.raises(StoreUnusable, match="for no effects of a run"):
+    with pytest.raises(StoreUnusable, match=r"for no effects of a slot \(run\.once\)"):
         billing()
-    with pytest.raises(StoreUnusable, match=r"for no keys \(idempotent\)"):
-        mail("7")
+    for reached in (charging, lambda: mail("7")):
+        with pytest.raises(StoreUnusable, match=r"for no effects on things \(run\.on\) or keys \(idempotent\)"):
+            reached()
     with pytest.raises(StoreUnusable, match="for no runs by hand"):
         cron.trigger("billing")
     assert made == []

@@ -4,10 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from cronce.model import Cell, Fence, Mark, Slot, Traits
+from cronce.model import Cell, Fence, Mark, Slot, Traits, Write
 from cronce.protocol.record import LAPSED, Past, Record, State, encode
 from cronce.runtime.ledger import Ledger
-from cronce.stores.base import Write
 from cronce.testing.takeovers import SOON, Takeovers
 from cronce.testing.world import START, Outage, Process, World
 

@@ -72,6 +72,7 @@ class Cronce(StoreAccess, ByHand):
         self._scheduler: Scheduler | None = None
         self._remarks: dict[str, str] = {}
         self._places: dict[str, str] = {}
+        self._idempotent: dict[str, object] = {}
         self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
         self.works: dict[str, Callable[[], Work]] = {}
@@ -230,7 +231,7 @@ class Cronce(StoreAccess, ByHand):
         name: str,
         *,
         key: Callable[..., object],
-        ttl: Duration = "7d",
+        ttl: Duration = "400d",
         lease: Duration = "30s",
         unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
@@ -239,17 +240,25 @@ class Cronce(StoreAccess, ByHand):
         """Let a function do its work once for each key, whoever calls it: `key` says which, from the call's arguments.
 
         A repeat returns what came of it, as JSON says it, for `ttl` after it was done. While it is at work another call
-        raises `InProgress`, and for `lease` after its process died. `unsure` and `not_done` are as in `run.once`.
+        raises `InProgress`, and for `lease` after its process died. `unsure` and `not_done` are as in `run.once`. What
+        a job does by `run.on("invoice", 7).once("charge", …)` is the same effect as "charge" with the key "invoice:7".
         """
         from cronce.runtime.effects.idempotent import Keyed, read_lease, read_ttl  # noqa: PLC0415  most have none
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
+        from cronce.runtime.effects.things import refuse_another  # noqa: PLC0415
 
         refuse_foreign(foreign, ("key", "ttl", "lease", "unsure", "not_done"))
         refuse_patched_threads()
         if not isinstance(name, str):
             raise BadInput("write @cron.idempotent('order-email', key=…), with a name for what is done")
         how = checked_how(unsure, not_done)
-        return cast("Idempotent", Keyed(name, key, read_ttl(ttl), how, self.at_work, lease=read_lease(lease)).guard)
+        keyed = Keyed(name, key, read_ttl(ttl), how, self.at_work, lease=read_lease(lease))
+
+        def guard(fn: Callable[..., Any]) -> Any:
+            refuse_another(self._idempotent, name, fn)
+            return keyed.guard(fn)
+
+        return cast("Idempotent", guard)
 
     def admits(self, scope: str, fence: Fence | str) -> bool:
         """For a receiver of effects: whether no higher fence was seen in the scope. From then on no lower one is."""

@@ -100,6 +100,8 @@ class Begin(NamedTuple):
     """Runs that are known to be over."""
     keep: timedelta | None = None
     """For how long it is known that it was done; None: for as long as its slot may run."""
+    sent: str = ""
+    """The key that was sent to the other side for it, where that is not its name."""
 
 
 class Begun(NamedTuple):
@@ -411,8 +413,10 @@ class Ledger:
             under=Maker(run.key, run.fence) if run else None,
             keep=begin.keep,
             lands_by=run.cells[0].until if run else None,
+            key=begin.sent,
         )
-        cell = Cell(begin.key, at=run.slot.at if run and run.slot else None)
+        of_slot = run.slot if run and begin.keep is None else None
+        cell = Cell(begin.key, at=of_slot.at if of_slot else None)
         view = View(cell, None, self.know.guess(), over=begin.over)
         return Question(command, view, run.birth if run else self.know.epoch.birth, quiet=True)
 

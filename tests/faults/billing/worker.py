@@ -105,14 +105,14 @@ def guarded(order: Order, body: Callable[[Run], None], transaction: str | None =
 def by_key(order: Order) -> Fire:
     def billing(run: Run) -> None:
         def charge(invoice: int) -> str:
-            headers = run.headers(f"invoice-{invoice}")
+            headers = run.on("invoice", invoice).headers("charge")
             for _ in range(TRIES - 1):
                 with suppress(OSError):  # no answer: the service knows the key, so ask again
                     return pay(order, invoice, headers)
             return pay(order, invoice, headers)
 
         invoices = range(1, order.invoices + 1)
-        run.once_each(invoices, key=lambda invoice: f"invoice-{invoice}", fn=charge, unsure="retry")
+        run.once_each(invoices, on="invoice", key=lambda one: one, what="charge", fn=charge, unsure="retry")
 
     return guarded(order, billing)
 
@@ -139,7 +139,7 @@ def by_transaction(order: Order) -> Fire:
     def billing(run: Run) -> None:
         connection = shop.connection()
         for invoice in range(1, order.invoices + 1):
-            with suppress(AlreadyDone), run.transaction(connection, step=f"invoice-{invoice}"):
+            with suppress(AlreadyDone), run.on("invoice", invoice).transaction(connection, "charge"):
                 connection.execute("INSERT INTO charges (invoice, who) VALUES (%s, %s)", (invoice, order.name))
                 time.sleep(random.uniform(0, TAKES))  # whatever else a charge takes
 

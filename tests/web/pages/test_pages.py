@@ -205,7 +205,7 @@ def newcomer() -> Browser:
         ("/holders", "cronce run app:cron -n 3"),
         ("/locks", 'with cron.lock("reindex"'),
         ("/leaders", 'cron.leader("indexer")'),
-        ("/effects", "run.once("),
+        ("/effects", "run.on("),
         ("/alerts", "cronce watch --alert"),
         ("/others", "cronce beat legacy-cron"),
         ("/findings", "cronce audit . --format json"),
