@@ -109,7 +109,8 @@ def claim_shape(view: View, command: Claim) -> ClaimShape | None:
     decision = decide(view, command)
     if not isinstance(decision, Decision) or decision.change is None or not decision.change.grant:
         return None
-    return ClaimShape(_form(decision.answer, decision.change), view.now, view.epoch.birth, len(view.turns))
+    turns = len(view.turns) if decision.turn else 0
+    return ClaimShape(_form(decision.answer, decision.change), view.now, view.epoch.birth, turns)
 
 
 class EndShape(NamedTuple):
