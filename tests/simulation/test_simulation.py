@@ -25,7 +25,7 @@ CATCHES = {
     "trust returns after it ended": 0,
     "a clock that stops in suspend": 12,
     "no watch rule": 0,
-    "the turn is freed while the body runs": 46,
+    "the turn is freed while the body runs": 16,
     "slots before their instant": 4,
     "birth unnoticed by the store": 163,
     "birth unnoticed by the holders": 15,
