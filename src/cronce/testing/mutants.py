@@ -213,18 +213,6 @@ def _() -> Any:
     return both
 
 
-@_mutant("a start is no break")
-def _() -> Any:
-    init = contact.Contacts.__init__
-
-    def wrong(self: contact.Contacts, clock: Any) -> None:
-        init(self, clock)
-        self._pieces.append(lease.Contact(0.0, clock.boot()))
-        self._broken = False
-
-    return patch.object(contact.Contacts, "__init__", wrong)
-
-
 @_mutant("slots before their instant")
 def _() -> Any:
     return patch.object(decide, "not_before", lambda *_: None)
