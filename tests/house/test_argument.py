@@ -32,6 +32,7 @@ TELLS = {
     "monitor/watch_runs.py": "findings about runs",
     "monitor/watch_slots.py": "findings about slots",
     "runtime/call.py": "the words of a refusal",
+    "runtime/effects/makers.py": "what a person is to check before a retry",
     "runtime/self_test.py": "the doctor's proof that a store works",
     "runtime/why.py": "which sentence `why` has for a slot",
 }

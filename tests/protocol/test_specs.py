@@ -135,7 +135,7 @@ def test_many_edits_are_one_record_that_says_so() -> None:
     assert (job.spans[0].start, job.spans[0].reason) == (at(0), "edited")
 
 
-@pytest.mark.parametrize("edit", [{"timeout": "3m"}, {"on_lost": "rerun"}, {"retries": 2}, {"lease": "9s"}])
+@pytest.mark.parametrize("edit", [{"timeout": "3m"}, {"on_lost": "rerun"}, {"retries": 2}, {"start_within": "1h"}])
 def test_versions_that_differ_in_how_a_run_goes_claim_side_by_side(edit: dict[str, Any]) -> None:
     """When the newer process was killed, the older one fired nothing until the newer's beat had lapsed."""
     old, new = version(), declare("billing", "0 9 * * *", **{"on_lost": "skip", **edit}).spec
@@ -143,7 +143,7 @@ def test_versions_that_differ_in_how_a_run_goes_claim_side_by_side(edit: dict[st
     assert (fires_alike(job, old[0]), fires_alike(job, new[0])) == (True, True)
 
 
-@pytest.mark.parametrize("edit", [{"tz": "Asia/Tokyo"}, {"overlap": "allow"}, {"turns": 2}, {"jitter": "1m"}])
+@pytest.mark.parametrize("edit", [{"tz": "Asia/Tokyo"}, {"overlap": "allow"}, {"turns": 2}, {"missed": "all"}])
 def test_versions_that_differ_in_which_slots_run_do_not(edit: dict[str, Any]) -> None:
     job = fires(version(), version(**edit))
     assert not fires_alike(job, version()[0])

@@ -235,7 +235,7 @@ def test_a_lapsed_run_under_skip_is_closed_as_lost_and_needs_attention(
 ) -> None:
     grant = granted(desk)
     watch(clock, other, 11)
-    assert claim(other, on_lost="rerun") == Closed(Outcome.LOST, "its holder web-1 was gone")
+    assert claim(other, on_lost="rerun") == Closed(Outcome.LOST, "its holder web-1 did not renew its lease")
     assert [cell.key for cell in store.scan(Scan("run/", mark=Mark.ATTENTION)).cells] == [SLOT.cell]
     assert desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED)) == Stale("web-1")
 

@@ -4,20 +4,21 @@ lost or is unknown."""
 import argparse
 import time
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any, Final
 
 from cronce.cli import refuse_outside, say
 from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_json
 from cronce.cli.terminal import Text, Tone, Toned, screen, show, table
-from cronce.errors import BadInput, CronceError
+from cronce.errors import NOBODY_KNOWS, BadInput, CronceError
 from cronce.model import Slot, slot_of_cell, spell
 from cronce.protocol.commands import Queued
-from cronce.protocol.record import effects_key
+from cronce.protocol.record import RESOLVED, Record, effects_key
 from cronce.runtime.effects import review
+from cronce.runtime.effects.makers import to_check, unsure_of, unsure_of_slot
 from cronce.runtime.effects.review import EffectSeen, EffectState, Listed, Unwatched
 from cronce.runtime.flow import Flow
 from cronce.runtime.machine import recall_clock
-from cronce.runtime.operations.actions import Verdict
 from cronce.runtime.queries import job_names, slot_named
 from cronce.telling.documents import effect_document
 from cronce.telling.story import tell_doubts
@@ -51,16 +52,21 @@ WATCH: Final = 0.5
 """Seconds between two looks at the store's clock."""
 
 RESOLVE_EPILOG = """
-A slot. done: somebody made sure of its work, and it counts as succeeded. retry: the slot itself is due again, with all
-its attempts.
+resolve says what a person found out; nothing is run by it. rerun runs a slot once more, and skips what is done.
 
-An effect that is in doubt (`cronce effects`). done: it happened, and whoever repeats it gets the result. retry: it did
-not, and may be begun again. A slot that it stopped goes on with `cronce rerun`.
+An effect that is in doubt (`cronce effects`): resolve it first. done: it happened, and whoever repeats it gets the
+result. retry: it did not, and may be begun again. Then `cronce rerun SLOT` goes on with the slot that it stopped.
+
+A slot that failed, was lost or is unknown, with no effect in doubt. done: somebody made sure of its work, and it counts
+as succeeded. retry: the slot itself is due again, with all its attempts. To run it beside its record, use rerun.
+
+retry is refused, with what to check, while the process that was at it may be alive: one that is only paused goes on
+where it was. --force is for who has looked.
 
 examples:
   cronce resolve billing@2026-03-29T01:00:00Z done --reason 'all 42 invoices are there'
   cronce resolve billing@2026-03-29T01:00:00Z retry
-  cronce resolve billing@2026-03-29T01:00:00Z/charge:7 done --result '{"id": "ch_1"}'
+  cronce resolve charge/invoice:7 done --result '{"id": "ch_1"}'
 """
 
 
@@ -133,10 +139,12 @@ def _row(one: EffectSeen) -> list[Text]:
 
 
 def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "such as billing@2026-03-29T01:00:00Z, or with /charge:7 for a step of it"
+    what = "such as billing@2026-03-29T01:00:00Z, or an effect: charge/invoice:7"
     parser.add_argument("what", metavar="SLOT|EFFECT", help=what)
     parser.add_argument("verdict", choices=("done", "retry"), help="it is done, or shall be tried again")
     parser.add_argument("--result", metavar="JSON", help="what came of an effect that is done (default null)")
+    force = "retry though its holder may be alive, or an effect of the slot is in doubt: you have looked"
+    parser.add_argument("--force", action="store_true", help=force)
     add_act(parser)
 
 
@@ -153,25 +161,43 @@ def run_resolve(options: argparse.Namespace) -> None:
 def _resolve_slot(options: argparse.Namespace) -> None:
     slot = slot_named(options.what)
     if options.result is not None:
-        raise BadInput("only an effect has a result, such as a step: billing@2026-03-29T01:00:00Z/charge:7")
+        raise BadInput("only an effect has a result, such as charge/invoice:7")
     with acting(options) as actor:
+        (run,) = actor.desk.do(actor.hand.look([slot]))
+        record = run.record if run else None
+        _heed_doubts(actor, slot, record, options)
+        if options.verdict == "retry" and not options.force:
+            _refuse_unless_gone(slot.key, actor.desk.do(unsure_of_slot(slot)), options)
         reply = actor.desk.do(actor.hand.resolve(slot, options.verdict, options.reason))
-        _warn(actor, slot, options.verdict)
     outcome = None if isinstance(reply, Queued) else reply.outcome
     text = f"{slot.key} counts as {outcome}" if outcome else f"{slot.key} is due again"
-    show(options, {"slot": slot.key, "due": outcome is None, "outcome": outcome}, text)
+    show(options, {"slot": slot.key, "due": outcome is None, "outcome": outcome}, f"{text}{_resolved_before(record)}")
 
 
-def _warn(actor: Actor, slot: Slot, verdict: Verdict) -> None:
-    """What is in doubt of its effects stays so."""
-    (run,) = actor.desk.do(actor.hand.look([slot]))
-    survey = actor.desk.do(review.doubts(review.of_slot(effects_key(run and run.record, slot), slot)))
-    if survey.doubtful:
-        then = ", and will stop it again unless you say more" if verdict == "retry" else ""
-        say(
-            "resolve",
-            "\n".join([f"some of its effects are in doubt{then}:", *(f"  {line}" for line in tell_doubts(survey))]),
-        )
+def _resolved_before(record: Record | None) -> str:
+    """Who said so first, when, and what."""
+    if record is None or not record.resolved:
+        return ""
+    when = f" at {spell(record.finished)}" if record.finished else ""
+    return f"; that was said before, {record.reason.removeprefix(RESOLVED)}{when}"
+
+
+def _heed_doubts(actor: Actor, slot: Slot, record: Record | None, options: argparse.Namespace) -> None:
+    """What is in doubt of its effects stays so, and stops a slot that it has stopped again: it is resolved first."""
+    survey = actor.desk.do(review.doubts(review.of_slot(effects_key(record, slot), slot)))
+    if not survey.doubtful:
+        return
+    lines = [f"  {line}" for line in tell_doubts(survey)]
+    kept = record is not None and record.reason.startswith(NOBODY_KNOWS)
+    if options.verdict == "retry" and kept and not options.force:
+        first = "\n".join([f"{slot.key} is kept in doubt by an effect: resolve the effect first", *lines])
+        raise CronceError(f"{first}\nthen `cronce rerun {slot.key}` goes on with it")
+    say("resolve", "\n".join(["some of its effects are in doubt, and stay so:", *lines]))
+
+
+def _refuse_unless_gone(what: str, holder: str, options: argparse.Namespace) -> None:
+    if holder and (words := to_check(what, holder, f"cronce resolve {quote(options.what)} retry")):
+        raise CronceError(safe(words))
 
 
 # --- resolving an effect ----------------------------------------------------------------------------------------------
@@ -180,9 +206,14 @@ def _warn(actor: Actor, slot: Slot, verdict: Verdict) -> None:
 def _resolve_effect(options: argparse.Namespace) -> None:
     result = None if options.result is None else read_json("--result", options.result)
     with acting(options) as actor:
+        before = actor.desk.do(review.effect(review.effect_named(options.what)))
+        record = before.record if before else None
+        if options.verdict == "retry" and not options.force and before and record and before.state == "in doubt":
+            _refuse_unless_gone(before.name, actor.desk.do(unsure_of(record)), options)
         seen = _resolved(actor, options, result)
         stopped = _stopped(actor, _slot_of(seen))
     said = "counts as done" if options.verdict == "done" else "may be begun again"
+    said += _resolved_before(record)
     then = f"; `cronce rerun {stopped}` goes on with its slot" if stopped else ""
     show(options, {**effect_document(seen), "rerun": stopped}, safe(f"{seen.name} {said}{then}"))
 

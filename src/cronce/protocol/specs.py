@@ -22,8 +22,8 @@ from cronce.protocol.record import EDITED, FORGOTTEN, PAST_KEPT, REGISTERED, Job
 SPECS_KEPT: Final = 50
 """Versions of a job that are remembered; one that comes back after more than these counts as new."""
 
-HOW_IT_RUNS: Final = frozenset({"on_lost", "retries", "backoff", "timeout", "lease"})
-"""What of a version says how a run goes, and nothing of which slots run, when, and beside which."""
+HOW_IT_RUNS: Final = frozenset({"on_lost", "retries", "backoff", "timeout", "lease", "start_within", "jitter"})
+"""What of a version says how a run goes, and nothing of which slots run, and beside which."""
 
 ZONE: Final = "zone"
 """In a version: which changes of its zone's clock the time zone database of its machine has. Two machines with others

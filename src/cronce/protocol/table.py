@@ -257,7 +257,9 @@ def lose(view: View, command: Command) -> Ruling:
 
 def _gone(record: Record) -> str:
     asked = f", after it was asked to stop: {record.ask}" if record.ask else ""
-    return f"its holder {record.holder} was gone{asked}"
+    if record.under is not None:
+        return f"its run at {record.holder} is over"
+    return f"its holder {record.holder} did not renew its lease{asked}"
 
 
 def renew(view: View, command: Renew) -> Ruling:

@@ -110,7 +110,7 @@ class Attempt:
     def steps(self) -> Steps[End]:
         """Never raises what the body raised: that is part of the end."""
         boot, wants = self._keeper.desk.clock.boot, self._keeper.desk.ledger.client.wants
-        began = seconds = 0.0
+        began = boot()
         try:
             self._keeper.keep(self.lease)
             self._keeper.desk.ledger.know.own.add(self.lease.grant.fence)
@@ -131,15 +131,14 @@ class Attempt:
             end = self._raised(error)
         if not self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
             return end
-        if self._body.started and wants(What.ENDED):
-            seconds = boot() - began
+        seconds = boot() - began
         try:
             end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
             self._keeper.drop(self.lease)
         if end.open:
             self._let_go()
-        if seconds:
+        if self._body.started and wants(What.ENDED):
             self._tell(What.ENDED, end.word, seconds)
         return end
 

@@ -76,33 +76,20 @@ def _nobody(_over: "Over") -> None:
     """Nobody is left to be told."""
 
 
-class _Process:
-    """Which process this is. To ask the kernel each time would take longer than all else that is asked of a lease."""
-
-    number = os.getpid()
-
-    def learn(self) -> None:
-        self.number = os.getpid()
-
-
-_HERE: Final = _Process()
-os.register_at_fork(after_in_child=_HERE.learn)
-
-
 class Tie:
     """Something that is held, and whoever works under it: `told` is called from another thread if it ends."""
 
     def __init__(self, told: Callable[[Over], None]) -> None:
         self.over: Over | None = None
         self._told = told
-        self._process = _HERE.number
+        self._process = os.getpid()
         self._pause = REMIND
         self._again: Boot | None = None
 
     @property
     def mine(self) -> bool:
         """A forked child has a copy of this, and none of the right."""
-        return _HERE.number == self._process
+        return os.getpid() == self._process
 
     def untie(self) -> None:
         """Nobody works under it any more. What it would tell holds on to it in turn: let go of both at once."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from random import Random
 from typing import Final
 
 from cronce.model import Traits
@@ -32,6 +33,7 @@ FAULTS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "slow message", "hit in an effect", "session cut off",
     "database outage",
     "crash", "pause", "suspend", "outage", "outage for one machine", "read-only store", "flapping store",
+    "body does not stop",
     "store clock ahead", "store clock back", "store clock nudged", "store clock leaps",
     "host clock step", "store emptied",
     "old dump restored", "lagging replica promoted",
@@ -53,6 +55,7 @@ class Stage:
     plans: dict[str, Plan]
     forgets: bool
     purges: bool
+    stubborn: Random | None = None
     nodes: list[Node] = field(default_factory=list)
     versions: int = 1
     started: int = 0
@@ -69,8 +72,9 @@ class Stage:
         if threads == 2:
             self.world.faults["two threads"] += 1
         node = Node(
-            self.world, self.referee, process, lambda: self.hit(node), plans or self.plans, threads, self.purges
-        )
+            self.world, self.referee, process, lambda: self.hit(node), plans or self.plans, threads, self.purges,
+            self.stubborn,
+        )  # fmt: skip
         self.nodes.append(node)
         return node
 
@@ -300,11 +304,23 @@ def _habit(world: World, *, exclusive: bool) -> Habit:
     return Habit(way, dice.choice([1, 1, 2, 3]), at_once=dice.random() < 0.5, cursor=exclusive and dice.random() < 0.3)
 
 
+EACH: Final = 20
+OF_THINGS: Final = 16
+"""Of so many worlds this one is about things: all its jobs come by the same ones, slot after slot."""
+
+
+def _on_things(plan: Plan) -> Plan:
+    habit = Habit(Way.THING, max(2, plan.habit.number))
+    return replace(plan, habit=habit, terms=plan.terms._replace(joined=False))
+
+
 def stage(seed: int) -> Stage:
     """A world from a seed: which store, which jobs, which processes, and which faults."""
     forgets = seed % 4 == 3
     world = World(seed, FORGETFUL if forgets else DURABLE)
     plans = {name: _plan(world, name) for name in ["a", "b"][: world.random.choice([1, 2])]}
+    if seed % EACH == OF_THINGS:
+        plans = {name: _on_things(plan) for name, plan in plans.items()}
     rules = {
         name: Rules(plan.terms.limit, {} if plan.outside else {plan.terms.digest: plan.schedule}, plan.habit)
         for name, plan in plans.items()
@@ -312,7 +328,8 @@ def stage(seed: int) -> Stage:
     for plan in plans.values():
         policies = (f"overlap={plan.terms.overlap}", f"missed={plan.missed}", f"on_lost={plan.terms.on_lost}")
         world.faults.update([*policies, "outside trigger" if plan.outside else "scheduler"])
-    stage = Stage(world, Referee(world, rules), plans, forgets, purges=seed % 5 == 0)
+    stubborn = Random(seed) if seed % 10 == 6 else None
+    stage = Stage(world, Referee(world, rules), plans, forgets, purges=seed % 5 == 0, stubborn=stubborn)
     machines = [world.machine(f"m{number}") for number in range(world.random.choice([2, 3]))]
     for machine in machines:
         stage.spawn(machine)

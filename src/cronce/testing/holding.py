@@ -38,6 +38,10 @@ class Run:
     def grant(self) -> Grant:
         return self.lease.grant
 
+    @property
+    def is_stubborn(self) -> bool:
+        return self.body is not None and self.body.stubborn
+
 
 @dataclass(eq=False)
 class Holds:
@@ -135,14 +139,22 @@ class Holds:
         """What is due, and again soon what got no answer, also after trust has ended."""
         while True:
             yield Sleep(RETRY)
-            runs = [run for run in self.runs.values() if run.lease.renew_at <= self.process.boot()]
+            due = [run for run in self.runs.values() if run.lease.renew_at <= self.process.boot()]
+            runs = [run for run in due if not run.is_stubborn or run.lease.held_on]
             if not runs:
                 continue
+            self._renewing(runs, now=True)
             replies = yield from self.asks(RENEWAL, self.ledger.renew([run.grant for run in runs]))
+            self._renewing(runs, now=False)
             for run, reply in zip(runs, replies, strict=True):
                 self._kept(run, reply)
                 if not isinstance(reply, Unsure):
                     run.lease.renew_at = self.process.boot() + self._interval(run.grant)
+
+    def _renewing(self, runs: list[Run], *, now: bool) -> None:
+        for run in runs:
+            if run.body is not None:
+                run.body.renewing, run.body.renewed = now, self.world.real
 
     def _interval(self, grant: Grant) -> float:
         """As the keeper does it: sooner, the less trust is left."""
@@ -157,7 +169,7 @@ class Holds:
             run.lease.grant = reply
             run.told = run.told or bool(reply.ask)
         elif isinstance(reply, Stale):
-            run.told = True
+            run.told = run.lease.stale = True
             run.lease.end(Over("lost", f"{reply.by} has it"))
             if run.body is not None:
                 run.body.ended = True

@@ -24,7 +24,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.record import Job, Record
 from cronce.protocol.table import TABLE, Row
 from cronce.protocol.view import View
-from cronce.runtime import client, contact, jobs, ledger
+from cronce.runtime import client, contact, jobs, keeper, ledger
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
 from cronce.testing import world
@@ -211,6 +211,14 @@ def _() -> Any:
     both.enter_context(patch.object(contact.Contacts, "broke", lambda _self: None))
     both.enter_context(patch.object(lease.Contact, "reaches", lambda _self, _boot: True))
     return both
+
+
+# --- a body that does not stop ---
+
+
+@_mutant("the turn is freed while the body runs")
+def _() -> Any:
+    return patch.object(keeper.Lease, "held_on", property(lambda _self: False))
 
 
 @_mutant("slots before their instant")

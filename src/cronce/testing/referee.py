@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from cronce.model import Cell, Fence, Instant, Mark, Slot, Write, slot_of_cell
-from cronce.protocol.lease import FACTS_AGE
+from cronce.protocol.lease import FACTS_AGE, renew_every
 from cronce.protocol.notices import decode_position
 from cronce.protocol.record import Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
@@ -17,7 +17,7 @@ from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
 from cronce.testing.database import Server
-from cronce.testing.deeds import TTL, Habit
+from cronce.testing.deeds import DONE_TO_THINGS, TTL, Habit
 from cronce.testing.receivers import Figures, Receivers, Way
 from cronce.testing.takeovers import Takeovers
 from cronce.testing.world import TIMEOUT, Process, World
@@ -44,6 +44,9 @@ class Body:
     process: Process
     ended: bool = False
     making: str = ""  # the step that it is at
+    stubborn: bool = False  # it was told to stop, and goes on
+    renewing: bool = False  # its process asks for its lease just now
+    renewed: float = 0.0  # when it last did
 
     def acting(self) -> bool:
         return not self.ended and self.process.alive and self.grant.trust.holds(self.process.boot())
@@ -156,6 +159,7 @@ class Referee:
         slot = slot_of_cell(new.key)
         if self.world.store_now() < slot.at:
             self.broken("no slot before its instant", f"{new.key} at {now}")
+        self._check_renewed(old)
         if 0 < old.version <= self.world.store.dump()[1].base:
             self.broken("what the store forgot is not granted again", f"{new.key} by {record.holder}")
         if not old.version:
@@ -221,6 +225,7 @@ class Referee:
             self.broken("closed once", f"{cell.key} was {was.outcome}, then {record.state} {record.outcome}")
         if record.outcome is Outcome.LOST:
             self._check_nobody_acts(cell.key, "the living are not closed as lost")
+            self._check_renewed(cell)
         if record.succeeded:
             self._saw_success(cell.key, record)
         if record.state is State.RETRYING:
@@ -290,6 +295,16 @@ class Referee:
             if other is not but and other.acting():
                 self.broken(promise, f"{key}: {other} acts too")
 
+    def _check_renewed(self, run: Cell) -> None:
+        """What does not stop may lapse all the same, if its process is cut off; not because nobody asks for it."""
+        for body in self.bodies[run.key]:
+            every = renew_every(body.grant.lease, self.world.store.traits).total_seconds() * 1.1 + 0.5
+            awake = body.process.alive and not self.world.calm and self.world.real > body.process.paused_until + every
+            lately = body.renewing or self.world.real <= body.renewed + every
+            runs = body.stubborn and not body.ended and body.grant.fence == run.fence
+            if runs and awake and not lately:
+                self.broken("what does not stop keeps its turn", f"{run.key}: {body}, renewed at {body.renewed:.1f}")
+
     def _check_starts(self, body: Body) -> None:
         """After a grant under skip, another start needs a failure on record; and each start needs its own grant."""
         key, earlier = body.grant.key, self.bodies[body.grant.key]
@@ -345,6 +360,11 @@ class Referee:
             item, record = f"{job}@{at}/{number}", decode(cell.value)
             if done[item] and record.state in (State.DUE, State.RETRYING) and item not in self.receivers.wanted_again:
                 self.broken("no step that happened is on record as not done", f"{cell.key} is {record.state}")
+        for cell in [cell for what in DONE_TO_THINGS for cell in self.world.store.cells(f"once/{what}/")]:
+            item, state = cell.key.removeprefix("once/"), decode(cell.value).state
+            happened = self.receivers.ledgers[Way.THING].times[item] and item not in self.receivers.wanted_again
+            if happened and state in (State.DUE, State.RETRYING):
+                self.broken("no step that happened is on record as not done", f"{cell.key} is {state}")
 
     def counted(self) -> Figures:
         """The figures of all ways to make an effect."""
@@ -361,7 +381,8 @@ class Referee:
         for cell in [*self.world.store.cells("effect/"), *self.world.store.cells("once/")]:
             if cell.mark is Mark.ATTENTION:
                 kind, name, _ = cell.key.split("/", 2)
-                found[self.rules[name].habit.way if kind == "effect" else Way.MESSAGE] += 1
+                keyed = Way.THING if name in DONE_TO_THINGS else Way.MESSAGE
+                found[self.rules[name].habit.way if kind == "effect" else keyed] += 1
         return found
 
     def _check_none_missed(self, name: str, job: Job, runs: dict[str, Record], upto: Instant) -> None:

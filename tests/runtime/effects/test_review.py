@@ -393,7 +393,9 @@ def test_the_first_word_stands_and_the_same_again_is_no_error(desk: Desk, store:
         assert resolved.record
         assert (resolved.record.result, resolved.why) == ('{"id":7}', "resolved: by ada: I looked")
     for verdict, result in (("done", {"id": 8}), ("done", None), ("retry", None)):
-        with pytest.raises(CronceError, match=r'was done at 2026-\S+, with the result \{"id":7\}: nothing is to be'):
+        with pytest.raises(
+            CronceError, match=r'was done, resolved: by ada: I looked, at 2026-\S+, with the result \{"id":7\}: '
+        ):
             resolve(desk, CHARGE, verdict, "", result)
 
 

@@ -306,7 +306,7 @@ def test_a_step_whose_run_died_is_in_doubt_and_unsure_says_what_to_do(
         return run.once("pay", receiver, "pay", unsure=unsure, per="slot")
 
     if result is InDoubt:
-        with pytest.raises(InDoubt, match=r"its holder web-[0-9]+ was gone"):
+        with pytest.raises(InDoubt, match=r"its run at web-[0-9]+ is over"):
             alive.call(job(**RERUN), body, when=NOON)
     else:
         assert alive.call(job(**RERUN), body, when=NOON) == result

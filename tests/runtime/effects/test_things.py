@@ -228,7 +228,7 @@ def test_a_run_that_died_leaves_a_doubt_to_all_slots_and_jobs(
     clock.turn(QUARTER)
     bank.act = lambda key: f"paid by {key}"
     for name in ("billing", "dunning"):
-        with pytest.raises(InDoubt, match=f"nobody knows whether {EFFECT} happened: its holder web-"):
+        with pytest.raises(InDoubt, match=f"nobody knows whether {EFFECT} happened: its run at web-"):
             other.call(job(name, lease="10s"), charging(bank))
     clock.turn(QUARTER)
     say(other, verdict)

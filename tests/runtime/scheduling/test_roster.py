@@ -229,6 +229,21 @@ def test_the_old_version_fires_on_when_the_newer_process_is_killed() -> None:
     assert max(begun.at - 1000 * begun.slot for begun in cluster.begun) < 1000
 
 
+def test_what_fell_due_while_a_dead_version_fired_runs_when_the_old_one_does_again() -> None:
+    """Its limits are others, so the old one waits for its beat to lapse; what it tried meanwhile was forgotten."""
+    with ManualCluster(haul("2m")) as cluster:
+        cluster.join("old:1:0")
+        cluster.turn_to(15_000)
+        cluster.cron = Cronce("memory:")
+        cluster.cron.job(every="10s", name="haul", missed="all", overlap="wait", on_lost="skip")(lambda: None)
+        newer = cluster.join("new:1:0")
+        cluster.turn_to(32_000)
+        cluster.kill(newer)
+        cluster.turn_to(95_000)
+    assert sorted(begun.slot for begun in cluster.begun) == list(range(10, 100, 10))
+    assert {begun.process for begun in cluster.begun if begun.slot > 32} == {"old:1:0"}
+
+
 # --- a zone of which two machines know other rules ---
 
 

@@ -431,6 +431,26 @@ def test_blue_is_drained_while_it_lives_and_green_runs_every_slot(found: Found) 
     assert_each_once(town)
 
 
+def test_after_an_edit_of_the_timeout_an_old_process_goes_on_when_the_newer_one_is_killed(found: Found) -> None:
+    """Nothing fired until the beat of the newer one had lapsed, for 28 s, and then its slots were passed over."""
+    policies = {"missed": "all", "overlap": "allow", "on_lost": "rerun", "lease": "3s", "start_within": "1m"}
+    town = found(**policies, timeout="2m")
+    old = town.run()
+    town.wait_for("start")
+    newer = town.run(env={"LIFE_POLICIES": json.dumps({**policies, "timeout": "3m"})})
+    town.wait_for("start", pid=newer.pid)
+    newer.kill()
+    killed = time.time()
+    wait_until(lambda: sum(line.at > killed for line in town.lines("start")) >= 3)
+    wait_until(lambda: town.gaps() == [])  # what it had claimed and not begun is begun when its lease is over
+    old.terminate()
+    assert ended(old)[0] == 0
+    assert time.time() - killed < 25
+    attempts = Counter((line.job, line.slot, line.attempt) for line in town.lines("start"))
+    assert set(attempts.values()) == {1}
+    assert {line.pid for line in town.lines("start") if line.at > killed} == {old.pid}
+
+
 # --- roles ----------------------------------------------------------------------------------------------------------
 
 

@@ -394,5 +394,7 @@ def _refusal(named: Named, seen: EffectSeen | None) -> CronceError:
     if seen.state == "not done":
         return CronceError(f"{named.name} is not done, and may be begun again: nothing is to be resolved")
     when = f" at {spell(seen.record.finished)}" if seen.record.finished else ""
+    if seen.record.resolved:
+        when = f", {seen.record.reason},{when}"
     result = f", with the result {seen.record.result[:100]}" if seen.record.result else ""
     return CronceError(f"{named.name} was done{when}{result}: nothing is to be resolved")

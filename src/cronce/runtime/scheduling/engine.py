@@ -254,7 +254,7 @@ class Engine:
         self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
         self._desk.do(share_clock(self._ledger))
         if self._settings.schedules:
-            self._due_slots.settle_in(self._new)
+            self._due_slots.settle_in(self._new | (self._roster.regained() & self._jobs.specs.keys()))
         self._new = set()
         self.joined = True
         self._beat_at, self._born = boot + every.total_seconds(), self._know.epoch.birth

@@ -23,7 +23,7 @@ from cronce.protocol.codec import all_readable
 from cronce.protocol.lease import tolerance
 from cronce.protocol.notices import Bundle, Holder, decode_bundle, decode_holder, encode_bundle, encode_holder
 from cronce.protocol.record import Job
-from cronce.protocol.specs import respec
+from cronce.protocol.specs import fires_alike, respec
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, Jobs
@@ -72,6 +72,8 @@ class Roster:
         self._published_in: tuple[str, int] = ("", 0)
         self._registered: object = None
         self._unheard_of: set[tuple[str, str]] = set()
+        self._fires: dict[str, bool] = {}
+        self._regained: set[str] = set()
         self._before: dict[str, Instant] = {}
         self._order: dict[str, list[int]] = {}
         self.live: tuple[Holder, ...] = ()
@@ -184,9 +186,21 @@ class Roster:
             for name, job in done.items():
                 if isinstance(job, BadRecord):
                     LOGGER.error("%s is not run by this process: %s", name, job)
-                elif job is not None and name in code:
-                    self._jobs.compare_code(name, job, code[name])
+                elif job is not None:
+                    self._note_firing(name, fires=fires_alike(job, specs[name][0]))
+                    self._jobs.compare_code(name, job, code.get(name, ""))
         self._registered = state
+
+    def _note_firing(self, name: str, *, fires: bool) -> None:
+        if fires and self._fires.get(name) is False:
+            self._regained.add(name)
+        self._fires[name] = fires
+
+    def regained(self) -> Set[str]:
+        """Jobs that another version fired until a moment ago, and that this process fires again. Those of the other may
+        be dead for a while: what fell due meanwhile was tried here in vain."""
+        regained, self._regained = self._regained, set()
+        return regained
 
     def _is_overruled(self, specs: Specs) -> bool:
         """Whether a version fires that nobody carries, at this beat as at the last: its registration came late, of one
