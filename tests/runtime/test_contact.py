@@ -75,7 +75,7 @@ def test_who_only_read_hears_the_holder_first_and_writes_meanwhile(desk: Desk, o
     for _ in range(4):
         assert isinstance(claims(other), Held)
         clock.turn(1.0)
-    assert claims(other) == Closed(Outcome.LOST, "its holder web-1 was gone")
+    assert claims(other) == Closed(Outcome.LOST, "its holder web-1 did not renew its lease")
 
 
 def test_only_near_the_end_of_a_lease_something_is_written(desk: Desk, other: Desk, clock: HandClock) -> None:

@@ -213,18 +213,6 @@ def _() -> Any:
     return both
 
 
-@_mutant("a start is no break")
-def _() -> Any:
-    init = contact.Contacts.__init__
-
-    def wrong(self: contact.Contacts, clock: Any) -> None:
-        init(self, clock)
-        self._pieces.append(lease.Contact(0.0, clock.boot()))
-        self._broken = False
-
-    return patch.object(contact.Contacts, "__init__", wrong)
-
-
 # --- a body that does not stop ---
 
 
