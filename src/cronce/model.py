@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Final
 
 from cronce.errors import BadInput, BadName
@@ -32,6 +33,7 @@ def from_us(us: int) -> Instant:
     return EPOCH + us * _MICROSECOND
 
 
+@lru_cache(maxsize=256)  # of a thousand slots that are due at once, all are spelled alike
 def spell(instant: Instant) -> str:
     """The frozen spelling of a slot's instant: ``2026-03-29T01:00:00Z``. Bytewise order is order in time."""
     return instant.isoformat()[:19] + "Z"
@@ -152,6 +154,9 @@ def leader_cell(group: str) -> str:
 def holder_cell(holder: str) -> str:
     return f"holder/{holder}"
 
+
+CLOCK: Final = "clock"
+"""Who said that the store's clock is right, and when by that very clock."""
 
 SWITCH: Final = "switch"
 """While an act stands in it nothing is granted at all: `pause --all`."""
@@ -391,5 +396,6 @@ class Traits(NamedTuple):
     history: bool = True  # keeps all slots of a job, and effects; else the last slots alone, and no effects
     tally: bool = True  # one counter numbers the writes of all cells, and shows whether some were lost
     one_clock: bool = True  # dates all leases by one clock; else who finds one lapsed has to watch that very cell
+    own_clock: bool = False  # its clock is this machine's
     skew: timedelta = timedelta(0)  # two reads of its clock may disagree by this much
     step: timedelta = timedelta(0)  # its clock is only this exact, or may step by this much at any time

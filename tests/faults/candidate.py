@@ -1,8 +1,8 @@
 """A process that stands for election and, again and again, asks itself whether it leads. Run as a script.
 
-Each time that it does, it says so in a plain file of lines: a ledger that knows nothing of cronce. The time is that
-before the question, by a clock that all processes of a machine share. That it stands is in the ledger too, and after a
-gap, as when the process was stopped, the first answer either way.
+Each time that it does, it says so in a plain file of lines: a ledger that knows nothing of cronce. The times are those
+before and after the question, by a clock that all processes of a machine share. That it stands is in the ledger too,
+and after a gap, as when the process was stopped, the first answer either way.
 """
 
 import os
@@ -35,13 +35,13 @@ def main() -> None:
         leader.start()
         with suppress(LockHeld), leader.elected():  # by now the store was asked
             pass
-        os.write(ledger, f"{boot()} {os.getpid()} stands\n".encode())
+        os.write(ledger, f"{boot()} {boot()} {os.getpid()} stands\n".encode())
         asked = boot()
         while not over.is_set():
             before, asked = asked, boot()
-            term = leader.term
+            term, answered = leader.term, boot()
             if term is not None or asked - before > GAP:
-                line = f"{asked} {os.getpid()} {term.fence if term else '-'}\n"
+                line = f"{asked} {answered} {os.getpid()} {term.fence if term else '-'}\n"
                 os.write(ledger, line.encode())
             pause.wait(0.002)
 

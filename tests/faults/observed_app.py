@@ -1,7 +1,7 @@
 """A process with a scheduler of APScheduler that nobody protects, as there are three of them. Run as a script.
 
 Two of its jobs are only observed: a function, and a job that knows its schedule. Each writes a line into a plain file
-that knows nothing of cronce: which it was, whose, the second it was called in, and when. So does its caller, before.
+that knows nothing of cronce: which it was, whose, and when it was called. So does its caller, before.
 A third beats.
 """
 
@@ -16,7 +16,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from cronce import Cronce
 from cronce.clock import SystemClock
 
-EVERY = "1s"
+EVERY, WINDOW = 2, 1.0
+"""Seconds from one slot to the next, and for how long a second call of the function is one too many."""
 
 
 def main() -> None:
@@ -26,25 +27,25 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: over.set())
 
     def ran(what: str, called: float) -> None:
-        os.write(ledger, f"{what} {os.getpid()} {int(called)} {called}\n".encode())
+        os.write(ledger, f"{what} {os.getpid()} {called}\n".encode())
 
     def call(one: Callable[[float], None], what: str) -> None:
         called = SystemClock().wall().timestamp()
         ran(f"call-of-{what}", called)
         one(called)
 
-    @cron.observe("function", window="500ms")
+    @cron.observe("function", window=f"{WINDOW:g}s")
     def function(called: float) -> None:
         ran("function", called)
 
-    @cron.job(every=EVERY, name="job", mode="observe", overlap="allow")  # one slot's end may be written late
+    @cron.job(every=f"{EVERY}s", name="job", mode="observe", overlap="allow")  # one slot's end may be written late
     def job(called: float) -> None:
         ran("job", called)
 
     scheduler = BackgroundScheduler()
     for what, one in (("function", function), ("job", job)):
-        scheduler.add_job(call, "cron", [one, what], second="*")
-    scheduler.add_job(cron.heartbeat, "cron", ["beat", EVERY], second="*")
+        scheduler.add_job(call, "cron", [one, what], second=f"*/{EVERY}")
+    scheduler.add_job(cron.heartbeat, "cron", ["beat", f"{EVERY}s"], second=f"*/{EVERY}")
     scheduler.start()
     over.wait()
     scheduler.shutdown()

@@ -17,20 +17,26 @@ from cronce.runtime.flow import drive
 from cronce.runtime.observe import observations
 from cronce.stores import open_store
 from cronce.stores.redis import init
+from tests.faults.observed_app import EVERY, WINDOW
 from tests.house.wait import PATIENCE, wait_until
 from tests.servers.valkey import DURABLE, Valkey
 
 ROOT = Path(__file__).parents[2]
 NOTHING = Observed(None, (), 0, 0, ())
-EARLY, LATE = 0.25, 0.2
-"""Seconds before and after its slot in which a call is in its place."""
+EARLY, LATE = 0.2, 0.7
+"""Seconds before and after its slot in which a call is in its place: those of one slot are less than `WINDOW` apart,
+those of two are more."""
 
 
 class Ran(NamedTuple):
     what: str
     pid: int
-    second: int
     at: float
+
+    @property
+    def slot(self) -> int:
+        """Which one it was called for; of a call in its place it is certain."""
+        return int((self.at + EARLY) // EVERY)
 
 
 class Book:
@@ -41,7 +47,7 @@ class Book:
 
     def lines(self, what: str) -> list[Ran]:
         lines = self.path.read_text().splitlines() if self.path.exists() else []
-        ran = [Ran(what, int(pid), int(second), float(at)) for what, pid, second, at in map(str.split, lines)]
+        ran = [Ran(what, int(pid), float(at)) for what, pid, at in map(str.split, lines)]
         return sorted((one for one in ran if one.what == what), key=lambda one: one.at)
 
     def calls(self, what: str) -> Counter[tuple[int, float]]:
@@ -54,9 +60,9 @@ class Book:
 
     def full(self, pids: set[int]) -> list[int]:
         """The slots in which each of these ran both."""
-        both = [{(one.pid, one.second) for one in self.lines(what)} for what in ("function", "job")]
-        counts = Counter(second for pid, second in both[0] & both[1] if pid in pids)
-        return sorted(second for second, count in counts.items() if count == len(pids))
+        both = [{(one.pid, one.slot) for one in self.lines(what)} for what in ("function", "job")]
+        counts = Counter(slot for pid, slot in both[0] & both[1] if pid in pids)
+        return sorted(slot for slot, count in counts.items() if count == len(pids))
 
 
 @contextmanager
@@ -80,19 +86,19 @@ def observed(url: str) -> Callable[[str], Observed]:
     return of
 
 
-def too_many(ran: list[Ran], window: float = 0.5) -> int:
+def too_many(ran: list[Ran]) -> int:
     """By the definition."""
-    return sum(later.at - earlier.at <= window for earlier, later in pairwise(ran))
+    return sum(later.at - earlier.at <= WINDOW for earlier, later in pairwise(ran))
 
 
 def beside_others(ran: list[Ran]) -> int:
-    """How many ran in a slot that another ran in: a call in the last quarter of a second is for the next one."""
-    return len(ran) - len({int(one.at + EARLY) for one in ran})
+    """How many ran in a slot that another ran in."""
+    return len(ran) - len({one.slot for one in ran})
 
 
 def in_place(at: float) -> bool:
     """Whether it is certain which others a call came together with, also where it is dated a little wrong."""
-    return (at + EARLY) % 1 < EARLY + LATE
+    return (at + EARLY) % EVERY < EARLY + LATE
 
 
 class Tally:
@@ -119,7 +125,7 @@ class Tally:
             return False
         before, doubled = self._since
         late = ran[before:]
-        return not {one.second for one in late}.isdisjoint(full) and observed.doubled - doubled == self._count(late)
+        return not {one.slot for one in late}.isdisjoint(full) and observed.doubled - doubled == self._count(late)
 
 
 def beats(url: str) -> set[str]:
@@ -138,7 +144,7 @@ def test_three_schedulers_are_counted_exactly_and_run_on_whatever_happens(tmp_pa
 
         def agree(pids: set[int], *names: str) -> bool:
             """What is on record is what the bodies wrote, call by call; at a moment when none is called."""
-            if not LATE < SystemClock().wall().timestamp() % 1 < 1 - EARLY:
+            if not LATE < SystemClock().wall().timestamp() % EVERY < EVERY - EARLY:
                 return False
             if any(book.calls(name) != book.ran(name) for name in names):
                 return False
@@ -163,12 +169,12 @@ def test_three_schedulers_are_counted_exactly_and_run_on_whatever_happens(tmp_pa
             third.kill()
             third.wait()
             rest = everybody - {third.pid}
-            killed = max(one.second for one in book.lines("function"))
+            killed = max(one.slot for one in book.lines("function"))
             wait_until(lambda: max(book.full(rest)) > killed)
             wait_until(lambda: agree(rest, "function", "job"))
 
             valkey.pause()
-            stopped = max(one.second for one in book.lines("function"))
+            stopped = max(one.slot for one in book.lines("function"))
             wait_until(lambda: max(book.full(rest)) >= stopped + 1)
             valkey.resume()
             wait_until(lambda: agree(rest, "function"))  # what was called meanwhile is on record by now

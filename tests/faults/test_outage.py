@@ -18,6 +18,7 @@ from cronce.policy import OnLost
 from cronce.protocol.record import Outcome, Record, decode
 from cronce.stores import open_store
 from cronce.stores.redis import init
+from tests.house.standstill import Standstill
 from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
 from tests.servers.mariadb import MariaDb
@@ -194,10 +195,10 @@ def test_away_for_longer_than_a_lease_bodies_stop_in_time(
 ) -> None:
     job = Job(url, f"long-{how}-{on_lost}", on_lost, LEASE)
     call = Call(job, slots[1])
-    with away(server, how) as since:
+    with Standstill() as still, away(server, how) as since:
         assert isinstance(call.result(), LeaseLost)
-        assert since < job.stopped_at < since + LEASE  # no renewal can have been later
-        assert BOOT() - job.stopped_at < HANG
+        assert since < job.stopped_at < since + LEASE + still.seconds  # no renewal can have been later
+        assert BOOT() - job.stopped_at < HANG + still.seconds
         pass_by(since + LONG)
     job.go_on.set()
     wait_until(lambda: job.call(slots[2], machine=1) is not None and record(url, Slot(job.name, slots[1])).outcome)

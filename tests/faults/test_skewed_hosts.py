@@ -15,15 +15,15 @@ from tests.faults.notes import Note
 from tests.integrations.machines import preload
 
 HERE = Path(__file__).parent
-SLOTS = int(os.environ.get("CRONCE_SKEWED_SLOTS", "2"))  # `make proof` takes 100
-EVERY = 4
+FULL = "CRONCE_SKEWED_SLOTS" in os.environ  # `make proof` takes 100, in real time
+SLOTS = int(os.environ.get("CRONCE_SKEWED_SLOTS", "2"))
+EVERY = 4 if FULL else 30
 """Seconds. A command that a busy machine starts later than three quarters of this would be for the next slot."""
 SKEWS = (5, 0, -5)
 """Seconds. Whoever is ahead waits until the store says that its slot is due."""
 
-UP = 2.0
-"""Seconds until the hosts are up. The clocks of all of them and of the store are moved on, so that the first slot comes
-right after that, by the clock that is ahead."""
+UP = timedelta(seconds=2)
+"""Until the hosts are up, where the next slot comes as soon as that."""
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +62,23 @@ def test_the_library_makes_the_hosts_clock_wrong_and_not_the_stores(skew: Path) 
 
 
 class Hosts:
-    """Three, with a crontab each."""
+    """Three, with a crontab each. The clocks of all of them and of the store are moved on, as if time had passed."""
 
-    def __init__(self, library: Path, first: datetime) -> None:
-        self._library, self._first = library, first
-        self._passed = self._until(-UP - max(SKEWS))
+    def __init__(self, library: Path, command: list[str]) -> None:
+        self._library, self._command = library, command
+        self._passed = 0.0
 
-    def _until(self, after: float) -> float:
-        """How much time has to pass until so many seconds after the first slot."""
-        return (self._first - datetime.now(UTC)).total_seconds() + after
+    def wait_till(self, time: datetime) -> None:
+        """By the store's clock, which is never set back."""
+        self._passed = max(self._passed, (time - datetime.now(UTC)).total_seconds())
 
-    def in_time(self, command: list[str], skews: Sequence[int]) -> list[tuple[int, str]]:
+    def call(self) -> None:
+        """By hand, at a host whose clock is right."""
+        subprocess.run(self._command, env=host(0, self._library, self._passed), check=True)
+
+    def start(self, first: datetime, slots: int, skews: Sequence[int]) -> list[tuple[int, str]]:
         """Each starts the command when its own clock says so; how each ended."""
-        words = [self._first.isoformat(), str(EVERY), str(SLOTS), *command]
+        words = [first.isoformat(), str(EVERY), str(slots), *self._command]
         hosts = [
             subprocess.Popen(
                 [sys.executable, str(HERE / "crond.py"), *words], env=host(skew, self._library, self._passed),
@@ -82,20 +86,8 @@ class Hosts:
             )
             for skew in skews
         ]  # fmt: skip
-        said = [crond.communicate(timeout=EVERY * SLOTS + 100)[0] for crond in hosts]
+        said = [crond.communicate(timeout=EVERY * slots + 100)[0] for crond in hosts]
         return [(crond.returncode, text) for crond, text in zip(hosts, said, strict=True)]
-
-    def afterwards(self, command: list[str], skew: int) -> list[tuple[int, str]]:
-        """One starts the command so late that all others are through: nobody waits for that. No clock is set back, and
-        by its own it is in time, however long the others took."""
-        ends = []
-        for number in range(SLOTS):
-            self._passed = max(self._passed, self._until(EVERY * number - skew))
-            mine = {"SKEW_SECONDS": "0", "SKEW_BEGIN": f"{self._first.timestamp() + EVERY * number:.0f}"}
-            env = {**host(0, self._library, self._passed), **mine}
-            done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-            ends.append((done.returncode, done.stdout + done.stderr))
-        return ends
 
 
 @pytest.mark.timeout(EVERY * SLOTS + 120)
@@ -105,18 +97,25 @@ def test_hosts_with_clocks_ten_seconds_apart_run_each_slot_once(skew: Path, tmp_
         sys.executable, "-m", "cronce", "exec", "tick", "--schedule", f"*/{EVERY} * * * * *", "--overlap", "allow",
         "--store", f"sqlite:///{tmp_path}/cronce.db", "--", "sh", "-c", f'echo "$CRONCE_SLOT" >> {book}',
     ]  # fmt: skip
-    subprocess.run(command, check=True)  # a job that is not known begins with its first call, however late that is
+    hosts, now = Hosts(skew, command), datetime.now(UTC).replace(microsecond=0)
+    zero = now + timedelta(seconds=EVERY - now.second % EVERY)
+    hosts.wait_till(zero)
+    hosts.call()  # a job that is not known begins with its first call, however late that is
     book.unlink()
-    soon = (datetime.now(UTC) + timedelta(seconds=max(SKEWS) + UP + 1)).replace(microsecond=0)
-    first = soon + timedelta(seconds=-soon.second % EVERY)
-    hosts = Hosts(skew, first)
-    if "CRONCE_SKEWED_SLOTS" in os.environ:
-        ends = hosts.in_time(command, SKEWS)
+    slots = [zero + number * timedelta(seconds=EVERY) for number in range(3, SLOTS + 3)]
+    ahead, _, behind = (timedelta(seconds=seconds) for seconds in SKEWS)
+    if FULL:
+        hosts.wait_till(slots[0] - ahead - UP)
+        ends = hosts.start(slots[0], SLOTS, SKEWS)
     else:
-        ends = [*hosts.in_time(command, SKEWS[:2]), *hosts.afterwards(command, SKEWS[2])]
+        ends = []
+        for slot in slots:
+            hosts.wait_till(slot - ahead)
+            ends += hosts.start(slot, 1, SKEWS[:2])
+            hosts.wait_till(slot - behind)  # when the others are through: nobody waits for that
+            ends += hosts.start(slot, 1, SKEWS[2:])
     assert {*ends} == {(0, "")}
-    slots = [spell(first + number * timedelta(seconds=EVERY)) for number in range(SLOTS)]
     ran = Counter(book.read_text().split())
-    note({"hosts": len(SKEWS), "slots": SLOTS, "runs": sum(ran[slot] for slot in slots)})
-    assert min(ran) == slots[0]
-    assert ran == Counter({*slots, *ran})  # a command that was started late is for a slot after the last of them
+    note({"hosts": len(SKEWS), "slots": SLOTS, "runs": sum(ran[spell(slot)] for slot in slots)})
+    assert min(ran) == spell(slots[0])
+    assert ran == Counter({*map(spell, slots), *ran})  # one that was started late is for a slot after the last of them

@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 PATIENCE: Final = 60.0
 """Seconds, for what happens at once, on a machine that is busy with something else."""
@@ -19,3 +21,12 @@ def wait_until(true: Callable[[], object]) -> None:
         waited = time.monotonic() - began
         assert waited < PATIENCE, "it never came true"
         time.sleep(min(max(waited / 20, SHORTEST), LONGEST))
+
+
+def wait_for(wanted: T, read: Callable[[], T]) -> None:
+    """Until that is what it reads. If it never is, what it reads instead is told."""
+    __tracebackhide__ = True
+    try:
+        wait_until(lambda: read() == wanted)
+    except AssertionError:
+        raise AssertionError(f"it never was {wanted!r}, but {read()!r}") from None

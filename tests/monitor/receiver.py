@@ -1,6 +1,7 @@
 """A receiver of notices and pings, over real HTTP: it notes what comes, and answers as it is told to."""
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,7 +46,9 @@ class Receiver(ThreadingHTTPServer):
         self.location = ""
         self.heard: list[Heard] = []
         self.let_go = threading.Event()
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.port = self.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._errors: list[BaseException] = []
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
 
     def __enter__(self) -> Self:
@@ -57,6 +60,8 @@ class Receiver(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
         self._thread.join()
+        if self._errors:  # it is the test that answered wrongly
+            raise self._errors[0]
 
     def hang(self, _heard: Heard) -> int:
         """Answer when it is over."""
@@ -68,6 +73,9 @@ class Receiver(ThreadingHTTPServer):
 
     def handle_error(self, *_: object) -> None:
         """Who sends may hang up."""
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError):
+            self._errors.append(error)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -10,8 +10,8 @@ from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge
-from cronce.protocol.notices import Alert
-from cronce.protocol.record import Holder, Outcome
+from cronce.protocol.notices import Alert, Holder
+from cronce.protocol.record import Outcome
 from cronce.protocol.specs import declared
 from cronce.protocol.terms import Terms
 from cronce.runtime.declare import Declaration, declare
@@ -63,6 +63,7 @@ class Town:
             self.clock.turn(1.0)
             for desk in self.desks.values():
                 desk.do(desk.ledger.overdue())
+                desk.do(desk.ledger.client.probe())
 
     # --- schedulers ---
 
@@ -71,9 +72,10 @@ class Town:
         desk = self.desk(name)
         self.carried[name] = list(jobs) or self.carried.get(name, [])
         specs = {job.name: job.spec for job in self.carried[name]}
-        holder = Holder(name, digest_of(specs), "both", 1, {}, said.pop("since", self.now), "")._replace(**said)
+        code = {job.name: job.code for job in self.carried[name] if job.code}
+        holder = Holder(name, digest_of(specs, code), "both", 1, {}, said.pop("since", self.now), "")._replace(**said)
         roster = Roster(desk.ledger.client, desk.ledger.jobs)
-        desk.do(roster.beat(holder, specs, 0.0))
+        desk.do(roster.beat(holder, specs, 0.0, code=code))
         if holder.gone:
             desk.do(roster.leave(holder))
 

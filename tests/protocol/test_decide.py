@@ -140,7 +140,12 @@ def test_a_refusal_writes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("start_by", "version", "expected"),
-    [(None, 0, NOW + FACTS_AGE), (NOW + SECOND, 0, NOW + SECOND), (NOW + SECOND, 4, None), (None, 4, None)],
+    [
+        (None, 0, NOW + FACTS_AGE),
+        (NOW + SECOND, 0, NOW + SECOND),
+        (NOW + SECOND, 4, NOW + FACTS_AGE),
+        (None, 4, NOW + FACTS_AGE),
+    ],
 )
 def test_a_first_write_lands_while_the_facts_of_the_job_hold_and_before_its_deadline(
     start_by: Any, version: int, expected: Any
@@ -159,6 +164,7 @@ def test_after_the_store_forgot_what_others_may_hold_is_granted_one_lease_later(
     assert writes_of(limited, claim(), decided(limited, claim()))[0].not_before == born + LEASE
     assert writes_of(free, claim(), decided(free, claim()))[0].not_before == AT
     assert writes_of(lock, claim(), decided(lock, claim()))[0].not_before == born + LOCK_LEASE
+    assert writes_of(lock, claim(keep=SECOND), decided(lock, claim(keep=SECOND)))[0].not_before == born + LEASE
 
 
 def test_a_step_lands_before_the_lease_of_its_run_is_over() -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
+import pytest
+
 from cronce.errors import StoreUnavailable
 from tests.house.wait import wait_until
 
@@ -24,6 +26,18 @@ def until_it_answers(ask: Callable[[], T]) -> T:
 
     wait_until(asked)
     return answers[0]
+
+
+def unanswered_within(seconds: float, ask: Callable[[], object], least: float = 0.0) -> bool:
+    """Whether a call that gets no answer is given up sooner than that, and not before `least`."""
+
+    def give_up() -> None:
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            ask()
+        assert time.monotonic() - began > least
+
+    return in_time(seconds, give_up)
 
 
 def in_time(seconds: float, act: Callable[[], object]) -> bool:

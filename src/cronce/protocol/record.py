@@ -1,6 +1,6 @@
 """What stands in a cell: the records of runs, jobs and whoever runs them. How they are spelled is `codec`'s."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, get_args
@@ -19,11 +19,9 @@ from cronce.protocol.codec import (
     instant,
     maybe,
     of,
-    offset,
     quoted,
     span,
     text,
-    texts,
     us,
 )
 from cronce.value import NamedTuple
@@ -144,6 +142,8 @@ class Record(NamedTuple):
     result: str = ""  # of an effect that is done: what came of it, as JSON
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
     joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
+    least: timedelta = timedelta(0)  # of a lock: kept for so long from its grant on, also if its holder dies
+    overdue: str = ""  # while it runs: why it was told to stop, some time ago
 
     @property
     def is_running(self) -> bool:
@@ -237,37 +237,14 @@ class Job(NamedTuple):
     firing: str = ""
     spans: tuple[Span, ...] = ()
     purging: Purging | None = None
-
-
-class Holder(NamedTuple):
-    """A live scheduler. The jobs that it carries stand in a bundle, which all of one deploy share."""
-
-    holder: str
-    bundle: str
-    role: str
-    workers: int
-    labels: Mapping[str, str]
-    since: Instant
-    cronce: str
-    draining: bool = False
-    gone: bool = False  # it left on purpose
-    every: timedelta = timedelta(seconds=10)  # the next beat comes so long after this one
-    skew: timedelta = timedelta(0)  # its machine's clock is ahead of the store's by this much
-    running: int = 0  # bodies at work there
-
-
-class Bundle(NamedTuple):
-    """Jobs, and which version of each."""
-
-    specs: Mapping[str, str]
+    code: str = ""  # where its function is, as module:name
 
 
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 _DEFAULT: Final = Record(State.DUE)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
-    "lease": lambda span: span // MICROSECOND,
-    "keep": lambda span: span // MICROSECOND,
+    **dict.fromkeys(("lease", "keep", "least"), lambda span: span // MICROSECOND),
     "under": str,
     "started": to_us,
     "finished": to_us,
@@ -310,6 +287,7 @@ def encode_job(job: Job) -> str:
             "spans": [[to_us(s.start), to_us(s.end), s.slots, s.reason] for s in job.spans],
             "purging": [to_us(job.purging.upto), to_us(job.purging.ready)] if job.purging else None,
         }
+        | ({"code": job.code} if job.code else {})
     )
 
 
@@ -320,20 +298,6 @@ def _spelled_act(act: Act | None) -> list[Any] | None:
 def encode_act(act: Act | None) -> str:
     """An order that stands, or none."""
     return dumps({"v": VERSION, "act": _spelled_act(act)})
-
-
-def encode_holder(holder: Holder) -> str:
-    spelled = {
-        "labels": dict(holder.labels),
-        "since": to_us(holder.since),
-        "every": holder.every // MICROSECOND,
-        "skew": holder.skew // MICROSECOND,
-    }
-    return dumps({"v": VERSION, **holder._asdict(), **spelled})
-
-
-def encode_bundle(bundle: Bundle) -> str:
-    return dumps({"v": VERSION, "specs": dict(bundle.specs)})
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -388,6 +352,8 @@ decode: Final = Decoder(
     result=text,
     keep=span,
     joined=flag,
+    least=span,
+    overdue=text,
 )
 decode_turn: Final = Decoder(Turn, run=text)
 decode_job: Final = Decoder(
@@ -398,23 +364,8 @@ decode_job: Final = Decoder(
     firing=text,
     spans=each(Span, instant, instant, maybe(count), text),
     purging=maybe(lambda pair: Purging(*map(instant, pair))),
+    newer={"code": text},
 )
-decode_holder: Final = Decoder(
-    Holder,
-    holder=text,
-    bundle=text,
-    role=text,
-    workers=count,
-    labels=texts,
-    since=instant,
-    cronce=text,
-    draining=flag,
-    gone=flag,
-    every=span,
-    skew=offset,
-    running=count,
-)
-decode_bundle: Final = Decoder(Bundle, specs=texts)
 decode_act: Final[Decoder[Act | None]] = Decoder(lambda act: act, act=maybe(_act))
 
 
@@ -424,11 +375,3 @@ def standing_act(cell: Cell) -> Act | None:
         return decode_act(cell.value, cell.key) if cell.version else None
     except BadRecord as error:
         return Act("", reason=str(error))
-
-
-def ask_of(cell: Cell) -> str:
-    """Why somebody asks the run to stop, if one does. Most records say nothing of it, and are not read at length."""
-    try:
-        return decode(cell.value, cell.key).ask if '"ask":' in cell.value else ""
-    except BadRecord:
-        return ""

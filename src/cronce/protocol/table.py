@@ -18,12 +18,11 @@ later command names the fence. A holder whose lease has lapsed is still MINE as 
 renew and finish are true, and harmless. Its *trust* has ended before that (`lease`), and trust never returns.
 
 *Lapsed is not a state.* It is `now ≥ until` on the store's clock, believed only by a reader that watched that clock run
-evenly for a whole lease (`View.even`); otherwise the cell reads as HELD. What follows is the on_lost written
-with the grant: a reader with another opinion, or another version of the code, changes nothing.
+evenly for a whole lease (`View.even`), and of a slot only once its holder could be heard (`View.heard`); otherwise the
+cell reads as HELD. What follows is the on_lost written with the grant, whatever the reader's opinion or version is.
 
 *Closed once.* CLOSED has no way back but a person's resolve. (EXPIRED is an effect that was to be remembered for a
-while only.) A finish by the fence that closed it, with the outcome it
-closed with, is answered as finished, so a lost reply is harmless; any other word is stale.
+while only.) A finish by the fence that closed it, with its outcome, is answered as finished: a reply may be lost.
 
 *The floor.* An absent cell at or below the floor is closed: it was purged, edited away, or skipped on purpose (BELOW).
 A cell that exists follows its own row, so slots of one job may close in any order.
@@ -70,7 +69,7 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.gates import floor_of, maker_of
-from cronce.protocol.lease import tolerance
+from cronce.protocol.lease import hearing, tolerance
 from cronce.protocol.record import (
     COMMITTED,
     DOUBTFUL,
@@ -87,6 +86,7 @@ from cronce.protocol.record import (
     Record,
     State,
 )
+from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.view import View
 
 # --- where the run stands -------------------------------------------------------------------------------------------
@@ -158,12 +158,15 @@ def is_mine(cell: Cell, record: Record, command: Command) -> bool:
 
 
 def lapsed(view: View, command: Command) -> bool:
-    """Its lease passed on the store's clock, and that clock was watched for long enough to be believed. A step has no
-    lease of its own: it is over with its run."""
+    """Its lease passed on the store's clock, that clock was watched for long enough to be believed, and the holder of a
+    slot could be heard. A step has no lease of its own: it is over with its run."""
     cell, record = view.run, view.stands
     if record.under is not None:
         return _is_over(view, record.under, maker_of(command))
-    if cell.until is None or view.now < cell.until:
+    if cell.until is None or (view.now < cell.until and not is_ahead(cell.until, view.now)):
+        return False
+    ago = max(view.now - cell.until, timedelta(0)) + record.lease
+    if view.slot and view.heard(view.sample, ago) < hearing(record.lease):
         return False
     return view.even(cell, view.sample, tolerance(record.lease)) >= record.lease
 
@@ -208,8 +211,9 @@ def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> R
         under=command.under,
         keep=command.keep,
         joined=command.joined,
+        least=command.least,
     )
-    return Ruling(Granted(new.grant, taken_over), Change(new, Mark.OPEN, command.lease, grant=True))
+    return Ruling(Granted(new.grant, taken_over), Change(new, Mark.OPEN, max(new.lease, new.least), grant=True))
 
 
 def take_over(view: View, command: Claim) -> Ruling:
@@ -259,11 +263,13 @@ def _gone(record: Record) -> str:
 
 
 def renew(view: View, command: Renew) -> Ruling:
-    """A limit ends renewing; it never shortens a lease that is trusted already."""
+    """A limit ends renewing; it never shortens a lease that is trusted already. A lock is kept for its least time."""
     record, until = view.stands, view.run.until
-    ttl = record.lease if command.ttl is None else min(record.lease, command.ttl)
+    held = max(view.now - (record.started or view.now), timedelta(0))  # the store's clock may have been set back
+    kept = record.least - held
+    ttl = max(record.lease if command.ttl is None else min(record.lease, command.ttl), kept)
     shorter = command.ttl is not None and until is not None and view.now + ttl < until
-    told = record._replace(progress=command.progress or record.progress)
+    told = record._replace(progress=command.progress or record.progress, overdue=command.overdue or record.overdue)
     return Ruling(Renewed(record.ask), Change(told, Mark.OPEN, None if shorter else ttl))
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cronce.errors import BadRecord, StoreUnavailable
@@ -10,7 +11,7 @@ from cronce.events import Event, What
 from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, job_cell, slot_of_cell, spell
 from cronce.protocol.codec import readable
 from cronce.protocol.gates import first_floor
-from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, PURGE_DELAY, tolerance
+from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, tolerance
 from cronce.protocol.record import (
     PAUSED,
     PURGED,
@@ -21,7 +22,7 @@ from cronce.protocol.record import (
     decode_job,
     encode_job,
 )
-from cronce.protocol.retention import Keep, default_keep, excess
+from cronce.protocol.retention import PURGE_DELAY, Keep, default_keep, excess
 from cronce.protocol.specs import after_forgetting, declared, raise_floor
 from cronce.runtime.client import NEWS, ROUNDS, Client
 from cronce.runtime.flow import Flow, Purge, drive
@@ -58,6 +59,7 @@ Edit = Callable[[Job | None, Instant], Job | None]
 class Jobs:
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._compared: set[tuple[str, str]] = set()
 
     def edit(self, name: str, edit: Edit) -> Flow[Job | None]:
         """Load the job, change it, swap it in; again when another was faster."""
@@ -84,6 +86,7 @@ class Jobs:
         writes: dict[str, Write] = {}
         news: list[Write] = []
         was: dict[str, Job | None] = {}
+        made: dict[str, Job] = {}
         for (name, edit), cell in zip(edits.items(), cells, strict=True):
             try:
                 was[name], new = self._edited(cell, edit, loaded)
@@ -94,17 +97,19 @@ class Jobs:
                 know.learn_job(name, cell, loaded)
                 done[name] = new
             else:
-                limit = loaded.now + FACTS_AGE
+                made[name], limit = new, loaded.now + FACTS_AGE
                 news = [NEWS] if news or _is_news(was[name], new) else []
                 writes[name] = Write(cell.key, cell.version, encode_job(new), Mark.OPEN, not_after=limit)
         if not writes:
             return
+        if any(_is_dated(was[name], new) for name, new in made.items()):
+            self._client.check_clock()
         swapped, _ = yield from self._client.swap([*writes.values(), *news], loaded.epoch.seen)
         for name, verdict in zip(writes, swapped.verdicts, strict=False):
             if verdict.refused is None:
                 know.learn_job(name, verdict.cell, swapped)
-                done[name] = made = decode_job(verdict.cell.value)
-                self._tell(was[name], made, verdict.cell.key, swapped.now)
+                done[name] = job = decode_job(verdict.cell.value)
+                self._tell(was[name], job, verdict.cell.key, swapped.now)
 
     def _tell(self, job: Job | None, new: Job | None, key: str, now: Instant) -> None:
         if new is not None and (job is None or job.firing != new.firing):
@@ -124,19 +129,30 @@ class Jobs:
         if self._client.know.job(name) is None:
             yield from self.edit(name, lambda _job, _now: None)
 
-    def declare(self, name: str, spec: tuple[str, str], slot: Instant) -> Flow[Job]:
+    def compare_code(self, name: str, job: Job, code: str) -> None:
+        """Another place under the same name is most likely another job: the two share its slots. It is said once."""
+        if code and job.code and job.code != code and (name, job.code) not in self._compared:
+            from cronce.runtime.log import LOGGER  # noqa: PLC0415  slow to import, and few have two
+
+            self._compared.add((name, job.code))
+            LOGGER.warning(
+                "%s is %s here and %s elsewhere: if these are two jobs, each slot runs only one of them. Give one"
+                " another name, or each application a namespace of its own",
+                name,
+                code,
+                job.code,
+            )
+
+    def declare(self, name: str, spec: tuple[str, str], slot: Instant, code: str = "") -> Flow[Job]:
         """Put on record what a call from outside says of its job, unless it is there: no version fires by that, and
         no floor rises. A job that nobody knew begins just below the slot of the call, and never later than now: a
         caller that is wrong about the time must not close the slots of the others."""
         known = self._client.know.job(name)
-        if known and known.job and any(spec[0] == seen.digest for seen in known.job.specs):
-            return known.job
-
-        def edit(job: Job | None, now: Instant) -> Job:
-            return declared(job or Job(floor=first_floor(now, slot)), spec, now)
-
-        job = yield from self.edit(name, edit)
-        assert job is not None
+        job = known.job if known else None
+        if job is None or (code and not job.code) or all(spec[0] != seen.digest for seen in job.specs):
+            job = yield from self.edit(name, partial(_declared, spec, slot, code))
+            assert job is not None
+        self.compare_code(name, job, code)
         return job
 
     def pause(self, name: str, by: str = "", reason: str = "") -> Flow[tuple[Act, bool]]:
@@ -243,6 +259,11 @@ class Jobs:
         return page.cells
 
 
+def _declared(spec: tuple[str, str], slot: Instant, code: str, job: Job | None, now: Instant) -> Job:
+    known = declared(job or Job(floor=first_floor(now, slot)), spec, now)
+    return known._replace(code=known.code or code)
+
+
 def paused_and_resumed(paused: Act, by: str) -> str:
     """Why slots were passed over meanwhile: who paused, when and why, and who resumed, which was when they end."""
     when = f" at {spell(paused.at)}" if paused.at else ""
@@ -253,6 +274,11 @@ def paused_and_resumed(paused: Act, by: str) -> str:
 def _is_news(job: Job | None, new: Job) -> bool:
     """What other processes should not rest on the old facts for; a floor that rises can wait until they age."""
     return job is None or job.firing != new.firing or job.paused != new.paused
+
+
+def _is_dated(job: Job | None, new: Job) -> bool:
+    """Whether slots are closed by it, or runs will be deleted."""
+    return job is None or (job.floor, job.purging, job.firing) != (new.floor, new.purging, new.firing)
 
 
 def _upto(cell: Cell, upto: Instant | None) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from random import Random
 
 from cronce.errors import DatabaseUnavailable, LeaseLost, StoreUnavailable
 from cronce.model import EPOCH, Cell, Fence, Instant, Slot, lock_cell, slot_of_cell
@@ -17,11 +18,13 @@ from cronce.protocol.commands import (
     Superseded,
     Unsure,
 )
-from cronce.protocol.record import Holder, Outcome, Record, decode, effects_key
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Outcome, Record, decode, effects_key
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.protocol.specs import raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow
+from cronce.runtime.keeper import Over
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.schedule import Schedule, due, slot_of
@@ -29,6 +32,7 @@ from cronce.testing.database import ModelDatabase
 from cronce.testing.deeds import TROUBLE, Deeds, Habit, handle
 from cronce.testing.holding import Holds, Run
 from cronce.testing.receivers import Way
+from cronce.testing.takeovers import LOOK
 from cronce.testing.world import Play, Sleep, Thread
 
 BEAT = timedelta(seconds=8)
@@ -68,6 +72,7 @@ class Node(Holds):
     plans: dict[str, Plan]
     threads: int = 1
     purges: bool = False
+    stubborn: Random | None = None  # by whose dice bodies do not stop that were told to; without, all do
     blockers: set[str] = field(default_factory=set)  # runs that others wait for, which may have committed
 
     def __post_init__(self) -> None:
@@ -115,7 +120,9 @@ class Node(Holds):
         """Claim what fell due since the last look, by the missed policy."""
         yield from self.ledger.jobs.learn(plan.job)
         known = self.ledger.know.job(plan.job)
-        if known is None or known.job is None:
+        if self.ledger.know.doubt is not None:  # who does not ask never learns more
+            yield from self.ledger.client.load([])
+        if known is None or known.job is None or self.ledger.know.doubt is not None:
             return
         since = max(cursor.since or known.job.floor, known.job.floor)
         now = min(self.ledger.know.now(), self.world.last_slot)
@@ -144,15 +151,13 @@ class Node(Holds):
 
     def _sweep(self) -> Thread:
         """Look after what is overdue: take over, retry, close as lost."""
-        for tick in self._ticks(1.0, 3.0):
+        for tick in self._ticks(0.5, 1.0):
             yield tick
-            try:
-                cells = yield from self.ledger.overdue(limit=20)
-                yield from self._claim_overdue(cells)
-            except StoreUnavailable:
-                continue
+            with suppress(StoreUnavailable):
+                yield from self.asks(LOOK, self._claim_overdue())
 
-    def _claim_overdue(self, cells: list[Cell]) -> Play[None]:
+    def _claim_overdue(self) -> Play[None]:
+        cells = yield from self.ledger.overdue(limit=20)
         ready = yield from self._settled(cells)
         mine = [(cell, self.plan_of(cell)) for cell in ready]
         if not mine:
@@ -270,11 +275,23 @@ class Node(Holds):
             yield Sleep(step)
             left -= step
             if not self.may_act(run):
+                yield from self._go_on(run)
                 return False
             if todo and (left <= 0 or dice.random() < 0.5):
                 yield from todo.pop(0)()
                 yield from self.peril()
         return self.may_act(run)
+
+    def _go_on(self, run: Run) -> Play[None]:
+        """It was told to stop, and is in a call that cannot be interrupted: it acts no more, and does not end."""
+        dice = self.stubborn
+        if dice is None or dice.random() < 0.3:
+            return
+        assert run.body is not None
+        self.world.fault("body does not stop", run.grant.key)
+        run.lease.end(Over("lost", "it was told to stop"))
+        run.body.stubborn = True
+        yield Sleep(dice.uniform(5, 40))
 
     def _making(self, run: Run) -> Callable[[str], None]:
         def making(item: str) -> None:

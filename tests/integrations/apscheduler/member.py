@@ -14,6 +14,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -61,15 +62,22 @@ def scheduler_of(kind: Any, fn: Any) -> Any:
     protect(scheduler, Cronce(STORE), lease="4s", jobs={"again": {"on_lost": "rerun"}})
     scheduler.add_job(fn, "interval", seconds=1, id="skip", replace_existing=True)
     scheduler.add_job(fn, "interval", seconds=1, jitter=1, id="again", replace_existing=True)
-    scheduler.add_job(fn, "date", run_date="2026-01-01", id="date", replace_existing=True, misfire_grace_time=None)
     return scheduler
+
+
+def start(scheduler: Any, fn: Any) -> None:
+    """The job of one date is over as soon as anybody has run it: then another finds it there, and no longer there."""
+    scheduler.start()
+    date: Any = {"run_date": "2026-01-01", "id": "date", "replace_existing": True, "misfire_grace_time": None}
+    with suppress(JobLookupError):
+        scheduler.add_job(fn, "date", **date)
+    write("up", "-", 0)
 
 
 def background() -> None:
     scheduler, over = scheduler_of(BackgroundScheduler, body), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
-    scheduler.start()
-    write("up", "-", 0)
+    start(scheduler, body)
     over.wait()
     scheduler.shutdown()
 
@@ -77,8 +85,7 @@ def background() -> None:
 async def on_a_loop() -> None:
     scheduler, over = scheduler_of(AsyncIOScheduler, async_body), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
-    scheduler.start()
-    write("up", "-", 0)
+    start(scheduler, async_body)
     await over.wait()
     scheduler.pause()
     while scheduler._executors["default"].executor._pending_futures:  # noqa: ASYNC110  shutdown would cancel them

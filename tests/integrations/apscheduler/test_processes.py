@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from cronce import Cronce
 from cronce.protocol.record import Outcome
 from cronce.runtime.queries import runs
 from tests.faults.billing.servers import database
-from tests.house.wait import wait_until
+from tests.house.wait import wait_for, wait_until
 from tests.servers.postgres import Postgres
 
 pytestmark = pytest.mark.xdist_group("crews of schedulers")
@@ -44,15 +43,18 @@ class Crew:
         self.store, self.book = store, folder / "book"
         self.book.touch()
         self.members: list[subprocess.Popen[bytes]] = []
-        for number, kind in enumerate(kinds, start=1):
-            words = [sys.executable, str(MEMBER), store, jobs, str(self.book), *([kind] if kind else [])]
-            self.members.append(subprocess.Popen(words))
-            if number == 1 and jobs != "memory":
-                wait_until(partial(self._are_up, 1))  # two at once would both make the table
-        wait_until(partial(self._are_up, len(kinds)))
+        self._commands = [[sys.executable, str(MEMBER), store, jobs, str(self.book), *kind.split()] for kind in kinds]
+        self._share_a_table = jobs != "memory"
 
-    def _are_up(self, number: int) -> bool:
-        return len(self.lines("up")) == number
+    def start(self) -> None:
+        for number, command in enumerate(self._commands, start=1):
+            self.members.append(subprocess.Popen(command))
+            if number == 1 and self._share_a_table:
+                wait_for(1, self._up)  # two at once would both make the table
+        wait_for(len(self._commands), self._up)
+
+    def _up(self) -> int:
+        return len(self.lines("up"))
 
     def lines(self, what: str, job: str = "") -> list[Line]:
         rows = [line.split() for line in self.book.read_text().splitlines()]
@@ -101,6 +103,11 @@ class Crew:
                 time.sleep(1)  # it prints where each of its threads stands
                 raise
 
+    def kill(self) -> None:
+        for member in self.members:
+            member.kill()
+            member.wait()
+
 
 @pytest.fixture(scope="module")
 def crews(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Crew, Hung]]]:
@@ -108,9 +115,10 @@ def crews(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Itera
     one, other = (tmp_path_factory.mktemp(name) for name in ("shared", "private"))
     with database(postgres.url) as url, ExitStack() as stack:
         shared = Crew(one, url, url.replace("postgresql:", "postgresql+psycopg:"), ("", "", ""))
-        stack.callback(shared.stop)
         private = Crew(other, f"sqlite:///{other}/cronce.db", "memory", ("", "", "asyncio"))
-        stack.callback(private.stop)
+        for crew in (shared, private):
+            stack.callback(crew.kill)
+            crew.start()
         for crew in (shared, private):
             crew.go_on(2)
         hung = [crew.kill_in_the_middle() for crew in (shared, private)]

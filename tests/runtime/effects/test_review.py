@@ -69,6 +69,7 @@ def watch(clock: HandClock, desk: Desk, seconds: int) -> None:
     for _ in range(seconds):
         clock.turn(1.0)
         desk.do(desk.ledger.overdue())
+        desk.do(desk.ledger.client.probe())
 
 
 def seen(store: Wire, *, everything: bool = True) -> list[tuple[str, str, str]]:

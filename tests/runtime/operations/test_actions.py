@@ -17,7 +17,8 @@ from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
 from cronce.model import ABSENT, BOARD_RUNS, SWITCH, Instant, Mark, Slot, Write, asked_cell, job_cell
 from cronce.protocol.codec import json_text
 from cronce.protocol.commands import Asked, Closed, Held, Paused, Queue, Queued
-from cronce.protocol.record import Act, Holder, Job, Outcome, Record, Span, Spec, State, decode, decode_act, decode_job
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Act, Job, Outcome, Record, Span, Spec, State, decode, decode_act, decode_job
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.flow import Flow, Timed, perform

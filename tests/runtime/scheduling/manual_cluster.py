@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, Self
 
 from cronce import Cronce
+from cronce.events import Event
 from cronce.runtime.attempt import Attempt
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Keeper
@@ -85,6 +86,7 @@ class ManualCluster(ExitStack):
         self.store = MemoryStore(self.clock.wall)
         self.processes: list[Process] = []
         self.begun: list[Begun] = []
+        self.told: list[Event] = []
         self.holds_back = holds_back
         self._notifies, self._heard = notifies, self.store.news
 
@@ -94,7 +96,7 @@ class ManualCluster(ExitStack):
         return self
 
     def desk(self, holder: str) -> Desk:
-        return Desk(self.store, self.clock, lambda: self.store, lambda _event: None, holder)
+        return Desk(self.store, self.clock, lambda: self.store, self.told.append, holder)
 
     @property
     def now(self) -> int:

@@ -67,44 +67,46 @@ def seasons(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, tuple[Season, Season]]]:
     """The same on three stores at once: most of it is waiting for the next second. On each there are two seasons, one
-    of them for the job that comes to know the kill switch."""
-    with ExitStack() as stack:
-        events, both = stack.enter_context(telling()), dict[str, tuple[Season, Season]]()
-        for store in STORES:
-            folder = tmp_path_factory.mktemp(store)
-            most = Season(
-                place(store, folder / "most", request),
-                folder,
-                {name: JOBS[name] for name in JOBS if name != "halted"},
-                events,
-            )
-            stack.callback(most.close)
-            halted = Season(place(store, folder / "halted", request), folder, {"halted": JOBS["halted"]}, events)
-            stack.callback(halted.close)
-            both[store] = most, halted
-        live([most for most, _ in both.values()], [halted for _, halted in both.values()])
-        yield both
+    of them for the job that comes to know the kill switch. If not all schedulers are there at zero, on a busy machine,
+    nothing is lived through yet: then it is begun anew, with more time until then."""
+    others = {name: JOBS[name] for name in JOBS if name != "halted"}
+    for patience in (3, 15):
+        with ExitStack() as stack:
+            events, both = stack.enter_context(telling()), dict[str, tuple[Season, Season]]()
+            for store in STORES:
+                folder = tmp_path_factory.mktemp(store)
+                most = Season(place(store, folder / "most", request), folder, others, events)
+                stack.callback(most.close)
+                halted = Season(place(store, folder / "halted", request), folder, {"halted": JOBS["halted"]}, events)
+                stack.callback(halted.close)
+                both[store] = most, halted
+            if live([most for most, _ in both.values()], [halted for _, halted in both.values()], patience):
+                yield both
+                return
+    raise AssertionError("the schedulers were not there in time")
 
 
-def live(most: Sequence[Season], halted: Sequence[Season]) -> None:
-    prepare(most, halted)
+def live(most: Sequence[Season], halted: Sequence[Season], patience: int) -> bool:
+    """Whether all schedulers were there at zero, and all was lived through."""
+    prepare(most, halted, patience)
     for season in (*most, *halted):
         season.begin()
-    for season in (*most, *halted):
-        season.await_ready()
-    for season in most:
-        season.kill_doomed()
+    if not all(season.in_time() for season in (*most, *halted)):
+        return False
     for season in halted:
-        season.wait_till(2.97)  # just before the next slot
+        season.wait_till(1.97)  # just before the next slot
         season.cron.resume_all(by="bob")
     for season in most:
-        season.wait_till(4.97)
+        season.wait_till(1.97)
         season.cron.resume("paused", by="bob")
+    for season in most:
+        season.kill_doomed()
     for season in (*most, *halted):
         season.end()
+    return True
 
 
-def prepare(most: Sequence[Season], halted: Sequence[Season]) -> None:
+def prepare(most: Sequence[Season], halted: Sequence[Season], patience: int) -> None:
     """At zero all schedulers have to be there: the busier the machine, as the doomed ones show, the later that is. And
     it is soon enough for slots to be too late that shall be."""
     began = time.monotonic()
@@ -112,7 +114,7 @@ def prepare(most: Sequence[Season], halted: Sequence[Season]) -> None:
         season.begin_doomed()
     for season in most:
         season.drain_doomed()
-    until_zero = min(max(4, round(3 * (time.monotonic() - began))), 25)
+    until_zero = min(max(4, round(patience * (time.monotonic() - began))), 60)
     zero = most[0].now().replace(microsecond=0) + until_zero * SECOND
     for season in (*most, *halted):
         season.declare(zero)
@@ -141,26 +143,26 @@ def place(store: str, folder: Path, request: pytest.FixtureRequest) -> str:
 SUCCEEDED = ("succeeded", "")
 
 # --- overlap ----------------------------------------------------------------------------------------------------------
+# Which slot comes first, that an overrun is told, and `replace`: on a clock that is turned by hand, in
+# `test_engine_overlap.py`. Here several may fall due while a busy machine stands still.
 
 
-@job(seconds(0, 1, 2, 3, 6))
-def skip(season: Season, run: Run) -> None:
-    if season.number(run.slot) == 0:
-        hold(lambda: season.on_record("skip", 1, 2, 3) and season.events("skip", What.OVERRUN))
+@job(seconds(0, 1, 2, 3))
+def skip(season: Season, _run: Run) -> None:
+    hold(lambda: season.on_record("skip", 0, 1, 2, 3))
 
 
-def test_overlap_skip_closes_what_falls_due_meanwhile_and_an_overrun_is_told_once(season: Season) -> None:
-    assert season.runs("skip") == [0, 6]
-    skipped = ("skipped", f"{season.key('skip', 0)} still ran")
-    assert season.outcomes("skip") == {0: SUCCEEDED, 1: skipped, 2: skipped, 3: skipped, 6: SUCCEEDED}
-    assert season.events("skip", What.OVERRUN, What.MISSED) == [("overrun", "0")]
+def test_overlap_skip_closes_what_falls_due_meanwhile(season: Season) -> None:
+    (ran,) = season.runs("skip")
+    skipped = ("skipped", f"{season.key('skip', ran)} still ran")
+    assert season.outcomes("skip") == dict.fromkeys(range(4), skipped) | {ran: SUCCEEDED}
+    assert season.events("skip", What.MISSED) == []
 
 
 @job(seconds(0, 1, 2), overlap="wait")
 def wait(season: Season, run: Run) -> None:
-    if season.number(run.slot) == 0:
-        hold(lambda: season.on_record("wait", 1, 2) and season.events("wait", What.OVERRUN))
-        season.seen["wait"] = season.states("wait", 1, 2)
+    hold(lambda: season.on_record("wait", 0, 1, 2))
+    season.seen.setdefault("wait", season.states("wait", *({0, 1, 2} - {season.number(run.slot)})))
 
 
 def test_overlap_wait_runs_all_of_them_one_after_the_other(season: Season) -> None:
@@ -168,25 +170,7 @@ def test_overlap_wait_runs_all_of_them_one_after_the_other(season: Season) -> No
     assert season.runs("wait") == [0, 1, 2]
     assert season.at_once("wait") == 1
     assert season.outcomes("wait") == {0: SUCCEEDED, 1: SUCCEEDED, 2: SUCCEEDED}
-    assert season.events("wait", What.OVERRUN, What.MISSED) == [("overrun", "0")]
-
-
-@job(seconds(0, 2, 5), overlap="replace")
-def replace(season: Season, run: Run) -> None:
-    while season.number(run.slot) < 5:
-        time.sleep(0.01)
-
-
-def test_overlap_replace_stops_the_one_before(season: Season) -> None:
-    assert season.runs("replace") == [0, 2, 5]
-    assert season.at_once("replace") == 1
-    by = {number: season.slot("replace", number).cell for number in (2, 5)}
-    assert season.outcomes("replace") == {
-        0: ("failed", f"stopped: asked to stop: replaced by {by[2]}"),
-        2: ("failed", f"stopped: asked to stop: replaced by {by[5]}"),
-        5: SUCCEEDED,
-    }
-    assert season.events("replace", What.MISSED) == []
+    assert season.events("wait", What.MISSED) == []
 
 
 @job(seconds(0, 1, 2), overlap="allow")
@@ -200,20 +184,17 @@ def test_overlap_allow_lets_them_run_at_the_same_time(season: Season) -> None:
     assert season.outcomes("allow") == {0: SUCCEEDED, 1: SUCCEEDED, 2: SUCCEEDED}
 
 
-@job(seconds(0, 1, 2, 3, 6), turns=2)
-def turns(season: Season, run: Run) -> None:
-    if season.number(run.slot) < 2:
-        hold(lambda: season.on_record("turns", 2, 3))
+@job(seconds(0, 1, 2, 3), turns=2)
+def turns(season: Season, _run: Run) -> None:
+    hold(lambda: season.on_record("turns", 0, 1, 2, 3))
 
 
 def test_at_most_two_at_once(season: Season) -> None:
-    assert season.runs("turns") == [0, 1, 6]
-    assert season.at_once("turns") == 2
-    outcomes = season.outcomes("turns")
-    assert [outcomes.pop(number) for number in (0, 1, 6)] == [SUCCEEDED] * 3
-    still = {("skipped", f"{season.key('turns', number)} still ran") for number in (0, 1)}
-    assert outcomes.keys() == {2, 3}
-    assert set(outcomes.values()) <= still
+    ran, outcomes = season.runs("turns"), season.outcomes("turns")
+    assert len(ran) == season.at_once("turns") == 2
+    assert [outcomes.pop(number) for number in ran] == [SUCCEEDED] * 2
+    assert outcomes.keys() == {0, 1, 2, 3} - {*ran}
+    assert {*outcomes.values()} <= {("skipped", f"{season.key('turns', number)} still ran") for number in ran}
 
 
 # --- slots that were missed -------------------------------------------------------------------------------------------
@@ -267,14 +248,14 @@ def spans(season: Season, name: str) -> list[tuple[int | None, str]]:
 # --- start_within -----------------------------------------------------------------------------------------------------
 
 
-@job(old_minutes(6), old=True, missed="all", start_within="4m")
+@job(seconds(OLD - 360, OLD - 300, OLD - 60, OLD), old=True, missed="all", start_within="5m")
 def deadline(_season: Season, _run: Run) -> None:
     pass
 
 
 def test_start_within_closes_what_is_too_late(season: Season) -> None:
     assert season.runs("deadline") == [OLD - 60, OLD]
-    late = {OLD - 60 * minute: ("skipped", "too late to start") for minute in range(2, 6)}
+    late = dict.fromkeys((OLD - 360, OLD - 300), ("skipped", "too late to start"))
     assert season.outcomes("deadline") == late | {OLD - 60: SUCCEEDED, OLD: SUCCEEDED}
 
 
@@ -319,19 +300,16 @@ def test_a_process_that_is_drained_claims_nothing_while_it_lives(season: Season)
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-@job(seconds(0), retries=2, backoff="300ms", on_lost="skip")
+@job(seconds(0), retries=2, backoff="100ms", on_lost="skip")
 def gives_up(_season: Season, _run: Run) -> None:
     raise ValueError("no printer")
 
 
-def test_retries_come_after_a_backoff_that_grows_and_come_to_an_end(season: Season) -> None:
-    first, second, third = season.attempts("gives_up")
-    assert [ran.attempt for ran in (first, second, third)] == [1, 2, 3]
-    declared = season.cron.jobs["gives_up"]
-    assert second.began - first.ended >= declared.backoff_after(first.slot, 1).total_seconds()
-    assert third.began - second.ended >= declared.backoff_after(first.slot, 2).total_seconds()
+def test_retries_come_to_an_end(season: Season) -> None:
+    """After how long each comes is shown on a clock that is turned by hand (`testing/test_manual.py`)."""
+    assert [ran.attempt for ran in season.attempts("gives_up")] == [1, 2, 3]
     assert season.outcomes("gives_up") == {0: ("failed", "ValueError: no printer")}
-    record = season.records[first.slot]
+    record = season.records[season.slot("gives_up", 0)]
     assert [past.end for past in record.past] == ["failed: ValueError: no printer"] * 2
     assert season.events("gives_up", What.RETRYING, What.MISSED) == [("retrying", "0")] * 2
 
@@ -348,19 +326,16 @@ def test_a_retry_that_succeeds_is_the_last(season: Season) -> None:
     assert season.events("recovers", What.RETRYING) == [("retrying", "0")] * 2
 
 
-@job(seconds(0), timeout="3s")
+@job(seconds(0), timeout="1s")
 def times_out(_season: Season, _run: Run) -> None:
     while True:
         time.sleep(0.01)
 
 
 def test_what_takes_too_long_is_stopped(season: Season) -> None:
-    (ran,) = season.attempts("times_out")
-    record = season.records[ran.slot]
-    assert record.started is not None
-    assert record.finished is not None
-    assert record.finished - record.started >= 3 * SECOND
-    assert season.outcomes("times_out") == {0: ("failed", "timed out after 3s")}
+    """When, is shown on a clock that is turned by hand (`runtime/test_keeper.py`)."""
+    assert season.runs("times_out") == [0]
+    assert season.outcomes("times_out") == {0: ("failed", "timed out after 1s")}
 
 
 # --- when -------------------------------------------------------------------------------------------------------------
@@ -390,13 +365,13 @@ def test_it_has_a_beginning_and_an_end(season: Season) -> None:
 # --- pausing ----------------------------------------------------------------------------------------------------------
 
 
-@job(seconds(0, 1, 5, 7), old=True)
+@job(seconds(0, 1, 2, 5), old=True)
 def paused(_season: Season, _run: Run) -> None:
     pass
 
 
 def test_what_is_paused_does_not_run_nor_catch_up_and_all_that_comes_later_runs(season: Season) -> None:
-    later = [number for number in (5, 7) if season.slot("paused", number).at > season.job("paused").floor]
+    later = [number for number in (2, 5) if season.slot("paused", number).at > season.job("paused").floor]
     assert season.runs("paused") == later
     assert season.outcomes("paused") == dict.fromkeys(later, SUCCEEDED)
     ((_, why),) = spans(season, "paused")
@@ -427,7 +402,7 @@ def test_a_slot_that_comes_before_the_resume_is_known_of_runs_too(
         assert [one.slot.at.second for one in time.advance("10s")] == [20, 25]
 
 
-@job(seconds(0, 1, 2, 3, 4, 6), old=True)
+@job(seconds(0, 1, 2, 3, 5), old=True)
 def halted(_season: Season, _run: Run) -> None:
     pass
 
@@ -439,8 +414,8 @@ def test_the_kill_switch_stops_everything_and_all_that_comes_later_runs(
     """What falls due between lifting the switch and the last rise of the floors may run, and is passed over if not."""
     _, season = seasons[store]
     ran = season.runs("halted")
-    passed_over = [number for number in (3, 4, 6) if season.slot("halted", number).at <= season.job("halted").floor]
-    assert ran == [number for number in (3, 4, 6) if number in ran or number not in passed_over]
+    passed_over = [number for number in (2, 3, 5) if season.slot("halted", number).at <= season.job("halted").floor]
+    assert ran == [number for number in (2, 3, 5) if number in ran or number not in passed_over]
     assert season.outcomes("halted") == dict.fromkeys(ran, SUCCEEDED)
     ((_, why),) = spans(season, "halted")
     assert re.fullmatch(r"paused by ann at 20\S+Z \(fire\), resumed by bob", why)

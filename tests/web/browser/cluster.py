@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 
+from cronce import Cronce
+from cronce.protocol.record import Job, Spec
 from tests.house.wait import PATIENCE, wait_until
 from tests.servers.process import free_port
 
@@ -53,17 +55,27 @@ class Cluster:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
-        soon = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=12)  # after all are up
+        soon = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
         (self.folder / "app.py").write_text(APP.replace("SOON", soon.isoformat()))
         (self.folder / "token").write_text(TOKEN)
         (self.folder / "token").chmod(0o600)
         self.cronce("store", "init", "sqlite:///cronce.db")
+        self._make_known("haul", soon)
         for _ in range(self._number):
             self.start("run", "app:cron", "--grace", "1s")
         address = self.url.removeprefix("http://")
         self.start("ui", "--store", "sqlite:///cronce.db", "--listen", address, "--token-file", "token")
         wait_until(self._answers)
         return self
+
+    def _make_known(self, name: str, at: datetime) -> None:
+        """A job that is new has no slots in the past: this one has, however late the schedulers are there."""
+        with Cronce(f"sqlite:///{self.folder}/cronce.db") as cron:
+            cron.job(at=at, on_lost="rerun", lease="6s", name=name)(lambda: None)
+            digest, text = cron.jobs[name].spec
+            desk, floor = cron.at_work().desk, at - timedelta(seconds=1)
+            known = Job(floor, specs=(Spec(digest, floor, text),), firing=digest)
+            desk.do(desk.ledger.jobs.edit(name, lambda _job, _now: known))
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:

@@ -13,7 +13,7 @@ from cronce.web.app import application
 from tests.house.wait import wait_until
 from tests.servers.process import free_port
 from tests.web.browser.cluster import TOKEN
-from tests.web.scene import REPORT, Scene, fill
+from tests.web.scene import ABANDONED, REPORT, Scene, fill
 
 
 class Served(ExitStack):
@@ -65,6 +65,7 @@ class Stage(ExitStack):
                 "/jobs",
                 "/jobs/order-sync",
                 "/jobs/cleanup",
+                f"/jobs/{ABANDONED}",
                 "/runs",
                 "/timeline?span=1h",
                 "/timeline?span=1d&by=job",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cronce.model import FREE, Mark, Write, holder_cell
-from cronce.protocol.record import Holder, encode_holder
+from cronce.protocol.notices import Holder, encode_holder
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores.base import Scan
 from cronce.web import pages

@@ -374,7 +374,9 @@ def _gone_maker(operator: Operator, named: Named) -> Flow[frozenset[Maker] | Unw
         return Unwatched(named.name, seen.cell.until, seen.record.lease)
     loaded = yield from load([maker.run])
     (cell,) = loaded.cells
-    if whereabouts(cell, maker, loaded.now) == "over" or (yield from operator.ledger.gone([maker.run])):
+    if whereabouts(cell, maker, loaded.now) == "over" or (
+        yield from operator.ledger.gone([maker.run], for_person=True)
+    ):
         return frozenset({maker})
     return Unwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
 

@@ -34,8 +34,8 @@ from cronce.model import (
 )
 from cronce.protocol.codec import json_text
 from cronce.protocol.commands import Answer, Asked, Closed, Queue, Queued, Resolve, Skip, Unsure
-from cronce.protocol.lease import PURGE_DELAY
 from cronce.protocol.record import RESOLVED, Act, Job, Record, effects_key, encode_act, standing_act
+from cronce.protocol.retention import PURGE_DELAY
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.client import ROUNDS, WAKE
 from cronce.runtime.flow import Flow

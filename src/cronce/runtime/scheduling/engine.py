@@ -17,22 +17,25 @@ whoever begins to run something then, says so.
 
 *Gaps.* A process that was paused, cut off or newly started finds slots in the past (`candidates`).
 
-*Errors fail closed.* While the store does not answer nothing is claimed. What has ended is said again and again until
-it is said, or until it can no longer be trusted.
+*Errors fail closed.* While the store does not answer nothing is claimed. What has ended is written down on this
+machine's disk, and said again and again until it is said.
 """
 
 import gc
 import threading
 from collections.abc import Iterable, Set
+from contextlib import suppress
 from typing import Final
 
 from cronce import __version__
 from cronce.errors import StoreError
 from cronce.events import Event, What
 from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, Instant, Mark, drain_cells, job_cell
-from cronce.protocol.record import Act, Holder, standing_act
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Act, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
+from cronce.runtime.machine import recall_clock, share_clock, tzdata_version
 from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
@@ -126,13 +129,27 @@ class Engine:
             if asked:
                 self._keeper.outage.answered()
         except StoreError as error:
-            self._keeper.outage.unanswered(boot, str(error))
+            if self._know.doubt is None:
+                self._keeper.outage.unanswered(boot, str(error))
+            self._exchange.write_down()
             self._again_at = self._desk.clock.boot() + AWAY
             return self._again_at
-        return self._next()
+        return max(self._next(), self._again_at)
+
+    def _in_doubt(self) -> bool:
+        """Whether the store's clock is not believed: then nothing falls due, and nobody says that it looks after it."""
+        if not self._know.epoch.birth:
+            self._desk.do(recall_clock(self._ledger))
+        elif self._know.doubt is not None:
+            self._desk.do(self._ledger.client.load([]))
+        return self._know.doubt is not None
 
     def _step(self, boot: Boot) -> bool:
         """Whether the store was asked anything, and answered."""
+        if self._in_doubt():
+            self._exchange.make(claims=False)  # what has ended is said all the same
+            self._again_at = boot + AWAY
+            return False
         beats = boot >= self._beat_at or self._know.epoch.birth != self._born
         if beats:
             self._beat(boot)
@@ -172,6 +189,11 @@ class Engine:
         return self._runs.all
 
     @property
+    def no_worker(self) -> bool:
+        """Whether no worker is left: a body that was told to stop and still runs takes its own out of the count."""
+        return self._settings.works and self._runs.overdue(self._desk.clock.boot()) >= self._settings.workers
+
+    @property
     def live(self) -> int:
         """How many schedulers were alive at the last beat, this one among them."""
         return len(self._roster.live)
@@ -200,6 +222,10 @@ class Engine:
         """An attempt is over. From any thread."""
         self._exchange.endings.add(attempt, end)
 
+    def hand_over(self) -> None:
+        """There are no more steps: what has ended, or ends yet, is the keeper's to say."""
+        self._exchange.endings.hand_over()
+
     def leave(self) -> None:
         """The others need not wait for this process any more."""
         if self.joined:
@@ -209,7 +235,7 @@ class Engine:
 
     def _beat(self, boot: Boot) -> None:
         if not self.joined:
-            self._desk.do(self._ledger.client.load([]))
+            self._desk.do(recall_clock(self._ledger))
             self._me = self._me._replace(since=self._know.now())
         if self._changed:
             self._new, gone = self._jobs.take_on(self._carry())
@@ -222,10 +248,13 @@ class Engine:
             every=every,
             skew=self._desk.clock.wall() - self._know.now(),
             running=len(self._runs),
+            tzdata=tzdata_version(),
         )
-        self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
+        ttl = max(HOLDER_TTL, 3 * self._pace.beat)
+        self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
+        self._desk.do(share_clock(self._ledger))
         if self._settings.schedules:
-            self._due_slots.settle_in(self._new)
+            self._due_slots.settle_in(self._new | (self._roster.regained() & self._jobs.specs.keys()))
         self._new = set()
         self.joined = True
         self._beat_at, self._born = boot + every.total_seconds(), self._know.epoch.birth
@@ -258,6 +287,8 @@ class Engine:
         for key in watched:
             line.seen(cells[key])
         self._runs.tell(self._know.now(), boot)
+        with suppress(StoreError):
+            self._desk.do(self._keeper.unsaid.say())
         if self._rests(boot):
             self._look_at = boot + self._idle
             if self._news:  # it came meanwhile
