@@ -44,7 +44,7 @@ PULSE: Final = 1.0
 SLOW: Final = 5.0
 """Seconds after which whoever asks has to have asked."""
 
-_NOTE: Final = struct.Struct("=dd??6x")
+_NOTE: Final = struct.Struct("=dd???5x")
 
 _NOBODY: Final = Vitals(0.0, 0.0, joined=False, claims=False)
 
@@ -138,6 +138,8 @@ def _obstacle(one: Vitals, now: Boot) -> str:
         return "not registered yet"
     if not one.claims:
         return "claims no more"
+    if one.doubts:
+        return "the store's clock is not believed"
     return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > LATELY else ""
 
 

@@ -11,6 +11,7 @@ from cronce.errors import BadInput, CronceError
 from cronce.model import Instant, Slot, check_name, spell
 from cronce.protocol.notices import Doubled, Observed, Stored
 from cronce.protocol.record import Record
+from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.observe import ObservedSeen, observations
 from cronce.runtime.queries import (
     WANTED,
@@ -27,7 +28,7 @@ from cronce.runtime.stored_jobs import listed
 from cronce.runtime.why import Case, why
 from cronce.schedule import Schedule, parse_duration
 from cronce.telling.documents import act_document, job_document, observed_document, run_document, why_document
-from cronce.telling.story import about, tell
+from cronce.telling.story import about, tell, warnings
 from cronce.telling.words import as_written, away, by_whom, moment, short
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -140,11 +141,14 @@ def add_why_arguments(parser: argparse.ArgumentParser) -> None:
 def run_why(options: argparse.Namespace) -> int:
     job, wanted = _asked(options.what)
     with looking(options) as desk:
+        doubt = desk.do(clock_doubt(desk.ledger))
         found = desk.do(why(job, wanted, desk.store.traits))
+        found = found and found._replace(doubt=doubt.words if doubt else "")
         if found is None:
             refuse_unknown(job, desk.do(job_names()))
     assert found is not None
-    text = "\n\n".join([*([] if wanted else [about(found)]), *(tell(story, found) for story in found.stories)])
+    first = warnings(found) if wanted else [about(found)]
+    text = "\n\n".join([*first, *(tell(story, found) for story in found.stories)])
     show(options, why_document(found), text)
     return 1 if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories) else 0
 

@@ -72,7 +72,7 @@ def _with_turn(view: View, command: Command, ruling: Ruling, job: Job | None) ->
     also = settled_by(view, answer)
     if change is None:
         return AGAIN if view.guessed else Decision(answer, job=job, also=also)
-    if (unsure := doubted(view.doubt, command)) is not None:
+    if (unsure := doubted(view.doubt, command, change)) is not None:
         return Decision(unsure)
     if view.held_turn:
         held = next((turn for turn in view.turns if turn.key == view.held_turn), None)

@@ -27,6 +27,7 @@ from cronce.protocol.record import (
     decode_job,
     standing_act,
 )
+from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.flow import Flow, Load, Timed
@@ -72,8 +73,9 @@ def row_of(cell: Cell, record: Record, now: Instant) -> Row:
 
 def _view(cell: Cell, record: Record | None, now: Instant) -> View:
     """For somebody who only tells what the protocol says: a lease is over by the store's clock alone, whether or not
-    this process has watched that for long enough to act on it."""
-    return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: timedelta.max)
+    this process has watched that for long enough to act on it. One that a clock which leapt has dated is not."""
+    held = cell.until is not None and is_ahead(cell.until, now)
+    return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: timedelta.min if held else timedelta.max)
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
@@ -100,8 +102,9 @@ class JobSeen(NamedTuple):
         return self.job is not None and (bool(self.job.firing) or "revision" in self.policies)
 
     def next(self, now: Instant) -> Instant | None:
-        """The next slot of any of its schedules."""
-        return min((slot for rule in self.schedules if (slot := rule.next(now)) is not None), default=None)
+        """The next slot of any of its schedules that may run."""
+        after = max(now, self.job.floor) if self.job else now
+        return min((slot for rule in self.schedules if (slot := rule.next(after)) is not None), default=None)
 
     def latest(self, now: Instant) -> Instant | None:
         """The latest slot that is due."""

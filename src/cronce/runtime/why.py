@@ -97,6 +97,8 @@ class Why(NamedTuple):
     """Whether a live scheduler would run what is due of the job."""
     effects: Survey | None = None
     """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
+    doubt: str = ""
+    """Why the store's clock is not believed by whoever asks."""
 
     @property
     def abandoned(self) -> bool:

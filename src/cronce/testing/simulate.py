@@ -21,6 +21,7 @@ MUTANT_SEEDS: Final = 2000
 
 KEPT: Final = (
     58,
+    70,
     108,
     130,
     227,

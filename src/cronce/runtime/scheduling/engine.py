@@ -127,8 +127,7 @@ class Engine:
             if asked:
                 self._keeper.outage.answered()
         except StoreError as error:
-            if self._know.doubt is None:
-                self._keeper.outage.unanswered(boot, str(error))
+            self._keeper.outage.unanswered(boot, str(error))
             self._again_at = self._desk.clock.boot() + AWAY
             return self._again_at
         return max(self._next(), self._again_at)

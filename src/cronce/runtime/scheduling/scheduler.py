@@ -68,6 +68,8 @@ class Vitals(NamedTuple):
     joined: bool
     """It is registered, with its jobs."""
     claims: bool
+    doubts: bool = False
+    """It does not believe the store's clock."""
 
 
 class Scheduler:
@@ -113,7 +115,8 @@ class Scheduler:
     @property
     def vitals(self) -> Vitals:
         engine = self.engine
-        return Vitals(self._ticked, self._keeper.outage.heard, engine.joined, engine.claims)
+        doubts = self._keeper.desk.ledger.know.doubt is not None
+        return Vitals(self._ticked, self._keeper.outage.heard, engine.joined, engine.claims, doubts)
 
     @property
     def idle(self) -> bool:
