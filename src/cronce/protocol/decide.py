@@ -30,7 +30,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.gates import AGAIN, GATES, Errand, Need, free_turn, job_of, no_turn, rests_on_job
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
 from cronce.protocol.record import FREED, Job, Turn, encode, encode_job, encode_turn
-from cronce.protocol.store_clock import dated, doubted, is_dated
+from cronce.protocol.store_clock import SMALL, dated, doubted, is_dated
 from cronce.protocol.table import rule
 from cronce.protocol.view import View
 from cronce.value import NamedTuple
@@ -156,7 +156,7 @@ def not_before(view: View, command: Command, change: Change) -> Instant | None:
     """No slot before its instant. After the store forgot, no lock, turn or run by hand before its last holder lost it;
     for that, all versions of a job are taken to have leases of one length. What is dated rests on the clock as read."""
     if not (change.grant and isinstance(command, Claim)):
-        return view.store_now - FACTS_AGE if is_dated(command, change) else None
+        return view.store_now - SMALL if is_dated(command, change) else None
     epoch, slot = view.epoch, view.slot
     at = slot.at + command.delay if slot else None
     if not epoch.forgot or command.under or (slot and not change.record.turn and not slot.request):
@@ -169,7 +169,7 @@ def not_after(view: View, command: Command, change: Change) -> Instant | None:
     """A first write rests on the job's facts, a first start on its deadline, and a step on the lease of its run."""
     first = view.run.version == ABSENT
     facts = view.known.read + FACTS_AGE if view.known and first and rests_on_job(view, command) else None
-    limits = [facts or (view.store_now + FACTS_AGE if is_dated(command, change) else None)]
+    limits = [facts or (view.store_now + SMALL if is_dated(command, change) else None)]
     if change.grant and isinstance(command, Claim):
         limits += [command.start_by if first else None, command.lands_by]
     return min((limit for limit in limits if limit is not None), default=None)

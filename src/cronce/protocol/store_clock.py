@@ -9,7 +9,7 @@ machine, which nobody sets, says how much time has passed since. A reading that 
 In doubt nothing starts, nothing is closed, no floor rises and nothing is deleted (`doubted`). What runs goes on, is
 renewed, and may end; what the store dates meanwhile is corrected where that is safe (`dated`, `is_ahead`).
 Slots that fall due are late, as after an outage. Before a leap is known, and when it is over, the store itself refuses
-what comes half a minute too late or too early by its clock: all that is dated says so. Doubt ends in one of four ways:
+what comes five minutes too late or too early by its clock: all that is dated says so. Doubt ends in one of four ways:
 
 * A reading fits again: the clock leapt, and came back.
 * The new readings agree with this machine's own clock for a few seconds: somebody put the store's clock right. But that
