@@ -1,6 +1,8 @@
 """What every test shares: a test bench for plugins, the watch over docs/requirements.md, clocks, signals."""
 
+import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -26,3 +28,12 @@ def pytest_configure() -> None:
     for number in (signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What processes of the tests write down when their store is away is not for the home of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "XDG_STATE_HOME" not in os.environ:
+            patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield

@@ -118,17 +118,18 @@ class NotOnRecord(CronceError):
 
 
 class LockHeld(CronceError):
-    """Another has the lock. `by` is the holder, `until` when its lease ends unless it is renewed."""
+    """Another has the lock. `by` is the holder, `until` when its lease ends: unless it is renewed, or `final`."""
 
     held, rests = "the lock {name} is held by {by}", "the lock {name} rests"
 
-    def __init__(self, name: str, by: str, until: datetime | None) -> None:
-        when = f" until {until:%Y-%m-%d %H:%M:%S} UTC" + " unless it goes on" * bool(by) if until else ""
+    def __init__(self, name: str, by: str, until: datetime | None, final: bool = False) -> None:
+        goes_on = " unless it goes on" if by and not final else ""
+        when = f" until {until:%Y-%m-%d %H:%M:%S} UTC{goes_on}" if until else ""
         super().__init__((self.held if by else self.rests).format(name=name, by=by) + when)
-        self.name, self.by, self.until = name, by, until
+        self.name, self.by, self.until, self._final = name, by, until, final
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.name, self.by, self.until)
+        return type(self), (self.name, self.by, self.until, self._final)
 
 
 class NotElected(LockHeld):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Final
 
 from cronce.errors import BadInput, BadName
@@ -32,6 +33,7 @@ def from_us(us: int) -> Instant:
     return EPOCH + us * _MICROSECOND
 
 
+@lru_cache(maxsize=256)  # of a thousand slots that are due at once, all are spelled alike
 def spell(instant: Instant) -> str:
     """The frozen spelling of a slot's instant: ``2026-03-29T01:00:00Z``. Bytewise order is order in time."""
     return instant.isoformat()[:19] + "Z"

@@ -77,7 +77,7 @@ def test_exec_runs_and_says_how_it_went_by_its_code(words: list[str], code: int,
         process = subprocess.run(
             call,
             cwd=tmp_path,
-            env={**os.environ, "HOME": str(tmp_path)},
+            env={**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)},
             stdout=full,
             stderr=full,
             timeout=110,

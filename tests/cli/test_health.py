@@ -42,6 +42,11 @@ NOBODY = Vitals(0.0, 0.0, joined=False, claims=False)
         ([WELL, WELL._replace(answered=1009.0 - LATELY)], "", "the store has not answered for 16 s"),
         ([WELL, WELL._replace(joined=False)], "", "not registered yet"),
         ([WELL._replace(claims=False), WELL], "", "claims no more"),
+        (
+            [WELL, WELL._replace(no_worker=True)],
+            "",
+            "no worker is left: each is taken by a run that was told to stop, and still runs",
+        ),
         ([WELL, NOBODY], "", "a process is gone, and about to be replaced"),
         ([NOBODY._replace(ticked=1010.0)], "", "not registered yet"),
         ([NOBODY._replace(ticked=949.0)], "1 of 1 hang, for 61 s", "1 of 1 hang, for 61 s"),

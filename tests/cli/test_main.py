@@ -1,6 +1,7 @@
 """The command line: what it says, and with what it exits."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cronce import __version__
+from cronce import Cronce, Skipped, __version__, mounts
 from cronce.cli import GROUPS, VERBS, main
+from cronce.errors import StoreOnNetwork
 from cronce.stores import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -89,6 +91,34 @@ def test_what_cannot_be_adopted_is_named(tmp_path: Path, capsys: pytest.CaptureF
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "text").write_text("this is no database, and it is longer than a header of a hundred bytes" * 4)
     assert main(["store", "adopt", f"sqlite:///{tmp_path}/text"]) == 78
+
+
+def test_a_store_is_begun_on_a_network_file_system_by_the_command_that_its_refusal_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told to adopt the file, and that answered that there is none."""
+    monkeypatch.setattr(mounts, "current_table", lambda: f"9 1 0:9 / {tmp_path} rw - nfs4 server:/ rw\n")
+    url = f"sqlite:///{tmp_path}/new.db"
+    with pytest.raises(StoreOnNetwork) as refused:
+        open_store(url)
+    (command,) = re.findall("`cronce (.*)`", str(refused.value))
+    assert main(command.split()) == 0
+    assert re.fullmatch(rf"{url}: begun on [-0-9]+ [:0-9]+ UTC\n", capsys.readouterr().out)
+    open_store(url).close()
+
+
+def test_an_empty_file_that_is_adopted_lets_no_past_slot_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that they stay closed, and ran one."""
+    (tmp_path / "emptied.db").touch()
+    url = f"sqlite:///{tmp_path}/emptied.db"
+    assert main(["store", "adopt", url]) == 0
+    assert capsys.readouterr().out.endswith("UTC; slots up to then that it does not know stay closed\n")
+    cron = Cronce(url)
+    ran = cron.job(every="1h", name="tick")(lambda: "ran").at("2026-01-01T00:00:00Z")()
+    assert isinstance(ran, Skipped)
+    assert ran.kind == "too old"
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

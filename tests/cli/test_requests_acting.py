@@ -461,6 +461,7 @@ def test_draining_for_programs(url: str, say: Say) -> None:
         "labels": {"colour": "blue"},
         "since": iso(NOW),
         "version": "1.0",
+        "tzdata": "",
         "beat": iso(until - timedelta(seconds=30)),
         "draining": True,
         "drained": first["drained"],

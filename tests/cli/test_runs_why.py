@@ -7,10 +7,11 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, refusals_cell, to_us
-from cronce.protocol.commands import Closed, Queue, Resolve, Skip
+from cronce.protocol.commands import Closed, Finish, Queue, Resolve, Skip
 from cronce.protocol.notices import Refusals, Refused, encode_notice
 from cronce.protocol.record import Job, Outcome, Spec
 from cronce.protocol.specs import raise_floor
+from cronce.runtime.journal import UnaskedCall, UnsaidEnd
 from cronce.runtime.ledger import Grant
 from cronce.runtime.why import Case, Why, why
 from cronce.schedule import parse_schedule, spec_of
@@ -122,6 +123,42 @@ billing@2026-03-29T12:00:00Z is running: web-1 has had it since 12:00:00Z (1s). 
   12:00:00Z  granted to web-1
   12:00:01Z  refused to web-2: held by web-1"""
     )
+
+
+def test_a_run_that_does_not_stop_is_overdue_still_running(desk: Desk, store: Wire, clock: HandClock) -> None:
+    declare(desk, "@hourly")
+    grant = granted(desk)
+    clock.turn(7)
+    desk.do(desk.ledger.renew([grant], overdue={grant.fence: "timed out after 5s"}))
+    assert told(store).splitlines()[0] == (
+        "billing@2026-03-29T12:00:00Z is overdue, still running: web-1 has had it since 12:00:00Z (7s), and was told to"
+        " stop (timed out after 5s). Its effects are refused, and it keeps its turn until it has ended; isolate=True"
+        " runs it where it can be killed."
+    )
+
+
+def test_what_the_journal_of_this_machine_knows_of_a_slot_is_told(desk: Desk, store: Wire, clock: HandClock) -> None:
+    declare(desk, "@hourly")
+    grant = granted(desk)
+    later = START + 3 * SECOND
+    end = UnsaidEnd(grant.key, Finish(grant.fence, Outcome.SUCCEEDED), "web-1", later)
+    call = UnaskedCall(SLOT.key, "connection refused", "web-1", later)
+    found = asked(store)._replace(journal=(end, call, call._replace(slot="sync@2026-03-29T12:00:00Z")))
+    assert tell(found.stories[0], found).splitlines()[-2:] == [
+        "  in this machine's journal: succeeded at 12:00:03Z on web-1, not on record yet",
+        "  in this machine's journal: at 12:00:03Z web-1 could not ask the store: connection refused",
+    ]
+
+
+def test_a_slot_for_which_the_store_could_not_be_asked_says_so(desk: Desk, store: Wire, clock: HandClock) -> None:
+    """It said that nobody has claimed it, and no more."""
+    declare(desk, "@hourly")
+    refuse(store, "web-1", [(SLOT, START + SECOND, "web-1:7:a: could not ask the store: connection refused")], 1)
+    clock.turn(60)
+    assert told(store).splitlines() == [
+        "billing@2026-03-29T12:00:00Z fell due 1m ago: it was called for, but the store could not be asked.",
+        "  12:00:01Z  called by web-1:7:a: could not ask the store: connection refused",
+    ]
 
 
 @pytest.mark.parametrize(("on_lost", "then"), [("skip", "closes it as lost"), ("rerun", "takes it over")])
@@ -372,8 +409,8 @@ def test_an_edit_by_a_newer_deploy_says_so(desk: Desk, other: Desk, store: Wire,
     beat(other, {"billing": ("v2", new)})
     clock.turn(1)
     assert told(store, later(5)) == (
-        "billing@2026-03-29T12:05:00Z has no record and will not run: the schedule was edited at 12:05:01Z, and an edit"
-        " never fires for the past."
+        "billing@2026-03-29T12:05:00Z has no record and will not run: the schedule was edited at 12:05:01Z (schedule"
+        " every 5m → every 10m), and an edit never fires for the past."
     )
     assert asked(store).job.schedules == (parse_schedule("every 10m"),)
 

@@ -56,7 +56,7 @@ def check(result: Result) -> None:
     ]
     skip, rerun = result.verdicts
     assert (skip.slots, rerun.slots) == (len(result.slots), len(result.slots))
-    assert 0 < skip.runs <= skip.slots
+    assert 0 < skip.runs + skip.lost <= skip.slots  # what is lost had begun
     if not result.forgot:
         assert rerun.runs == rerun.slots
 

@@ -21,7 +21,6 @@ ARGUMENT = (
 
 BESIDE = {
     "protocol/codec.py": "spells records",
-    "protocol/shapes.py": "decides alike claims and ends once",
     "protocol/specs.py": "floors and versions of a job",
     "protocol/terms.py": "which terms cannot be meant",
 }

@@ -49,6 +49,12 @@ def test_opening_a_store_and_claiming_imports_nothing_slow_either(tmp_path: Path
     assert loaded(CLAIM.format(url=f"sqlite:///{tmp_path}/cronce.db")) & SLOW == set()
 
 
+def test_exec_imports_no_logging_before_there_is_a_line_to_write() -> None:
+    modules = loaded("import cronce.integrations.command")
+    assert "cronce.runtime.log" in modules
+    assert modules & {"logging", "cronce.protocol.shapes"} == set()
+
+
 def test_importing_cronce_loads_none_of_its_modules() -> None:
     assert {name for name in loaded("import cronce") if name.startswith("cronce.")} == set()
 

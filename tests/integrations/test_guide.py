@@ -160,7 +160,8 @@ def test_how_often_is_an_expression_only_where_it_is_exactly_that(every: str, te
 
 def environment(folder: Path) -> dict[str, str]:
     path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
-    return {"HOME": str(folder), "PATH": path, "LANG": "C.UTF-8"}
+    state = f"{folder}/.local/state"  # as if nobody had chosen one
+    return {"HOME": str(folder), "XDG_STATE_HOME": state, "PATH": path, "LANG": "C.UTF-8"}
 
 
 def run(words: list[str], folder: Path) -> str:

@@ -71,9 +71,10 @@ class Town:
         desk = self.desk(name)
         self.carried[name] = list(jobs) or self.carried.get(name, [])
         specs = {job.name: job.spec for job in self.carried[name]}
-        holder = Holder(name, digest_of(specs), "both", 1, {}, said.pop("since", self.now), "")._replace(**said)
+        code = {job.name: job.code for job in self.carried[name] if job.code}
+        holder = Holder(name, digest_of(specs, code), "both", 1, {}, said.pop("since", self.now), "")._replace(**said)
         roster = Roster(desk.ledger.client, desk.ledger.jobs)
-        desk.do(roster.beat(holder, specs, 0.0))
+        desk.do(roster.beat(holder, specs, 0.0, code=code))
         if holder.gone:
             desk.do(roster.leave(holder))
 

@@ -60,6 +60,7 @@ QUIET = [
     "scan leader/",
     "scan beat/",
     "scan observed/",
+    "scan machine/",
 ]
 
 

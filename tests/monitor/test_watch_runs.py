@@ -5,15 +5,17 @@ from typing import Any
 
 import pytest
 
-from cronce.model import Cell, Epoch, Slot
+from cronce.model import Cell, Epoch, Fence, Slot
 from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Survey, attempts, took
-from cronce.monitor.watch_runs import nearly_all, overrun
+from cronce.monitor.watch_runs import nearly_all, overrun, unsaid
+from cronce.protocol.commands import Finish
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import COMMITTED, LAPSED, NEVER_STARTED, RELEASED, Outcome, Past, Record, State
 from cronce.protocol.terms import Terms
 from cronce.runtime.declare import Declaration
+from cronce.runtime.journal import Entry, UnaskedCall, UnsaidEnd
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.queries import RunSeen
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
@@ -111,6 +113,37 @@ def test_a_run_that_goes_on_after_its_timeout_overruns() -> None:
     town.pass_time(MICROSECOND)
     (finding,) = found(town, Kind.OVERRUN)
     assert finding.text.endswith("longer than its timeout of 1m 40s.")
+
+
+def test_a_run_that_was_told_to_stop_and_has_not_is_critical_whatever_it_usually_takes() -> None:
+    town = after(job=LIMITED)
+    grant = begin(town, LIMITED)
+    town.pass_time(10 * SECOND)
+    desk = town.desk()
+    desk.do(desk.ledger.renew([grant], overdue={grant.fence: "asked to stop: cancelled by ann"}))
+    (finding,) = found(town, Kind.OVERRUN)
+    assert finding.severity == "critical"
+    assert finding.text == (
+        f"billing@2026-03-29T13:00:00Z is overdue, still running on {WEB}: it was told to stop (asked to stop:"
+        " cancelled by ann). Its effects are refused, and it keeps its turn and its worker."
+    )
+    assert "isolate=True" in finding.remedy
+    desk.do(desk.ledger.finish(grant, Outcome.FAILED))
+    assert found(town, Kind.OVERRUN) == []
+
+
+def test_what_ended_here_and_is_not_on_record_is_told_after_ten_seconds() -> None:
+    finish = Finish(Fence(1, 1), Outcome.SUCCEEDED)
+    journal: list[Entry] = [
+        UnsaidEnd("run/billing/2026-03-29T12:00:00Z", finish, WEB, START + 5 * SECOND),
+        UnaskedCall("billing@2026-03-29T12:00:00Z", "no answer", WEB, START),
+    ]
+    assert list(unsaid(journal, START + 14.9 * SECOND)) == []
+    (finding,) = unsaid(journal, START + 15 * SECOND)
+    assert (finding.kind, finding.subject, finding.severity) == (Kind.UNSAID, "billing", "warning")
+    assert finding.text == (
+        f"billing@2026-03-29T12:00:00Z: succeeded at 2026-03-29T12:00:05Z on {WEB}, which could not be recorded yet."
+    )
 
 
 def test_a_job_whose_runs_come_near_its_timeout_is_told_of() -> None:

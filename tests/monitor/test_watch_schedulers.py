@@ -4,11 +4,13 @@ from datetime import timedelta
 
 import pytest
 
-from cronce.model import drained_holder
+from cronce.model import ABSENT, Mark, Write, drained_holder
 from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
-from cronce.protocol.record import Holder
+from cronce.protocol.notices import Machine, encode_notice
+from cronce.protocol.record import Holder, decode_job
 from cronce.runtime.declare import declare
+from cronce.runtime.machine import REMEMBERED
 from cronce.runtime.queries import HolderSeen
 from cronce.runtime.stored_jobs import add, remove
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
@@ -302,3 +304,57 @@ def test_who_has_just_come_may_carry_an_old_version_for_a_while(town: Town) -> N
     town.beat("web-2:1:a")
     town.beat("web-3:1:a", every("1h"))
     assert Kind.SUPERSEDED not in [one.kind for one in town.look()]
+
+
+# --- what they mean by a name, and by a zone ---
+
+
+def test_one_name_for_two_functions_is_told_of_while_both_are_alive(town: Town) -> None:
+    """Two applications shared the slots of a job: one ran 1, the other 5, and nothing was said."""
+    shop, ledger = (every("1h")._replace(code=code) for code in ("shop.jobs:billing", "ledger.jobs:billing"))
+    town.beat(WEB, shop)
+    town.beat("web-2:1:a", shop)
+    assert town.kinds() == []
+    town.beat("web-3:1:a", ledger)
+    finding = town.the(Kind.SHARED_NAME)
+    assert (finding.subject, finding.severity) == ("billing", "warning")
+    assert finding.text == (
+        "billing is more than one function: ledger.jobs:billing (web-3:1:a), shop.jobs:billing (web-1:1:a)."
+        " Each slot runs only one of them."
+    )
+    assert decode_job(town.store.load(["job/billing"]).cells[0].value).code == "shop.jobs:billing"
+    town.beat("web-3:1:a", gone=True)
+    assert town.kinds() == []
+
+
+def test_code_that_moves_is_on_record_where_it_is_when_the_old_processes_are_gone(town: Town) -> None:
+    town.beat(WEB, every("1h")._replace(code="jobs:billing"))
+    town.beat(WEB, gone=True)
+    town.beat("web-2:1:a", every("1h")._replace(code="jobs.money:billing"))
+    assert town.kinds() == []
+    assert decode_job(town.store.load(["job/billing"]).cells[0].value).code == "jobs.money:billing"
+
+
+def test_versions_of_the_time_zone_database_that_differ_are_told_of(town: Town) -> None:
+    town.beat(WEB, every("1h"), tzdata="2026a")
+    town.beat("web-2:1:a", tzdata="")  # it needs none
+    assert town.kinds() == []
+    town.beat("web-3:1:a", tzdata="2025b")
+    assert town.the(Kind.TZDATA).text == (
+        "machines have different versions of the time zone database: 2025b (web-3:1:a), 2026a (web-1:1:a)."
+    )
+    town.beat("web-3:1:a", gone=True)
+    assert town.kinds() == []
+
+
+def test_a_machine_that_only_calls_exec_says_its_version_for_a_day(town: Town) -> None:
+    town.beat(WEB, every("1h"), tzdata="2026a")
+    note = encode_notice(Machine("boot", (), "cron-7", "2025b"))
+    write = Write("machine/boot", ABSENT, note, Mark.FREE, ttl=REMEMBERED)
+    town.store.swap([write], town.store.load([]).epoch.seen)
+    assert town.the(Kind.TZDATA).text == (
+        "machines have different versions of the time zone database: 2025b (on cron-7), 2026a (web-1:1:a)."
+    )
+    town.pass_time(24 * HOUR)
+    town.beat(WEB, tzdata="2026a")
+    assert [kind for kind in town.kinds() if kind == Kind.TZDATA] == []

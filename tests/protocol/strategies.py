@@ -78,6 +78,7 @@ records = st.builds(
     under=st.none() | makers,
     result=any_text,
     keep=st.none() | spans,
+    least=spans,
     joined=st.booleans(),
 )
 turns = st.builds(Turn, texts)
@@ -90,6 +91,7 @@ jobs = st.builds(
     texts,
     st.lists(st.builds(Span, instants, instants, st.none() | counts, any_text), max_size=3).map(tuple),
     st.none() | st.builds(Purging, instants, instants),
+    any_text,
 )
 labels = st.dictionaries(texts, texts, max_size=3)
 holders = st.builds(
@@ -106,12 +108,14 @@ holders = st.builds(
     spans,
     spans.map(lambda span: -span),
     counts,
+    texts,
 )
-bundles = st.builds(Bundle, labels)
+bundles = st.builds(Bundle, labels, labels)
 stored = st.builds(Stored, counts, st.none() | any_text, any_text, instants)
 positions = st.builds(Position, fences, any_text)
 boots = st.floats(0, 1e9)
-machines = st.builds(Machine, texts, st.lists(st.builds(Sample, boots, boots, instants), max_size=3).map(tuple))
+samples = st.lists(st.builds(Sample, boots, boots, instants), max_size=3).map(tuple)
+machines = st.builds(Machine, texts, samples, any_text, any_text)
 refusals = st.builds(Refusals, counts, st.lists(st.builds(Refused, texts, instants, any_text), max_size=3).map(tuple))
 
 deliveries = st.builds(Delivery, any_text, st.none() | instants, instants, counts)

@@ -159,6 +159,7 @@ def test_after_the_store_forgot_what_others_may_hold_is_granted_one_lease_later(
     assert writes_of(limited, claim(), decided(limited, claim()))[0].not_before == born + LEASE
     assert writes_of(free, claim(), decided(free, claim()))[0].not_before == AT
     assert writes_of(lock, claim(), decided(lock, claim()))[0].not_before == born + LOCK_LEASE
+    assert writes_of(lock, claim(keep=SECOND), decided(lock, claim(keep=SECOND)))[0].not_before == born + LEASE
 
 
 def test_a_step_lands_before_the_lease_of_its_run_is_over() -> None:

@@ -15,18 +15,16 @@ from cronce.protocol.lease import (
     FACTS_AGE,
     LOCK_LEASE,
     PURGE_DELAY,
-    RERUN_LEASE,
-    SKIP_LEASE,
     Sample,
     Trust,
     even_span,
     forgotten_floor,
-    lease_for,
     margin,
     renew_every,
     tolerance,
     trust_end,
 )
+from cronce.protocol.terms import RERUN_LEASE, SKIP_LEASE, lease_for
 from tests.protocol.examples import examples
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)

@@ -88,6 +88,7 @@ RUN = Kind(
         result='{"id":7}',
         keep=timedelta(days=1),
         joined=True,
+        least=timedelta(seconds=45),
     ),
     r'{"v":6,"state":"closed","grant":2,"nonce":"5f2c","holder":"web-2:71:9","lease":30000000,"on_lost":"rerun",'
     r'"attempts":3,"failures":1,"turn":"turn/billing/0","ask":"replaced","started":1774746000000000,'
@@ -96,7 +97,7 @@ RUN = Kind(
     r'1774749600000250],[null,"",null,"",null,null]],'
     r'"output":"3 rows\n","by":"ada","payload":"{\"month\":3}","key":"billing@2026-03-29T00:00:00Z","progress":[3,10],'
     r'"under":"run/billing/2026-03-29T01:00:00Z 00000000000007-000000000009","result":"{\"id\":7}","keep":86400000000,'
-    r'"joined":true}',
+    r'"joined":true,"least":45000000}',
 )
 TURN = Kind(
     record.encode_turn,
@@ -116,11 +117,13 @@ JOB = Kind(
         firing="b2",
         spans=(Span(ONE, TWO, 3, "paused"), Span(ONE, TWO, None, "edited")),
         purging=Purging(ONE, TWO),
+        code="shop.jobs:billing",
     ),
     '{"v":6,"floor":1774746000000000,"paused":["ada",1774749600000250,"deploy"],'
     '"specs":[["a1",1774746000000000,"0 * * * *"],'
     '["b2",1774749600000250,""]],"firing":"b2","spans":[[1774746000000000,1774749600000250,3,"paused"],'
-    '[1774746000000000,1774749600000250,null,"edited"]],"purging":[1774746000000000,1774749600000250]}',
+    '[1774746000000000,1774749600000250,null,"edited"]],"purging":[1774746000000000,1774749600000250],'
+    '"code":"shop.jobs:billing"}',
 )
 HOLDER = Kind(
     record.encode_holder,
@@ -139,16 +142,18 @@ HOLDER = Kind(
         timedelta(seconds=1),
         timedelta(milliseconds=-400),
         3,
+        "2026a",
     ),
     '{"v":6,"holder":"web-1:70:9","bundle":"c3d4","role":"both","workers":10,"labels":{"colour":"blue"},'
-    '"since":1774746000000000,"cronce":"1.0","draining":true,"gone":true,"every":1000000,"skew":-400000,"running":3}',
+    '"since":1774746000000000,"cronce":"1.0","draining":true,"gone":true,"every":1000000,"skew":-400000,"running":3,'
+    '"tzdata":"2026a"}',
 )
 BUNDLE = Kind(
     record.encode_bundle,
     record.decode_bundle,
     strategies.bundles,
-    Bundle({"billing": "a1"}),
-    '{"v":6,"specs":{"billing":"a1"}}',
+    Bundle({"billing": "a1"}, {"billing": "shop.jobs:billing"}),
+    '{"v":6,"specs":{"billing":"a1"},"code":{"billing":"shop.jobs:billing"}}',
 )
 ACT = Kind(
     record.encode_act,
@@ -168,8 +173,9 @@ MACHINE = Kind(
     notices.encode_notice,
     notices.decode_machine,
     strategies.machines,
-    Machine("0f3a", (Sample(1.5, 1.75, ONE), Sample(31.0, 31.25, TWO))),
-    '{"v":6,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]]}',
+    Machine("0f3a", (Sample(1.5, 1.75, ONE), Sample(31.0, 31.25, TWO)), "web-1", "2026a"),
+    '{"v":6,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]],"host":"web-1",'
+    '"tzdata":"2026a"}',
 )
 REFUSALS = Kind(
     notices.encode_notice,
@@ -375,7 +381,7 @@ def test_an_unknown_field_is_refused(kind: Kind) -> None:
     [
         (RUN, "state"),
         (TURN, "run"),
-        *((JOB, field) for field in Job._fields),
+        *((JOB, field) for field in Job._fields if field != "code"),
         (HOLDER, "holder"),
         (HOLDER, "bundle"),
         (BUNDLE, "specs"),
@@ -386,6 +392,18 @@ def test_a_missing_field_is_refused(kind: Kind, field: str) -> None:
     fields = json.loads(kind.golden)
     del fields[field]
     _refused(kind, json.dumps(fields))
+
+
+@pytest.mark.parametrize(
+    ("kind", "newer"), [(JOB, ["code"]), (HOLDER, ["tzdata"]), (BUNDLE, ["code"]), (MACHINE, ["host", "tzdata"])]
+)
+def test_a_field_that_an_older_version_did_not_know_may_be_missing(kind: Kind, newer: list[str]) -> None:
+    fields = json.loads(kind.golden)
+    for name in newer:
+        del fields[name]
+    known = kind.decode(json.dumps(fields), "key")
+    assert [getattr(known, name) for name in newer] == [{} if kind is BUNDLE else ""] * len(newer)
+    assert json.loads(kind.encode(known)) == fields
 
 
 NOT_TEXT: list[Any] = [7, None, True, [], {}]
@@ -410,7 +428,7 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (RUN, NOT_TEXT, ["nonce", "holder", "turn", "ask", "reason", "output", "by", "payload", "key", "result"]),
     (RUN, [*NOT_TEXT, "", "run/a", "run/a 1-1"], ["under"]),
     (RUN, [7, None, [], [1], [1, 2, 3], [-1, 2], [1, "2"], {}], ["progress"]),
-    (RUN, [*NOT_AN_INSTANT, -1], ["lease", "keep"]),
+    (RUN, [*NOT_AN_INSTANT, -1], ["lease", "keep", "least"]),
     (RUN, [0, 1, None, "true", []], ["joined"]),
     (POSITION, [*NOT_TEXT, "", "1-1", "x"], ["fence"]),
     (POSITION, NOT_TEXT, ["value"]),
@@ -424,11 +442,11 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (JOB, NOT_AN_INSTANT, ["floor"]),
     (JOB, [0, True, "true", [], ["ada"], ["ada", 0, 7], [7, 0, ""], ["ada", 10**30, ""], {}], ["paused"]),
     (ACT, [0, True, "true", [], ["ada"], ["ada", 0, 7], [7, 0, ""], ["ada", 10**30, ""], {}], ["act"]),
-    (JOB, NOT_TEXT, ["firing"]),
+    (JOB, NOT_TEXT, ["firing", "code"]),
     (JOB, [*NOT_ROWS, [["a1", 10**30, ""]]], ["specs"]),
     (JOB, [*NOT_ROWS, [[0, 0, -1, ""]]], ["spans"]),
     (JOB, [7, "ab", [], [0], [0, 0, 0], [0, 10**30], [0, None], {}], ["purging"]),
-    (HOLDER, NOT_TEXT, ["holder", "bundle", "role", "cronce"]),
+    (HOLDER, NOT_TEXT, ["holder", "bundle", "role", "cronce", "tzdata"]),
     (HOLDER, NOT_A_COUNT, ["workers"]),
     (HOLDER, NOT_AN_INSTANT, ["since"]),
     (HOLDER, [0, 1, None, "true", []], ["draining", "gone"]),
@@ -452,11 +470,11 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (STORED, [7, True, [], {}], ["definition"]),
     (STORED, NOT_TEXT, ["by"]),
     (STORED, NOT_AN_INSTANT, ["at"]),
-    (MACHINE, NOT_TEXT, ["boot_id"]),
+    (MACHINE, NOT_TEXT, ["boot_id", "host", "tzdata"]),
     (MACHINE, [*NOT_ROWS, [["1.0", 2.0, 0]], [[1, 2.0, 0]], [[float("nan"), 2.0, 0]], [[1.0, 2.0, 0.5]]], ["samples"]),
     (REFUSALS, NOT_A_COUNT, ["times"]),
     (REFUSALS, [*NOT_ROWS, [["a", 10**30, ""]], [["a", 0, None]]], ["recent"]),
-    (BUNDLE, [7, None, [], "x", {"billing": 7}, {"billing": None}], ["specs"]),
+    (BUNDLE, [7, None, [], "x", {"billing": 7}, {"billing": None}], ["specs", "code"]),
 ]
 
 

@@ -7,71 +7,67 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronce.model import Cell, Epoch, Fence, Mark, Origin, Slot, to_us, turn_cell
-from cronce.protocol import decide as decide_module
+from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, Slot, to_us, turn_cell
+from cronce.policy import OnLost, Overlap
 from cronce.protocol import shapes
-from cronce.protocol.commands import Claim, Command, Finish, Granted, Paused
+from cronce.protocol.commands import Claim, Finish
 from cronce.protocol.decide import Decision, decide, writes_of
-from cronce.protocol.gates import GATES, Need
+from cronce.protocol.gates import GATES, paused
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Act, Outcome, Past, Record, State, Turn, encode_turn
-from cronce.protocol.shapes import Shapes
+from cronce.protocol.shapes import claim_shape, end_shape
+from cronce.protocol.terms import Terms
 from cronce.protocol.view import KnownJob, View
+from cronce.runtime.ledger import Wanted
 from tests.protocol.views import AT, JOB, NOW, SLOT, claimable
 
 SECOND = timedelta(seconds=1)
-GONE = "run/billing/2026-03-29T00:00:00Z"
-FREE, OTHER = Cell(turn_cell("billing", 0)), Cell(turn_cell("billing", 1))
-BUSY = FREE._replace(version=4, value=encode_turn(Turn(GONE)), mark=Mark.OPEN, until=NOW + SECOND)
 
 
-def job(**fields: Any) -> dict[str, Any]:
-    """The job is another than it was."""
-    return {"known": KnownJob(Cell("job/billing", 3), JOB._replace(**fields), NOW)}
+def known(birth: int = 1, read: Instant = NOW, **fields: Any) -> dict[str, Any]:
+    """The job is another than it was, or was read in another life, or earlier."""
+    return {"known": KnownJob(Cell("job/billing", 3), JOB._replace(**fields), read, birth)}
 
 
-AROUND: list[dict[str, Any]] = [
-    {"slot": None},
-    {"slot": SLOT._replace(request="rerun-1")},
-    {"known": None},
-    {"known": KnownJob(Cell("job/billing"), None, NOW)},
-    {"known": KnownJob(Cell("job/billing", 3), JOB, NOW - SECOND)},
-    job(floor=AT),
-    job(floor=AT + 5 * SECOND),
-    job(paused=Act("ada")),
-    job(firing=""),
-    job(firing="v2"),
+def claimed(**fields: Any) -> View:
+    """Of a slot that is guessed to have no record."""
+    return claimable(**{"guessed": True, **known(), **fields})
+
+
+BATCH: list[dict[str, Any]] = [
     {"halted": True},
     {"epoch": Epoch(to_us(AT + 2 * SECOND), origin=Origin.FOUND)},
     {"epoch": Epoch(1, base=9)},
-    {"epoch": Epoch(1, base=9), **job(floor=AT + 60 * SECOND)},
     {"sample": Sample(0.0, 0.0, NOW + SECOND)},
-    {"guessed": False},
-    {"turns": (FREE,)},
-    {"turns": (BUSY,)},
-    {"turns": (FREE, OTHER)},
-    {"turns": (FREE, OTHER), "reserved": {OTHER.key}},
-    {"turns": (FREE,), "reserved": {FREE.key}},
-    {"turns": (BUSY,), "beside": {GONE: True}},
 ]
-"""What may be otherwise with a slot that could be granted, or a run that could be ended."""
+"""What may be otherwise for a whole batch."""
 
-CLAIMED: list[dict[str, Any]] = [
-    {"nonce": "0000000100000000"},
-    {"holder": "blank"},
-    {"lease": 20 * SECOND},
-    {"on_lost": "rerun"},
-    {"attempts": 3},
-    {"start_by": NOW - SECOND},
-    {"start_by": NOW + SECOND},
-    {"payload": '"turn":"blank"'},
-    {"joined": True},
-    {"overlap": "wait"},
-    {"delay": SECOND},
+REFUSED: list[dict[str, Any]] = [
+    {"known": None},
+    {"known": KnownJob(Cell("job/billing"), None, NOW, 1)},
+    known(birth=2),
+    known(floor=AT),
+    known(floor=AT + 5 * SECOND),
+    known(paused=Act("ada")),
+    known(firing="v2"),
+    {"slot": SLOT._replace(request="rerun-1")},
+]
+"""What keeps a slot from being stamped."""
+
+JOBS: list[dict[str, Any]] = [*REFUSED[:-1], known(read=NOW - SECOND), known(firing="")]
+"""What may be otherwise with the job of one."""
+
+TERMS: list[dict[str, Any]] = [
+    {"start_within": 50 * SECOND},
+    {"start_within": 30 * SECOND},
+    {"start_within": 40 * SECOND},
     {"digest": ""},
     {"digest": "v2"},
-    {"first": AT},
+    {"delay": SECOND},
+    {"outside": True},
 ]
+"""In what first claims may differ that are stamped alike."""
+
 FINISHED: list[dict[str, Any]] = [
     {"fence": Fence(1, 2)},
     {"outcome": Outcome.FAILED},
@@ -89,8 +85,7 @@ RECORDED: list[dict[str, Any]] = [
     {"holder": "blank"},
     {"on_lost": "rerun"},
     {"attempts": 3},
-    {"turn": FREE.key},
-    {"turn": OTHER.key},
+    {"turn": turn_cell("billing", 0)},
     {"ask": "ada"},
     {"started": AT},
     {"payload": '"turn":"blank"'},
@@ -108,102 +103,132 @@ def changed(draw: st.DrawFn, one: Any, changes: list[dict[str, Any]]) -> Any:
 
 
 @st.composite
-def asked_to_claim(draw: st.DrawFn, number: int) -> tuple[View, Command]:
-    view = draw(changed(_view(number)._replace(number=number), AROUND))
-    if draw(st.sampled_from([False] * 9 + [True])):
-        view = view._replace(run=_running(number).run, record=_running(number).record)
-    return view, draw(changed(_claim(number), CLAIMED))
+def terms(draw: st.DrawFn) -> Terms:
+    overlap: Overlap = draw(st.sampled_from(["allow", "skip", "wait"]))
+    on_lost: OnLost = draw(st.sampled_from(["skip", "rerun"]))
+    payload = draw(st.sampled_from(["", '"turn":"blank"']))
+    lease = draw(st.sampled_from([20, 30])) * SECOND
+    return Terms(
+        lease, on_lost, overlap, draw(st.integers(1, 3)), draw(st.integers(1, 2)), digest="v1", payload=payload
+    )
 
 
 @st.composite
-def asked_to_finish(draw: st.DrawFn, number: int) -> tuple[View, Command]:
-    view = draw(changed(_running(number)._replace(number=number), AROUND))
-    record = draw(changed(view.record, RECORDED))
-    return view._replace(record=record), draw(changed(Finish(Fence(1, 7 + number), Outcome.SUCCEEDED), FINISHED))
+def claims(draw: st.DrawFn) -> list[tuple[View, Wanted]]:
+    """On terms that are written alike."""
+    same = draw(terms())
+    holds = draw(changed(claimed(), BATCH))
+    asked = []
+    for number in range(4):
+        slot = draw(st.sampled_from([_slot(number)] * 9 + [_slot(number)._replace(request="rerun-1")]))
+        wanted = Wanted(slot, draw(changed(same, TERMS)), nonce=draw(st.sampled_from([f"{number:016x}", "f" * 16])))
+        around = draw(changed(holds, JOBS))
+        turns = tuple(Cell(turn_cell("billing", turn)) for turn in range(same.limit))
+        cell = Cell(slot.cell, at=slot.due)
+        asked.append((around._replace(run=cell, slot=slot, turns=turns, guessed=True, number=number), wanted))
+    return asked
 
 
-@st.composite
-def questions(draw: st.DrawFn) -> list[tuple[View, Command]]:
-    return [draw(draw(st.sampled_from([asked_to_claim, asked_to_finish]))(number)) for number in range(6)]
+def _claim(wanted: Wanted) -> Claim:
+    """As the ledger makes it."""
+    slot, terms, _, nonce = wanted
+    first = slot.at if terms.outside else None
+    return Claim(
+        nonce, "web-1", terms.lease, terms.on_lost, terms.attempts, terms.start_by(slot.at), terms.payload,
+        joined=terms.joined, overlap=terms.overlap, delay=terms.delay, digest=terms.digest, first=first,
+    )  # fmt: skip
 
 
-def _one_by_one(view: View, command: Command) -> tuple[Any, Any]:
-    decision = decide(view, command)
-    return decision, [] if isinstance(decision, Need) else writes_of(view, command, decision)
+@settings(max_examples=200)
+@given(claims(), st.sets(st.sampled_from([turn_cell("billing", number) for number in range(3)])))
+def test_a_claim_that_is_stamped_equals_the_one_that_is_decided(
+    asked: list[tuple[View, Wanted]], taken: set[str]
+) -> None:
+    shape = claim_shape(asked[0][0]._replace(reserved=taken), _claim(asked[0][1]))
+    for view, wanted in asked if shape else ():
+        writes = shape.stamp(wanted, view.known, taken, view.number) if shape else None
+        if shape and writes is not None:
+            seen, command = view._replace(reserved=taken), _claim(wanted)
+            decision = decide(seen, command)
+            assert isinstance(decision, Decision)
+            assert decision.change is not None
+            turn = decision.turn.key if decision.turn else ""
+            assert (decision.answer, decision.job, decision.also) == (shape.form.answer, None, ())
+            assert decision.change == shape.form.change._replace(record=shape.form.recorded(wanted.nonce, turn))
+            assert writes_of(seen, command, decision) == writes
 
 
-@settings(max_examples=400)
-@given(questions())
-def test_what_is_stamped_equals_what_is_decided(asked: list[tuple[View, Command]]) -> None:
-    batch = Shapes()
-    for view, command in asked:
-        assert batch.decide(view, command) == _one_by_one(view, command)
+@settings(max_examples=200)
+@given(st.data())
+def test_an_end_that_is_stamped_equals_the_one_that_is_decided(data: st.DataObject) -> None:
+    record = data.draw(changed(_running(0).record, RECORDED))
+    ended = data.draw(changed(Finish(Fence(1, 7), Outcome.SUCCEEDED), FINISHED))
+    first = data.draw(changed(_holding(_running(0), record), BATCH))
+    shape = end_shape(first, ended)
+    for number in range(1, 5) if shape else ():
+        own = record._replace(nonce=f"{number:016x}", turn=turn_cell("billing", number) if record.turn else "")
+        view = _holding(_running(number), own)._replace(epoch=first.epoch, sample=first.sample, number=number)
+        view = view._replace(run=view.run._replace(version=data.draw(st.sampled_from([5, 9, 12]))))
+        said = ended._replace(fence=data.draw(st.sampled_from([Fence(1, 7 + number), Fence(1, 2)])))
+        writes = shape.stamp(said.fence, own, (view.run, *view.turns), number) if shape else None
+        if shape and writes is not None:
+            decision = decide(view, said)
+            assert isinstance(decision, Decision)
+            assert decision.change == shape.form.change._replace(record=shape.form.recorded(own.nonce, own.turn))
+            assert (decision.answer, decision.also) == (shape.form.answer, ())
+            assert writes_of(view, said, decision) == writes
 
 
-@pytest.fixture
-def decided(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
-    """The commands that were decided, and not stamped."""
-    found: list[Command] = []
-
-    def counted(view: View, command: Command) -> Decision | Need:
-        found.append(command)
-        return decide(view, command)
-
-    monkeypatch.setattr(shapes, "decide", counted)
-    return found
+def test_first_claims_on_the_same_terms_are_stamped_by_one_of_them() -> None:
+    wanted = [Wanted(_slot(number), Terms(30 * SECOND, digest="v1"), nonce=f"{number:016x}") for number in range(1000)]
+    view = claimed(turns=(Cell(turn_cell("billing", 0)),))
+    shape = claim_shape(view, _claim(wanted[0]))
+    assert shape is not None
+    stamped = [shape.stamp(one, view.known, (), number) for number, one in enumerate(wanted)]
+    assert [writes[0].key for writes in stamped if writes] == [one.cell for one in wanted]
+    assert shape.stamp(wanted[0], view.known, {turn_cell("billing", 0)}, 0) is None
 
 
-def test_a_thousand_first_claims_are_one_decision(decided: list[Command]) -> None:
-    batch = Shapes()
-    grants = [batch.decide(_view(number), _claim(number)) for number in range(1000)]
-    assert len(decided) == 1
-    assert {decision.answer for decision, _ in grants if isinstance(decision, Decision)} == {Granted(1)}
-    assert [write.key for _, writes in grants for write in writes] == [_slot(number).cell for number in range(1000)]
+@pytest.mark.parametrize("change", REFUSED, ids=str)
+def test_what_does_not_pass_the_comparisons_is_decided(change: dict[str, Any]) -> None:
+    wanted = Wanted(_slot(0), Terms(30 * SECOND, digest="v1"), nonce="0")
+    shape = claim_shape(claimed(), _claim(wanted))
+    assert shape is not None
+    other = claimed()._replace(**change)
+    assert other.slot is not None
+    assert shape.stamp(wanted._replace(slot=other.slot), other.known, (), 0) is None
 
 
-def test_a_shape_is_decided_again_for_other_terms_and_at_another_time(decided: list[Command]) -> None:
-    batch = Shapes()
-    batch.decide(_view(1), _claim(1))
-    batch.decide(_view(2), _claim(2)._replace(lease=20 * SECOND))
-    batch.decide(_view(3)._replace(sample=Sample(0.0, 0.0, NOW + SECOND)), _claim(3))
-    assert len(decided) == 3
+def test_nothing_is_stamped_for_a_store_that_forgot_nor_while_all_is_paused() -> None:
+    claim = _claim(Wanted(_slot(0), Terms(30 * SECOND, digest="v1"), nonce="0"))
+    forgot = Epoch(to_us(AT - 600 * SECOND), origin=Origin.FOUND)
+    assert [claim_shape(claimed(**one), claim) for one in ({"epoch": forgot}, {"halted": True})] == [None, None]
 
 
-def test_what_is_tried_again_names_its_own_fence() -> None:
-    batch = Shapes()
-    for number in (1, 2):
-        view = _running(number)
-        again = view._replace(record=view.stands._replace(attempts=3))
-        failed = Finish(Fence(1, 7 + number), Outcome.FAILED, "no answer")
-        assert batch.decide(again, failed) == _one_by_one(again, failed)
+def test_a_gate_that_the_comparisons_do_not_stand_for_keeps_all_from_being_stamped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shapes, "GATES", (*GATES, paused))
+    wanted = Wanted(_slot(0), Terms(30 * SECOND, digest="v1"), nonce="0")
+    assert claim_shape(claimed(), _claim(wanted)) is None
+
+
+def test_what_is_tried_again_names_its_own_fence_and_is_not_stamped() -> None:
+    view = _running(1)
+    again = view._replace(record=view.stands._replace(attempts=3))
+    assert end_shape(again, Finish(Fence(1, 8), Outcome.FAILED, "no answer")) is None
+    assert end_shape(view, Finish(Fence(1, 8), Outcome.FAILED, "no answer")) is not None
 
 
 def test_the_end_of_a_run_of_an_earlier_life_is_not_stamped() -> None:
-    batch = Shapes()
-    earlier = _running(2)._replace(epoch=Epoch(1, base=9), **job(floor=AT + 60 * SECOND))
-    for number, view in ((1, _running(1)), (2, earlier)):
-        ended = Finish(Fence(1, 7 + number), Outcome.SUCCEEDED)
-        assert batch.decide(view, ended) == _one_by_one(view, ended)
-
-
-def test_a_gate_that_looks_at_the_slot_is_obeyed_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def odd_seconds(view: View, _command: Command) -> Paused | None:
-        return Paused() if view.slot and view.slot.at.second % 2 else None
-
-    for module in (decide_module, shapes):
-        monkeypatch.setattr(module, "GATES", (*GATES, odd_seconds))
-    batch = Shapes()
-    decisions = [batch.decide(_view(number), _claim(number))[0] for number in range(4)]
-    assert [one.answer for one in decisions if isinstance(one, Decision)] == [Granted(1), Paused()] * 2
+    shape = end_shape(_running(1), Finish(Fence(1, 8), Outcome.SUCCEEDED))
+    assert shape is not None
+    earlier = _running(2).run._replace(version=0)
+    assert shape.stamp(Fence(1, 9), _running(2).stands, (earlier,), 0) is None
 
 
 def _slot(number: int) -> Slot:
     return Slot("billing", AT + number * SECOND)
-
-
-def _view(number: int) -> View:
-    slot = _slot(number)
-    return claimable(slot=slot, run=Cell(slot.cell, at=slot.at), guessed=True)
 
 
 def _running(number: int) -> View:
@@ -213,5 +238,7 @@ def _running(number: int) -> View:
     return claimable(slot=slot, run=run, record=started)
 
 
-def _claim(number: int) -> Claim:
-    return Claim(f"{number:016x}", "web-1", 30 * SECOND, "skip", digest="v1")
+def _holding(view: View, record: Record) -> View:
+    """The run has the turn that its record names."""
+    turn = Cell(record.turn, 4, encode_turn(Turn(view.run.key)), mark=Mark.OPEN, until=NOW + SECOND)
+    return view._replace(record=record, turns=(turn,) if record.turn else ())

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from cronce.model import Epoch, Instant, Origin, Traits, to_us
 from cronce.protocol.record import PAST_KEPT, Job, Span, Spec
-from cronce.protocol.specs import after_forgetting, raise_floor, respec
+from cronce.protocol.specs import after_forgetting, fires_alike, raise_floor, respec
+from cronce.runtime.declare import declare
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 V1, V2, V3 = ("v1", "0 * * * *"), ("v2", "5 * * * *"), ("v3", "9 * * * *")
@@ -41,7 +43,7 @@ def test_the_newest_version_fires_from_its_first_sight_on() -> None:
     assert job.firing == "v2"
     assert job.specs == (Spec("v1", at(0), "0 * * * *"), Spec("v2", at(5), "5 * * * *"))
     assert job.floor == at(5)
-    assert job.spans == (Span(at(0), at(5), None, "edited"),)
+    assert job.spans == (Span(at(0), at(5), None, "edited: schedule 0 * * * * → 5 * * * *"),)
 
 
 def test_a_restarted_old_pod_does_not_flip_it_back() -> None:
@@ -72,6 +74,80 @@ def test_of_three_versions_the_newest_that_lives_fires_whoever_looks() -> None:
 def test_who_only_looks_again_changes_nothing() -> None:
     job = registered()
     assert respec(job, V1, {"v1"}, at(30)) == job
+
+
+# --- an edit that leaves the schedule as it is -----------------------------------------------------------------------
+
+
+def version(**policies: Any) -> tuple[str, str]:
+    return declare("billing", "0 9 * * *", on_lost="skip", **policies).spec
+
+
+def fires(*versions: tuple[str, str]) -> Job:
+    """The job after these were first seen at minutes 0, 1, 2…; all of them live."""
+    job, live = None, {digest for digest, _ in versions}
+    for minute, spec in enumerate(versions):
+        job = respec(job, spec, live, at(minute))
+    assert job is not None
+    return job
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"timeout": "3m"},
+        {"retries": 2},
+        {"lease": "20s"},
+        {"overlap": "wait"},
+        {"missed": "all"},
+        {"start_within": "1h"},
+    ],
+)
+def test_an_edit_that_does_not_change_when_a_job_fires_raises_no_floor(edit: dict[str, Any]) -> None:
+    """It did, and by that dropped the slot that fell due while the process was down, which an unedited job ran."""
+    job = fires(version(timeout="2m"), version(**{"timeout": "2m", **edit}))
+    assert (job.firing, job.floor, job.spans) == (version(**{"timeout": "2m", **edit})[0], at(0), ())
+
+
+@pytest.mark.parametrize(
+    ("edit", "says"),
+    [
+        ({"tz": "Europe/Berlin"}, "edited: tz UTC → Europe/Berlin"),
+        ({"gap": "skip"}, "edited: gap run → skip"),
+        ({"end": "2027-01-01T00:00:00Z"}, "edited: end none → 2027-01-01T00:00:00Z"),
+    ],
+)
+def test_an_edit_of_the_schedule_or_its_zone_raises_it_and_says_what_was_edited(
+    edit: dict[str, Any], says: str
+) -> None:
+    job = fires(version(), version(**edit))
+    assert (job.floor, job.spans) == (at(1), (Span(at(0), at(1), None, says),))
+
+
+def test_many_edits_are_one_record_that_says_so() -> None:
+    job = registered()
+    for minute in range(1, 3 * PAST_KEPT):
+        job = respec(job, (V1, V2)[minute % 2], {(V1, V2)[minute % 2][0]}, at(minute))
+    assert {span.reason for span in job.spans[1:]} == {
+        "edited: schedule 0 * * * * → 5 * * * *",
+        "edited: schedule 5 * * * * → 0 * * * *",
+    }
+    assert (job.spans[0].start, job.spans[0].reason) == (at(0), "edited")
+
+
+@pytest.mark.parametrize("edit", [{"timeout": "3m"}, {"on_lost": "rerun"}, {"retries": 2}, {"start_within": "1h"}])
+def test_versions_that_differ_in_how_a_run_goes_claim_side_by_side(edit: dict[str, Any]) -> None:
+    """When the newer process was killed, the older one fired nothing until the newer's beat had lapsed."""
+    old, new = version(), declare("billing", "0 9 * * *", **{"on_lost": "skip", **edit}).spec
+    job = fires(old, new)
+    assert (fires_alike(job, old[0]), fires_alike(job, new[0])) == (True, True)
+
+
+@pytest.mark.parametrize("edit", [{"tz": "Asia/Tokyo"}, {"overlap": "allow"}, {"turns": 2}, {"missed": "all"}])
+def test_versions_that_differ_in_which_slots_run_do_not(edit: dict[str, Any]) -> None:
+    job = fires(version(), version(**edit))
+    assert not fires_alike(job, version()[0])
+    assert not fires_alike(job, "never seen")
 
 
 looks = st.lists(

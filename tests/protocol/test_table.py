@@ -962,6 +962,7 @@ commands = st.one_of(
         st.none() | strategies.instants,
         under=st.none() | strategies.makers,
         keep=st.none() | strategies.spans,
+        least=strategies.spans,
     ),
     st.builds(
         Renew,

@@ -14,6 +14,7 @@ from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, When, declare
 from cronce.runtime.desk import Desk
+from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import Beat, Keeper
 from cronce.runtime.run import Run
 from cronce.runtime.steps import Nap, Steps, take
@@ -45,12 +46,12 @@ class StillBeat(Beat):
 class Office:
     _numbers = count(1)
 
-    def __init__(self, store: Wire, off: float = 0.0) -> None:
+    def __init__(self, store: Wire, off: float = 0.0, journal: str = "") -> None:
         self.store, self.hand = store, store.clock
         self.events: list[Event] = []
         host = HostClock(store.clock, off)
         self.desk = Desk(store, host, lambda: store, self.events.append, f"web-{next(self._numbers)}")
-        self.keeper = Keeper(self.desk, StillBeat)
+        self.keeper = Keeper(self.desk, StillBeat, Journal(journal))
         self.refused: list[tuple[str, str]] = []
         self.naps: list[float] = []
 

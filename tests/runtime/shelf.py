@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from cronce import Cronce
 from cronce.clock import SystemClock
-from cronce.errors import StoreUnavailable
+from cronce.errors import StoreReadOnly, StoreUnavailable
 from cronce.events import Event
 from cronce.model import Slot, Traits, Write
 from cronce.protocol.record import Holder
@@ -97,6 +97,18 @@ class Wire(MemoryStore):
             return fate
 
         self.lose = lose
+
+
+class ReadOnly(Wire):
+    """Answers every question, and takes no write while it is told to."""
+
+    refuses = False
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        if self.refuses:
+            self.calls.append("swap")
+            raise StoreReadOnly("this store is a replica")
+        return super().swap(writes, seen)
 
 
 class Desk:

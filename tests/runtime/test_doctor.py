@@ -12,6 +12,8 @@ from cronce import __version__
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Cell, Epoch, Origin, Traits, Write, to_us
+from cronce.protocol.record import Holder
+from cronce.runtime.declare import declare
 from cronce.runtime.doctor import (
     SAMPLES,
     KernelClock,
@@ -25,8 +27,11 @@ from cronce.runtime.doctor import (
     promises,
     round_trip,
     skew,
+    together,
     unusable,
 )
+from cronce.runtime.flow import drive
+from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.runtime.self_test import NOT_A_STORE, SelfTest
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Scan, Store, Swapped
@@ -34,6 +39,7 @@ from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.default import Chosen
 from cronce.stores.memory import MemoryStore
 from cronce.stores.sqlite.checks import checks as sqlite_checks
+from tests.runtime.shelf import START, Desk, HandClock, Wire
 
 MS = timedelta(milliseconds=1)
 ANOTHER = "name another store: CRONCE_URL=postgresql://USER:PASSWORD@HOST/DATABASE"
@@ -470,3 +476,31 @@ def test_whoever_stops_listening_leaves_nothing_behind() -> None:
     assert len(store.scan(Scan("")).cells) == 16  # of five slots three each, and the board
     checks.close()  # type: ignore[attr-defined]
     assert store.scan(Scan("")).cells == []
+
+
+# --- what live schedulers do not agree on ---
+
+
+def test_one_name_for_two_functions_and_mixed_time_zone_databases_are_told() -> None:
+    clock = HandClock()
+    store = Wire(clock)
+    job = declare("billing", every="1h")
+    for name, code, tzdata in (("web-1:1:a", "shop:billing", "2026a"), ("web-2:1:a", "ledger:billing", "2025b")):
+        desk, specs = Desk(store, name), {"billing": job.spec}
+        me = Holder(name, digest_of(specs, {"billing": code}), "both", 1, {}, START, "", tzdata=tzdata)
+        desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me, specs, 0.0, code={"billing": code}))
+    assert drive(together(), store, clock) == [
+        warn(
+            "names",
+            "billing is more than one function: ledger:billing (web-2:1:a) and shop:billing (web-1:1:a); each slot runs"
+            " only one of them",
+            "give one another name, or each application a namespace; if the code moved, stop the old processes",
+        ),
+        warn(
+            "time zones",
+            "machines have different versions of the time zone database: 2025b (web-2:1:a) and 2026a (web-1:1:a)",
+            "update tzdata on all of them",
+        ),
+    ]
+    clock.turn(31)
+    assert drive(together(), store, clock) == []

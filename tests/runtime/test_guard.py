@@ -221,11 +221,14 @@ def test_a_lambda_needs_a_name(cron: Cronce) -> None:
 
 
 def test_two_jobs_of_one_name_are_refused(cron: Cronce) -> None:
-    cron.job("@daily", name="report")(lambda: None)
-    cron.job("@daily", name="report")(lambda: None)  # the same again: a module that is loaded twice
-    cron.job("@daily", name="report", on_lost="skip")(lambda: None)  # to say what is the default is to say the same
+    def report() -> None:
+        pass
+
+    cron.job("@daily", name="report")(report)
+    cron.job("@daily", name="report")(report)  # the same again: a module that is loaded twice
+    cron.job("@daily", name="report", on_lost="skip")(report)  # to say what is the default is to say the same
     with pytest.raises(BadInput, match="there is a job report already"):
-        cron.job("@hourly", name="report")(lambda: None)
+        cron.job("@hourly", name="report")(report)
 
 
 def test_a_store_that_cannot_be_reached_means_that_the_body_does_not_run(tmp_path: Path) -> None:

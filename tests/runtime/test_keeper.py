@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -10,6 +11,7 @@ from cronce.clock import Clock, SystemClock
 from cronce.errors import LeaseLost, StoreUnavailable
 from cronce.model import Slot, lock_cell
 from cronce.protocol.lease import LOCK_LEASE
+from cronce.protocol.record import State
 from cronce.protocol.terms import Terms
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Over
@@ -336,3 +338,86 @@ def test_where_no_thread_could_be_had_the_next_to_wake_it_begins_anew(monkeypatc
             beat.wake()
     beat.wake()
     assert looked.wait(60)
+
+
+# --- a body that was told to stop, and goes on --------------------------------------------------------------------
+
+
+def test_who_does_not_stop_keeps_its_slot_without_trust_and_is_on_record_as_overdue(
+    store: Wire, clock: HandClock
+) -> None:
+    """It was no longer renewed: its own process found it lapsed, closed it as lost, and began the next beside it."""
+    here, there = Office(store), Office(store)
+    lease = held(here, timeout=timedelta(seconds=5))
+    for second in range(100):
+        clock.turn(1)
+        here.keeper.watch()
+        here.keeper.renew()
+        assert there.desk.do(there.desk.ledger.gone([lease.grant.key])) == []
+        assert lease.trusted == (second < 4)
+    record = here.record(Slot("billing", START))
+    assert (record.state, record.overdue) == (State.RUNNING, "timed out after 5s")
+    here.keeper.drop(lease)
+    assert here.keeper.renew() is None
+
+
+def test_it_is_overdue_three_seconds_after_it_was_told(office: Office, clock: HandClock) -> None:
+    held(office, timeout=timedelta(seconds=5))
+    overdue = {}
+    for second in range(1, 12):
+        clock.turn(1)
+        office.keeper.watch()
+        office.keeper.renew()
+        overdue[second] = office.record(Slot("billing", START)).overdue
+    assert [second for second, why in overdue.items() if why] == [8, 9, 10, 11]
+
+
+def test_what_another_has_is_not_renewed_by_who_does_not_stop(store: Wire, clock: HandClock) -> None:
+    here, there = Office(store), Office(store)
+    lease = held(here)
+    for _ in range(31):
+        there.desk.do(there.desk.ledger.overdue())
+        clock.turn(1)
+    wanted = Wanted(Slot("billing", START), Terms(LEASE, "rerun", "allow"), known=True)
+    (grant,) = there.desk.do(there.desk.ledger.claim([wanted]))
+    assert isinstance(grant, Grant)
+    here.keeper.watch()
+    here.keeper.renew()
+    assert (lease.over, lease.stale) == (NOT_RENEWED, True)
+    store.calls.clear()
+    clock.turn(60)
+    assert here.keeper.renew() is None
+    assert store.calls == []
+
+
+def test_a_lock_that_ended_is_not_held_on_to(office: Office, store: Wire, clock: HandClock) -> None:
+    """Whoever waits for it was promised that it is free when its lease is over."""
+    grant = office.desk.do(office.desk.ledger.acquire(lock_cell("reindex"), LOCK_LEASE))
+    assert isinstance(grant, Grant)
+    office.keeper.keep(Lease(grant, office.desk.clock, lambda _over: None))
+    clock.turn(25)
+    office.keeper.watch()
+    store.calls.clear()
+    assert office.keeper.renew() is None
+    assert store.calls == []
+
+
+def test_in_an_outage_renewing_is_tried_twice_a_second_also_after_trust_has_ended(
+    office: Office, store: Wire, clock: HandClock
+) -> None:
+    """It was a third of the trust that was left: of a lease of five minutes, most of a minute."""
+    lease, tried = held(office), list[float]()
+    clock.turn(8)
+    store.lose = lambda _call: "before"
+    while clock.seconds < 40:
+        store.calls.clear()
+        again = office.keeper.renew()
+        office.keeper.watch()
+        tried += [clock.seconds] if store.calls else []
+        assert again is not None
+        clock.turn(max(again - clock.boot(), 0.001))
+    assert max(after - before for before, after in pairwise(tried)) == pytest.approx(0.5)
+    store.lose = lambda _call: ""
+    assert office.keeper.renew() == pytest.approx(clock.boot() + 8)
+    assert (lease.trusted, lease.stale) == (False, False)
+    assert office.record(Slot("billing", START)).overdue == NOT_RENEWED.why

@@ -461,6 +461,24 @@ def test_a_lock_is_held_by_one_and_rests_after_release(desk: Desk, other: Desk, 
     assert desk.do(desk.ledger.release([grant])) == [Stale("web-2")]
 
 
+@pytest.mark.parametrize("renewals", [0, 3])
+def test_what_a_lock_is_kept_for_at_least_outlives_a_holder_that_was_killed(
+    desk: Desk, other: Desk, clock: HandClock, renewals: int
+) -> None:
+    """Another had it when the lease was over, 30 s after the holder was killed, though it said at_least="45s"."""
+    key, least = lock_cell("reindex"), timedelta(seconds=45)
+    grant = desk.do(desk.ledger.acquire(key, LEASE, least))
+    assert isinstance(grant, Grant)
+    for _ in range(renewals):
+        watch(clock, other, 3)
+        (renewed,) = desk.do(desk.ledger.renew([grant]))
+        assert isinstance(renewed, Grant)
+    watch(clock, other, 44 - 3 * renewals)
+    assert other.do(other.ledger.acquire(key, LEASE)) == Held("web-1", START + least)
+    watch(clock, other, 1)
+    assert isinstance(other.do(other.ledger.acquire(key, LEASE)), Grant)
+
+
 # --- found by trying to break it ---
 
 

@@ -1,6 +1,8 @@
 """Locks as users write them: `with`, `async with`, `@cron.single`."""
 
 import asyncio
+import pickle
+import re
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -182,6 +184,33 @@ def test_at_least_keeps_the_lock_after_release(cron: Cronce) -> None:
     with pytest.raises(LockHeld, match=r"the lock reindex rests until [-0-9]+ [:0-9]+ UTC") as rests:
         cron.lock("reindex").__enter__()
     assert (rests.value.by, rests.value.name) == ("", "reindex")
+
+
+@pytest.mark.parametrize(
+    ("at_most", "says"),
+    [
+        (None, "UTC unless it goes on"),
+        ("10m", "UTC unless it goes on"),
+        ("20s", "UTC"),  # it ends then: no renewal goes past the limit
+    ],
+)
+def test_who_is_refused_is_told_whether_the_lock_may_go_on(cron: Cronce, at_most: str | None, says: str) -> None:
+    with cron.lock("reindex", at_most=at_most), pytest.raises(LockHeld) as held:
+        cron.lock("reindex", at_most=at_most).__enter__()
+    assert re.fullmatch(rf"the lock reindex is held by \S+ until [-0-9]+ [:0-9]+ {says}", str(held.value))
+    assert str(pickle.loads(pickle.dumps(held.value))) == str(held.value)
+
+
+@pytest.mark.parametrize(("at_most", "stops"), [("10s", 8), ("30s", 24)])
+def test_the_block_is_stopped_a_fifth_before_its_limit_as_the_page_says(
+    cron: Cronce, ahead: Ahead, at_most: str, stops: int
+) -> None:
+    with cron.lock("reindex", at_most=at_most) as lock:
+        ahead.seconds += stops - 1.5
+        lock.check()
+        ahead.seconds += 1.5
+        with pytest.raises(LeaseLost):
+            lock.check()
 
 
 @pytest.mark.parametrize(

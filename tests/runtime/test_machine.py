@@ -11,8 +11,8 @@ import pytest
 from cronce.clock import SystemClock
 from cronce.model import EPOCH, Slot
 from cronce.protocol.lease import Sample
-from cronce.protocol.notices import decode_refusals
-from cronce.runtime.desk import Desk
+from cronce.protocol.notices import decode_machine, decode_refusals
+from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.machine import JOBS_AT_ONCE, Notebook, leave_clock, recall_clock
 from cronce.stores import open_store
@@ -37,6 +37,22 @@ def test_containers_of_one_machine_share_what_they_saw_of_the_clock(
         seen.append(watched(f"sqlite:///{tmp_path}/cronce.db"))
     assert seen[1][0] == seen[0][0]
     assert len(seen[1]) == len(seen[0]) + 1
+
+
+def test_a_machine_says_which_time_zone_database_it_has_once_a_process_needed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that needs none leaves what another said."""
+    said = []
+    for version in ("", "2026a", "", "2026b"):
+        monkeypatch.setattr("cronce.runtime.machine.tzdata_version", lambda version=version: version)
+        watched(f"sqlite:///{tmp_path}/cronce.db")
+        with closing(open_store(f"sqlite:///{tmp_path}/cronce.db")) as store:
+            (cell,) = store.scan(Scan("machine/")).cells
+            machine = decode_machine(cell.value)
+            said.append((machine.host, machine.tzdata))
+    host = host_name()
+    assert said == [("", ""), (host, "2026a"), (host, "2026a"), (host, "2026b")]
 
 
 def test_refusals_of_very_many_jobs_at_once_are_not_all_written(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ functions for keys and slots comes between a call and its body, nor between the 
 import asyncio
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -209,6 +210,20 @@ def test_at_the_end_a_store_that_hangs_is_waited_for_for_a_while_only(
     began = time.monotonic()
     cron._in_background().close()
     assert 0.2 <= time.monotonic() - began < MOMENT
+
+
+@both
+def test_who_closes_does_not_wait_for_a_thread_that_opens_a_silent_server(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that writes held the lock under which a store is opened: after its 3 s, close waited for that, too."""
+    monkeypatch.setattr("cronce.runtime.background.FAREWELL", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and says nothing
+        cron = Cronce(f"redis://127.0.0.1:{silent.getsockname()[1]}/0?timeout=120")
+        make(cron, lambda: None)()
+        began = time.monotonic()
+        cron.close()
+        assert 0.2 <= time.monotonic() - began < MOMENT
 
 
 def test_two_calls_one_after_the_other_claim_in_that_order() -> None:

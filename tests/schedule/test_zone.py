@@ -1,15 +1,18 @@
 """Zones: which there are, and the one fact about all of them that the arithmetic stands on."""
 
+import subprocess
+import sys
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, _zoneinfo, available_timezones  # type: ignore[attr-defined]
+from zoneinfo import TZPATH, ZoneInfo, _zoneinfo, available_timezones  # type: ignore[attr-defined]
 
 import pytest
 
 from cronce.errors import BadSchedule
 from cronce.schedule import Cron
-from cronce.schedule.zone import find_zone
+from cronce.schedule.zone import find_zone, rules_of
 from tests.schedule.oracle import SECOND
 from tests.schedule.strategies import JUMPS
 
@@ -76,3 +79,28 @@ def test_in_every_zone_nine_oclock_is_nine_oclock() -> None:
         slot = Cron("0 9 * * *", name).next(JUMPS[0][1])
         assert slot is not None
         assert slot.astimezone(ZoneInfo(name)).strftime("%H:%M:%S") == "09:00:00", name
+
+
+# --- what a machine's database says ---
+
+
+def test_the_rules_of_a_zone_tell_databases_apart_and_say_nothing_of_utc() -> None:
+    assert rules_of("UTC") == ""
+    assert rules_of("Europe/Berlin") == rules_of("Europe/Paris")  # the same changes, from 2026 on
+    assert len({rules_of(name) for name in ("Europe/Berlin", "Europe/London", "Asia/Tokyo", "America/New_York")}) == 4
+
+
+def test_another_database_has_other_rules_and_says_its_version(tmp_path: Path) -> None:
+    (tmp_path / "Europe").mkdir()
+    system = next(Path(place) for place in TZPATH if Path(place, "Europe/Berlin").exists())
+    (tmp_path / "Europe/Berlin").write_bytes((system / "Europe/London").read_bytes())
+    imports = "from cronce.runtime.machine import tzdata_version; from cronce.schedule.zone import rules_of"
+    code = f"{imports}; print(rules_of('Europe/Berlin'), tzdata_version())"
+
+    def told() -> str:
+        env = {"PYTHONTZPATH": str(tmp_path)}
+        return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+
+    assert told() == f"{rules_of('Europe/London')} \n"
+    (tmp_path / "tzdata.zi").write_text("# version 2031c\nR d 1916\n")
+    assert told() == f"{rules_of('Europe/London')} 2031c\n"

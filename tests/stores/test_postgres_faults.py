@@ -47,6 +47,33 @@ def say(server: Postgres, *statements: str) -> None:
             db.execute(statement)
 
 
+# --- hurried ----
+
+
+def test_a_batch_for_which_the_server_gives_no_time_is_sent_in_smaller_ones(server: Postgres, url: str) -> None:
+    """With 3,000 jobs there was no run in 40 s, and not a word: each batch was cancelled, and sent again as it was."""
+    schema = url.partition("schema=")[2]
+    hurried = open_store(f"{url}&options=-c%20statement_timeout%3D200")
+    assert isinstance(hurried, PostgresStore)
+    slow = f"CREATE FUNCTION {schema}.slow() RETURNS trigger LANGUAGE plpgsql AS"
+    body = "$$ BEGIN PERFORM pg_sleep(0.002); RETURN new; END $$"
+    trigger = f"BEFORE INSERT ON {schema}.cronce_cells FOR EACH ROW EXECUTE FUNCTION {schema}.slow()"
+    say(server, f"{slow} {body}", f"CREATE TRIGGER slow {trigger}")
+    writes = [claim(f"run/a/{number:03}")._replace(group=number // 2) for number in range(300)]
+    swapped = hurried.swap(writes, hurried.load([]).epoch.seen)
+    assert refusals(swapped) == [None] * 300
+    again = hurried.swap(writes, swapped.epoch.seen)
+    assert refusals(again) == [Refusal.VERSION] * 300
+    with pytest.raises(StoreUnavailable, match="statement timeout"):  # what must land together is not divided
+        hurried.swap([claim(f"run/b/{number:03}")._replace(group=1) for number in range(300)], again.epoch.seen)
+    (check,) = [check for check in hurried.checks() if check.name == "statements"]
+    assert (check.verdict, check.says) == (
+        "warn",
+        "statement_timeout is 200 ms: what takes longer is cancelled, and then sent again in smaller batches",
+    )
+    hurried.close()
+
+
 # --- killed ---------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,8 +13,10 @@ import pytest
 
 from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable, StoreUnusable
 from cronce.stores.postgres.session import SERVER_SETTINGS, Session, key_of
+from tests.house.markdown import blocks
 from tests.servers.postgres import Admin, PgBouncer, Postgres, backends
 
+PAGE = Path(__file__).parents[2] / "docs/how-to/advisory-locks.md"
 Question = Callable[[Session, int], bool]
 
 
@@ -30,6 +33,15 @@ def test_keys_are_signed_64_bits_of_a_real_hash_of_the_name() -> None:
     assert all(-(1 << 63) <= key < 1 << 63 for key in keys)
     assert {key < 0 for key in keys} == {True, False}
     assert min(map(abs, keys)) > 1 << 32, "nowhere near the small numbers that people choose"
+
+
+def test_the_page_computes_the_number_as_the_code_does() -> None:
+    """It said: the first 8 bytes of BLAKE2b, which is another number. A program that followed it excluded nobody."""
+    (code,) = [block.text for block in blocks(PAGE.read_text(encoding="utf-8")) if "blake2b" in block.text]
+    for schema, name in (("public", "reindex"), ("team", "nightly")):
+        known: dict[str, int] = {}
+        exec(code.replace('"public", "reindex"', f'"{schema}", "{name}"'), known)
+        assert known["key"] == key_of(name, schema)
 
 
 @pytest.mark.parametrize("key", [0, -1, 1001, (1 << 63) - 1, -(1 << 63)])

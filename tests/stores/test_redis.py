@@ -27,6 +27,7 @@ from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores import open_store
 from cronce.stores.base import By, Scan
+from cronce.stores.checks import ok
 from cronce.stores.redis import TRAITS, RedisStore, init
 from cronce.stores.redis.url import TIMEOUT, Login, Place, Tls, read_url
 from cronce.testing.contract import (
@@ -298,7 +299,34 @@ def test_what_was_purged_leaves_nothing_behind(server: Valkey) -> None:
         assert store.purge(cells) == 0
         assert store.purge(changed) == 5
     assert server.cli("HLEN", "{cronce:cronce}:cells") == 1
-    assert server.cli("EXISTS", "{cronce:cronce}:index") == 0
+    assert server.cli("ZCARD", "{cronce:cronce}:index") == 1  # which says that the others are all there
+
+
+def everything(store: RedisStore) -> list[list[str]]:
+    """What each kind of scan finds."""
+    marks = (None, *Mark)
+    return [keys_of(store.scan(Scan("run/", by, mark, limit=5000)).cells) for by in BYS for mark in marks]
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_an_index_that_was_deleted_is_made_anew_from_the_cells(server: Valkey, later: int) -> None:
+    """`runs` was empty, and lapsed runs were never found: what was written before stood in no index any more."""
+    with opened(server.url) as store:
+        marks = tuple(Mark)
+        win(store, *(put(f"run/a/{n:04}", marks[n % 4], at=EPOCH + n * HOUR, ttl=HOUR) for n in range(1000)))
+        known = everything(store)
+        assert {len(keys) for keys in known} == {1000, 250}
+        (index,) = [check for check in store.checks() if check.name == "index"]
+        assert index == ok("index", "lists every cell")
+        server.cli("DEL", "{cronce:cronce}:index")
+        for number in range(later):  # then there is an index again, of what is new alone
+            win(store, put(f"lock/{number}", Mark.OPEN))
+        assert everything(store) == known
+        (index,) = [check for check in store.checks() if check.name == "index"]
+        assert (index.verdict, index.says[:59]) == (
+            "warn",
+            "it was evicted or deleted, and made anew from the cells at ",
+        )
 
 
 def test_scans_go_through_many_cells_in_steps(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -721,8 +749,8 @@ def verdicts(url: str) -> dict[str, str]:
 
 def test_the_doctor_looks_at_persistence_and_eviction(server: Valkey) -> None:
     healthy = {
-        "version": "ok", "writable": "ok", "settings": "ok", "durable": "ok", "eviction": "ok", "failover": "ok",
-        "namespaces": "ok",
+        "version": "ok", "writable": "ok", "settings": "ok", "durable": "ok", "eviction": "ok", "index": "ok",
+        "failover": "ok", "namespaces": "ok",
     }  # fmt: skip
     wrong = {"durable": "error", "eviction": "error"}
     server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

@@ -16,13 +16,15 @@ from cronce.integrations.command import Exec, ObservedExec
 from cronce.integrations.process import Supervisor
 from cronce.model import Instant, spell
 from cronce.policy import Fold, Gap, OnLost, Overlap
+from cronce.runtime.call import could_not_ask
 from cronce.runtime.declare import Declaration, declare
+from cronce.runtime.journal import Journal
 from cronce.runtime.pod import JOB_NAME
 from cronce.runtime.processes.process_group import find_command
 from cronce.schedule import Cron, Schedule, parse_duration
 from cronce.schedule.instant import SECOND
 from cronce.stores import mask
-from cronce.stores.default import choose, open_chosen
+from cronce.stores.default import choose, journal_directory, open_chosen, pinned
 
 EXEC_DESCRIPTION: Final = """\
 Put it before the command of a crontab line, in every crontab that shares the store:
@@ -154,6 +156,7 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
     is_new = chosen.is_default and not os.path.exists(chosen.file)  # noqa: PTH110  pathlib is slow to import
     in_cluster = bool(job_name) or "KUBERNETES_SERVICE_HOST" in os.environ
     with Supervisor(clock, parse_duration(options.grace).total_seconds(), hastens=in_cluster) as supervisor:
+        journal = Journal(journal_directory(pinned(chosen).url))
         command = Exec(
             job,
             options.command,
@@ -161,12 +164,17 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
             env=_passed_on(),
             stand_by=options.wait or in_cluster,
             job_name=job_name,
+            journal=journal,
             say=partial(_tell, options),
             hear=hear,
         )
         gc.freeze()  # from here on it may live for days: what was loaded is for ever, the rest is collected
         gc.enable()
-        store = open_chosen(chosen)
+        try:
+            store = open_chosen(chosen)
+        except StoreError as error:
+            could_not_ask(journal, job, clock, error, options.slot)
+            raise
         if not store.traits.shared:
             raise BadInput(
                 f"{mask(chosen.url)} ends with this process, so every start would run everything; name a file"

@@ -5,7 +5,8 @@ Each notes, every second, when its scheduler last came round and when the store 
 whose interpreter hangs in C, notes nothing, and is told by that.
 
 *Alive*: none of them hangs. One that died is being replaced, which is no reason to end the others; nor is a store that
-does not answer. *Ready*: all run, are registered, hear from their store, and claim.
+does not answer. *Ready*: all run, are registered, hear from their store, claim, and have a worker left: one whose job
+function was told to stop and still runs does not count.
 
 *Nothing else is shown*: the words that stand here, and numbers by the names of jobs. No URLs, no hosts, no errors: it
 may be asked from other machines.
@@ -44,7 +45,7 @@ PULSE: Final = 1.0
 SLOW: Final = 5.0
 """Seconds after which whoever asks has to have asked."""
 
-_NOTE: Final = struct.Struct("=dd??6x")
+_NOTE: Final = struct.Struct("=dd???5x")
 
 _NOBODY: Final = Vitals(0.0, 0.0, joined=False, claims=False)
 
@@ -138,6 +139,8 @@ def _obstacle(one: Vitals, now: Boot) -> str:
         return "not registered yet"
     if not one.claims:
         return "claims no more"
+    if one.no_worker:
+        return "no worker is left: each is taken by a run that was told to stop, and still runs"
     return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > LATELY else ""
 
 

@@ -11,6 +11,7 @@ from cronce.errors import BadInput, CronceError
 from cronce.model import Instant, Slot, check_name, spell
 from cronce.protocol.notices import Doubled, Observed, Stored
 from cronce.protocol.record import Record
+from cronce.runtime.journal import Journal
 from cronce.runtime.observe import ObservedSeen, observations
 from cronce.runtime.queries import (
     WANTED,
@@ -26,9 +27,10 @@ from cronce.runtime.queries import (
 from cronce.runtime.stored_jobs import listed
 from cronce.runtime.why import Case, why
 from cronce.schedule import Schedule, parse_duration
+from cronce.stores.default import choose, journal_directory, pinned
 from cronce.telling.documents import act_document, job_document, observed_document, run_document, why_document
 from cronce.telling.story import about, tell
-from cronce.telling.words import as_written, away, by_whom, moment, short
+from cronce.telling.words import as_written, away, by_whom, moment, overdue, short
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -124,9 +126,11 @@ def _run_row(one: RunSeen) -> list[Text]:
 
 
 def _remark(record: Record) -> str:
-    """Why it ended so; else how far it has come, and who asked for it."""
+    """Why it ended so; else that it does not stop, how far it has come, and who asked for it."""
     done = f"{record.progress[0]:,} of {record.progress[1]:,} done" if record.progress else ""
-    return record.reason or ", ".join(filter(None, [done, f"asked for by {record.by}" if record.by else ""]))
+    return record.reason or ", ".join(
+        filter(None, [overdue(record), done, f"asked for by {record.by}" if record.by else ""])
+    )
 
 
 # --- why --------------------------------------------------------------------------------------------------------------
@@ -141,9 +145,11 @@ def run_why(options: argparse.Namespace) -> int:
     job, wanted = _asked(options.what)
     with looking(options) as desk:
         found = desk.do(why(job, wanted, desk.store.traits))
+        journal = Journal(journal_directory(pinned(choose(options.store)).url)).all()
         if found is None:
             refuse_unknown(job, desk.do(job_names()))
     assert found is not None
+    found = found._replace(journal=tuple(journal))
     text = "\n\n".join([*([] if wanted else [about(found)]), *(tell(story, found) for story in found.stories)])
     show(options, why_document(found), text)
     return 1 if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories) else 0

@@ -55,7 +55,7 @@ def run_store(options: argparse.Namespace) -> None:
 
 def _begun(action: str, epoch: Epoch) -> str:
     born = f"{epoch.born:%Y-%m-%d %H:%M:%S} UTC"
-    if action == "adopt":
+    if action == "adopt" and epoch.forgot:
         return f"a new life since {born}; slots up to then that it does not know stay closed"
     if epoch.origin is Origin.MADE:
         return f"begun on {born}"

@@ -31,11 +31,13 @@ from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import judge
+from cronce.monitor.watch_runs import first_of_each, unsaid
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
+from cronce.runtime.journal import Journal
 from cronce.schedule import parse_duration
 from cronce.stores import mask
-from cronce.stores.default import alerts_table
+from cronce.stores.default import alerts_table, choose, journal_directory, pinned
 from cronce.telling.documents import raised_document
 from cronce.telling.words import short
 from cronce.value import NamedTuple
@@ -211,7 +213,8 @@ def _once(options: argparse.Namespace, given: Told) -> int:
     with looking(options) as desk:
         seen = desk.do(survey(Known(), desk.store.traits))
     found, _ = judge(seen, Memory(), given.settings)
-    findings = gathered(found)
+    journal = Journal(journal_directory(pinned(choose(options.store)).url))
+    findings = gathered([*found, *first_of_each(unsaid(journal.all(), SystemClock().wall()))])
     if options.json:
         print(json.dumps({"alerts": [raised_document(one) for one in findings]}))
     else:

@@ -19,9 +19,10 @@ from cronce.model import Cell, Origin, Slot, Write, slot_of_cell, spell
 from cronce.policy import is_rerun
 from cronce.protocol.record import Outcome
 from cronce.runtime.attempt import Ending
-from cronce.runtime.call import Call
+from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, When
 from cronce.runtime.desk import Desk
+from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import NOT_RENEWED, Keeper
 from cronce.runtime.ledger import Ledger
 from cronce.runtime.machine import Notebook, clock_note, leave_clock, recall_clock
@@ -74,21 +75,26 @@ class Exec:
         env: Mapping[str, str] = os.environ,
         stand_by: bool = False,
         job_name: str = "",
+        journal: Journal | None = None,
         say: Say,
         hear: Callable[[Event], object] = lambda _event: None,
     ) -> None:
         """`job_name`: of the Kubernetes Job that this is a pod of, if it is. `hear` is told what happens."""
         self._job, self._words, self._supervisor, self._env = job, words, supervisor, env
         self._stand_by = stand_by or is_rerun(job.on_lost)
-        self._job_name, self._say, self._hear = job_name, say, hear
+        self._job_name, self._journal, self._say, self._hear = job_name, journal, say, hear
         self.ran = False
         self._clock_cell = Cell("")
         self._left = False  # what was seen of the clock is written
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
         desk = Desk(store, clock, lambda: store, self._heard)
-        keeper = Keeper(desk)
-        self._clock_cell = desk.do(recall_clock(desk.ledger, self._job.name))
+        keeper = Keeper(desk, journal=self._journal)
+        try:
+            self._clock_cell = desk.do(recall_clock(desk.ledger, self._job.name))
+        except StoreError as error:
+            could_not_ask(keeper.unsaid.journal, self._job, clock, error, when)
+            raise
         try:
             if when is None and self._job_name:
                 slot, named = self._in_pod(desk)

@@ -5,12 +5,12 @@ again; an agenda of all of them says which slots fall due; and of the runs only 
 closed. What is kept grows with the jobs, never with the runs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
 from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits
-from cronce.protocol.record import TOO_LATE, Outcome, Record
+from cronce.protocol.record import TOO_LATE, Bundle, Outcome, Record
 from cronce.protocol.table import Row
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import JobSeen, RunSeen, read_page, seen_job, seen_runs
@@ -93,7 +93,7 @@ class Known:
         self._too_late: dict[Slot, Instant] = {}
         self.took: dict[str, tuple[Instant, tuple[timedelta, ...]]] = {}
         """How long the last runs took that succeeded, of a job of which somebody asked, and when."""
-        self.bundles: dict[str, Mapping[str, str]] = {}
+        self.bundles: dict[str, Bundle] = {}
         self.job_cells, self.stored_cells = Slices("job/"), Slices("stored/")
         self.board = -1
         self._agenda = Agenda()

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     FAILED = "failed"  # the latest slot of a job failed
     OVERRUN = "overrun"  # a run takes longer than ever, than its lease allows or than its timeout
     NO_PROGRESS = "no-progress"  # a run said how far it is, and has not come further
+    UNSAID = "unsaid"  # a run ended on this machine, and that could not be recorded yet
     STUCK = "stuck"  # a lease lapsed long ago and nobody acted on it
     LAPSING = "lapsing"  # leases of a job lapse again and again
     LOST = "lost"  # runs whose holder died, and that nobody may run again
@@ -38,6 +39,8 @@ class Kind(StrEnum):
     BEAT_SILENT = "beat-silent"  # another scheduler's sign of life is overdue
     BEAT_DOUBLE = "beat-double"  # it comes too often: there are two of it
     DOUBLED = "doubled"  # calls were only observed, and some of them were duplicates
+    SHARED_NAME = "shared-name"  # live schedulers have different functions under one name
+    TZDATA = "tzdata"  # machines have different versions of the time zone database
 
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")

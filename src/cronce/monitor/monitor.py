@@ -23,6 +23,7 @@ from typing import Any, Final
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreForgot, StoreUnusable
 from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
+from cronce.monitor import watch_runs
 from cronce.monitor.alerts import Alerts, Claimed
 from cronce.monitor.destinations import Document, Given, Log, destination, document
 from cronce.monitor.known import Known
@@ -31,6 +32,7 @@ from cronce.monitor.sending import Sender, told_apart
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import is_over, judge
+from cronce.monitor.watch_runs import first_of_each
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.desk import Desk, host_name
@@ -255,8 +257,9 @@ class Monitor:
         if boot - self._glanced > ASLEEP:
             self._heard = boot
         self._glanced = boot
-        found = self._own_finding(boot)
-        self._own.settle([found] if found else [], lambda _alert: True)
+        found, keeper = self._own_finding(boot), self._cron.keeper
+        unsaid = first_of_each(watch_runs.unsaid(keeper.unsaid.journal.all(), self._clock.wall())) if keeper else ()
+        self._own.settle([*unsaid, *([found] if found else [])], lambda _alert: True)
         self.own = tuple(one.alert for one in self._own.deliver().posted)
         if final and self._own.idle:
             self._told.set()

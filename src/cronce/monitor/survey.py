@@ -10,11 +10,11 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 from cronce.errors import BadInput
-from cronce.model import BOARD_JOBS, SWITCH, Epoch, Instant, Mark, Slot, Traits, bundle_cells
+from cronce.model import BOARD_JOBS, SWITCH, Epoch, Instant, Mark, Slot, Traits
 from cronce.monitor.known import SLICE, Known, read_most, read_runs, watched_rule
 from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Observed, decode_beats, decode_observed
-from cronce.protocol.record import Act, Record, decode_bundle, standing_act
+from cronce.protocol.record import Act, Bundle, Holder, Record, standing_act
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.effects.review import EffectSeen, Listed, look_at
 from cronce.runtime.flow import Flow
@@ -27,11 +27,12 @@ from cronce.runtime.queries import (
     everybody,
     leaders,
     load,
-    read_all,
+    machines_tzdata,
+    read_bundle,
     read_page,
     seen_run,
 )
-from cronce.runtime.scheduling.roster import chunks
+from cronce.runtime.scheduling.roster import NO_JOBS, chunks
 from cronce.schedule import parse_duration
 from cronce.stores.base import Page, Scan
 from cronce.value import NamedTuple
@@ -61,8 +62,8 @@ class Survey(NamedTuple):
     jobs: Mapping[str, JobSeen] = {}
     holders: Sequence[HolderSeen] = ()
     """Whoever left a cell: live if `until` is to come."""
-    bundles: Mapping[str, Mapping[str, str]] = {}
-    """Which version of which job, by what those holders name that live or did so lately."""
+    bundles: Mapping[str, Bundle] = {}
+    """Which version of which job, and where its code is, by what those holders name that live or did so lately."""
     unclaimed: Sequence[Slot] = ()
     """Slots that are due and may run, and that have no record."""
     looked: Sequence[RunSeen] = ()
@@ -80,10 +81,16 @@ class Survey(NamedTuple):
     leaders: Sequence[HeldSeen] = ()
     beats: Mapping[str, Beats] = {}
     observed: Mapping[str, Observed] = {}
+    tzdata: Mapping[str, str] = {}
+    """Which version of the time zone database machines have that run something of short life."""
     took: Mapping[str, Sequence[timedelta]] = {}
     """How long the last runs took that succeeded, of some jobs."""
     backfilled: Set[Slot] = frozenset()
     """Of slots that were too late to start, those that were made up for by hand."""
+
+    def carried_by(self, one: Holder) -> Mapping[str, str]:
+        """Which version of which job."""
+        return self.bundles.get(one.bundle, NO_JOBS).specs
 
     @property
     def live(self) -> list[HolderSeen]:
@@ -155,6 +162,7 @@ def survey(known: Known, traits: Traits) -> Flow[Survey]:
         leaders=(yield from leaders()),
         beats=(yield from named("beat/", decode_beats, NAMES)),
         observed=(yield from named("observed/", decode_observed, NAMES)),
+        tzdata=(yield from machines_tzdata()),
         took={job: took for job, (_, took) in known.took.items()},
     )
 
@@ -166,15 +174,14 @@ def _learn_jobs(known: Known, now: Instant, *, whole: bool) -> Flow[None]:
     known.learn_jobs(jobs, gone, now)
 
 
-def _bundles(known: Known, everyone: Iterable[HolderSeen], now: Instant) -> Flow[Mapping[str, Mapping[str, str]]]:
+def _bundles(known: Known, everyone: Iterable[HolderSeen], now: Instant) -> Flow[Mapping[str, Bundle]]:
     """Of those that lived lately. What a bundle says never changes, so it is read once."""
     wanted = {one.holder.bundle for one in everyone if now - one.until < LATELY}
     known.bundles = {bundle: specs for bundle, specs in known.bundles.items() if bundle in wanted}
     for bundle in sorted(wanted - known.bundles.keys()):
-        _, cells = yield from read_all(Scan(bundle_cells(bundle)))
-        parts = [part for _, part in all_readable(cells, decode_bundle)]
-        if parts:
-            known.bundles[bundle] = {job: digest for part in parts for job, digest in part.specs.items()}
+        found = yield from read_bundle(bundle)
+        if found.specs:
+            known.bundles[bundle] = found
     return known.bundles
 
 

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from cronce.model import Instant
+from cronce.model import Instant, slot_of_cell, spell
 from cronce.monitor.known import REMEMBERED
 from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import LONG, Memory, Survey, began, is_near, timeout
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import LAPSED, Outcome
+from cronce.runtime.journal import Entry, UnsaidEnd
 from cronce.runtime.queries import RunSeen
 from cronce.telling.words import counted, listed, short
 
@@ -23,20 +24,23 @@ LONGER: Final = 3
 NOBODY: Final = timedelta(seconds=60)
 """Within so long after a lease passed, somebody acts on it; within another lease, if that is longer."""
 
+SOON: Final = timedelta(seconds=10)
+"""Within so long an end is said again, and nobody need know."""
+
 LAPSES: Final = 20
 """Leases of a job that lapsed, so many are remembered."""
 
 
 def fold(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Alert]:
-    yield from _first_of_each(overrun(survey))
+    yield from first_of_each(overrun(survey))
     yield from near_timeout(survey)
-    yield from _first_of_each(no_progress(survey, memory, settings))
-    yield from _first_of_each(stuck(survey))
+    yield from first_of_each(no_progress(survey, memory, settings))
+    yield from first_of_each(stuck(survey))
     yield from lapsing(memory, settings)
     yield from doubtful(survey)
 
 
-def _first_of_each(found: Iterable[Alert]) -> Iterator[Alert]:
+def first_of_each(found: Iterable[Alert]) -> Iterator[Alert]:
     """A job may have several such runs: the oldest of them is told of."""
     oldest: dict[str, Alert] = {}
     for one in sorted(found, key=lambda one: one.since):
@@ -52,11 +56,23 @@ def overrun(survey: Survey) -> Iterator[Alert]:
         since = began(run)
         if since is None or run.lapsed:
             continue
+        if run.record is not None and run.record.overdue:
+            yield _overdue(run, run.record.overdue, since)
+            continue
         for limit, what in _limits(run, survey):
             if survey.now - since > limit:
                 text = f"{run.slot.key} runs for {short(survey.now - since)} on {_holder(run)}, {what}."
                 remedy = f"See what it does; `cronce cancel {run.slot.key}` stops it."
                 yield Alert(Kind.OVERRUN, run.slot.job, "warning", text, since + limit, remedy=remedy)
+
+
+def _overdue(run: RunSeen, why: str, since: Instant) -> Alert:
+    text = (
+        f"{run.slot.key} is overdue, still running on {_holder(run)}: it was told to stop ({why}). Its effects are"
+        " refused, and it keeps its turn and its worker."
+    )
+    remedy = "See what it waits for, or restart that process; isolate=True runs a job where it can be killed."
+    return Alert(Kind.OVERRUN, run.slot.job, "critical", text, since, remedy=remedy)
 
 
 def _limits(run: RunSeen, survey: Survey) -> Iterator[tuple[timedelta, str]]:
@@ -161,6 +177,16 @@ def lapsing(memory: Memory, settings: Settings) -> Iterator[Alert]:
             text = f"{counted(len(known), 'lease')} of {job} lapsed within the last hour, of {whose}."
             remedy = f"Their processes died, hung or lost the store: see their logs, and `cronce why {job}`."
             yield Alert(Kind.LAPSING, job, "warning", text, known[0][0], remedy=remedy)
+
+
+def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
+    """Runs that ended on this machine, and whose store has not taken that yet: by its own clock."""
+    for entry in journal:
+        if isinstance(entry, UnsaidEnd) and now - entry.at >= SOON:
+            slot = slot_of_cell(entry.run)
+            text = f"{slot.key}: {entry.what} at {spell(entry.at)} on {entry.holder}, which could not be recorded yet."
+            remedy = "It is recorded once the store takes writes, by any cronce process of this machine."
+            yield Alert(Kind.UNSAID, slot.job, "warning", text, entry.at, remedy=remedy)
 
 
 # --- in doubt ---

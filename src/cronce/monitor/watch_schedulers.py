@@ -10,7 +10,7 @@ from cronce.monitor.settings import Settings
 from cronce.monitor.survey import RESTART, Survey
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import Holder
-from cronce.runtime.queries import HolderSeen, JobSeen
+from cronce.runtime.queries import HolderSeen, JobSeen, mixed_tzdata, shared_names
 from cronce.telling.words import counted, listed, short
 
 NONE: Final = timedelta(0)
@@ -27,6 +27,8 @@ def fold(survey: Survey, settings: Settings) -> Iterator[Alert]:
     yield from crowded(survey, settings)
     yield from skew(survey, settings)
     yield from superseded(survey, settings)
+    yield from shared(survey)
+    yield from mixed(survey)
 
 
 # --- silent ---
@@ -37,7 +39,7 @@ def silent(survey: Survey) -> Iterator[Alert]:
     if survey.halted is not None:
         return
     carriers = [one for one in survey.holders if _runs(one, survey.now)]
-    carried = set().union(*(survey.bundles.get(one.holder.bundle, ()) for one in carriers))
+    carried = set().union(*(survey.carried_by(one.holder) for one in carriers))
     idle = sorted(name for name, seen in survey.jobs.items() if name not in carried and _is_expected(seen, survey.now))
     if idle and not carriers:
         text = f"no scheduler is alive that runs {_jobs(idle)}: {listed(idle)}."
@@ -51,7 +53,7 @@ def _silent_job(name: str, survey: Survey) -> Iterator[Alert]:
     """Whoever carried it died, was stopped or is drained; or lives on in a version that does not carry it: then most
     likely it was taken out of the code, and a deploy that is under way has its time."""
     text = f"{name} is scheduled, and no live scheduler carries it: {_alive(survey)}."
-    before = [one for one in survey.holders if name in survey.bundles.get(one.holder.bundle, ())]
+    before = [one for one in survey.holders if name in survey.carried_by(one.holder)]
     if "revision" in survey.jobs[name].policies or not all(_is_replaced(one, survey) for one in before):
         remedy = f"Start a process that carries it (`cronce holders`), or say that it is over: `cronce pause {name}`."
         yield Alert(Kind.SILENT, name, "critical", text, survey.now, remedy=remedy)
@@ -70,7 +72,7 @@ def _replaces(other: HolderSeen, one: HolderSeen, survey: Survey) -> bool:
     """On its host since, or elsewhere after it said goodbye: whoever carries a job that it did."""
     if host(other.holder.holder) == host(one.holder.holder) and other.holder.since > one.beat:
         return True
-    ours, theirs = (survey.bundles.get(which.holder.bundle, {}).keys() for which in (one, other))
+    ours, theirs = (survey.carried_by(which.holder).keys() for which in (one, other))
     return one.holder.gone and other.holder.since > one.holder.since and not ours.isdisjoint(theirs)
 
 
@@ -160,8 +162,8 @@ def skew(survey: Survey, settings: Settings) -> Iterator[Alert]:
 
 def superseded(survey: Survey, settings: Settings) -> Iterator[Alert]:
     old: dict[str, dict[str, Instant]] = {}
-    for bundle in {one.holder.bundle for one in survey.live}:
-        old[bundle] = dict(_old_versions(survey, bundle))
+    for one in survey.live:
+        old[one.holder.bundle] = old.get(one.holder.bundle) or dict(_old_versions(survey, one.holder))
     for one in survey.live:
         since = {job: max(when, one.holder.since) for job, when in old[one.holder.bundle].items()}
         long = sorted(job for job, when in since.items() if survey.now - when > settings.superseded)
@@ -175,11 +177,36 @@ def superseded(survey: Survey, settings: Settings) -> Iterator[Alert]:
             yield Alert(Kind.SUPERSEDED, one.holder.holder, "warning", text, first, remedy=remedy)
 
 
-def _old_versions(survey: Survey, bundle: str) -> Iterator[tuple[str, Instant]]:
+def _old_versions(survey: Survey, holder: Holder) -> Iterator[tuple[str, Instant]]:
     """The jobs of which another version fires than stands in the bundle, and when that was first seen."""
-    for job, digest in survey.bundles.get(bundle, {}).items():
+    for job, digest in survey.carried_by(holder).items():
         seen = survey.jobs.get(job)
         if seen is None or seen.job is None or seen.job.firing in ("", digest):
             continue
         first = [spec.first for spec in seen.job.specs if spec.digest == seen.job.firing]
         yield job, first[0] if first else survey.now
+
+
+# --- what they mean by a name, and by a zone ---
+
+
+def shared(survey: Survey) -> Iterator[Alert]:
+    """One name, and code in two places: two applications share its slots, or the code moved in a deploy."""
+    for job, found in shared_names((one.holder for one in survey.live), survey.bundles).items():
+        where = listed([f"{code} ({holder})" for code, holder in found.items()])
+        text = f"{job} is more than one function: {where}. Each slot runs only one of them."
+        remedy = (
+            "Give one of them another name, or each application a namespace of its own. If the code moved, this is over"
+            " when the last process of the old deploy is gone."
+        )
+        yield Alert(Kind.SHARED_NAME, job, "warning", text, survey.now, remedy=remedy)
+
+
+def mixed(survey: Survey) -> Iterator[Alert]:
+    """Two versions of the time zone database may mean two instants by one time on the wall."""
+    found = mixed_tzdata((one.holder for one in survey.live), survey.tzdata)
+    if found:
+        where = listed([f"{version} ({place})" for version, place in found.items()])
+        text = f"machines have different versions of the time zone database: {where}."
+        remedy = "Update tzdata on all of them. Until then, what is called from outside may run at another instant."
+        yield Alert(Kind.TZDATA, "", "warning", text, survey.now, remedy=remedy)

@@ -14,6 +14,7 @@ from cronce.protocol.record import Outcome, Record, Span
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.operations.backfill import MOST
 from cronce.runtime.queries import JobSeen, RunSeen
+from cronce.runtime.scheduling.roster import NO_JOBS
 from cronce.telling.words import counted, safe, short
 
 BY_POLICY: Final = {"missed": 'missed="skip"', "superseded": 'missed="latest"'}
@@ -163,7 +164,7 @@ def is_recent(span: Span, seen: JobSeen, survey: Survey) -> bool:
 
 
 def _carries(survey: Survey, bundle: str, seen: JobSeen) -> bool:
-    return seen.name in survey.bundles.get(bundle, ())
+    return seen.name in survey.bundles.get(bundle, NO_JOBS).specs
 
 
 # --- late ---

@@ -7,7 +7,7 @@ reader did not know and dropped would be lost.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from math import isfinite
 from typing import Any, Final, Generic, TypeVar
@@ -178,16 +178,20 @@ UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
 
 
 class Decoder(Generic[T]):
-    """Reads what a cell says: each field by its reader. They are all there, unless it is `sparse`."""
+    """Reads what a cell says: each field by its reader. They are all there, unless it is `sparse`, but for `newer`
+    ones, which are left out where they say nothing: then older versions read it, too."""
 
-    def __init__(self, make: Callable[..., T], /, *, sparse: bool = False, **readers: Reader) -> None:
-        self._make, self._readers, self._sparse = make, readers, sparse
+    def __init__(
+        self, make: Callable[..., T], /, *, sparse: bool = False, newer: Mapping[str, Reader] = {}, **readers: Reader
+    ) -> None:
+        self._make, self._readers, self._sparse, self._newer = make, {**readers, **newer}, sparse, newer
 
     def __call__(self, text: str, key: str = "") -> T:
         readers = self._readers
         try:
             fields = _fields(text, key)
-            if not self._sparse and fields.keys() != readers.keys():
+            there = fields.keys()
+            if not self._sparse and there != readers.keys() and {*there, *self._newer} != readers.keys():
                 raise KeyError
             return self._make(**{name: readers[name](value) for name, value in fields.items()})
         except _BROKEN as error:

@@ -30,6 +30,7 @@ class Claim(NamedTuple):
     delay: timedelta = timedelta(0)  # how long after its instant it may start at the earliest
     digest: str = ""  # which version of the job this process carries; without one it has no say in which fires
     first: Instant | None = None  # the trigger is outside: the earliest slot that it fired for; see `gates.first_floor`
+    least: timedelta = timedelta(0)  # of a lock: for how long nobody else has it, whatever becomes of its holder
     lands_by: Instant | None = None  # of a step: it is begun before the lease of its run is over, or not at all
 
 
@@ -39,6 +40,7 @@ class Renew(NamedTuple):
     fence: Fence
     ttl: timedelta | None = None
     progress: tuple[int, int] | None = None
+    overdue: str = ""  # why it was told to stop, though it still runs
 
 
 class Finish(NamedTuple):

@@ -150,14 +150,14 @@ def job_write(view: View, job: Job) -> Write:
 
 
 def not_before(view: View, command: Command, change: Change) -> Instant | None:
-    """No slot before its instant. After the store forgot, no lock, turn or run by hand before its last holder lost it;
-    for that, all versions of a job are taken to have leases of one length."""
+    """No slot before its instant. After the store forgot, no lock, turn, key or run by hand before its last holder lost
+    it; for that, all versions of a job, and of what is done by key, are taken to have leases of one length."""
     assert isinstance(command, Claim)
     epoch, slot = view.epoch, view.slot
     at = slot.at + command.delay if slot else None
     if not epoch.forgot or command.under or (slot and not change.record.turn and not slot.request):
         return at
-    gone = epoch.born + (change.record.lease if slot else LOCK_LEASE)
+    gone = epoch.born + (change.record.lease if slot or change.record.keep is not None else LOCK_LEASE)
     return gone if at is None else max(at, gone)
 
 

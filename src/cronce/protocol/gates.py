@@ -36,7 +36,7 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.lease import forgotten_floor
 from cronce.protocol.record import STILL_RAN, Job, Maker, Outcome, State, decode_turn
-from cronce.protocol.specs import after_forgetting
+from cronce.protocol.specs import after_forgetting, fires_alike
 from cronce.protocol.view import View
 from cronce.value import NamedTuple
 
@@ -104,9 +104,9 @@ def paused(view: View, command: Command) -> Answer | None:
 
 
 def superseded(view: View, command: Command) -> Answer | None:
-    """Another version of the job fires it: a deploy is under way, or was rolled back."""
+    """Another version of the job fires it, with other slots: a deploy is under way, or was rolled back."""
     job, digest = job_of(view, command), _digest(command)
-    return Superseded(job.firing) if job and digest and job.firing and job.firing != digest else None
+    return Superseded(job.firing) if job and digest and job.firing and not fires_alike(job, digest) else None
 
 
 def unasked(view: View, command: Command) -> Answer | None:

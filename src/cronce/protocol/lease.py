@@ -35,22 +35,12 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.model import EPOCH, Boot, Epoch, Instant, Traits
-from cronce.policy import OnLost
 from cronce.value import NamedTuple
-
-SKIP_LEASE: Final = timedelta(minutes=5)
-"""Nobody may take the slot, so nobody waits for the lease: long, and a database failover of a minute kills no body."""
-
-SHORT_LEASE: Final = timedelta(seconds=10)
-"""No default is shorter."""
-
-RERUN_LEASE: Final = timedelta(seconds=30)
-"""Somebody waits to take over: short."""
 
 FACTS_AGE: Final = timedelta(seconds=30)
 """A claim rests on facts read at most this long ago; later the store refuses it."""
 
-LONGEST_LEASE: Final = SKIP_LEASE
+LONGEST_LEASE: Final = timedelta(minutes=5)
 """A longer one could not be watched: nobody remembers more of the store's clock than a few minutes."""
 
 LOCK_LEASE: Final = timedelta(seconds=30)
@@ -58,15 +48,6 @@ LOCK_LEASE: Final = timedelta(seconds=30)
 
 PURGE_DELAY: Final = timedelta(seconds=60)
 """From raising the floor to deleting cells below it: longer than any claim can rest on the old floor."""
-
-
-def lease_for(on_lost: OnLost, gap: timedelta | None = None) -> timedelta:
-    """The default length; under skip two thirds of the way to the next slot, so that a run that died early is noticed
-    by then, and the next slot does not give way to it; but never so short that a busy machine cannot renew it: a living
-    run that is stopped is worse than a dead one noticed late."""
-    if on_lost == "rerun":
-        return RERUN_LEASE
-    return SKIP_LEASE if gap is None else max(min(SKIP_LEASE, gap * 2 // 3), SHORT_LEASE)
 
 
 def margin(lease: timedelta, traits: Traits) -> timedelta:

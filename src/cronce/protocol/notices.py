@@ -127,6 +127,8 @@ class Machine(NamedTuple):
 
     boot_id: str
     samples: tuple[Sample, ...]  # oldest first
+    host: str = ""
+    tzdata: str = ""  # which version of the time zone database it has, if a process of it needed one
 
 
 class Refused(NamedTuple):
@@ -148,7 +150,12 @@ class Refusals(NamedTuple):
 
 
 def encode_notice(notice: Alert | Beats | Observed | Stored | Position | Machine | Refusals) -> str:
-    return dumps({"v": VERSION, **{name: _spelled(value) for name, value in notice._asdict().items()}})
+    said = {name: value for name, value in notice._asdict().items() if value != "" or name not in _NEWER}
+    return dumps({"v": VERSION, **{name: _spelled(value) for name, value in said.items()}})
+
+
+_NEWER: Final = ("host", "tzdata")
+"""Left out where they say nothing, so that older versions read it."""
 
 
 def _spelled(value: object) -> object:
@@ -210,5 +217,7 @@ decode_observed: Final = Decoder(
 )
 decode_stored: Final = Decoder(Stored, revision=count, definition=maybe(text), by=text, at=instant)
 decode_position: Final = Decoder(Position, fence=read_fence, value=text)
-decode_machine: Final = Decoder(Machine, boot_id=text, samples=each(Sample, seconds, seconds, instant))
+decode_machine: Final = Decoder(
+    Machine, boot_id=text, samples=each(Sample, seconds, seconds, instant), newer={"host": text, "tzdata": text}
+)
 decode_refusals: Final = Decoder(Refusals, times=count, recent=each(Refused, text, instant, text))

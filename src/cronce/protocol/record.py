@@ -144,6 +144,8 @@ class Record(NamedTuple):
     result: str = ""  # of an effect that is done: what came of it, as JSON
     keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
     joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
+    least: timedelta = timedelta(0)  # of a lock: kept for so long from its grant on, also if its holder dies
+    overdue: str = ""  # while it runs: why it was told to stop, some time ago
 
     @property
     def is_running(self) -> bool:
@@ -237,6 +239,7 @@ class Job(NamedTuple):
     firing: str = ""
     spans: tuple[Span, ...] = ()
     purging: Purging | None = None
+    code: str = ""  # where its function is, as module:name
 
 
 class Holder(NamedTuple):
@@ -254,20 +257,21 @@ class Holder(NamedTuple):
     every: timedelta = timedelta(seconds=10)  # the next beat comes so long after this one
     skew: timedelta = timedelta(0)  # its machine's clock is ahead of the store's by this much
     running: int = 0  # bodies at work there
+    tzdata: str = ""  # which version of the time zone database it reads, if it reads one
 
 
 class Bundle(NamedTuple):
-    """Jobs, and which version of each."""
+    """Jobs, which version of each, and where the code of each is."""
 
     specs: Mapping[str, str]
+    code: Mapping[str, str] = {}
 
 
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 _DEFAULT: Final = Record(State.DUE)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
-    "lease": lambda span: span // MICROSECOND,
-    "keep": lambda span: span // MICROSECOND,
+    **dict.fromkeys(("lease", "keep", "least"), lambda span: span // MICROSECOND),
     "under": str,
     "started": to_us,
     "finished": to_us,
@@ -310,6 +314,7 @@ def encode_job(job: Job) -> str:
             "spans": [[to_us(s.start), to_us(s.end), s.slots, s.reason] for s in job.spans],
             "purging": [to_us(job.purging.upto), to_us(job.purging.ready)] if job.purging else None,
         }
+        | ({"code": job.code} if job.code else {})
     )
 
 
@@ -329,11 +334,12 @@ def encode_holder(holder: Holder) -> str:
         "every": holder.every // MICROSECOND,
         "skew": holder.skew // MICROSECOND,
     }
-    return dumps({"v": VERSION, **holder._asdict(), **spelled})
+    fields = {name: value for name, value in holder._asdict().items() if name != "tzdata" or value}
+    return dumps({"v": VERSION, **fields, **spelled})
 
 
 def encode_bundle(bundle: Bundle) -> str:
-    return dumps({"v": VERSION, "specs": dict(bundle.specs)})
+    return dumps({"v": VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})})
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -388,6 +394,8 @@ decode: Final = Decoder(
     result=text,
     keep=span,
     joined=flag,
+    least=span,
+    overdue=text,
 )
 decode_turn: Final = Decoder(Turn, run=text)
 decode_job: Final = Decoder(
@@ -398,6 +406,7 @@ decode_job: Final = Decoder(
     firing=text,
     spans=each(Span, instant, instant, maybe(count), text),
     purging=maybe(lambda pair: Purging(*map(instant, pair))),
+    newer={"code": text},
 )
 decode_holder: Final = Decoder(
     Holder,
@@ -413,8 +422,9 @@ decode_holder: Final = Decoder(
     every=span,
     skew=offset,
     running=count,
+    newer={"tzdata": text},
 )
-decode_bundle: Final = Decoder(Bundle, specs=texts)
+decode_bundle: Final = Decoder(Bundle, specs=texts, newer={"code": texts})
 decode_act: Final[Decoder[Act | None]] = Decoder(lambda act: act, act=maybe(_act))
 
 

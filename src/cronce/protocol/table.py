@@ -208,8 +208,9 @@ def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> R
         under=command.under,
         keep=command.keep,
         joined=command.joined,
+        least=command.least,
     )
-    return Ruling(Granted(new.grant, taken_over), Change(new, Mark.OPEN, command.lease, grant=True))
+    return Ruling(Granted(new.grant, taken_over), Change(new, Mark.OPEN, max(new.lease, new.least), grant=True))
 
 
 def take_over(view: View, command: Claim) -> Ruling:
@@ -257,11 +258,13 @@ def _gone(record: Record) -> str:
 
 
 def renew(view: View, command: Renew) -> Ruling:
-    """A limit ends renewing; it never shortens a lease that is trusted already."""
+    """A limit ends renewing; it never shortens a lease that is trusted already. A lock is kept for its least time."""
     record, until = view.stands, view.run.until
-    ttl = record.lease if command.ttl is None else min(record.lease, command.ttl)
+    held = max(view.now - (record.started or view.now), timedelta(0))  # the store's clock may have been set back
+    kept = record.least - held
+    ttl = max(record.lease if command.ttl is None else min(record.lease, command.ttl), kept)
     shorter = command.ttl is not None and until is not None and view.now + ttl < until
-    told = record._replace(progress=command.progress or record.progress)
+    told = record._replace(progress=command.progress or record.progress, overdue=command.overdue or record.overdue)
     return Ruling(Renewed(record.ask), Change(told, Mark.OPEN, None if shorter else ttl))
 
 

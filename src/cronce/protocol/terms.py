@@ -1,14 +1,24 @@
 """On what terms a slot is claimed, and which terms cannot be meant."""
 
 from datetime import timedelta
-from typing import Final
+from operator import itemgetter
+from typing import Final, Protocol
 
 from cronce.errors import BadPolicy
-from cronce.model import Instant, Traits
+from cronce.model import Instant, Slot, Traits
 from cronce.policy import OnLost, Overlap, check_choice, is_limited
 from cronce.protocol.lease import LONGEST_LEASE, margin
 from cronce.schedule import format_duration
 from cronce.value import NamedTuple
+
+SKIP_LEASE: Final = LONGEST_LEASE
+"""Nobody may take the slot, so nobody waits for the lease: long, and a database failover of a minute kills no body."""
+
+SHORT_LEASE: Final = timedelta(seconds=10)
+"""No default is shorter."""
+
+RERUN_LEASE: Final = timedelta(seconds=30)
+"""Somebody waits to take over: short."""
 
 
 class Terms(NamedTuple):
@@ -59,6 +69,36 @@ class Terms(NamedTuple):
         """Of a call that runs whatever the answer: it is claimed to see what the answer would be."""
         overlap: Overlap = "skip" if is_limited(self.overlap) else self.overlap
         return self._replace(on_lost="skip", overlap=overlap, attempts=1, delay=timedelta(0))
+
+
+class Wants(Protocol):
+    """Who wants a slot. `cell` is its key. `known`: it is on record, as a scan found it: read it first; else it is
+    guessed to be nobody's. `nonce`: the same each time that it is asked for and nobody knows whether it landed."""
+
+    @property
+    def slot(self) -> Slot: ...
+    @property
+    def cell(self) -> str: ...
+    @property
+    def terms(self) -> Terms: ...
+    @property
+    def known(self) -> bool: ...
+    @property
+    def nonce(self) -> str: ...
+
+
+_COMPARED: Final = ("start_within", "digest", "delay", "outside")
+written: Final = itemgetter(*[place for place, field in enumerate(Terms._fields) if field not in _COMPARED])
+"""What of the terms is in a record, or says how many turns there are; the rest is compared with what was read."""
+
+
+def lease_for(on_lost: OnLost, gap: timedelta | None = None) -> timedelta:
+    """The default length; under skip two thirds of the way to the next slot, so that a run that died early is noticed
+    by then, and the next slot does not give way to it; but never so short that a busy machine cannot renew it: a living
+    run that is stopped is worse than a dead one noticed late."""
+    if on_lost == "rerun":
+        return RERUN_LEASE
+    return SKIP_LEASE if gap is None else max(min(SKIP_LEASE, gap * 2 // 3), SHORT_LEASE)
 
 
 MEANT: Final = 5

@@ -12,15 +12,25 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
 
 from cronce.clock import Clock, SystemClock
-from cronce.errors import BadInput, BadPolicy
+from cronce.errors import BadInput, BadPolicy, StoreError
 from cronce.events import Event
 from cronce.model import Fence, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
-from cronce.runtime.call import Call
+from cronce.runtime.call import Call, NoStore
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
-from cronce.runtime.guard import CommandGuard, Decorator, SingleDecorator, Steppable, guarded, name_of, single
-from cronce.runtime.keeper import Keeper
+from cronce.runtime.guard import (
+    CommandGuard,
+    Decorator,
+    SingleDecorator,
+    Steppable,
+    code_of,
+    guarded,
+    line_of,
+    name_of,
+    single,
+)
+from cronce.runtime.keeper import Keeper, refuse_patched_threads
 from cronce.runtime.lock import Block, Lock, limits
 from cronce.runtime.log import LOGGER
 from cronce.runtime.machine import Notebook
@@ -59,6 +69,7 @@ class Cronce(StoreAccess, ByHand):
         self._starting = threading.Lock()
         self._scheduler: Scheduler | None = None
         self._remarks: dict[str, str] = {}
+        self._places: dict[str, str] = {}
         self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
         self.works: dict[str, Callable[[], Work]] = {}
@@ -95,15 +106,16 @@ class Cronce(StoreAccess, ByHand):
             policies["transaction"] = self._database(policies["transaction"])
 
         def guard(fn: Callable[..., Any]) -> Any:
-            job = declare(name or name_of(fn), schedule, **policies)
+            job = declare(name or name_of(fn), schedule, **policies)._replace(code=code_of(fn))
+            place = line_of(fn)
             if job.mode == "observe":
                 made = self._only_observed(job, fn, slot, isolate=isolate)
-                self._declare(job, None, policies)
+                self._declare(job, None, policies, place)
                 return made
             isolated = partial(self._bodies.isolated, place_of(fn)) if isolate else None
             made = guarded(job.name, fn, slot, partial(self._call, job), isolated)
             made.database = job.database
-            self._declare(job, made.work, policies)
+            self._declare(job, made.work, policies, place)
             return made
 
         return guard
@@ -123,14 +135,14 @@ class Cronce(StoreAccess, ByHand):
         """A job whose body is a command, in words: `cron.command("order-sync", ["./sync.sh", "--all"], "@hourly")`."""
         from cronce.runtime.processes.command import checked_words  # noqa: PLC0415  most have none
 
-        job = declare(name, schedule, **policies)
+        job, place = declare(name, schedule, **policies), f"the command {' '.join(checked_words(words))}"
         if job.mode == "observe":
             from cronce.runtime.observe_jobs import by_code, called  # noqa: PLC0415
 
-            self._declare(job, None, policies)
+            self._declare(job, None, policies, place)
             return cast(CommandGuard, self._only_observed(job, called(checked_words(words)), ended=by_code))
         work = partial(self._bodies.command, checked_words(words))
-        self._declare(job, work, policies)
+        self._declare(job, work, policies, place)
         return CommandGuard(job.name, work, partial(self._call, job))
 
     def _only_observed(
@@ -145,14 +157,23 @@ class Cronce(StoreAccess, ByHand):
     def _call(self, job: Declaration, work: Work, take_over: bool) -> Steppable:
         defined(f"calls {job.name}")
         job_name, refused = os.environ.get(JOB_NAME), self._notebook.refused
-        call = Call(self.at_work(), job, work, take_over=take_over, stand_by=bool(job_name), refused=refused)
+        try:
+            keeper = self.at_work()
+        except StoreError as error:
+            return NoStore(self._journal(), job, self._clock, error)
+        call = Call(keeper, job, work, take_over=take_over, stand_by=bool(job_name), refused=refused)
         return PodCall(job_name, call) if job_name else call
 
-    def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:
-        if self.jobs.setdefault(job.name, job) != job:
+    def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies, place: str) -> None:
+        """A module that is imported twice declares the same again; anything else under the same name is refused."""
+        before, at = self.jobs.setdefault(job.name, job), self._places.setdefault(job.name, place)
+        if before._replace(code="") != job._replace(code=""):
             raise BadInput(
-                f"there is a job {job.name} already, with another schedule or policy; give one of them name=…"
+                f"there is a job {job.name} already, with another schedule or policy ({at}, and now {place});"
+                " give one of them name=…"
             )
+        if at and place and at != place:
+            raise BadInput(f"there are two jobs named {job.name}: {at} and {place}; give one of them name=…")
         self._remarks[job.name] = remark(job.name, policies)
         if work is not None:
             self.works[job.name] = work
@@ -175,6 +196,7 @@ class Cronce(StoreAccess, ByHand):
         that number.
         """
         refuse_foreign(foreign, ("at_most", "at_least", "wait", "session"))
+        refuse_patched_threads()
         checked = limits(at_most, at_least, wait)
         if session is False:
             return Lock(name, checked, self.at_work)
@@ -220,6 +242,7 @@ class Cronce(StoreAccess, ByHand):
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
 
         refuse_foreign(foreign, ("key", "ttl", "lease", "unsure", "not_done"))
+        refuse_patched_threads()
         if not isinstance(name, str):
             raise BadInput("write @cron.idempotent('order-email', key=…), with a name for what is done")
         how = checked_how(unsure, not_done)
@@ -292,6 +315,7 @@ class Cronce(StoreAccess, ByHand):
         from cronce.runtime.election import Leader, candidacy  # noqa: PLC0415  most have none
 
         refuse_foreign(foreign, ("lease", "renew", "on_elected", "on_deposed"))
+        refuse_patched_threads()
         stands = candidacy(group, lease, renew)._replace(on_elected=on_elected, on_deposed=on_deposed)
         leader = Leader(stands, self.at_work, self._clock)
         self._leaders.add(leader)
@@ -314,6 +338,7 @@ class Cronce(StoreAccess, ByHand):
         patterns of what jobs that live in the store may run here. `grace` is how long bodies have to end when it stops.
         """
         defined("starts its scheduler")
+        refuse_patched_threads()
         from cronce.runtime.scheduling.scheduler import Scheduler  # noqa: PLC0415
         from cronce.runtime.scheduling.settings import check_settings  # noqa: PLC0415  whoever only guards needs none
 

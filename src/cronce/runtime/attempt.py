@@ -3,6 +3,7 @@ a call says it at once, a scheduler together with what else it has to say."""
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from cronce.errors import BadInput, DatabaseUnavailable, LeaseLost, TimedOut
@@ -12,11 +13,12 @@ from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
 from cronce.protocol.table import ended_as
 from cronce.runtime.commits import committed_before, sealed
 from cronce.runtime.declare import Declaration
-from cronce.runtime.keeper import Keeper, Lease, Over, whose
+from cronce.runtime.keeper import STUBBORN, Keeper, Lease, Over, whose
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Around, Current, Means, Run
 from cronce.runtime.steps import Body, Do, Steps
+from cronce.schedule import format_duration
 from cronce.stores import discreet
 from cronce.value import NamedTuple
 
@@ -38,6 +40,8 @@ class Work:
 
     is_async = False
     """Whether `run` gives an awaitable, to be awaited on the event loop."""
+    can_be_killed = False
+    """Whether it runs in a process of its own."""
 
     def __init__(self, body: Callable[[Run], Any], *, is_async: bool = False) -> None:
         self.run, self.is_async = body, is_async
@@ -91,17 +95,13 @@ class Attempt:
 
     def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
         self.job, self._keeper, self._work = job, keeper, work
-        call = _awaited if work.is_async else _told_apart
-        self._body = body = Body(lambda: call(work.run, run, keeper.desk.around))
-        self.lease = Lease(
-            grant,
-            keeper.desk.clock,
-            lambda over: work.stop(body, run, over),
-            timeout=job.timeout,
-            renewed=work.renewed,
-        )
-        means = Means(keeper.note_progress, lambda: keeper.desk, lambda: job.database, job.exclusive)
-        self.run = run = Run(self.lease, means)
+        desk = keeper.desk
+        self.lease = Lease(grant, desk.clock, self._stop, timeout=job.timeout, renewed=work.renewed)
+        self.run = Run(self.lease, Means(keeper.note_progress, keeper.at_desk, job.in_database, job.exclusive))
+        self._body = Body(partial(_awaited if work.is_async else _told_apart, work.run, self.run, desk.around))
+
+    def _stop(self, over: Over) -> None:
+        self._work.stop(self._body, self.run, over)
 
     @property
     def is_async(self) -> bool:
@@ -109,20 +109,23 @@ class Attempt:
 
     def steps(self) -> Steps[End]:
         """Never raises what the body raised: that is part of the end."""
-        boot = self._keeper.desk.clock.boot
+        boot, wants = self._keeper.desk.clock.boot, self._keeper.desk.ledger.client.wants
         began = boot()
         try:
             self._keeper.keep(self.lease)
+            self._keeper.desk.ledger.know.own.add(self.lease.grant.fence)
             self.lease.check()  # it may have waited for a thread
             if self.job.database is not None and (yield Do(committed_before(self.job.database, self.lease.grant))):
                 end = End(Ending(Outcome.SUCCEEDED, COMMITTED))
             else:
+                if wants(What.STARTED):
+                    self._tell_start()
                 began = boot()
-                self._tell_start()
                 result = yield self._body
                 end = self._returned(result)
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
             self._keeper.drop(self.lease)
+            self._let_go()
             raise
         except BaseException as error:
             end = self._raised(error)
@@ -130,16 +133,20 @@ class Attempt:
             return end
         seconds = boot() - began
         try:
-            end = yield from self._in_view_of_commits(end)
+            end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
             self._keeper.drop(self.lease)
-        if self._body.started and self._keeper.desk.ledger.client.wants(What.ENDED):
+        if end.open:
+            self._let_go()
+        if self._body.started and wants(What.ENDED):
             self._tell(What.ENDED, end.word, seconds)
         return end
 
+    def _let_go(self) -> None:
+        """Nothing will be said of it: it lapses, for this process as for others."""
+        self._keeper.desk.ledger.know.own.discard(self.lease.grant.fence)
+
     def _tell_start(self) -> None:
-        if not self._keeper.desk.ledger.client.wants(What.STARTED):
-            return
         now = self._keeper.desk.ledger.know.now()
         self._tell(What.STARTED, f"attempt {self.run.attempt}", (now - self.run.slot.at).total_seconds())
 
@@ -147,18 +154,18 @@ class Attempt:
         client, grant = self._keeper.desk.ledger.client, self.lease.grant
         client.report(Event(what, grant.key, client.holder, client.know.now(), grant.fence, detail, seconds))
 
-    def _in_view_of_commits(self, end: End) -> Steps[End]:
+    def _sealed(self, end: End) -> Steps[End]:
         """Before a run is put on record as failed, its database is asked: its commit may have been carried out though
         nobody heard of it. If nobody knows, nothing is said, and whoever finds the run lapsed asks again."""
         failed = end.ending is not None and end.ending.outcome.is_failure
         if self.job.database is None or not failed or self.run.committed:
-            return self._in_view_of_effects(end)
+            return end
         try:
             self.run.committed = yield Do(sealed(self.job.database, self.lease.grant))
         except DatabaseUnavailable as trouble:
             LOGGER.error("%s failed, and whether it was committed nobody knows yet: %s", self.lease.name, trouble)
             return end._replace(ending=None, open=True)
-        return self._in_view_of_effects(end)
+        return end
 
     def broken(self, error: BaseException) -> End:
         """Its steps were not taken to the end, because of this."""
@@ -177,7 +184,7 @@ class Attempt:
         if self.run.unawaited:
             error = BadInput(f"{self.run.unawaited[0]} was never awaited, and did nothing: write `await` before it")
             return End(Ending(Outcome.FAILED, describe(error)), error=error)
-        ending, over = self._work.ending(self.run, result), self.lease.over
+        ending, over = self._work.ending(self.run, result), self._over()
         if over is not None and over.cause == "timed out" and self._body.stopped:
             return End(Ending(Outcome.FAILED, over.why), over=over)  # it went on all the same, and then returned
         return End(ending, result)
@@ -186,8 +193,16 @@ class Attempt:
         self.run.close()
         if not self._body.started:
             return End(None, error=error)
-        over = self.lease.over if self._body.stopped else None
+        over = self._over() if self._body.stopped else None
         return End(self._ending(over, error), error=error, over=over)
+
+    def _over(self) -> Over | None:
+        """Why it was stopped; and that it went on for a while all the same, if it did."""
+        over, late = self.lease.over, self._keeper.desk.clock.boot() - self.lease.told_at
+        if over is None or late < STUBBORN or self._work.can_be_killed:
+            return over
+        went_on = format_duration(timedelta(seconds=round(late)))
+        return over._replace(why=f"{over.why}, and went on for {went_on}: isolate=True runs it where it can be killed")
 
     def _in_view_of_effects(self, end: End) -> End:
         ending = end.ending

@@ -13,7 +13,7 @@ A process that calls often looks every few seconds only, and after a failure of 
 exception, and then the body does not run.
 
 *What cannot be recorded.* A body that ended while the store is away is said to have ended again and again until trust
-ends; then it is an error, for by the record the run is still going on.
+ends; then it is an error, for by the record the run is still going on. It is said on in the background (`unsaid`).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,22 +21,39 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any, Final
 
+from cronce.clock import Clock
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
 from cronce.model import Cell, Instant, Slot, Write, slot_of_cell, spell
-from cronce.protocol.commands import Busy, Closed, Early, Finished, Held, Paused, Queued, Stale, Superseded, Unsure
+from cronce.protocol.commands import (
+    Busy,
+    Closed,
+    Early,
+    Finish,
+    Finished,
+    Held,
+    Paused,
+    Queued,
+    Release,
+    Stale,
+    Superseded,
+    Unsure,
+)
 from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.record import Outcome, decode
 from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
 from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
+from cronce.runtime.desk import holder_name
 from cronce.runtime.jobs import tidy_later
-from cronce.runtime.keeper import Keeper, Lease, whose
+from cronce.runtime.journal import Journal, UnaskedCall
+from cronce.runtime.keeper import AGAIN, Keeper, Lease, refuse_patched_threads, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.machine import leave_clock, recall_clock
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Do, Nap, Steps
 from cronce.schedule import format_duration
+from cronce.stores import discreet
 
 LOOK: Final = 1.0
 """Seconds between two looks at a slot that another has, at most."""
@@ -84,20 +101,33 @@ class Call:
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
+        refuse_patched_threads()
         fired = self._fired or self.desk.clock.wall()
         self.slot = slot = self.job.slot_at(fired) if when is None else self.job.slot_named(when)
+        try:
+            self.answer = answer = yield from self._asked(slot, inferred=when is None)
+            result = answer if isinstance(answer, Grant) else why_not(slot, answer)
+        except StoreError as error:
+            if not self._only_noted:
+                could_not_ask(self.keeper.unsaid.journal, self.job, self.desk.clock, error, slot)
+            raise
+        if isinstance(result, Grant):
+            return (yield from self._run(result))
+        self._refused(slot, result.reason, self.keeper)
+        return result
+
+    def _asked(self, slot: Slot, *, inferred: bool) -> Steps[Grant | Refused]:
+        """What the store says to the call, after what is older was seen to."""
         yield Do(self.desk.ledger.jobs.learn(self.job.name))
-        self._check_clock() if when is None else self._check_due(slot)
-        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at))
+        self._check_clock() if inferred else self._check_due(slot)
+        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code))
+        if self.keeper.unsaid.waits:
+            with suppress(StoreError):
+                yield Do(self.keeper.unsaid.say())
         if self.desk.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
-        terms = self.job.terms(slot, inferred=when is None)
-        self.answer = answer = yield from self._claim(slot, terms.only_noted() if self._only_noted else terms)
-        if isinstance(answer, Grant):
-            return (yield from self._run(answer))
-        skipped = why_not(slot, answer)
-        self._refused(slot, skipped.reason, self.keeper)
-        return skipped
+        terms = self.job.terms(slot, inferred=inferred)
+        return (yield from self._claim(slot, terms.only_noted() if self._only_noted else terms))
 
     def _check_clock(self) -> None:
         """The slot was inferred from this host's clock; one that is minutes off means another slot."""
@@ -220,7 +250,7 @@ class Call:
             return
         try:
             if end.ending is None:
-                yield Do(self.desk.ledger.release([attempt.lease.grant]))
+                yield from self._said(attempt, Release(attempt.lease.grant.fence), once=True)
             else:
                 yield from self._finish(attempt, end.ending, once=not isinstance(end.error, Exception | None))
                 tidy_later(self.keeper, self.job, attempt.run.slot)
@@ -231,27 +261,49 @@ class Call:
                 end.error.add_note(f"and how it ended could not be recorded: {trouble}")
 
     def _finish(self, attempt: Attempt, ending: Ending, *, once: bool = False) -> Steps[None]:
-        pause, lease = 0.1, attempt.lease
-        while True:
-            began = self.desk.clock.boot()
-            word = (lease.grant, finish_of(attempt, ending), False)
-            (answer,), _ = yield Do(self.desk.ledger.exchange([word], [], self._beside()))
-            if not isinstance(answer, Unsure):
-                self.keeper.outage.answered()
-            elif answer.error is not None:
-                self.keeper.outage.unanswered(began, answer.why)
-            match answer:
-                case Finished(_, retrying):
-                    if retrying:
-                        self.desk.ledger.look_again(self.job.name)
-                    return
-                case Stale(by):
-                    words = too_late(lease, ending, by, self.desk.holder)
-                    raise LeaseLost(words, name=lease.name, fence=lease.grant.fence, why=whose(by, self.desk.holder))
-                case Unsure() if once or not lease.trusted or not answer.passing:
-                    raise NotRecorded(f"{lease.name} {ending.outcome}, but that could not be recorded: {answer.why}")
-            yield Nap(pause, in_hand=True)
-            pause = min(2 * pause, 5.0)
+        lease = attempt.lease
+        match (yield from self._said(attempt, finish_of(attempt, ending), once=once)):
+            case Finished(_, retrying):
+                if retrying:
+                    self.desk.ledger.look_again(self.job.name)
+            case Stale(by):
+                words = too_late(lease, ending, by, self.desk.holder)
+                raise LeaseLost(words, name=lease.name, fence=lease.grant.fence, why=whose(by, self.desk.holder))
+            case Unsure(why):
+                words = f"{lease.name} {ending.outcome}, but that could not be recorded: {why}"
+                raise NotRecorded(f"{words}; it is said again until it is")
+
+    def _said(self, attempt: Attempt, word: Finish | Release, *, once: bool) -> Steps[object]:
+        """What the store says to how it ended. Without an answer it is written down, and said again while the call can
+        wait, then by the keeper."""
+        unsaid, lease = self.keeper.unsaid, attempt.lease
+        end, pause, answer = unsaid.end_of(lease.grant, word), 0.1, None
+        if self.keeper.outage.lasts:
+            unsaid.write_down([end])
+        try:
+            while True:
+                answer = yield from self._say(lease, word)
+                if not isinstance(answer, Unsure):
+                    return answer
+                unsaid.write_down([end])
+                if once or not lease.trusted or not answer.passing:
+                    return answer
+                yield Nap(pause, in_hand=True)
+                pause = min(2 * pause, AGAIN)
+        finally:
+            if answer is None or isinstance(answer, Unsure):
+                self.keeper.say_later(end)
+            else:
+                unsaid.said(word.fence)
+
+    def _say(self, lease: Lease, word: Finish | Release) -> Steps[object]:
+        began = self.desk.clock.boot()
+        (answer,), _ = yield Do(self.desk.ledger.exchange([(lease.grant, word, False)], [], self._beside()))
+        if not isinstance(answer, Unsure):
+            self.keeper.outage.answered()
+        elif answer.error is not None:
+            self.keeper.outage.unanswered(began, answer.why)
+        return answer
 
 
 def _runs(cell: Cell) -> bool:
@@ -261,6 +313,27 @@ def _runs(cell: Cell) -> bool:
         return decode(cell.value, cell.key).is_running
     except (BadRecord, BadInput):
         return False
+
+
+def could_not_ask(journal: Journal, job: Declaration, clock: Clock, error: StoreError, when: When | None) -> None:
+    """A call came to nothing, since the store could not be asked: the next that can puts that on record."""
+    with suppress(BadInput):
+        slot = job.slot_at(clock.wall()) if when is None else job.slot_named(when)
+        journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall())])
+
+
+class NoStore:
+    """A call whose store could not even be opened."""
+
+    desk: Any = None
+
+    def __init__(self, journal: Journal, job: Declaration, clock: Clock, error: StoreError) -> None:
+        self._journal, self._job, self._clock, self._error = journal, job, clock, error
+
+    def steps(self, when: When | None = None) -> Steps[Any]:
+        could_not_ask(self._journal, self._job, self._clock, self._error, when)
+        raise self._error
+        yield  # type: ignore[unreachable]  # steps like any other
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:

@@ -22,6 +22,7 @@ from cronce.model import (
     Boot,
     Cell,
     Epoch,
+    Fence,
     Instant,
     Mark,
     Origin,
@@ -67,6 +68,8 @@ class Knowledge:
         self._latest: Sample | None = None
         self._jobs: dict[str, KnownJob] = {}
         self.epoch = Epoch()
+        self.own: set[Fence] = set()
+        """Of runs whose end is this process's to say: it runs them, or has yet to say how they ended."""
         self.halted: Act | None = None
         """Who stopped everything, as it was last read."""
 
@@ -144,7 +147,9 @@ class Knowledge:
     def watched(self, cell: Cell, newest: Sample, tolerance: timedelta) -> timedelta:
         """For how long, up to that very reading, nobody can have renewed a lease that seems to have lapsed. Where one
         clock dates all leases, it is enough that it ran evenly; where there are several, the cell itself must have been
-        seen unchanged, by our own clock."""
+        seen unchanged, by our own clock. What this process runs itself is not gone."""
+        if cell.fence in self.own:
+            return timedelta(0)
         if self._one_clock:
             return self.even(newest, tolerance)
         with self._lock:

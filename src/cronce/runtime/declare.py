@@ -10,9 +10,8 @@ from zlib import adler32, crc32
 from cronce.errors import BadInput, BadPolicy
 from cronce.model import Instant, Slot, Traits, check_name, slot
 from cronce.policy import Fold, Gap, Missed, Mode, OnLost, Overlap, check_choice, is_limited, refuse_foreign, wants_all
-from cronce.protocol.lease import lease_for
 from cronce.protocol.retention import LEAST, Keep, Kept, read_keep
-from cronce.protocol.terms import Terms, check_terms, checked
+from cronce.protocol.terms import Terms, check_terms, checked, lease_for
 from cronce.schedule import (
     At,
     Cron,
@@ -29,7 +28,7 @@ from cronce.schedule import (
     spec_of,
     start_by,
 )
-from cronce.schedule.zone import find_zone
+from cronce.schedule.zone import find_zone, rules_of
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -130,6 +129,9 @@ class Declaration(NamedTuple):
     """Where its runs may commit together with what they write."""
     mode: Mode = "guard"
     """How this process calls it. No part of its version: who observes it and who guards it mean the same job."""
+    code: str = ""
+    """Where its function is, as `module:name`. No part of its version: code may move. Another place that is alive under
+    the same name is most likely another job."""
 
     @property
     def spec(self) -> tuple[str, str]:
@@ -147,9 +149,13 @@ class Declaration(NamedTuple):
             "timeout": _spelled(self.timeout),
             "lease": _spelled(self.lease),
         }
-        stored = {"revision": self.revision} if self.revision else {}
-        text = json.dumps({"schedule": schedule, **policies, **stored}, separators=(",", ":"), sort_keys=True)
+        rules = rules_of(schedule.get("tz", "UTC")) if schedule else ""
+        more = {name: said for name, said in (("revision", self.revision), ("zone", rules)) if said}
+        text = json.dumps({"schedule": schedule, **policies, **more}, separators=(",", ":"), sort_keys=True)
         return f"{crc32(text.encode()):08x}{adler32(text.encode()):08x}", text
+
+    def in_database(self) -> "Database | None":
+        return self.database
 
     @property
     def exclusive(self) -> bool:
@@ -220,8 +226,11 @@ class Declaration(NamedTuple):
     def tidies(self, done: Slot) -> bool:
         """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts. Of a
         job that is seldom due and has no `keep`, one run in ten: for each `exec` would ask the store twice as much."""
-        gap, runs = self.gap_after(done.at), 1 if self.keep is not None else TIDY_RUNS
-        return crc32(done.key.encode()) % max(TIDY_EVERY // gap if gap else 1, runs) == 0
+        runs, drawn = 1 if self.keep is not None else TIDY_RUNS, crc32(done.job.encode(), int(done.at.timestamp()))
+        if drawn % runs:
+            return False
+        gap = self.gap_after(done.at)
+        return not gap or drawn // runs % max(TIDY_EVERY // gap // runs, 1) == 0
 
     def gap_after(self, at: Instant) -> timedelta | None:
         """From a slot to the next."""

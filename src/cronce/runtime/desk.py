@@ -81,8 +81,16 @@ class Outage:
         if news:
             self._tell(What.SILENT, f"{why}; what runs here goes on while its lease can be trusted")
 
-    def answered(self) -> None:
-        boot = self._desk.clock.boot()
+    @property
+    def lasts(self) -> bool:
+        return self._since is not None
+
+    def answered(self, boot: Boot | None = None) -> None:
+        """Now, or at that moment."""
+        boot = self._desk.clock.boot() if boot is None else boot
+        if self._since is None:
+            self.heard = boot
+            return
         with self._lock:
             since, self._since = self._since, None
             self.heard = boot

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
 from statistics import median
@@ -18,6 +18,9 @@ from cronce import __version__
 from cronce.clock import Clock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Instant, Origin, Traits
+from cronce.protocol.record import Bundle
+from cronce.runtime.flow import Flow, drive
+from cronce.runtime.queries import holders, machines_tzdata, mixed_tzdata, read_bundle, shared_names
 from cronce.runtime.self_test import SelfTest
 from cronce.stores import mask
 from cronce.stores.base import Store
@@ -79,6 +82,7 @@ def _examined(store: Store, connect: Callable[[], Store], clock: Clock) -> Itera
     yield skew(samples, store.traits)
     yield promises(store.traits)
     yield from life(store.load([]).epoch)
+    yield from drive(together(), store, clock)
     ask = getattr(store, "checks", None)
     if ask is not None:
         yield from ask()
@@ -124,6 +128,30 @@ def promises(traits: Traits) -> Check:
         return warn("promises", says, "make it durable; slots that were lost are closed as unknown, not run again")
     also = " and the loss of its machine" if traits.survives_failover else "; the loss of its machine may lose writes"
     return ok("promises", f"each slot is claimed once, also over a crash of the store{also}")
+
+
+def together() -> Flow[list[Check]]:
+    """What the live schedulers do not agree on."""
+    _, seen = yield from holders()
+    live, bundles = [one.holder for one in seen], dict[str, Bundle]()
+    for bundle in {one.bundle for one in live}:
+        bundles[bundle] = yield from read_bundle(bundle)
+    machines = yield from machines_tzdata()
+    return [*names(shared_names(live, bundles)), *time_zones(mixed_tzdata(live, machines))]
+
+
+def names(shared: Mapping[str, Mapping[str, str]]) -> Iterator[Check]:
+    for job, found in shared.items():
+        where = " and ".join(f"{code} ({holder})" for code, holder in found.items())
+        remedy = "give one another name, or each application a namespace; if the code moved, stop the old processes"
+        yield warn("names", f"{job} is more than one function: {where}; each slot runs only one of them", remedy)
+
+
+def time_zones(mixed: Mapping[str, str]) -> Iterator[Check]:
+    if mixed:
+        where = " and ".join(f"{version} ({place})" for version, place in mixed.items())
+        says = f"machines have different versions of the time zone database: {where}"
+        yield warn("time zones", says, "update tzdata on all of them")
 
 
 # --- time ---

@@ -1,5 +1,6 @@
 """Guards: a function that any trigger may call, and still the function it was."""
 
+import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
@@ -14,6 +15,7 @@ from inspect import (
     isgenerator,
     isgeneratorfunction,
     signature,
+    unwrap,
 )
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -94,6 +96,21 @@ def name_of(fn: Function) -> str:
     return name
 
 
+def code_of(fn: Function) -> str:
+    """Where it is, as `module:name`, the same on every machine; a script is named by its file."""
+    module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
+    if module == "__main__":
+        file = getattr(sys.modules.get("__main__"), "__file__", None)
+        module = os.path.basename(file).removesuffix(".py") if file else None  # noqa: PTH119  slow to import
+    return f"{module}:{name}" if module and name else ""
+
+
+def line_of(fn: Function) -> str:
+    """Where it is, for a person: `module:line`. Nothing where Python does not know, or it was typed in."""
+    code, module = getattr(unwrap(fn), "__code__", None), code_of(fn).partition(":")[0]
+    return f"{module}:{code.co_firstlineno}" if code and module else ""
+
+
 def guarded(
     name: str, fn: Function, slot: Callable[..., When] | None, make_call: MakeCall, isolate: Isolate | None = None
 ) -> Any:
@@ -104,7 +121,7 @@ def guarded(
     awaited = is_async(fn)
     checked: Function = (lambda result: result) if awaited else has_run
 
-    def work_for(args: tuple[Any, ...], named: dict[str, Any], awaits: bool = awaited) -> Work:
+    def work_for(args: tuple[Any, ...], named: dict[str, Any], *, awaits: bool = awaited) -> Work:
         if isolate is not None:
             return isolate(args, named, awaits)
         return Work(lambda run: checked(with_run(run, args, named)), is_async=awaits)
@@ -117,7 +134,10 @@ def guarded(
         work = work_for(args, named)
         return work, make_call(work, not args and not named), when
 
-    scheduled = partial(work_for, (), {}, awaited and isolate is None) if _needs_nothing(plain) else None
+    scheduled = None
+    if _needs_nothing(plain):
+        same = work_for((), {}) if isolate is None else None  # what keeps nothing serves all slots
+        scheduled = partial(work_for, (), {}, awaits=False) if same is None else lambda: same
     if awaited:
 
         @wraps(fn)

@@ -107,12 +107,18 @@ class _Stack:
                 self._throw_if_stopped()
 
     def _throw_if_stopped(self) -> None:
-        if not self._shields and any(gate.stopped for gate in self._gates):
+        if not self._shields and self._is_stopped():
             throw(self._thread, Interrupt)
 
     def _take_back(self) -> None:
-        if any(gate.stopped for gate in self._gates):
+        if self._is_stopped():
             throw(self._thread, None)
+
+    def _is_stopped(self) -> bool:
+        for gate in self._gates:  # noqa: SIM110  `any` takes three times as long, and this is done four times for a body
+            if gate.stopped:
+                return True
+        return False
 
 
 class _Here(threading.local):

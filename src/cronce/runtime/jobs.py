@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cronce.errors import BadRecord, StoreUnavailable
@@ -58,6 +59,7 @@ Edit = Callable[[Job | None, Instant], Job | None]
 class Jobs:
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._compared: set[tuple[str, str]] = set()
 
     def edit(self, name: str, edit: Edit) -> Flow[Job | None]:
         """Load the job, change it, swap it in; again when another was faster."""
@@ -124,19 +126,30 @@ class Jobs:
         if self._client.know.job(name) is None:
             yield from self.edit(name, lambda _job, _now: None)
 
-    def declare(self, name: str, spec: tuple[str, str], slot: Instant) -> Flow[Job]:
+    def compare_code(self, name: str, job: Job, code: str) -> None:
+        """Another place under the same name is most likely another job: the two share its slots. It is said once."""
+        if code and job.code and job.code != code and (name, job.code) not in self._compared:
+            from cronce.runtime.log import LOGGER  # noqa: PLC0415  slow to import, and few have two
+
+            self._compared.add((name, job.code))
+            LOGGER.warning(
+                "%s is %s here and %s elsewhere: if these are two jobs, each slot runs only one of them. Give one"
+                " another name, or each application a namespace of its own",
+                name,
+                code,
+                job.code,
+            )
+
+    def declare(self, name: str, spec: tuple[str, str], slot: Instant, code: str = "") -> Flow[Job]:
         """Put on record what a call from outside says of its job, unless it is there: no version fires by that, and
         no floor rises. A job that nobody knew begins just below the slot of the call, and never later than now: a
         caller that is wrong about the time must not close the slots of the others."""
         known = self._client.know.job(name)
-        if known and known.job and any(spec[0] == seen.digest for seen in known.job.specs):
-            return known.job
-
-        def edit(job: Job | None, now: Instant) -> Job:
-            return declared(job or Job(floor=first_floor(now, slot)), spec, now)
-
-        job = yield from self.edit(name, edit)
-        assert job is not None
+        job = known.job if known else None
+        if job is None or (code and not job.code) or all(spec[0] != seen.digest for seen in job.specs):
+            job = yield from self.edit(name, partial(_declared, spec, slot, code))
+            assert job is not None
+        self.compare_code(name, job, code)
         return job
 
     def pause(self, name: str, by: str = "", reason: str = "") -> Flow[tuple[Act, bool]]:
@@ -241,6 +254,11 @@ class Jobs:
         upto = self._client.know.now() - least
         page = yield from self._client.scan(Scan(prefix, "until", mark, upto, limit=PURGED_AT_ONCE))
         return page.cells
+
+
+def _declared(spec: tuple[str, str], slot: Instant, code: str, job: Job | None, now: Instant) -> Job:
+    known = declared(job or Job(floor=first_floor(now, slot)), spec, now)
+    return known._replace(code=known.code or code)
 
 
 def paused_and_resumed(paused: Act, by: str) -> str:

@@ -6,11 +6,15 @@ hang in a call for as long as the store lets it; the other only looks at the clo
 their time. All are there only while there is something to do, so that a process that forks in between forks without
 threads.
 
+A body that was told to stop and goes on keeps its slot and its turn: they are renewed until it has ended, without
+trust, so that its effects stay refused and no other run begins beside it.
+
 Whether a lease may be believed is computed where it is asked (`Lease.trusted`), by a clock that goes on in suspend. The
 threads only bring the news. A body that holds the GIL, a starved machine or a suspended one may delay the news, never
 the truth.
 """
 
+import _thread
 import os
 import threading
 from collections.abc import Callable
@@ -20,13 +24,15 @@ from math import inf
 from typing import Final, Literal
 
 from cronce.clock import Clock
-from cronce.errors import CronceError, LeaseLost, StoreError
+from cronce.errors import BadInput, CronceError, LeaseLost, StoreError
 from cronce.model import Boot, Instant
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
 from cronce.runtime.desk import Desk, Outage
 from cronce.runtime.flow import drive
+from cronce.runtime.journal import Journal, UnsaidEnd
 from cronce.runtime.ledger import Grant
+from cronce.runtime.unsaid import Unsaid
 from cronce.schedule import format_duration
 from cronce.stores.base import Store
 from cronce.value import NamedTuple
@@ -40,6 +46,12 @@ is busy cleaning up should not be hit by another."""
 
 NOTED: Final = 1.0
 """Seconds until what a body said of its progress is told at the latest."""
+
+AGAIN: Final = 0.5
+"""Seconds at most until a renewal that got no answer is tried again: whoever is back in touch is heard soon."""
+
+STUBBORN: Final = 3.0
+"""Seconds after which a body that was told to stop, and goes on, is on record as overdue."""
 
 LAZY: Final = 5.0
 """Seconds that a chore may wait, so that many become one write."""
@@ -123,6 +135,10 @@ class Lease(Tie):
         self.renew_at = 0.0
         self.progress: tuple[int, int] | None = None
         """What the body last said of how far it is; it is told with the next renewal."""
+        self.told_at: Boot = inf
+        """When whoever works under it was told to stop."""
+        self.stale = False
+        """Another has it, or it was closed: there is nothing left to renew."""
         self._clock = clock
 
     @property
@@ -138,6 +154,15 @@ class Lease(Tie):
             raise LeaseLost(words, name=self.name, fence=self.grant.fence, why="this is a forked child")
         why = (self.over or NOT_RENEWED).why
         raise LeaseLost(f"{self.name} is no longer ours: {why}", name=self.name, fence=self.grant.fence, why=why)
+
+    @property
+    def held_on(self) -> bool:
+        """A run was told to stop, and has not: it keeps its slot and its turn until it has ended."""
+        return self.over is not None and self.grant.slot is not None and not self.stale
+
+    def overdue(self, boot: Boot) -> str:
+        """Why it was told to stop, if it has gone on for a while since."""
+        return self.over.why if self.over is not None and boot >= self.told_at + STUBBORN else ""
 
     @property
     def next_end(self) -> Boot:
@@ -215,12 +240,17 @@ class Beat:
 
 
 class Keeper:
-    def __init__(self, desk: Desk, beat: Callable[[str, Look, Clock], Beat] = Beat) -> None:
+    def __init__(
+        self, desk: Desk, beat: Callable[[str, Look, Clock], Beat] = Beat, journal: Journal | None = None
+    ) -> None:
         self.desk = desk
+        self.unsaid = Unsaid(desk, journal or Journal())
+        self._say_at: Boot = 0.0
         self._clock = desk.clock
         self._lock = threading.Lock()
         self._leases: set[Lease] = set()
         self._ended: set[Lease] = set()
+        self._usual: dict[timedelta, float] = {}  # how often a lease of that length is renewed
         self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
         self._store: Store | None = None
         self._connecting = threading.Lock()
@@ -236,8 +266,8 @@ class Keeper:
 
     def keep(self, lease: Lease) -> None:
         """Renew it from now on."""
-        self.outage.answered()  # it was granted a moment ago
         boot = self._clock.boot()
+        self.outage.answered(boot)  # it was granted a moment ago
         lease.renew_at = boot + self._every(lease, boot)
         with self._lock:
             self._leases.add(lease)
@@ -259,12 +289,21 @@ class Keeper:
         """Whoever works under it shall stop; nothing happens if it was dropped, or told before."""
         self._end(lease, over)
         self._watching.wake()
+        self._renewing.wake(lease.renew_at)
+
+    def say_later(self, end: UnsaidEnd) -> None:
+        """The store did not take how a run ended: it is said again, from now on in the background."""
+        self.unsaid.add(end)
+        self._renewing.wake()
 
     def note_progress(self, lease: Lease, done: int, total: int) -> None:
         """How far the body is, for people; it stands in the store about a second later."""
         lease.progress = (done, total)
         lease.renew_at = min(lease.renew_at, self._clock.boot() + NOTED)
         self._renewing.wake(lease.renew_at)
+
+    def at_desk(self) -> Desk:
+        return self.desk
 
     @property
     def busy(self) -> bool:
@@ -284,8 +323,10 @@ class Keeper:
         self._tidying.wake()
 
     def close(self) -> None:
-        """Do what was put off, and hang up. Not while somebody holds something: it has to be renewed, and let go."""
+        """Do what was put off, and hang up. Not while somebody holds something: it has to be renewed, and let go. What
+        cannot be said even now is in the journal."""
         self.do_chores(at_once=True)
+        self._say_unsaid()
         if self.busy:
             return
         with self._lock:
@@ -313,19 +354,27 @@ class Keeper:
     def renew(self) -> Boot | None:
         """Renew what is due, all in one batch; when is the next?"""
         boot = self._clock.boot()
-        due = [lease for lease in self._kept() if lease.renew_at <= boot and not lease.at_limit]
+        due = [lease for lease in self._renewed() if lease.renew_at <= boot]
         if due:
             self._renew(due)
-        with self._lock:
-            waiting = [lease.renew_at for lease in self._leases if not lease.at_limit]
-        return min(waiting, default=None)
+        if self.unsaid and boot >= self._say_at:
+            self._say_unsaid()
+            self._say_at = self._clock.boot() + AGAIN
+        waiting = [lease.renew_at for lease in self._renewed()]
+        return min([*waiting, self._say_at] if self.unsaid else waiting, default=None)
+
+    def _say_unsaid(self) -> None:
+        if self.unsaid:
+            with suppress(StoreError):
+                drive(self.unsaid.say(), self._connected(), self._clock)
 
     def _renew(self, due: list[Lease]) -> None:
         limits = {lease.grant.fence: lease.at_most for lease in due if lease.at_most is not None}
         progress = {lease.grant.fence: lease.progress for lease in due if lease.progress is not None}
         began = self._clock.boot()
+        overdue = {lease.grant.fence: why for lease in due if (why := lease.overdue(began))}
         try:
-            renewal = self.desk.ledger.renew([lease.grant for lease in due], limits, progress)
+            renewal = self.desk.ledger.renew([lease.grant for lease in due], limits, progress, overdue)
             answers = drive(renewal, self._connected(), self._clock)
         except StoreError as error:
             answers = [Unsure(str(error), error)] * len(due)
@@ -334,31 +383,36 @@ class Keeper:
             self.outage.answered()
         elif unsure[0].error is not None:
             self.outage.unanswered(began, unsure[0].why)
-        kept = self._kept()
+        renewed, boot = self._renewed(), self._clock.boot()
         for lease, answer in zip(due, answers, strict=True):
-            if lease in kept:
+            if lease in renewed:
                 self._answered(lease, answer)
-        boot = self._clock.boot()
-        for lease in due:  # also those that got no answer: soon again, and sooner the less trust is left
-            lease.renew_at = boot + self._every(lease, boot)
+            every = self._every(lease, boot)
+            lease.renew_at = boot + (min(every, AGAIN) if isinstance(answer, Unsure) else every)
+            if lease.held_on and boot < lease.told_at + STUBBORN:
+                lease.renew_at = min(lease.renew_at, lease.told_at + STUBBORN)
 
     def _answered(self, lease: Lease, answer: object) -> None:
         match answer:
             case Grant():
                 lease.grant = answer
-                lease.renewed(answer)
+                if lease.over is None:
+                    lease.renewed(answer)
                 if answer.ask:
                     self._end(lease, Over("asked", f"asked to stop: {answer.ask}"))
             case Stale(by):
+                lease.stale = True
                 self._end(lease, Over("lost", whose(by, self.desk.holder)))
             case _:  # unsure: it may be renewed or not; what was trusted before still is
                 pass
 
     def _every(self, lease: Lease, boot: Boot) -> float:
         """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted."""
-        left = max(lease.grant.trust.end - boot, 0.0) / 3
-        usual = lease.renew or renew_every(lease.grant.lease, self.desk.store.traits)
-        return min(usual.total_seconds(), max(left, 0.02))
+        length, renew = lease.grant.lease, lease.renew
+        usual = self._usual.get(length) if renew is None else renew.total_seconds()
+        if usual is None:
+            usual = self._usual[length] = renew_every(length, self.desk.store.traits).total_seconds()
+        return usual if lease.held_on else min(usual, max((lease.grant.trust.end - boot) / 3, 0.02))
 
     # --- on the thread for what may take its time ---
 
@@ -380,6 +434,12 @@ class Keeper:
         with self._lock:
             return set(self._leases)
 
+    def _renewed(self) -> set[Lease]:
+        """What is renewed: all that may go on, and what does not stop."""
+        with self._lock:
+            going_on = {lease for lease in self._leases if not lease.at_limit}
+            return going_on | {lease for lease in self._ended if lease.held_on}
+
     def _end(self, lease: Lease, over: Over) -> None:
         """Once; and never after the lease was dropped."""
         with self._lock:
@@ -387,6 +447,8 @@ class Keeper:
             self._leases.discard(lease)
             if kept:
                 self._ended.add(lease)
+                lease.told_at = self._clock.boot()
+                lease.renew_at = min(lease.renew_at, lease.told_at + STUBBORN)
         if kept:
             lease.end(over)
 
@@ -395,6 +457,25 @@ class Keeper:
             if self._store is None:
                 self._store = self.desk.connect()
             return self._store
+
+
+def refuse_patched_threads() -> None:
+    """gevent and eventlet put something else in the place of threads: whoever computes keeps all others waiting, also
+    those who renew its lease and would stop it, and another process begins the same run."""
+    module: str = _thread.start_new_thread.__module__
+    if module != "_thread":
+        name = module.partition(".")[0]
+        raise BadInput(
+            f"{name} has replaced this process's threads, so a job function that computes would keep its own lease from"
+            " being renewed, and another process would run it too. Run the jobs in a process of their own (`cronce"
+            f" run`), or leave threads as they are: {_LEFT_ALONE.get(name, 'do not replace them')}"
+        )
+
+
+_LEFT_ALONE: Final = {
+    "gevent": "monkey.patch_all(thread=False)",
+    "eventlet": "eventlet.monkey_patch(thread=False)",
+}
 
 
 def whose(by: str, me: str) -> str:

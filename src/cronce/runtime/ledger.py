@@ -1,14 +1,14 @@
 """The ledger: what a process can say about slots, effects, locks and leaders, as flows. The loop alone writes them."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import timedelta
 from os import register_at_fork, urandom
 from types import MappingProxyType
 from typing import Final, cast
 
 from cronce.clock import Clock
-from cronce.errors import BadPolicy, BadRecord, CronceError, StoreUnavailable
+from cronce.errors import BadPolicy, BadRecord, CronceError, StoreError, StoreUnavailable
 from cronce.events import Event
 from cronce.model import Boot, Cell, Fence, Instant, Mark, Slot, Traits, Write, slot_of_cell, turn_cell
 from cronce.protocol.codec import all_readable
@@ -34,8 +34,10 @@ from cronce.protocol.commands import (
 from cronce.protocol.lease import LOCK_LEASE, NO_SAMPLE, Sample, Trust, trust_end
 from cronce.protocol.record import Maker, Outcome, Record, decode
 from cronce.protocol.table import Row, row
-from cronce.protocol.terms import MEANT, Terms, check_lease, check_terms, checked
+from cronce.protocol.terms import MEANT, Terms, Wants, check_lease, check_terms, checked
 from cronce.protocol.view import View
+from cronce.runtime.answer_events import event_of, is_wanted
+from cronce.runtime.batch import Batch, Ended
 from cronce.runtime.client import Client, Knowledge
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Jobs
@@ -76,6 +78,10 @@ class Wanted(NamedTuple):
     """The slot is on record, as a scan found it: read it first. Else it is guessed to be nobody's."""
     nonce: str = ""
     """Of a claim that is made again, since nobody knows whether it landed; each other one draws its own."""
+
+    @property
+    def cell(self) -> str:
+        return self.slot.cell
 
 
 class Begin(NamedTuple):
@@ -141,23 +147,20 @@ class Ledger:
         self.nonce = nonce
         self._looked: dict[str, Boot] = {}
         self._checked: set[tuple[object, ...]] = set()
+        self._trusted: tuple[object, Trust] = (None, Trust(0.0))
 
     # --- slots ---
 
     def claim(self, wanted: Sequence[Wanted]) -> Flow[list[Grant | Refused]]:
         """Each wanted slot: a grant, or why not. Raises only when the store said nothing about any of them; what it
         said and nobody can read is an answer."""
-        lowest = {want.slot.job: want.slot.at for want in sorted(wanted, key=lambda want: want.slot.at, reverse=True)}
-        sample = self.know.guess()
-        questions = [self._claim_question(want, lowest[want.slot.job], sample) for want in wanted]
-        asked = list(questions)
-        yield from self.loop.answer(questions)
-        grants = [self._granted(question) for question in asked]
+        drawn = [Wanted(slot, terms, known, nonce or self.nonce()) for slot, terms, known, nonce in wanted]
+        _, grants = yield from self.exchange([], drawn)
         unsure = [grant for grant in grants if isinstance(grant, Unsure)]
         errors = [one.error for one in unsure if one.error]
-        if errors and len(unsure) == len(asked):
+        if errors and len(unsure) == len(wanted):
             raise errors[0]
-        return (yield from self._in_time(grants))
+        return grants
 
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
         """What came too late to be trusted is given back."""
@@ -172,13 +175,16 @@ class Ledger:
         grants: Sequence[Grant],
         limits: Mapping[Fence, Instant] = MappingProxyType({}),
         progress: Mapping[Fence, tuple[int, int]] = MappingProxyType({}),
+        overdue: Mapping[Fence, str] = MappingProxyType({}),
     ) -> Flow[list[Grant | Stale | Unsure]]:
-        """The grants with their trust extended, none beyond its limit; stale where another has it now."""
+        """The grants with their trust extended, none beyond its limit; stale where another has it now. `overdue`: of
+        what goes on though it was told to stop, why it was."""
         now = self.know.now()
         ttls = {fence: max(limit - now, timedelta(0)) for fence, limit in limits.items()}
         questions = [
-            self._grant_question(grant, Renew(grant.fence, ttls.get(grant.fence), progress.get(grant.fence)))
+            self._grant_question(grant, Renew(fence, ttls.get(fence), progress.get(fence), overdue.get(fence, "")))
             for grant in grants
+            for fence in [grant.fence]
         ]
         yield from self.loop.answer(questions)
         return [self._renewed(grant, question) for grant, question in zip(grants, questions, strict=True)]
@@ -197,25 +203,52 @@ class Ledger:
         return cast(Finished | Stale | Unsure, (yield from self._say(self._grant_question(grant, command))))
 
     def exchange(
-        self,
-        endings: Sequence[tuple[Grant, Finish | Release, bool]],
-        wanted: Sequence[Wanted],
-        beside: Sequence[Write] = (),
+        self, ended: Sequence[Ended], wanted: Sequence[Wants], beside: Sequence[Write] = ()
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Grant | Refused]]]:
-        """Say what has ended, each with whether others wait for that, and claim what is next, in one breath. Unlike
-        `claim` it answers even when the store said nothing: with `Unsure` for each."""
+        """Say what has ended, and claim what is next, in one breath. Unlike `claim` it answers even when the store said
+        nothing: with `Unsure` for each."""
         sample = self.know.guess()
-        said = [self._grant_question(grant, word, sample, wakes=wakes) for grant, word, wakes in endings]
-        claims = [self._claim_question(want, want.slot.at, sample) for want in wanted]
-        yield from self.loop.answer([*said, *claims], beside)
-        answers = [cast(Finished | Released | Stale | Unsure, question.answer) for question in said]
-        return answers, (yield from self._in_time([self._granted(question) for question in claims]))
+        outside = sorted([want.slot for want in wanted if want.terms.outside], key=lambda slot: slot.at, reverse=True)
+        lowest = {slot.job: slot.at for slot in outside}
+        batch = Batch(
+            ended, wanted, beside,
+            ask_end=lambda one: self._grant_question(one[0], one[1], sample, wakes=one[2]),
+            ask_claim=lambda want: self._claim_question(want, lowest, sample),
+            granted=self._grant,
+        )  # fmt: skip
+        yield from self._answer(batch, {want.slot.job for want in wanted})
+        said = [one.answer if isinstance(one, Question) else one for one in batch.said]
+        grants = [one if isinstance(one, Grant) else self._granted(cast(Question, one)) for one in batch.claimed]
+        return cast(list[Finished | Released | Stale | Unsure], said), (yield from self._in_time(grants))
+
+    def _answer(self, batch: Batch, jobs: Set[str]) -> Flow[None]:
+        """What is alike is stamped, if there is more than one."""
+        if len(batch) == 1:
+            yield from self.loop.answer(batch.unanswered(), batch)
+            return
+        questions = batch.unread()
+        try:
+            known = yield from self.loop.read(questions, jobs)
+        except StoreError as error:
+            for question in (*questions, *batch.unanswered()):
+                question.answer = Unsure(str(error), error)
+            return
+        questions += batch.stamp(self.loop.around, known)
+        yield from self.loop.answer(questions, batch)
+        for answer, view in batch.told(lambda answer: is_wanted(answer, self.client.wants)):
+            event = event_of(answer, view, self.client.holder, wrote=True)
+            if event is not None:
+                self.client.report(event)
 
     def release(self, grants: Sequence[Grant], rest: timedelta = timedelta(0)) -> Flow[list[Released | Stale | Unsure]]:
         """Give back what was never started (or, for a lock, is no longer needed), to be claimed `rest` later."""
         questions = [self._grant_question(grant, Release(grant.fence, rest)) for grant in grants]
         yield from self.loop.answer(questions)
         return [cast(Released | Stale | Unsure, question.answer) for question in questions]
+
+    def say(self, words: Sequence[tuple[str, Finish | Release]]) -> Flow[list[Answer]]:
+        """Say how runs ended, by their cells: whoever says it need not be whoever ran them."""
+        return (yield from self._answers([self._cell_question(word, Cell(key)) for key, word in words]))
 
     def put(self, commands: Mapping[Slot, Queue | Skip]) -> Flow[list[Answer]]:
         """Put slots on record: as due, for others to claim, or as not to be run. One that is asked for by hand is filed
@@ -226,11 +259,13 @@ class Ledger:
                 question.view = question.view._replace(run=question.view.run._replace(at=self.know.now()))
         return (yield from self._answers(questions))
 
-    def enqueue(self, wanted: Sequence[Wanted]) -> Flow[list[Answer]]:
+    def enqueue(self, wanted: Sequence[Wants]) -> Flow[list[Answer]]:
         """Put slots that fell due on record, each on its own terms, for others to claim."""
         questions = [
-            self._slot_question(Queue(digest=terms.digest, first=slot.at if terms.outside else None), slot)
-            for slot, terms, *_ in wanted
+            self._slot_question(
+                Queue(digest=one.terms.digest, first=one.slot.at if one.terms.outside else None), one.slot
+            )
+            for one in wanted
         ]
         return (yield from self._answers(questions))
 
@@ -296,15 +331,18 @@ class Ledger:
 
     # --- locks and leaders: a lease with no slot ---
 
-    def acquire(self, key: str, lease: timedelta = LOCK_LEASE) -> Flow[Grant | Refused]:
-        """A lock or a leadership: a claim on a cell that never closes. Raises `BadRecord` where the store answers, and
+    def acquire(
+        self, key: str, lease: timedelta = LOCK_LEASE, least: timedelta = timedelta(0)
+    ) -> Flow[Grant | Refused]:
+        """A lock or a leadership: a claim on a cell that never closes. `least`: it is kept from others for so long,
+        also if its holder dies. Raises `BadRecord` where the store answers, and
         nobody here can read what."""
         if not timedelta(0) < lease <= LOCK_LEASE:
             raise BadPolicy(
                 f"a lock's lease is more than nothing and at most {format_duration(LOCK_LEASE)}, not {lease}"
             )
         check_lease(lease, self.client.traits)
-        command = Claim(self.nonce(), self.client.holder, lease, "rerun")
+        command = Claim(self.nonce(), self.client.holder, lease, "rerun", least=least)
         question = Question(command, View(Cell(key), None, self.know.guess()), self.know.epoch.birth)
         yield from self.loop.answer([question])
         if isinstance(question.answer, Unsure):
@@ -314,13 +352,13 @@ class Ledger:
 
     # --- questions ---
 
-    def _claim_question(self, want: Wanted, lowest: Instant, sample: Sample) -> Question:
+    def _claim_question(self, want: Wants, lowest: Mapping[str, Instant], sample: Sample) -> Question:
         terms = want.terms.by_hand() if want.slot.request else want.terms
         if terms[:MEANT] not in self._checked:
             check_terms(checked(terms), self.client.traits)
             self._checked.add(terms[:MEANT])
         command = Claim(
-            want.nonce or self.nonce(),
+            want.nonce,
             self.client.holder,
             terms.lease,
             terms.on_lost,
@@ -331,7 +369,7 @@ class Ledger:
             overlap=terms.overlap,
             delay=terms.delay,
             digest=terms.digest,
-            first=lowest if terms.outside else None,
+            first=lowest.get(want.slot.job) if terms.outside else None,
         )
         unread = want.known or bool(want.slot.request)  # what was asked for by hand is never made by a claim
         return self._slot_question(command, want.slot, terms.limit, sample, unread=unread)
@@ -394,26 +432,32 @@ class Ledger:
         answer, view = question.answer, question.view
         if not isinstance(answer, Granted):
             return cast(Answer, answer)
-        run, record = view.run, view.stands
+        record = view.stands
+        cells = (view.run, *[turn for turn in view.turns if turn.key == record.turn])
+        return self._grant(view.slot, cells, record, view.sample, question.life)._replace(taken_over=answer.taken_over)
+
+    def _grant(self, slot: Slot | None, cells: tuple[Cell, ...], record: Record, sample: Sample, life: int) -> Grant:
+        run, lease = cells[0], record.lease
         assert run.fence is not None
-        turns = [turn for turn in view.turns if turn.key == record.turn]
-        return Grant(
-            run.key, view.slot, run.fence, record.grant, record.lease, self._trust(view, record.lease),
-            (run, *turns), record, question.life, answer.taken_over,
-        )  # fmt: skip
+        trust = self._trust(run, sample, lease)
+        return Grant(run.key, slot, run.fence, record.grant, lease, trust, cells, record, life)
 
     def _renewed(self, grant: Grant, question: Question) -> Grant | Stale | Unsure:
         answer, view = question.answer, question.view
         if not isinstance(answer, Renewed):
             return cast(Stale | Unsure, answer)
-        trust = grant.trust.extended(self._clock.boot(), self._trust(view, grant.lease).end)
+        trust = grant.trust.extended(self._clock.boot(), self._trust(view.run, view.sample, grant.lease).end)
         cells = (view.run, *view.turns)
         return grant._replace(trust=trust, cells=cells, record=view.stands, birth=question.life, ask=answer.ask)
 
-    def _trust(self, view: View, lease: timedelta) -> Trust:
+    def _trust(self, run: Cell, sample: Sample, lease: timedelta) -> Trust:
         """Counted from when the call began that brought the cell, and from what was left of the lease then."""
-        assert view.run.until is not None
-        return Trust(trust_end(view.sample.began, view.now, view.run.until, lease, self.client.traits))
+        assert run.until is not None
+        asked, (found, trust) = (sample, run.until, lease), self._trusted
+        if asked != found:  # of a batch, all have the same
+            trust = Trust(trust_end(sample.began, sample.now, run.until, lease, self.client.traits))
+            self._trusted = (asked, trust)
+        return trust
 
 
 def _settling(cell: Cell, committed: Mapping[str, Fence] | None) -> Settle:

@@ -32,8 +32,8 @@ Gate = ThreadGate | TaskGate
 
 
 class Limits(NamedTuple):
-    """`at_most` is a hard limit on holding, never renewed past; `at_least` keeps the lock after release; `wait` is how
-    long to try."""
+    """`at_most` is a hard limit on holding, never renewed past; `at_least` keeps the lock after release, and after its
+    holder's death; `wait` is how long to try."""
 
     at_most: timedelta | None
     at_least: timedelta
@@ -42,6 +42,11 @@ class Limits(NamedTuple):
     @property
     def lease(self) -> timedelta:
         return LOCK_LEASE if self.at_most is None else min(LOCK_LEASE, self.at_most)
+
+    @property
+    def final(self) -> bool:
+        """Whether its first lease is its last: no renewal goes past the limit."""
+        return self.at_most is not None and self.at_most <= LOCK_LEASE
 
 
 def limits(at_most: Duration | None, at_least: Duration, wait: Duration) -> Limits:
@@ -243,10 +248,10 @@ class Lock(Block):
         self._limits = limits
 
     def _try(self, desk: Desk, gate: Gate) -> Steps[Lease | Refused]:
-        answer = yield Do(desk.ledger.acquire(lock_cell(self.name), self._limits.lease))
+        answer = yield Do(desk.ledger.acquire(lock_cell(self.name), self._limits.lease, self._limits.at_least))
         if isinstance(answer, Grant):
             return self._lease(answer, desk, gate)
-        error = refusal(answer, partial(LockHeld, self.name), f"for the lock {self.name}")
+        error = refusal(answer, partial(LockHeld, self.name, final=self._limits.final), f"for the lock {self.name}")
         left = seconds_left(answer, desk)
         return Refused(error, min(max(left, 0.01), LOOK))
 

@@ -1,43 +1,72 @@
 """Events as log lines, in one place, and who else is told of them. Losers are quiet: a refused claim is normal life. No
 line holds a secret."""
 
-import logging
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from cronce.events import Event, What
 from cronce.model import Instant
 from cronce.stores import discreet
 
 if TYPE_CHECKING:
+    import logging
+
     from cronce.runtime.run import Around, Run
 
-LOGGER: Final = logging.getLogger("cronce")
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+"""As `logging` has them."""
+
+
+class _Logger:
+    """The logger named cronce, from the first line on. To import `logging` is a twentieth of what `exec` takes, and
+    most runs have nothing to say. Where nobody has imported it nobody has set a level, and warnings are shown."""
+
+    _logger: "logging.Logger | None" = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made(), name)
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802  as it is called there
+        if self._logger is None and "logging" not in sys.modules:
+            return level >= WARNING
+        return self._made().isEnabledFor(level)
+
+    def _made(self) -> "logging.Logger":
+        if self._logger is None:
+            import logging  # noqa: PLC0415  5 ms
+
+            logging.getLogger("cronce").addFilter(_mask)
+            self._logger = logging.getLogger("cronce")
+        return self._logger
+
+
+LOGGER: Final = cast("logging.Logger", _Logger())
 
 LEVELS: Final = {
-    What.STARTED: logging.INFO,
-    What.ENDED: logging.INFO,
-    What.TAKEN_OVER: logging.WARNING,
-    What.STALE: logging.WARNING,
-    What.DEPOSED: logging.WARNING,
-    What.LATE: logging.INFO,
-    What.OVERRUN: logging.WARNING,
-    What.MISSED: logging.WARNING,
-    What.DOUBLED: logging.WARNING,
-    What.DRAINED: logging.INFO,
-    What.RESUMED: logging.INFO,
-    What.FORGOT: logging.ERROR,
-    What.DOUBTED: logging.WARNING,
-    What.SILENT: logging.WARNING,
-    What.ANSWERS: logging.INFO,
-    What.REGISTERED: logging.INFO,
-    What.EDITED: logging.INFO,
-    What.RETRYING: logging.INFO,
-    What.PURGED: logging.INFO,
-    What.ASKED: logging.INFO,
+    What.STARTED: INFO,
+    What.ENDED: INFO,
+    What.TAKEN_OVER: WARNING,
+    What.STALE: WARNING,
+    What.DEPOSED: WARNING,
+    What.LATE: INFO,
+    What.OVERRUN: WARNING,
+    What.MISSED: WARNING,
+    What.DOUBLED: WARNING,
+    What.DRAINED: INFO,
+    What.RESUMED: INFO,
+    What.FORGOT: ERROR,
+    What.DOUBTED: WARNING,
+    What.SILENT: WARNING,
+    What.ANSWERS: INFO,
+    What.REGISTERED: INFO,
+    What.EDITED: INFO,
+    What.RETRYING: INFO,
+    What.PURGED: INFO,
+    What.ASKED: INFO,
 }
 """The rest is for debugging, except a slot that closed as lost or unknown: a person should know."""
 
@@ -59,7 +88,7 @@ def _traceback(error: BaseException, last: int | None = None) -> str:
     return "".join(format_exception(error, limit=last and -last)).rstrip("\n")
 
 
-def _mask(record: logging.LogRecord) -> bool:
+def _mask(record: "logging.LogRecord") -> bool:
     """What holds no secret goes on as it is. Of an exception that does, only its masked traceback goes on, as text."""
     with suppress(Exception):  # arguments that do not fit, or cannot be shown: whoever writes the line will say so
         message = record.getMessage()
@@ -69,9 +98,6 @@ def _mask(record: logging.LogRecord) -> bool:
     if error is not None and (shown := discreet(text := _traceback(error))) != text:
         record.exc_info, record.exc_text = None, shown
     return True
-
-
-LOGGER.addFilter(_mask)
 
 
 class Log:
@@ -94,12 +120,12 @@ class Log:
 
 
 def level_of(what: What) -> int:
-    return LEVELS.get(what, logging.DEBUG)
+    return LEVELS.get(what, DEBUG)
 
 
 def log(event: Event) -> None:
     """The event itself goes with the line, as its attribute `event`, for handlers that want more than words."""
-    level = logging.WARNING if event.in_doubt else level_of(event.what)
+    level = WARNING if event.in_doubt else level_of(event.what)
     if LOGGER.isEnabledFor(level):
         if (shown := discreet(event.detail)) != event.detail:
             event = event._replace(detail=shown)

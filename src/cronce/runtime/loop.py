@@ -20,13 +20,13 @@ from cronce.errors import BadRecord, StoreError, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import ABSENT, SWITCH, Cell, Refusal, Verdict, Write, job_cell, slot_of_cell
 from cronce.protocol.commands import Answer, Asked, Command, Finished, Queued, Released, Settled, Unsure
-from cronce.protocol.decide import Decision, job_write, refused
+from cronce.protocol.decide import Decision, decide, job_write, refused, writes_of
 from cronce.protocol.gates import Need, rests_on_job
 from cronce.protocol.lease import NO_SAMPLE, Sample
 from cronce.protocol.record import Record, decode
-from cronce.protocol.shapes import Shapes
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.answer_events import event_of, is_wanted
+from cronce.runtime.batch import Beside
 from cronce.runtime.client import ROUNDS, UNANSWERED, WAKE, Client
 from cronce.runtime.flow import Flow, Timed
 from cronce.stores.base import Loaded, Swapped
@@ -72,38 +72,39 @@ class Loop:
     def __init__(self, client: Client) -> None:
         self._client, self._know = client, client.know
 
-    def answer(self, questions: list[Question], beside: Sequence[Write] = ()) -> Flow[None]:
-        """Bring every question to its answer. Commands about other runs are added to the list as they are found. What
-        is written `beside` goes with the first swap, once, and is not confirmed."""
-        unanswered = 0
+    def answer(self, questions: list[Question], beside: Beside | None = None) -> Flow[None]:
+        """Bring every question to its answer. Commands about other runs are added to the list as they are found, and
+        what is to be asked of the writes `beside`, which go with the first swap."""
+        unanswered, beside = 0, beside or Beside()
         try:
             for _ in range(ROUNDS):
                 pending = [question for question in questions if question.answer is None]
-                if not pending:
+                if not pending and not beside.writes:
                     return
-                known = yield from self._read(pending)
+                known = yield from self.read(pending)
                 error = yield from self._round(pending, known, questions, beside)
-                beside = ()
+                beside.sent()
                 unanswered = unanswered + 1 if error else 0
                 if error and unanswered == UNANSWERED:
                     raise error
             unsure = Unsure(f"no answer after {ROUNDS} rounds")
         except StoreError as error:
             unsure = Unsure(str(error), error)
+        questions += beside.unanswered()
         for question in questions:
             if question.answer is None:
                 question.answer = unsure
 
     # --- reading ---
 
-    def _read(self, pending: Iterable[Question]) -> Flow[KnownJobs]:
+    def read(self, pending: Sequence[Question], jobs: Iterable[str] = ()) -> Flow[KnownJobs]:
         """Read what is not known yet, or not any more; the jobs that the commands rest on, as they are known then."""
         life = self._know.epoch.birth
-        names = {one.job for one in pending}
+        names = {*jobs, *[one.job for one in pending]}
         known = self._know.jobs(names)
         lacking = names - known.keys() - {""}
         stale = [one for one in pending if one.unread or one.life != life or not life or one.job in lacking]
-        if not stale:
+        if not (stale or lacking):
             return known
         keys = {one.view.run.key for one in stale} | {turn.key for one in stale for turn in one.view.turns}
         about = {SWITCH, *map(job_cell, lacking)} if lacking else set()
@@ -130,62 +131,72 @@ class Loop:
     # --- one round ---
 
     def _round(
-        self, pending: list[Question], known: KnownJobs, questions: list[Question], beside: Sequence[Write]
+        self, pending: list[Question], known: KnownJobs, questions: list[Question], beside: Beside
     ) -> Flow[StoreUnavailable | None]:
         """Decide, and write what makes the answers true; the error, if no answer came."""
-        seen = self._know.epoch.seen
+        seen = beside.seen or self._know.epoch.seen
         jobs: dict[str, Write] = {}
-        steps = self._decide(pending, known, questions, jobs)
-        writes = [*jobs.values(), *(write for step in steps for write in step.writes)]
-        if any(one.question.wakes or (one.question.view.slot and _wakes(one.decision.answer)) for one in steps):
+        steps = self._decide(pending, known, questions, jobs, beside)
+        writes = [*jobs.values(), *beside.writes, *(write for step in steps for write in step.writes)]
+        waking = (one.question.wakes or (one.question.view.slot and _wakes(one.decision.answer)) for one in steps)
+        if beside.wakes or any(waking):
             writes.append(WAKE)
         if not writes:
             return None
         try:
-            swapped, timed = yield from self._client.swap([*writes, *beside], seen)
+            swapped, timed = yield from self._client.swap([*writes, *beside.unconfirmed], seen)
         except StoreUnavailable as error:
-            for step in steps:
-                one = step.question
+            questions += (left := beside.unanswered())
+            for one in (*left, *(step.question for step in steps)):
                 one.unread, one.view = True, one.view._replace(unheard_in=one.view.unheard_in or seen[0])
             return error
         self._learn_jobs(jobs, swapped)
         place, sample = len(jobs), Sample(timed.began, timed.ended, swapped.now)
+        for one, own, verdicts in beside.heard(swapped.verdicts[place:], sample, swapped.epoch.birth):
+            questions.append(one)
+            self._lost(one, own, verdicts, timed)
+        place += len(beside.writes)
         for step in steps:
             verdicts = swapped.verdicts[place : place + len(step.writes)]
             place += len(step.writes)
             if any(verdict.refused for verdict in verdicts):
-                self._lost(step, verdicts, timed)
+                self._lost(step.question, step.writes, verdicts, timed)
             else:
                 self._won(step, verdicts, sample, swapped.epoch.birth)
         return None
 
+    @property
+    def around(self) -> View:
+        """What holds for every command of a batch, by one knowledge of the store: that may change at any moment, by
+        another thread or by the clock."""
+        know, halted = self._know, self._know.halted is not None
+        return View(Cell(""), None, NO_SAMPLE, None, (), None, halted, know.epoch, self._client.traits, know.watched)
+
     def _decide(
-        self, pending: list[Question], known: KnownJobs, questions: list[Question], jobs: dict[str, Write]
+        self,
+        pending: list[Question],
+        known: KnownJobs,
+        questions: list[Question],
+        jobs: dict[str, Write],
+        beside: Beside,
     ) -> list[_Step]:
-        """What every command of the batch means by one knowledge of the store: that may change at any moment, by
-        another thread or by the clock. Those that need something else read first are left for the next round."""
-        epoch, halted, traits, even = (
-            self._know.epoch,
-            self._know.halted is not None,
-            self._client.traits,
-            self._know.watched,
-        )
-        reserved: set[str] = set()
-        beside = {one.view.run.key: one.answer is not None for one in questions}
+        """What every command means. Those that need something else read first are left for the next round."""
+        around, reserved = self.around, set(beside.taken)
+        birth = around.epoch.birth
+        runs = {**beside.runs, **{one.view.run.key: one.answer is not None for one in questions}}
         steps: list[_Step] = []
-        shapes = Shapes()
-        for number, one in enumerate(pending):
-            if one.answer is not None or one.life != epoch.birth:
+        for number, one in enumerate(pending, len(beside.writes)):
+            if one.answer is not None or one.life != birth:
                 continue
             job = known.get(one.job)
-            if job is not None and job.birth != epoch.birth:
+            if job is not None and job.birth != birth:
                 job = None
             run, record, sample, slot, turns, *_ = old = one.view
             one.view = view = View(
-                run, record, sample, slot, turns, job, halted, epoch, traits, even,
-                old.over, old.guessed, old.unheard_in, reserved, beside, number,
+                run, record, sample, slot, turns, job, *around[6:10],
+                old.over, old.guessed, old.unheard_in, reserved, runs, number,
             )  # fmt: skip
-            step = self._decided(one, view, shapes, questions)
+            step = self._decided(one, view, questions)
             if step is None:
                 continue
             if step.decision.job is not None and slot is not None:
@@ -198,9 +209,9 @@ class Loop:
                 self._conclude(one, step.decision.answer)
         return steps
 
-    def _decided(self, one: Question, view: View, shapes: Shapes, questions: list[Question]) -> _Step | None:
+    def _decided(self, one: Question, view: View, questions: list[Question]) -> _Step | None:
         try:
-            decision, writes = shapes.decide(view, one.command)
+            decision = decide(view, one.command)
         except BadRecord as error:
             one.answer = Unsure(str(error), unreadable=True)
             return None
@@ -212,7 +223,7 @@ class Loop:
             one.unread = True
             one.view = view._replace(turns=(*view.turns, *map(Cell, decision.turns)))
             return None
-        return _Step(one, decision, writes)
+        return _Step(one, decision, writes_of(view, one.command, decision))
 
     # --- what came back ---
 
@@ -237,8 +248,8 @@ class Loop:
         if not is_answer:
             one.answer = None
 
-    def _lost(self, step: _Step, verdicts: Sequence[Verdict], timed: Timed) -> None:
-        one, refusals = step.question, {verdict.refused for verdict in verdicts}
+    def _lost(self, one: Question, writes: Sequence[Write], verdicts: Sequence[Verdict], timed: Timed) -> None:
+        refusals = {verdict.refused for verdict in verdicts}
         news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]
         if Refusal.EPOCH in refusals:
             one.unread = True
@@ -246,7 +257,7 @@ class Loop:
             self._take_in(one, news, timed)
             one.unread = len(one.view.turns) > 1 and all(cell.key != one.view.run.key for cell in news)
         else:
-            one.answer = refused(one.command, step.writes[0].not_before, refusals)
+            one.answer = refused(one.command, writes[0].not_before, refusals)
             one.unread = one.answer is None
             if one.unread and one.view.slot:
                 self._know.forget_job(one.view.slot.job)

@@ -1,10 +1,15 @@
 """What a process leaves for people and for the processes after it. None of it decides who runs, so a failure to write
 it is nobody's error."""
 
+import os
+import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from cronce.clock import boot_id
 from cronce.model import FREE, LOOKED_ON, SWITCH, Cell, Mark, Slot, Write, job_cell, machine_cell, refusals_cell
@@ -21,15 +26,20 @@ from cronce.protocol.notices import (
 from cronce.runtime.client import WAKE
 from cronce.runtime.desk import host_name
 from cronce.runtime.flow import Flow, drive
-from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Ledger
 from cronce.stores.base import Store
+
+if TYPE_CHECKING:
+    from cronce.runtime.keeper import Keeper
 
 RECENT: Final = 20
 """How many refusals of a job a machine remembers."""
 
 JOBS_AT_ONCE: Final = 100
 """Of more jobs than that at once, the refusals of some stay unwritten: writing them must not be a load of its own."""
+
+UNASKED: Final = "could not ask the store: "
+"""So begins why a call came to nothing that the store never heard of."""
 
 REMEMBERED: Final = timedelta(days=30)
 """For how long what a machine left behind is of use to anybody."""
@@ -50,7 +60,7 @@ class Notebook:
         self._lock = threading.Lock()
         self._refused: dict[str, list[Refused]] = {}
 
-    def refused(self, slot: Slot, why: str, keeper: Keeper) -> None:
+    def refused(self, slot: Slot, why: str, keeper: "Keeper") -> None:
         now = keeper.desk.ledger.know.now()
         with self._lock:
             if slot.job not in self._refused and len(self._refused) >= JOBS_AT_ONCE:
@@ -58,7 +68,7 @@ class Notebook:
             self._refused.setdefault(slot.job, []).append(Refused(slot.key, now, f"{keeper.desk.holder}: {why}"))
         keeper.later("refusals", lambda store: self.write(store, keeper))
 
-    def write(self, store: Store, keeper: Keeper) -> None:
+    def write(self, store: Store, keeper: "Keeper") -> None:
         with self._lock:
             refused, self._refused = self._refused, {}
         drive(note_refusals(keeper.desk.ledger, refused), store, keeper.desk.clock)
@@ -67,11 +77,12 @@ class Notebook:
 def note_refusals(ledger: Ledger, refused: dict[str, list[Refused]]) -> Flow[None]:
     keys = [refusals_cell(job, host_name()) for job in refused]
     loaded, _ = yield from ledger.client.load(keys)
-    writes = [_noted(cell, new) for cell, new in zip(loaded.cells, refused.values(), strict=True)]
+    writes = [noted(cell, new) for cell, new in zip(loaded.cells, refused.values(), strict=True)]
     yield from ledger.client.swap(writes, loaded.epoch.seen)
 
 
-def _noted(cell: Cell, new: Iterable[Refused]) -> Write:
+def noted(cell: Cell, new: Iterable[Refused]) -> Write:
+    """What a machine was refused of a job, and these."""
     known = readable(cell, decode_refusals) or Refusals(0, ())
     recent = (*known.recent, *new)
     value = encode_notice(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
@@ -98,7 +109,11 @@ def clock_note(ledger: Ledger, cell: Cell) -> list[Write]:
     for it."""
     if not ledger.client.traits.history:
         return []
-    value = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES)))
+    tzdata, known = tzdata_version(), None
+    if not tzdata and '"tzdata"' in cell.value:  # of a process before this one, which needed it
+        known = readable(cell, decode_machine)
+    said = (known.host, known.tzdata) if known else (host_name() if tzdata else "", tzdata)
+    value = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES), *said))
     return [] if value == cell.value else [Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)]
 
 
@@ -118,3 +133,26 @@ def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:
         writes = [Write(LOOKED_ON, FREE, "", Mark.FREE, ttl=WATCH), *begins]
         yield from ledger.client.swap(writes, loaded.epoch.seen)
     return loaded.epoch.tally
+
+
+# --- time zones ---
+
+
+def tzdata_version() -> str:
+    """Of the time zone database that this process reads, such as 2026a; nothing if it reads none, or cannot tell."""
+    zoneinfo = sys.modules.get("zoneinfo")  # who needs a zone has imported it
+    return _version_in(zoneinfo.TZPATH) if zoneinfo else ""
+
+
+@lru_cache(maxsize=10)
+def _version_in(places: Sequence[str]) -> str:
+    """As Python looks for zones: in the system's database, then in the package."""
+    for place in places:
+        for name, prefix in (("tzdata.zi", "# version "), ("+VERSION", "")):
+            with suppress(OSError), open(f"{place}/{name}", encoding="ascii", errors="replace") as file:  # noqa: PTH123
+                return file.readline().strip().removeprefix(prefix)[:20]
+        if os.path.isdir(f"{place}/Europe"):  # noqa: PTH112  zones of which nobody can tell how old they are
+            return ""
+    with suppress(ImportError):
+        return str(import_module("tzdata").IANA_VERSION)
+    return ""

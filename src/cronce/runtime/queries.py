@@ -3,7 +3,6 @@
 Facts, no words: whoever shows them to a person says them in theirs.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -15,9 +14,10 @@ from cronce.model import SWITCH, Cell, Epoch, Instant, Mark, Slot, Traits, bundl
 from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import Settle
 from cronce.protocol.lease import Sample
-from cronce.protocol.notices import Stored
+from cronce.protocol.notices import Stored, decode_machine
 from cronce.protocol.record import (
     Act,
+    Bundle,
     Holder,
     Job,
     Record,
@@ -27,14 +27,21 @@ from cronce.protocol.record import (
     decode_job,
     standing_act,
 )
+from cronce.protocol.specs import read_spec
 from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.flow import Flow, Load, Timed
-from cronce.runtime.scheduling.roster import HOLDER_TTL
+from cronce.runtime.machine import REMEMBERED
+from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, joined
 from cronce.schedule import Schedule, parse_instant, parse_schedule
 from cronce.schedule.instant import RESOLUTION
 from cronce.stores.base import Loaded, Page, Scan
 from cronce.value import NamedTuple
+
+MACHINES: Final = 1000
+"""So many machines are asked for what they left word of."""
+
+LATELY: Final = timedelta(days=1)
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -178,15 +185,6 @@ def seen_job(cell: Cell) -> JobSeen:
     former = _distinct(_schedule(spec) for _, spec in texts)
     policies = {key: value for key, value in firing[0].items() if key != "schedule"} if firing else {}
     return JobSeen(name, job, schedules, tuple(rule for rule in former if rule not in schedules), policies)
-
-
-def read_spec(text: str) -> dict[str, Any]:
-    """A version of a job as its deploy wrote it; nothing if it is not written as ours are."""
-    try:
-        spec = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return spec if isinstance(spec, dict) else {}
 
 
 def _schedule(spec: Mapping[str, Any]) -> Schedule | None:
@@ -425,5 +423,32 @@ def _claimed(by: Iterable[HolderSeen]) -> list[str]:
 
 
 def _jobs_of(bundle: str) -> Flow[set[str]]:
+    return set((yield from read_bundle(bundle)).specs)
+
+
+def read_bundle(bundle: str) -> Flow[Bundle]:
     _, cells = yield from read_all(Scan(bundle_cells(bundle)))
-    return set().union(*(part.specs for _, part in all_readable(cells, decode_bundle)))
+    return joined(part for _, part in all_readable(cells, decode_bundle))
+
+
+def shared_names(live: Iterable[Holder], bundles: Mapping[str, Bundle]) -> dict[str, dict[str, str]]:
+    """Jobs that are different functions in different processes: where each is, and one that has it there."""
+    places: dict[str, dict[str, str]] = {}
+    for one in live:
+        for job, code in bundles.get(one.bundle, NO_JOBS).code.items():
+            places.setdefault(job, {}).setdefault(code, one.holder)
+    return {job: dict(sorted(found.items())) for job, found in sorted(places.items()) if len(found) > 1}
+
+
+def mixed_tzdata(live: Iterable[Holder], machines: Mapping[str, str]) -> dict[str, str]:
+    """The versions of the time zone database, if there are several, and who has each."""
+    found = {version: f"on {host}" for host, version in machines.items()}
+    found |= {one.tzdata: one.holder for one in live if one.tzdata}
+    return dict(sorted(found.items())) if len(found) > 1 else {}
+
+
+def machines_tzdata() -> Flow[dict[str, str]]:
+    """Which version each machine has, as processes like `cronce exec` left word of within a day."""
+    page = yield from read_page(Scan("machine/", "until", Mark.FREE, newest_first=True, limit=MACHINES))
+    lately = [cell for cell in page.cells if cell.until and cell.until > page.now + REMEMBERED - LATELY]
+    return {one.host: one.tzdata for _, one in all_readable(lately, decode_machine) if one.tzdata}

@@ -16,9 +16,9 @@ from cronce.errors import StoreError
 from cronce.model import BOARD_JOBS, BOARD_RUNS, Instant, Slot, Write, job_cell, slot, turn_cell
 from cronce.policy import Overlap
 from cronce.protocol.commands import Closed, Early, Finished, Released, Stale
-from cronce.protocol.lease import LOCK_LEASE, RERUN_LEASE, forgotten_floor
+from cronce.protocol.lease import LOCK_LEASE, forgotten_floor
 from cronce.protocol.record import Job, Outcome
-from cronce.protocol.terms import Terms
+from cronce.protocol.terms import RERUN_LEASE, Terms
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Refused, Wanted

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from cronce.clock import Clock
 from cronce.errors import BadInput, tell
 from cronce.runtime.desk import Desk
+from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.log import Listeners
 from cronce.stores import mask
 from cronce.stores.base import Store
-from cronce.stores.default import Chosen, choose, open_chosen, pinned
+from cronce.stores.default import Chosen, choose, journal_directory, open_chosen, pinned
 
 if TYPE_CHECKING:
     from cronce.runtime.session_lock import SessionKeeper
@@ -80,8 +81,12 @@ class StoreAccess:
                 store, heard = self._connect(first=True), self._listeners
                 desk = Desk(store, self._clock, self._connect, heard.report, around=heard.around)
                 desk.ledger.client.timed, desk.ledger.client.wants = heard.timed, heard.wants
-                self.keeper = Keeper(desk)
+                self.keeper = Keeper(desk, journal=self._journal())
             return self.keeper
+
+    def _journal(self) -> Journal:
+        """What could not be told to the store is written down here."""
+        return Journal("" if self._given else journal_directory(self._choose().url))
 
     def _in_session(self) -> "SessionKeeper":
         """What it holds in a session of PostgreSQL."""
@@ -101,8 +106,11 @@ class StoreAccess:
         self._session = None
 
     def _leave(self) -> Keeper | None:
-        """Hold nothing more, unless something runs or is held; what was held, to be closed."""
-        with self._opening:
+        """Hold nothing more, unless something runs or is held; what was held, to be closed. Who closes does not
+        wait for a thread that is just opening the store, which takes long at a silent server."""
+        if not self._opening.acquire(blocking=False):
+            return None
+        try:
             keeper = self.keeper
             if self._session is not None:
                 self._session.close()
@@ -110,3 +118,5 @@ class StoreAccess:
                 return None
             self.keeper = None
             return keeper
+        finally:
+            self._opening.release()

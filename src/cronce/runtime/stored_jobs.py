@@ -16,12 +16,13 @@ from cronce.model import Cell, Instant, Mark, Write, bundle_cells, check_name, j
 from cronce.protocol.codec import all_readable, json_text, readable
 from cronce.protocol.notices import Stored, decode_stored, encode_notice
 from cronce.protocol.record import Job, Spec, decode_bundle, decode_job, encode_job
+from cronce.protocol.specs import read_spec
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations.actions import Operator
 from cronce.runtime.processes.command import checked_words
-from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, read_spec, refuse_unknown, seen_job
+from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, refuse_unknown, seen_job
 from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple

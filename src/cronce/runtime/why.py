@@ -15,6 +15,7 @@ from cronce.protocol.specs import after_forgetting
 from cronce.protocol.table import Row
 from cronce.runtime.effects.review import NONE, Survey, doubts, survey
 from cronce.runtime.flow import Flow
+from cronce.runtime.journal import Entry
 from cronce.runtime.queries import JobSeen, RunSeen, carried, halted, load, read_all, read_page, seen_job, seen_run
 from cronce.runtime.stored_jobs import seen_stored
 from cronce.stores.base import Scan
@@ -97,6 +98,8 @@ class Why(NamedTuple):
     """Whether a live scheduler would run what is due of the job."""
     effects: Survey | None = None
     """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
+    journal: tuple[Entry, ...] = ()
+    """What the machine of whoever asks could not tell the store yet."""
 
     @property
     def abandoned(self) -> bool:

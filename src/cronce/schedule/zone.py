@@ -18,7 +18,8 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import cast
+from typing import Final, cast
+from zlib import crc32
 
 from cronce.errors import BadSchedule
 from cronce.model import EPOCH
@@ -97,6 +98,30 @@ def shifts(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Shift]:
         if before_offset != after_offset:
             yield Shift(_moment(zone, day, after), before_offset, after_offset)
         day = after
+
+
+RULES_FROM: Final = datetime(2026, 1, 1, tzinfo=UTC)
+RULES_UNTIL: Final = datetime(2038, 1, 1, tzinfo=UTC)
+"""The years whose changes tell whether two machines mean the same by a zone. Always the same: a version of a job has to
+be the same in a year."""
+
+
+@lru_cache(maxsize=100)
+def rules_of(name: str) -> str:
+    """A few letters that differ where this machine's database has other changes of the zone's clock than another's:
+    those say other instants by the same schedule. UTC has none."""
+    if name == "UTC":
+        return ""
+    zone = find_zone(name)
+    day, before = RULES_FROM, offset_at(RULES_FROM, zone)
+    lines = [f"{before}"]
+    while day < RULES_UNTIL:
+        later = day + 3 * DAY  # no zone changed its offset twice within three days
+        after = offset_at(later, zone)
+        if before != after:
+            lines.append(f"{_moment(zone, day, later):%Y-%m-%dT%H:%M:%S} {after}")
+        day, before = later, after
+    return f"{crc32(chr(10).join(lines).encode()):08x}"
 
 
 def offset_at(instant: datetime, zone: tzinfo) -> timedelta:

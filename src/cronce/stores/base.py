@@ -260,6 +260,16 @@ def groups(writes: Sequence[Write]) -> Iterator[Sequence[int]]:
             start = place
 
 
+def in_batches(writes: Sequence[Write], most: int) -> Iterator[Sequence[Write]]:
+    """Parts of at most so many writes; a group is never divided, so that a part may be a longer one."""
+    start = 0
+    for group in groups(writes):
+        if group[-1] + 1 - start > most and group[0] > start:
+            yield writes[start : group[0]]
+            start = group[0]
+    yield writes[start:]
+
+
 def judge(
     writes: Sequence[Write],
     seen: tuple[int, int],

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cronce import mounts
 from cronce.errors import StorePrivate, StoreReadOnly, StoreUnusable
-from cronce.stores import open_store, scheme_of
+from cronce.stores import mask, open_store, scheme_of
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -98,6 +98,19 @@ def open_chosen(chosen: Chosen) -> "Store":
     if chosen.is_default:
         make_way(os.path.dirname(chosen.file))
     return open_store(chosen.url)
+
+
+def journal_directory(url: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Where this machine keeps what it could not tell that store; "" where it has no place for it, or needs none."""
+    home = _home(environ)
+    if scheme_of(url) == "memory" or not (home or _absolute(environ.get("XDG_STATE_HOME"))):
+        return ""
+    from binascii import crc32  # noqa: PLC0415
+
+    shown = mask(url)
+    plain = "".join(letter if letter.isalnum() else "-" for letter in shown.partition("://")[2])[:80].strip("-")
+    state = os.path.dirname(_default(environ, home))
+    return os.path.join(state, "journal", f"{plain}-{crc32(shown.encode()):08x}")
 
 
 def make_way(directory: str | os.PathLike[str]) -> None:

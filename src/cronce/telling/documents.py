@@ -7,9 +7,10 @@ from math import isfinite
 from cronce.protocol.commands import Asked, Closed
 from cronce.protocol.notices import Alert, Beats, Observed, Refusals, Refused, Stored
 from cronce.protocol.record import RELEASED, Act, Job, Past, Span
+from cronce.protocol.specs import read_spec
 from cronce.runtime.effects.review import STATES, EffectSeen, Survey
 from cronce.runtime.operations.actions import Stands
-from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen, read_spec
+from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.why import Story, Why
 from cronce.schedule import format_duration, spec_of
 from cronce.telling.story import headline
@@ -142,6 +143,7 @@ def holder_document(one: HolderSeen) -> dict[str, object]:
         "labels": dict(holder.labels),
         "since": iso(holder.since),
         "version": holder.cronce,
+        "tzdata": holder.tzdata,
         "beat": iso(one.beat),
         "draining": not one.claims,
         "drained": act_document(one.drained),

@@ -9,6 +9,8 @@ from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
 from cronce.protocol.record import LAPSED, Record, Span
 from cronce.runtime.effects.review import STATES, Survey
+from cronce.runtime.journal import UnaskedCall, UnsaidEnd
+from cronce.runtime.machine import UNASKED
 from cronce.runtime.queries import JobSeen
 from cronce.runtime.why import Case, Story, Why
 from cronce.schedule.describe import describe
@@ -69,6 +71,7 @@ def tell(story: Story, found: Why) -> str:
     lines += [f"  {safe(line)}" for line in _request(record)] if record else []
     lines += [f"  {line}" for line in _timeline(story)]
     lines += [f"  {line}" for line in _effects(story)]
+    lines += [f"  {safe(line)}" for line in _journal(story, found)]
     if record and record.output:
         lines += ["  the end of its output:", *(f"    | {safe(line)}" for line in record.output.splitlines())]
     return "\n".join(lines)
@@ -129,6 +132,12 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
         case Case.RUNNING:
             since = f"{say(record.started)}{_took(record, now)}"
             asked = f" It was asked to stop: {record.ask}." if record.ask else ""
+            if record.overdue:
+                return (
+                    f"is overdue, still running: {record.holder} has had it since {since}, and was told to stop"
+                    f" ({record.overdue}). Its effects are refused, and it keeps its turn until it has ended;"
+                    " isolate=True runs it where it can be killed."
+                )
             gone = "closed as lost" if record.closes_as_lost else "taken over"
             return (
                 f"is running: {record.holder} has had it since {since}. It is {gone} if nothing is heard of it until"
@@ -173,6 +182,8 @@ def _never(story: Story, found: Why) -> str:
             return f"has no record and will not run: {_passed_over(story.span, job, say)}."
         case Case.UNREADABLE:
             return f"has no record, and the job cannot be read: {safe(job.trouble)}."
+        case _ if any(UNASKED in one.refused.why for one in story.refused):
+            return f"fell due {away(at, found.now)}: it was called for, but the store could not be asked."
         case _:
             nobody = f": {_NOBODY}" if found.abandoned else ""
             return f"fell due {away(at, found.now)}, and nobody has claimed it{nobody}."
@@ -187,6 +198,16 @@ def _request(record: Record) -> Iterator[str]:
     if record.progress:
         done, total = record.progress
         yield f"{done:,} of {total:,} done"
+
+
+def _journal(story: Story, found: Why) -> Iterator[str]:
+    """What the machine of whoever asks has written down of it, and could not record yet."""
+    say = _Clock(story.slot.at)
+    for entry in found.journal:
+        if isinstance(entry, UnaskedCall) and entry.slot == story.slot.key:
+            yield f"in this machine's journal: at {say(entry.at)} {entry.holder} {UNASKED}{entry.why}"
+        if isinstance(entry, UnsaidEnd) and entry.run == story.slot.cell:
+            yield f"in this machine's journal: {entry.what} at {say(entry.at)} on {entry.holder}, not on record yet"
 
 
 def _effects(story: Story) -> Iterator[str]:
@@ -265,8 +286,10 @@ def _passed_over(span: Span | None, seen: JobSeen, say: _Clock) -> str:
         return f"it was due before {job} was {first}, and such slots do not run"
     when = say(span.end)
     match span.reason:
-        case written.EDITED:
-            return f"the schedule was edited at {when}, and an edit never fires for the past"
+        case reason if reason.startswith(written.EDITED):
+            what = reason.removeprefix(written.EDITED).removeprefix(": ")
+            edit = f" ({safe(what)})" if what else ""
+            return f"the schedule was edited at {when}{edit}, and an edit never fires for the past"
         case written.PAUSED:
             return f"{job} was paused until {when}, and what fell due meanwhile does not run"
         case reason if reason.startswith(f"{written.PAUSED} by "):
@@ -288,7 +311,7 @@ def events(story: Story) -> list[tuple[Instant, str]]:
     """Each grant, how it ended, and each refusal, the earliest first."""
     record = story.run.record if story.run else None
     grants = list(_grants(record, story.run.cell.fence)) if record is not None and story.run is not None else []
-    refused = [(_after(record, one.at), f"refused to {_whom(host, one.why)}") for host, one in story.refused]
+    refused = [(_after(record, one.at), _refused(_whom(host, one.why))) for host, one in story.refused]
     told = sorted([*grants, *refused], key=lambda event: event[0])
     return [(at, safe(text)) for at, text in told]
 
@@ -306,6 +329,10 @@ def _after(record: Record | None, at: Instant) -> Instant:
     clock well enough to say more."""
     starts = (*(past.started for past in record.past), record.started) if record is not None else ()
     return max(at, min((start for start in starts if start and spell(start) == spell(at)), default=at))
+
+
+def _refused(whom: str) -> str:
+    return f"called by {whom}" if UNASKED in whom else f"refused to {whom}"
 
 
 def _whom(host: str, why: str) -> str:

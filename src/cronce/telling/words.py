@@ -9,7 +9,7 @@ from cronce.model import Instant, spell
 from cronce.schedule import Cron, Schedule, Window
 
 if TYPE_CHECKING:
-    from cronce.protocol.record import Act
+    from cronce.protocol.record import Act, Record
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _JUST_NOW: Final = timedelta(seconds=2)
@@ -78,6 +78,11 @@ def by_whom(act: "Act") -> str:
 def safe(text: str) -> str:
     """Text without what could move a cursor, change a title or break a line: each such character as its escape."""
     return _CONTROL.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
+
+
+def overdue(record: "Record") -> str:
+    """Of a run that was told to stop, and has not: so, and why it was; else nothing."""
+    return f"overdue, still running: {record.overdue}" if record.overdue and record.is_running else ""
 
 
 def as_written(rule: Schedule) -> str:

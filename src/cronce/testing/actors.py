@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from random import Random
 
 from cronce.errors import DatabaseUnavailable, LeaseLost, StoreUnavailable
 from cronce.model import EPOCH, Cell, Fence, Instant, Slot, lock_cell, slot_of_cell
@@ -22,6 +23,7 @@ from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.protocol.specs import raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow
+from cronce.runtime.keeper import Over
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.schedule import Schedule, due, slot_of
@@ -67,6 +69,7 @@ class Node(Holds):
     plans: dict[str, Plan]
     threads: int = 1
     purges: bool = False
+    stubborn: Random | None = None  # by whose dice bodies do not stop that were told to; without, all do
     blockers: set[str] = field(default_factory=set)  # runs that others wait for, which may have committed
 
     def __post_init__(self) -> None:
@@ -265,11 +268,23 @@ class Node(Holds):
             yield Sleep(step)
             left -= step
             if not self.may_act(run):
+                yield from self._go_on(run)
                 return False
             if todo and (left <= 0 or dice.random() < 0.5):
                 yield from todo.pop(0)()
                 yield from self.peril()
         return self.may_act(run)
+
+    def _go_on(self, run: Run) -> Play[None]:
+        """It was told to stop, and is in a call that cannot be interrupted: it acts no more, and does not end."""
+        dice = self.stubborn
+        if dice is None or dice.random() < 0.3:
+            return
+        assert run.body is not None
+        self.world.fault("body does not stop", run.grant.key)
+        run.lease.end(Over("lost", "it was told to stop"))
+        run.body.stubborn = True
+        yield Sleep(dice.uniform(5, 40))
 
     def _making(self, run: Run) -> Callable[[str], None]:
         def making(item: str) -> None:

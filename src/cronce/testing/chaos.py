@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from random import Random
 from typing import Final
 
 from cronce.model import Traits
@@ -28,7 +29,7 @@ DURABLE: Final = Traits("model, durable")
 FAULTS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "slow message", "hit in an effect", "session cut off",
     "database outage",
-    "crash", "pause", "suspend", "outage",
+    "crash", "pause", "suspend", "outage", "body does not stop",
     "store clock ahead", "store clock back", "store clock nudged", "host clock step", "store emptied",
     "old dump restored", "lagging replica promoted",
 )  # fmt: skip
@@ -49,6 +50,7 @@ class Stage:
     plans: dict[str, Plan]
     forgets: bool
     purges: bool
+    stubborn: Random | None = None
     nodes: list[Node] = field(default_factory=list)
     versions: int = 1
     started: int = 0
@@ -65,8 +67,9 @@ class Stage:
         if threads == 2:
             self.world.faults["two threads"] += 1
         node = Node(
-            self.world, self.referee, process, lambda: self.hit(node), plans or self.plans, threads, self.purges
-        )
+            self.world, self.referee, process, lambda: self.hit(node), plans or self.plans, threads, self.purges,
+            self.stubborn,
+        )  # fmt: skip
         self.nodes.append(node)
         return node
 
@@ -263,7 +266,8 @@ def stage(seed: int) -> Stage:
     for plan in plans.values():
         policies = (f"overlap={plan.terms.overlap}", f"missed={plan.missed}", f"on_lost={plan.terms.on_lost}")
         world.faults.update([*policies, "outside trigger" if plan.outside else "scheduler"])
-    stage = Stage(world, Referee(world, rules), plans, forgets, purges=seed % 5 == 0)
+    stubborn = Random(seed) if seed % 10 == 6 else None
+    stage = Stage(world, Referee(world, rules), plans, forgets, purges=seed % 5 == 0, stubborn=stubborn)
     machines = [world.machine(f"m{number}") for number in range(world.random.choice([2, 3]))]
     for machine in machines:
         stage.spawn(machine)

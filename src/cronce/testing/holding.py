@@ -25,6 +25,10 @@ class Run:
     def grant(self) -> Grant:
         return self.lease.grant
 
+    @property
+    def is_stubborn(self) -> bool:
+        return self.body is not None and self.body.stubborn
+
 
 @dataclass(eq=False)
 class Holds:
@@ -96,12 +100,19 @@ class Holds:
     def renew(self) -> Thread:
         while True:
             yield Sleep(min([self._interval(run.grant) for run in self.runs.values()], default=0.5))
-            runs = list(self.runs.values())
+            runs = [run for run in self.runs.values() if not run.is_stubborn or run.lease.held_on]
             if not runs:
                 continue
+            self._renewing(runs, now=True)
             replies = yield from self.ledger.renew([run.grant for run in runs])
+            self._renewing(runs, now=False)
             for run, reply in zip(runs, replies, strict=True):
                 self._kept(run, reply)
+
+    def _renewing(self, runs: list[Run], *, now: bool) -> None:
+        for run in runs:
+            if run.body is not None:
+                run.body.renewing, run.body.renewed = now, self.world.real
 
     def _interval(self, grant: Grant) -> float:
         return renew_every(grant.lease, self.world.store.traits).total_seconds()
@@ -114,7 +125,7 @@ class Holds:
             run.lease.grant = reply
             run.told = run.told or bool(reply.ask)
         elif isinstance(reply, Stale):
-            run.told = True
+            run.told = run.lease.stale = True
             run.lease.end(Over("lost", f"{reply.by} has it"))
             if run.body is not None:
                 run.body.ended = True

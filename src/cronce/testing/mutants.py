@@ -24,7 +24,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.record import Job, Record
 from cronce.protocol.table import TABLE, Row
 from cronce.protocol.view import View
-from cronce.runtime import client, jobs, ledger, loop
+from cronce.runtime import client, jobs, keeper, ledger, loop
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
 from cronce.testing import world
@@ -171,6 +171,11 @@ def _() -> Any:
         return view.run.until is not None and view.now >= view.run.until
 
     return patch.object(table, "lapsed", lapsed)
+
+
+@_mutant("the turn is freed while the body runs")
+def _() -> Any:
+    return patch.object(keeper.Lease, "held_on", property(lambda _self: False))
 
 
 @_mutant("slots before their instant")

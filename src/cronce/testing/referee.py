@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from cronce.model import Cell, Fence, Instant, Mark, Slot, Write, slot_of_cell
-from cronce.protocol.lease import FACTS_AGE
+from cronce.protocol.lease import FACTS_AGE, renew_every
 from cronce.protocol.notices import decode_position
 from cronce.protocol.record import Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
@@ -39,6 +39,9 @@ class Body:
     process: Process
     ended: bool = False
     making: str = ""  # the step that it is at
+    stubborn: bool = False  # it was told to stop, and goes on
+    renewing: bool = False  # its process asks for its lease just now
+    renewed: float = 0.0  # when it last did
 
     def acting(self) -> bool:
         return not self.ended and self.process.alive and self.grant.trust.holds(self.process.boot())
@@ -123,7 +126,8 @@ class Referee:
             self.broken("a floor never falls", f"{new.key} to {job.floor}")
         if was is None or was.firing != job.firing:
             self.firing[name].append((self.world.real, job.firing))
-            if was is not None and was.firing and job.floor < now - FACTS_AGE:
+            edited = was is not None and was.firing and not self._alike(name, was.firing, job.firing)
+            if edited and job.floor < now - FACTS_AGE:
                 self.broken("an edit raises the floor to now", f"{new.key}: floor {job.floor}, now {now}")
         self.floors[name].append((self.world.real, job.floor))
 
@@ -144,6 +148,7 @@ class Referee:
         slot = slot_of_cell(new.key)
         if now < slot.at:
             self.broken("no slot before its instant", f"{new.key} at {now}")
+        self._check_renewed(old)
         if 0 < old.version <= self.world.store.dump()[1].base:
             self.broken("what the store forgot is not granted again", f"{new.key} by {record.holder}")
         if not old.version:
@@ -192,19 +197,24 @@ class Referee:
                 self.broken("floors hold", f"{key} was granted, the floor {floor} stood since {raised:.1f} s")
 
     def _check_version(self, key: str, slot: Slot, record: Record) -> None:
-        """Only the version that fires, or fired until a moment ago, starts a slot."""
+        """Only a version with the schedule that fires, or fired until a moment ago, starts a slot."""
         digest = self.carries.get(record.holder, {}).get(slot.job, "")
         fired = self.firing[slot.job]
         ends = [*(real for real, _ in fired[1:]), self.world.real]
         recent = {firing for (_, firing), end in zip(fired, ends, strict=True) if self.world.real - end <= PATIENCE}
-        if digest and digest not in recent:
+        if digest and not any(self._alike(slot.job, digest, firing) for firing in recent):
             self.broken("the newest live version fires", f"{key} by {record.holder} with {digest}, firing {recent}")
+
+    def _alike(self, name: str, one: str, other: str) -> bool:
+        schedules = self.rules[name].schedules
+        return one == other or schedules.get(one) == schedules.get(other)
 
     def _saw_run(self, was: Record | None, record: Record, cell: Cell) -> None:
         if was is not None and was.state is State.CLOSED:
             self.broken("closed once", f"{cell.key} was {was.outcome}, then {record.state} {record.outcome}")
         if record.outcome is Outcome.LOST:
             self._check_nobody_acts(cell.key, "the living are not closed as lost")
+            self._check_renewed(cell)
         if record.succeeded:
             self._saw_success(cell.key, record)
         if record.state is State.RETRYING:
@@ -270,6 +280,16 @@ class Referee:
         for other in self.bodies[key]:
             if other is not but and other.acting():
                 self.broken(promise, f"{key}: {other} acts too")
+
+    def _check_renewed(self, run: Cell) -> None:
+        """What does not stop may lapse all the same, if its process is cut off; not because nobody asks for it."""
+        for body in self.bodies[run.key]:
+            every = renew_every(body.grant.lease, self.world.store.traits).total_seconds() * 1.1 + 0.5
+            awake = body.process.alive and not self.world.calm and self.world.real > body.process.paused_until + every
+            lately = body.renewing or self.world.real <= body.renewed + every
+            runs = body.stubborn and not body.ended and body.grant.fence == run.fence
+            if runs and awake and not lately:
+                self.broken("what does not stop keeps its turn", f"{run.key}: {body}, renewed at {body.renewed:.1f}")
 
     def _check_starts(self, body: Body) -> None:
         """After a grant under skip, another start needs a failure on record; and each start needs its own grant."""

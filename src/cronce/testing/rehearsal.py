@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -134,7 +135,7 @@ def _play(app: str, url: str, book: str, name: str) -> None:
 
 
 def _noted(make: Callable[[], Work], book: Book, name: str) -> Work:
-    work = make()
+    work = copy(make())  # one of them may serve all slots
     original = work.run
 
     def run(run: Any) -> Any:

@@ -20,6 +20,7 @@ MUTANT_SEEDS: Final = 2000
 """A mutant that survives this many seeds counts as not caught."""
 
 KEPT: Final = (
+    56,
     58,
     108,
     130,

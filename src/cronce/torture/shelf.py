@@ -63,7 +63,7 @@ class Shelf:
         with suppress(StoreUnavailable):
             cells = self.store.load([job_cell(task.job) for task in self._tasks]).cells
             jobs = [decode_job(cell.value, cell.key) for cell in cells if cell.version]
-            self._edits |= {span.end for job in jobs for span in job.spans if span.reason == EDITED}
+            self._edits |= {span.end for job in jobs for span in job.spans if span.reason.startswith(EDITED)}
 
     def records(self) -> dict[str, OnRecord]:
         records = {run.slot.key: _on_record(run) for run in self._runs()}
@@ -109,7 +109,7 @@ class Shelf:
     def _gap(self, span: Span, task: Task) -> list[Gap]:
         if span.reason == FORGOTTEN:
             return [Gap(span.start, span.end)]
-        if span.reason == EDITED:
+        if span.reason.startswith(EDITED):
             edits = {span.end, *(edit for edit in self._edits if span.start < edit < span.end)}
             return [Gap(max(span.start, edit - EDIT), edit, Outcome.SKIPPED) for edit in edits]
         return [] if task.missed == "all" else [Gap(span.start, span.end, Outcome.SKIPPED)]

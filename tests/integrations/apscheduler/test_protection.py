@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -399,6 +400,13 @@ class Shared(MemoryJobStore):  # type: ignore[misc]
         super().__init__()
         self.errors: list[Exception] = []
         self.update: Callable[[Any], object] = lambda _job: None
+        self.restarts, self.asked = 0, list[datetime]()
+
+    def get_due_jobs(self, now: datetime) -> Any:
+        self.asked.append(now)
+        if len(self.asked) <= self.restarts:
+            raise ConnectionError("the server restarts")
+        return super().get_due_jobs(now)
 
     def update_job(self, job: Any) -> None:
         self.update(job)
@@ -428,6 +436,40 @@ def test_a_job_store_that_fails_in_the_middle_of_a_round_loses_and_repeats_nothi
     assert ran == [slot] * 3
     assert machine.codes() == {EVENT_JOB_EXECUTED: 3}
     assert jobs.errors == []
+
+
+def test_a_job_store_that_was_away_for_a_moment_is_asked_again_before_its_jobs_are_too_late(shelf: MemoryStore) -> None:
+    """APScheduler asks again after 10 s: 4 of 10 slots were lost in a restart of 0.25 s, and on no record."""
+    machine, jobs = shared(shelf)
+    machine.scheduler.jobstore_retry_interval = 600
+    slot, jobs.restarts = second(), 3
+    machine.scheduler.add_job(work, Listed((slot,)), id="job", misfire_grace_time=300)
+    machine.scheduler.start()
+    wait_until(lambda: ran)
+    machine.close()
+    assert (ran, machine.codes()) == ([slot], {EVENT_JOB_EXECUTED: 1})
+    pauses = [(later - earlier).total_seconds() for earlier, later in pairwise(jobs.asked[:4])]
+    assert [pause > least for pause, least in zip(pauses, (0.2, 0.4, 0.9), strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize(("coalesce", "begun"), [(True, 1), (False, 2)])
+def test_what_apscheduler_passes_over_on_a_shared_job_store_is_on_record(
+    shelf: MemoryStore, coalesce: bool, begun: int
+) -> None:
+    machine, _ = shared(shelf)
+    now = second()
+    slots = tuple(now - timedelta(seconds=late) for late in (90, 80, 1, 0))
+    machine.scheduler.add_job(work, Listed(slots[:1]), id="job", misfire_grace_time=None)  # it is known since then
+    machine.scheduler.start()
+    wait_until(lambda: len(ran) == 1)
+    machine.fire(work, *slots[1:], misfire_grace_time=60, coalesce=coalesce)
+    wait_until(lambda: len(ran) == 1 + begun)
+    machine.close()
+    seen = [(run.slot.at, run.record) for run in machine.cron.at_work().desk.do(runs("job", None, 20))]
+    passed = {at: record.reason for at, record in seen if record and record.outcome is Outcome.SKIPPED}
+    why = f"APScheduler passed it over: coalesce={coalesce}, misfire_grace_time=60"
+    assert passed == dict.fromkeys(slots[1 : 4 - begun], why)
+    assert sorted(ran) == [slots[0], *slots[4 - begun :]]
 
 
 def test_a_slot_is_claimed_before_a_shared_job_store_is_written_and_kept_while_it_waits(shelf: MemoryStore) -> None:

@@ -281,12 +281,17 @@ def test_whichever_calls_are_lost_it_is_done_once(
     assert consumer.done == {1: 1}
 
 
-def test_a_store_that_forgot_lets_nobody_begin_before_whoever_was_at_it_is_over(consumer: Consumer) -> None:
+@pytest.mark.parametrize("lease", [5, 30])
+def test_a_store_that_forgot_lets_nobody_begin_before_whoever_was_at_it_is_over(consumer: Consumer, lease: int) -> None:
+    """Messages of a Celery task with lease="5s" were held for 30 s after a Redis was wiped."""
     office = Office(Wire(HandClock(), FORGETFUL, on_purpose=False))
+    length = timedelta(seconds=lease)
+    mail = Keyed("mail", lambda message: message, DAY, How(), lambda: office.keeper, lease=length).guard(consumer)
+    office.hand.turn(lease - 1)
     with pytest.raises(InProgress):
-        keyed(office, consumer)(1)
-    office.hand.turn(31)
-    assert keyed(office, consumer)(1) == {"sent": 1}
+        mail(1)
+    office.hand.turn(1)
+    assert mail(1) == {"sent": 1}
 
 
 # --- as it is written -------------------------------------------------------------------------------------------------

@@ -514,7 +514,9 @@ def test_what_no_child_could_find_is_refused_where_it_is_declared(place: Place, 
 # --- what a scheduler gets ------------------------------------------------------------------------------------------
 
 
-def test_each_job_that_needs_no_arguments_has_a_work_for_each_run(place: Place) -> None:
+def test_a_job_that_needs_no_arguments_has_one_work_for_all_its_runs_unless_it_is_isolated(
+    place: Place,
+) -> None:
     place.job(tasks.tells, name="needs-nothing")
     place.job(tasks.adds, name="needs-a-number")
     place.job(tasks.adds, name="needs-another", isolate=False)
@@ -527,4 +529,5 @@ def test_each_job_that_needs_no_arguments_has_a_work_for_each_run(place: Place) 
     works = place.cron.works
     assert list(works) == ["needs-nothing", "async"]
     assert [works["needs-nothing"]().is_async, works["async"]().is_async] == [False, True]
-    assert works["async"]() is not works["async"]()
+    assert works["async"]() is works["async"]()
+    assert works["needs-nothing"]() is not works["needs-nothing"]()

@@ -71,6 +71,23 @@ def test_a_slot_that_falls_due_while_a_backlog_waits_for_its_turn_takes_none_of_
         assert {second for second, record in cluster.records().items() if record.outcome is Outcome.SKIPPED} == {6}
 
 
+def test_of_slots_that_fell_due_in_a_pause_of_seconds_each_waits_for_its_turn() -> None:
+    """It is no gap: they were tried as if they had just fallen due, all but the first gave way to it, and were closed
+    as *still ran*: 8 of 9 slots were lost."""
+    with Backlog() as cluster:
+        process = cluster.join("web-1:1:0")
+        cluster.clock.turn_to(7.5)  # it was stopped, and goes on
+        cluster.turn_to(7_600)
+        assert cluster.ran() == [1]
+        cluster.turn_to(8_200)
+        cluster.holds_back = False
+        process.end(process.held.pop())
+        cluster.turn_to(60_000)
+        assert cluster.ran() == [1, 2, 3, 4, 5, 6, 7]
+        skipped = {second: record.reason for second, record in cluster.records().items() if record.reason}
+        assert skipped == {8: "haul@2026-03-01T00:00:01Z still ran"}  # it fell due in time, while another ran
+
+
 @pytest.mark.parametrize("schedulers", [1, 2, 8])
 def test_a_run_that_was_lost_takes_nothing_along_of_the_backlog_behind_it(schedulers: int) -> None:
     """Slot 1 ran when all schedulers were killed, and who comes after the last slot finds 2 to 8, and the lease of 1:

@@ -5,11 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from cronce import Cronce
 from cronce.errors import StoreUnavailable
 from cronce.model import Slot, holder_cell
 from cronce.protocol.record import Holder, decode_holder, decode_job
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster, digest_of, rank, seed
 from cronce.stores.base import Scan
+from tests.runtime.scheduling.manual_cluster import ManualCluster
 from tests.runtime.shelf import START, Desk, HandClock, Wire
 
 V1 = {"billing": ("v1", "every 1s")}
@@ -187,3 +189,103 @@ def test_a_bundle_whose_writing_got_no_answer_is_written_again(store: Wire) -> N
         one.beat()
     one.beat()
     assert len(store.scan(Scan("bundle/")).cells) == 1
+
+
+# --- an edit of how a run goes ---
+
+
+def haul(timeout: str) -> Cronce:
+    cron = Cronce("memory:")
+    cron.job(every="10s", name="haul", missed="all", timeout=timeout, on_lost="skip")(lambda: None)
+    return cron
+
+
+def test_what_fell_due_while_nobody_looked_runs_after_an_edit_of_the_timeout() -> None:
+    """The edit raised the floor to now: the slots of second 20 to 120 were dropped, which an unedited job ran."""
+    with ManualCluster(haul("2m")) as cluster:
+        before = cluster.join("old:1:0")
+        cluster.turn_to(15_000)
+        cluster.kill(before)
+        cluster.turn_to(125_000)
+        cluster.cron = haul("3m")
+        cluster.join("new:1:0")
+        cluster.turn_to(135_000)
+    assert sorted(begun.slot for begun in cluster.begun) == list(range(10, 140, 10))
+
+
+def test_the_old_version_fires_on_when_the_newer_process_is_killed() -> None:
+    """Nothing fired for 28 s, until the beat of the newer one had lapsed, and then the floor rose past it all."""
+    with ManualCluster(haul("2m")) as cluster:
+        cluster.join("old:1:0")
+        cluster.turn_to(15_000)
+        cluster.cron = haul("3m")
+        newer = cluster.join("new:1:0")
+        cluster.turn_to(32_000)
+        cluster.kill(newer)
+        cluster.turn_to(75_000)
+    assert sorted(begun.slot for begun in cluster.begun) == list(range(10, 80, 10))
+    assert [begun.process for begun in cluster.begun if begun.slot > 32] == ["old:1:0"] * 4
+    assert max(begun.at - 1000 * begun.slot for begun in cluster.begun) < 1000
+
+
+def test_what_fell_due_while_a_dead_version_fired_runs_when_the_old_one_does_again() -> None:
+    """Its limits are others, so the old one waits for its beat to lapse; what it tried meanwhile was forgotten."""
+    with ManualCluster(haul("2m")) as cluster:
+        cluster.join("old:1:0")
+        cluster.turn_to(15_000)
+        cluster.cron = Cronce("memory:")
+        cluster.cron.job(every="10s", name="haul", missed="all", overlap="wait", on_lost="skip")(lambda: None)
+        newer = cluster.join("new:1:0")
+        cluster.turn_to(32_000)
+        cluster.kill(newer)
+        cluster.turn_to(95_000)
+    assert sorted(begun.slot for begun in cluster.begun) == list(range(10, 100, 10))
+    assert {begun.process for begun in cluster.begun if begun.slot > 32} == {"old:1:0"}
+
+
+# --- a zone of which two machines know other rules ---
+
+
+def daily() -> Cronce:
+    cron = Cronce("memory:")
+    cron.job("0 * * * *", name="hourly", tz="Europe/Berlin")(lambda: None)
+    return cron
+
+
+def test_of_two_time_zone_databases_only_the_newer_one_s_slots_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daily job ran twice, at 09:05Z and at 09:06Z, on machines whose databases said so."""
+    with ManualCluster(daily()) as cluster:
+        monkeypatch.setattr("cronce.runtime.declare.rules_of", lambda _tz: "rules-a")
+        cluster.join("old:1:0")
+        cluster.turn_to(1_800_000)
+        monkeypatch.setattr("cronce.runtime.declare.rules_of", lambda _tz: "rules-b")
+        newer = cluster.join("new:1:0")
+        cluster.turn_to(3 * 3_600_000)
+        cluster.kill(newer)
+        cluster.turn_to(3 * 3_600_000 + 60_000)
+        job = decode_job(cluster.store.load(["job/hourly"]).cells[0].value)
+    assert [(begun.slot // 3600, begun.process) for begun in cluster.begun] == [
+        (1, "new:1:0"),
+        (2, "new:1:0"),
+        (3, "new:1:0"),
+    ]
+    says = "edited: what the time zone database says of Europe/Berlin"
+    assert {span.reason for span in job.spans} == {says}
+
+
+def test_a_version_from_before_rules_were_written_goes_on_and_nothing_is_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An upgrade of cronce writes them, and is no edit: what fell due while nobody looked runs."""
+    with ManualCluster(daily()) as cluster:
+        monkeypatch.setattr("cronce.runtime.declare.rules_of", lambda _tz: "")
+        before = cluster.join("old:1:0")
+        cluster.turn_to(1_800_000)
+        cluster.kill(before)
+        cluster.turn_to(3_900_000)
+        monkeypatch.setattr("cronce.runtime.declare.rules_of", lambda _tz: "rules-a")
+        cluster.join("new:1:0")
+        cluster.turn_to(3_960_000)
+        job = decode_job(cluster.store.load(["job/hourly"]).cells[0].value)
+    assert [(begun.slot, begun.process) for begun in cluster.begun] == [(3600, "new:1:0")]
+    assert (len(job.specs), job.spans) == (2, ())

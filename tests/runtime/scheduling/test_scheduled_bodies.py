@@ -1,15 +1,19 @@
 """Bodies of every kind in a scheduler: cancel and timeout reach each of them as far as Python can; what cannot be
-stopped is fenced and reported."""
+stopped keeps its turn, is fenced and reported."""
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from cronce import Cronce, Run
+from cronce.clock import SystemClock
 from cronce.errors import LeaseLost
+from cronce.model import Slot
 from cronce.protocol.record import Outcome, Record, State
 from cronce.runtime.operations.actions import Operator
 from cronce.runtime.queries import slot_named
@@ -69,19 +73,19 @@ def test_it_is_stopped_cleans_up_and_is_on_record(records: tuple[Path, dict[str,
         wait_until(lambda: gone(int(pids.pop())))
 
 
-STUCK = {
-    "cancel": (", after it was asked to stop: cancelled by ann: enough", CANCELLED),
-    "timeout": ("", "timed out after 1s"),
-}
-"""What else is on record of a body that could not be stopped, and why it was to stop."""
+STUCK = {"cancel": CANCELLED, "timeout": "timed out after 1s"}
+"""Why a body that cannot be stopped was to stop."""
 
 
-def test_what_cannot_be_stopped_is_fenced_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """One that is cancelled and one that takes too long, at once: it is their leases that take time."""
-    begun, release, refused = set[str](), threading.Event(), dict[str, str]()
+def test_what_cannot_be_stopped_keeps_its_turn_without_trust_and_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is cancelled, and one that falls due each second and takes too long. Once their leases were no longer
+    renewed: their own process closed them as lost, and began the next beside them, six at once."""
+    begun, release, refused = list[str](), threading.Event(), dict[str, str]()
 
     def stuck(run: Run) -> None:
-        begun.add(run.job)
+        begun.append(run.key)
         try:
             release.wait()  # in C, where nothing that is thrown arrives
         finally:
@@ -96,23 +100,50 @@ def test_what_cannot_be_stopped_is_fenced_and_reported(tmp_path: Path, caplog: p
         stack.callback(release.set)
         for cron in (one, two):
             cron.job(name="cancel", lease="3s")(stuck)
-            cron.job(name="timeout", lease="3s", timeout="1s")(stuck)
+            cron.job(name="timeout", every="1s", lease="3s", timeout="1s")(stuck)
             assert cron.start().wait_ready(60)
-        keys = {name: one.trigger(name) for name in STUCK}
-        wait_until(lambda: begun == STUCK.keys())
-        one.cancel(keys["cancel"], "enough", by="ann")
-        # by the other: they are no longer renewed
-        wait_until(lambda: all(record_of(one, key).state is State.CLOSED for key in keys.values()))
-        records = {name: record_of(one, key) for name, key in keys.items()}
-        for name, (asked, _) in STUCK.items():
-            was_gone = f"its holder {records[name].holder} was gone{asked}"
-            assert (records[name].outcome, records[name].reason) == (Outcome.LOST, was_gone)
-        assert refused == {}
+        cancelled = one.trigger("cancel")
+        wait_until(lambda: len(begun) == 2)
+        keys = {key.partition("@")[0]: key for key in begun}
+        assert keys["cancel"] == cancelled
+        one.cancel(cancelled, "enough", by="ann")
+        wait_until(lambda: all(record_of(one, key).overdue == STUCK[name] for name, key in keys.items()))
+        told = SystemClock().boot()
+        wait_until(lambda: SystemClock().boot() > told + 2 * 3.0)  # two leases
+        first = slot_named(keys["timeout"])
+        later = Slot("timeout", first.at + timedelta(seconds=5))
+        assert [record_of(one, key).state for key in keys.values()] == [State.RUNNING, State.RUNNING]
+        assert record_of(one, later.key).reason == f"{first.key} still ran"
+        assert (sorted(begun), refused) == (sorted(keys.values()), {})
+        for cron in (one, two):
+            cron.pause("timeout", by="ann")
         release.set()
-        wait_until(lambda: all(f"{key} failed, but " in caplog.text for key in keys.values()))
-        assert {name: record_of(one, key) for name, key in keys.items()} == records
-    assert refused == {name: f"{key} is no longer ours: {STUCK[name][1]}" for name, key in keys.items()}
-    assert sorted(message for message in caplog.messages if "fenced effects" in message) == sorted(
-        f"{key} failed, but it was closed while this process was out of touch: only fenced effects were refused"
-        for key in keys.values()
-    )
+        wait_until(lambda: all(record_of(one, key).outcome is Outcome.FAILED for key in keys.values()))
+        reasons = {name: record_of(one, key).reason for name, key in keys.items()}
+    went_on = r"(?:stopped: )?{}, and went on for \d+s: isolate=True runs it where it can be killed"
+    assert all(re.fullmatch(went_on.format(re.escape(STUCK[name])), reason) for name, reason in reasons.items())
+    assert refused == {name: f"{key} is no longer ours: {STUCK[name]}" for name, key in keys.items()}
+    assert sum("is overdue, still running" in message for message in caplog.messages) == 2
+
+
+def test_a_worker_whose_run_does_not_stop_does_not_count(tmp_path: Path) -> None:
+    """With all of them taken nothing more would run, and yet the process called itself ready."""
+    clock, begun, release = Ahead(), threading.Event(), threading.Event()
+    with Cronce(f"sqlite:///{tmp_path}/cronce.db", clock=clock) as cron:
+
+        @cron.job(name="stuck", timeout="1m")
+        def _stuck() -> None:
+            begun.set()
+            release.wait()
+
+        scheduler = cron.start(workers=1)
+        assert scheduler.wait_ready(60)
+        cron.trigger("stuck")
+        assert begun.wait(60)
+        clock.put_forward(cron, 61)
+        wait_until(lambda: scheduler.engine.running[0].lease.over)
+        no_worker = [scheduler.vitals.no_worker]
+        clock.put_forward(cron, 3)
+        assert [*no_worker, scheduler.vitals.no_worker] == [False, True]
+        release.set()
+        wait_until(lambda: not scheduler.vitals.no_worker)

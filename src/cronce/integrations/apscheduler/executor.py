@@ -15,7 +15,7 @@ from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.integrations.apscheduler.jobs import check_policies, declared, slot_of
 from cronce.integrations.deliveries import check_is
 from cronce.model import Slot
-from cronce.protocol.commands import Unsure
+from cronce.protocol.commands import Queue, Skip, Unsure
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
@@ -71,6 +71,19 @@ class Guards:
         for answer in answers:
             if isinstance(answer, Unsure) and answer.passing:
                 raise StoreUnavailable(answer.why)
+
+    def pass_over(self, passed: Iterable[tuple[Any, Sequence[datetime]]]) -> None:
+        """Put on record what APScheduler runs no more, where nobody has run it."""
+        slots: dict[Slot, Queue | Skip] = {}
+        for job, run_times in passed:
+            if run_times and (ours := self.declaration(job)):
+                why = f"coalesce={job.coalesce}, misfire_grace_time={job.misfire_grace_time}"
+                for run_time in run_times:
+                    slot = slot_of(job, ours.name, run_time)
+                    slots[slot] = Skip(f"APScheduler passed it over: {why}", first=slot.at)
+        if slots:
+            keeper = self.cron.at_work()
+            keeper.desk.do(keeper.desk.ledger.put(slots))
 
     def taken(self, slots: Iterable[Slot]) -> dict[Slot, Lease]:
         """What was claimed ahead of some slots, to be handed to an executor: from then on it is the body's."""

@@ -17,7 +17,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, BadPolicy
 from cronce.integrations.apscheduler.triggers import is_read_off, shortest_gap, slot_instant
 from cronce.model import Slot, name_from
-from cronce.protocol.lease import lease_for
+from cronce.protocol.terms import lease_for
 from cronce.runtime.declare import MOST_TURNS, Declaration, declare
 
 THEIRS: Final = ("every", "at", "tz", "gap", "fold", "start", "end", "missed", "jitter", "start_within")

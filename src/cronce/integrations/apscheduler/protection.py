@@ -1,9 +1,10 @@
 """`protect`: the line that makes a scheduler one of many."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
+from math import inf
 from types import MappingProxyType
 from typing import Any, Final, Unpack
 
@@ -32,6 +33,13 @@ from cronce.runtime.log import LOGGER
 
 LOOK: Final = 2.0
 """Seconds between two looks for what others left."""
+
+AGAIN: Final = 0.25
+"""Seconds until a job store that failed is asked again, then twice as long: APScheduler waits for ten, and by then most
+of its jobs are later than they may be."""
+
+PASSED: Final = 1000
+"""Of the run times that a job passes over at once, so many are put on record: the newest."""
 
 
 def protect(
@@ -64,6 +72,8 @@ class Protection:
         self._older: dict[Slot, Any] = {}
         self._awaited = set(guards.single)
         self._settled: Boot | None = None
+        self._pause = AGAIN
+        self._round_at: Boot | None = None
         self._beat = Beat("cronce-apscheduler", self._look, SystemClock())
         self._dress()
         _warn(of_scheduler(scheduler))
@@ -124,7 +134,7 @@ class Protection:
             LOGGER.debug("another scheduler was faster: %s", error)
             return 0.0
         except Exception as error:
-            pause: float = self._scheduler.jobstore_retry_interval
+            pause = self._ask_soon()
             LOGGER.warning("the job store failed, and is asked again in %g s: %s", pause, error)
             return pause
         finally:
@@ -142,12 +152,26 @@ class Protection:
                 store.get_due_jobs = partial(self._due, store.get_due_jobs)
 
     def _due(self, get_due_jobs: Callable[[datetime], list[Any]], now: datetime) -> list[Any]:
-        due = get_due_jobs(now)
-        for job in due:
-            unjittered(job.trigger)
-        shared = [job for job in due if not is_private(self._scheduler, job._jobstore_alias)]
-        self._guards.claim([(job, _in_time(job, now)) for job in shared])
+        try:
+            due = get_due_jobs(now)
+            for job in due:
+                unjittered(job.trigger)
+            shared = [job for job in due if not is_private(self._scheduler, job._jobstore_alias)]
+            wanted = [(job, _in_time(job, now)) for job in shared]
+            self._guards.claim(wanted)
+            self._guards.pass_over([(job, _passed_over(job, now, times)) for job, times in wanted])
+        except Exception:
+            self._ask_soon()
+            raise
+        self._pause = AGAIN
         return due
+
+    def _ask_soon(self) -> float:
+        """Have another round before long, longer each time; in how many seconds."""
+        pause, self._pause = self._pause, min(2 * self._pause, self._scheduler.jobstore_retry_interval)
+        self._round_at = SystemClock().boot() + pause
+        self._beat.wake(self._round_at)
+        return pause
 
     # --- what others left ---
 
@@ -160,9 +184,16 @@ class Protection:
             self._older = self._left()
         except Exception as error:  # a store that is away is reported by those who need it
             LOGGER.debug("could not look for what others left: %s", error)
-        if self._older:
+        if self._older or self._is_asked_for():
             self._scheduler.wakeup()
-        return SystemClock().boot() + LOOK
+        return min(SystemClock().boot() + LOOK, self._round_at or inf)
+
+    def _is_asked_for(self) -> bool:
+        """Whether it is time to ask a job store again that failed."""
+        if self._round_at is None or SystemClock().boot() < self._round_at:
+            return False
+        self._round_at = None
+        return True
 
     def _tell_awaited(self) -> None:
         """Once, and not before others had a moment to add their jobs: many start a scheduler first."""
@@ -203,6 +234,12 @@ def _goes_by_function(job: Any) -> bool:
 
 def _is_behind(slot: Slot, job: Any) -> bool:
     return bool(slot.request) or slot.at < slot_instant(job.trigger, job.next_run_time)
+
+
+def _passed_over(job: Any, now: datetime, wanted: Sequence[datetime]) -> list[datetime]:
+    """The run times that are due, and that APScheduler hands on to nobody: coalesced, or later than its grace."""
+    due: list[datetime] = job._get_run_times(now)
+    return [run_time for run_time in due[-PASSED:] if run_time not in wanted]
 
 
 def _in_time(job: Any, now: datetime) -> list[datetime]:

@@ -62,10 +62,10 @@ class ProjectCron(Cronce):
         super().__init__()
         self._use(store_url)
 
-    def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies) -> None:
+    def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies, place: str) -> None:
         """A body that a scheduler runs is what a request is to a web server. One that somebody calls is a part of what
         they do, and the connection is theirs."""
-        super()._declare(job, None if work is None else partial(_like_a_request, work), policies)
+        super()._declare(job, None if work is None else partial(_like_a_request, work), policies, place)
 
 
 def _like_a_request(make: Callable[[], Work]) -> Work:

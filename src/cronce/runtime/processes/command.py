@@ -25,6 +25,8 @@ from cronce.runtime.steps import Body
 class Command(Work):
     """One run after the other of the same command; many at once take as many of these."""
 
+    can_be_killed = True
+
     def __init__(
         self, words: Sequence[str], supervisor: Supervisor, traits: Traits, env: Mapping[str, str] = os.environ
     ) -> None:

@@ -17,13 +17,14 @@ whoever begins to run something then, says so.
 
 *Gaps.* A process that was paused, cut off or newly started finds slots in the past (`candidates`).
 
-*Errors fail closed.* While the store does not answer nothing is claimed. What has ended is said again and again until
-it is said, or until it can no longer be trusted.
+*Errors fail closed.* While the store does not answer nothing is claimed. What has ended is written down on this
+machine's disk, and said again and again until it is said.
 """
 
 import gc
 import threading
 from collections.abc import Iterable, Set
+from contextlib import suppress
 from typing import Final
 
 from cronce import __version__
@@ -33,6 +34,7 @@ from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, 
 from cronce.protocol.record import Act, Holder, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
+from cronce.runtime.machine import tzdata_version
 from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
@@ -127,6 +129,7 @@ class Engine:
                 self._keeper.outage.answered()
         except StoreError as error:
             self._keeper.outage.unanswered(boot, str(error))
+            self._exchange.write_down()
             self._again_at = self._desk.clock.boot() + AWAY
             return self._again_at
         return self._next()
@@ -172,6 +175,11 @@ class Engine:
         return self._runs.all
 
     @property
+    def no_worker(self) -> bool:
+        """Whether no worker is left: a body that was told to stop and still runs takes its own out of the count."""
+        return self._settings.works and self._runs.overdue(self._desk.clock.boot()) >= self._settings.workers
+
+    @property
     def live(self) -> int:
         """How many schedulers were alive at the last beat, this one among them."""
         return len(self._roster.live)
@@ -200,6 +208,10 @@ class Engine:
         """An attempt is over. From any thread."""
         self._exchange.endings.add(attempt, end)
 
+    def hand_over(self) -> None:
+        """There are no more steps: what has ended, or ends yet, is the keeper's to say."""
+        self._exchange.endings.hand_over()
+
     def leave(self) -> None:
         """The others need not wait for this process any more."""
         if self.joined:
@@ -222,10 +234,12 @@ class Engine:
             every=every,
             skew=self._desk.clock.wall() - self._know.now(),
             running=len(self._runs),
+            tzdata=tzdata_version(),
         )
-        self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, max(HOLDER_TTL, 3 * self._pace.beat)))
+        ttl = max(HOLDER_TTL, 3 * self._pace.beat)
+        self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
         if self._settings.schedules:
-            self._due_slots.settle_in(self._new)
+            self._due_slots.settle_in(self._new | (self._roster.regained() & self._jobs.specs.keys()))
         self._new = set()
         self.joined = True
         self._beat_at, self._born = boot + every.total_seconds(), self._know.epoch.birth
@@ -258,6 +272,8 @@ class Engine:
         for key in watched:
             line.seen(cells[key])
         self._runs.tell(self._know.now(), boot)
+        with suppress(StoreError):
+            self._desk.do(self._keeper.unsaid.say())
         if self._rests(boot):
             self._look_at = boot + self._idle
             if self._news:  # it came meanwhile

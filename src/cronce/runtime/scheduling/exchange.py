@@ -1,6 +1,6 @@
 """Saying what ended, and claiming what is next: one swap for both, and what the store answered to each.
 
-What has ended is said again and again until it is on record, for as long as it can be trusted.
+What has ended is said again and again until it is on record, or another has acted on the run.
 """
 
 from collections import deque
@@ -30,8 +30,9 @@ from cronce.runtime.attempt import Attempt, End, finish_of, too_late
 from cronce.runtime.call import why_not
 from cronce.runtime.client import WAKE
 from cronce.runtime.jobs import tidy_later
+from cronce.runtime.journal import UnsaidEnd
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.ledger import Expired, Grant, Wanted
+from cronce.runtime.ledger import Expired, Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Current
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
@@ -83,8 +84,8 @@ class Said(NamedTuple):
 class Endings:
     """One thread's, but for `add`, which any may call."""
 
-    def __init__(self, holder: str) -> None:
-        self._holder = holder
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
         self._new: deque[Said] = deque()
         self._unsaid: list[Said] = []
         self._said_at: Boot = 0.0
@@ -100,7 +101,11 @@ class Endings:
         return bool(self._new)
 
     def add(self, attempt: Attempt, end: End) -> None:
-        self._new.append(Said(attempt, end))
+        """Where the store is known to be away it is written down at once: the process may not live to say it."""
+        said = Said(attempt, end)
+        if self._keeper.outage.lasts:
+            self._write_down([said])
+        self._new.append(said)
 
     def pop_new(self) -> Iterable[Said]:
         """What has ended since the last time; whoever takes it keeps it."""
@@ -110,6 +115,25 @@ class Endings:
     def keep(self, said: Iterable[Said]) -> None:
         """To be said, or said again."""
         self._unsaid = [*self._unsaid, *said]
+
+    def write_down(self) -> None:
+        """The store takes nothing just now: what is not said yet is not to be lost with the process."""
+        if self._unsaid:
+            self._write_down(self._unsaid)
+
+    def hand_over(self) -> None:
+        """Nobody says anything here any more: the keeper does."""
+        unsaid, self._unsaid = [*self._unsaid, *self.pop_new()], []
+        for said in unsaid:
+            if not said.end.open:
+                self._keeper.say_later(self._end_of(said))
+
+    def _write_down(self, unsaid: Iterable[Said]) -> None:
+        self._keeper.unsaid.write_down(self._end_of(said) for said in unsaid if not said.end.open)
+
+    def _end_of(self, said: Said) -> UnsaidEnd:
+        grant, word, _ = said.word
+        return self._keeper.unsaid.end_of(grant, word)
 
     def take(self, boot: Boot, starting: Collection[str]) -> list[Said]:
         """What is said now. While slots of these jobs are started in the same breath, starting goes before saying, for
@@ -126,15 +150,13 @@ class Endings:
     def heard(self, said: Said, answer: object) -> None:
         """What the store said to it."""
         ending, lease = said.end.ending, said.attempt.lease
-        match answer:
-            case Unsure() if lease.trusted and answer.passing:
-                self.keep([said])
-            case Unsure(why) if ending is not None:
-                self.given_up += 1
-                LOGGER.error("%s %s, but that could not be recorded: %s", lease.name, ending.outcome, why)
-            case Stale(by) if ending is not None:
-                self.given_up += 1
-                LOGGER.error("%s", too_late(lease, ending, by, self._holder))
+        if isinstance(answer, Unsure):
+            self.keep([said])
+            return
+        self._keeper.unsaid.said(lease.grant.fence)
+        if isinstance(answer, Stale) and ending is not None:
+            self.given_up += 1
+            LOGGER.error("%s", too_late(lease, ending, answer.by, self._keeper.desk.holder))
 
 
 TOLD_AGAIN: Final = 0.8 * IDLE_LOOK.total_seconds()
@@ -173,7 +195,7 @@ class Exchange:
         self._took = False  # the last time, there was something in line that could be claimed
         self._told = -TOLD_AGAIN  # when others were last told that something runs here
         self._warned: set[tuple[str, str]] = set()
-        self.endings = Endings(self._desk.holder)
+        self.endings = Endings(keeper)
 
     @property
     def pending(self) -> bool:
@@ -183,6 +205,11 @@ class Exchange:
     @property
     def _free(self) -> int:
         return self._settings.workers - len(self._runs) if self._settings.works else AT_ONCE
+
+    def write_down(self) -> None:
+        """The store did not answer: what has ended is written down here."""
+        self._dismiss_ended()
+        self.endings.write_down()
 
     def make(self, *, claims: bool) -> bool:
         """Whether there was anything to be said or claimed."""
@@ -202,6 +229,7 @@ class Exchange:
         try:
             for said, answer in zip(over, answers, strict=True):
                 self._heard(said, answer)
+            self.endings.write_down()
         finally:  # what is granted begins, whatever else goes wrong
             now = self._ledger.know.now()
             answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
@@ -228,10 +256,9 @@ class Exchange:
             said.tell()
 
     def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
-        wanted = [Wanted(one.slot, one.terms, one.known, one.nonce) for one in chosen]
         if self._settings.works:
-            return self._desk.do(self._ledger.exchange([said.word for said in over], wanted, self._beside(chosen)))
-        return (), self._desk.do(self._ledger.enqueue(wanted))
+            return self._desk.do(self._ledger.exchange([said.word for said in over], chosen, self._beside(chosen)))
+        return (), self._desk.do(self._ledger.enqueue(chosen))
 
     def _beside(self, chosen: list[Candidate]) -> list[Write]:
         """Where others rest because nothing runs, they are told when something begins to, so that they look after it if

@@ -24,12 +24,13 @@ from cronce.protocol.lease import tolerance
 from cronce.protocol.record import (
     Bundle,
     Holder,
+    Job,
     decode_bundle,
     decode_holder,
     encode_bundle,
     encode_holder,
 )
-from cronce.protocol.specs import respec
+from cronce.protocol.specs import fires_alike, respec
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, Jobs
@@ -50,13 +51,20 @@ SETTLED: Final = timedelta(seconds=3)
 CHUNK: Final = 1000
 """Jobs that are registered, and entries of a bundle that stand in a cell, at once."""
 
+NO_JOBS: Final = Bundle({}, {})
+NO_CODE: Final[Mapping[str, str]] = NO_JOBS.code
+
 Specs = Mapping[str, tuple[str, str]]
 """Job name → (digest, text) of the version that a process carries."""
 
 
-def digest_of(specs: Specs) -> str:
+Code = Mapping[str, str]
+"""Job name → where its function is, as far as it has one."""
+
+
+def digest_of(specs: Specs, code: Code = NO_CODE) -> str:
     """What a bundle is named by."""
-    lines = "\n".join(f"{job} {specs[job][0]}" for job in sorted(specs))
+    lines = "\n".join(f"{job} {specs[job][0]} {code.get(job, '')}".rstrip() for job in sorted(specs))
     return blake2b(lines.encode(), digest_size=8).hexdigest()
 
 
@@ -66,16 +74,20 @@ class Roster:
     def __init__(self, client: Client, jobs: Jobs) -> None:
         self._client = client
         self._jobs = jobs
-        self._bundles: dict[str, Mapping[str, str]] = {}
+        self._bundles: dict[str, Bundle] = {}
         self._published = -REPUBLISH
         self._published_in: tuple[str, int] = ("", 0)
         self._registered: object = None
         self._unheard_of: set[tuple[str, str]] = set()
+        self._fires: dict[str, bool] = {}
+        self._regained: set[str] = set()
         self._before: dict[str, Instant] = {}
         self._order: dict[str, list[int]] = {}
         self.live: tuple[Holder, ...] = ()
 
-    def beat(self, me: Holder, specs: Specs, boot: float, ttl: timedelta = HOLDER_TTL) -> Flow[None]:
+    def beat(
+        self, me: Holder, specs: Specs, boot: float, ttl: timedelta = HOLDER_TTL, code: Code = NO_CODE
+    ) -> Flow[None]:
         """Say that this process is alive and what it carries; notice which versions still are, and register jobs."""
         client = self._client
         seen, mine = yield from self._holders(ttl)
@@ -85,8 +97,8 @@ class Roster:
         life = (me.bundle, client.know.epoch.birth)
         publishes = boot - self._published >= REPUBLISH or life != self._published_in
         if publishes:
-            writes += _bundle_writes(me.bundle, specs)
-            self._bundles[me.bundle] = {job: digest for job, (digest, _) in specs.items()}
+            writes += _bundle_writes(me.bundle, specs, code)
+            self._bundles[me.bundle] = Bundle({job: digest for job, (digest, _) in specs.items()}, code)
         swapped, _ = yield from client.swap(writes, client.know.epoch.seen)
         if swapped.verdicts[0].refused is Refusal.EPOCH:
             raise StoreUnavailable("the store began another life: beat again")
@@ -99,7 +111,7 @@ class Roster:
         carried = {one.bundle for one in self.live}
         self._bundles = {bundle: specs for bundle, specs in self._bundles.items() if bundle in carried}
         self._order.clear()
-        yield from self._register(me.bundle, specs)
+        yield from self._register(me.bundle, specs, code)
 
     def leave(self, me: Holder) -> Flow[None]:
         """This process claims no more: the others need not wait for its beat to lapse. That it was there stays."""
@@ -112,7 +124,7 @@ class Roster:
 
     def _remember(self, seen: Iterable["Seen"]) -> None:
         for one in seen:
-            for job in self._bundles.get(one.holder.bundle, ()):
+            for job in self._bundles.get(one.holder.bundle, NO_JOBS).specs:
                 self._before[job] = max(one.last, self._before.get(job, one.last))
 
     def looked_after(self, job: str) -> Instant | None:
@@ -126,7 +138,7 @@ class Roster:
         job, me = slot.job, self.live[-1]
         others = self._order.get(job)
         if others is None:
-            digest = self._bundles[me.bundle][job]
+            digest = self._bundles[me.bundle].specs[job]
             beside = [one for one in self.live if self._beside(one, me, job, digest)]
             others = self._order[job] = [seed_of(one.holder) for one in beside]
         return rank(seed(slot.key), seed_of(me.holder), others) if others else 0
@@ -136,7 +148,7 @@ class Roster:
         return same and one.holder != me.holder and not one.draining and self._carries(one, job) == digest
 
     def _carries(self, one: Holder, job: str) -> str | None:
-        return self._bundles.get(one.bundle, {}).get(job)
+        return self._bundles.get(one.bundle, NO_JOBS).specs.get(job)
 
     # --- who is alive ---
 
@@ -161,16 +173,14 @@ class Roster:
 
     def _learn_bundles(self, bundles: Set[str]) -> Flow[None]:
         for bundle in bundles - self._bundles.keys():
-            specs: dict[str, str] = {}
             page = yield from self._client.scan(Scan(bundle_cells(bundle)))
-            for _, part in all_readable(page.cells, decode_bundle):
-                specs.update(part.specs)
-            if specs:
-                self._bundles[bundle] = specs
+            parts = [part for _, part in all_readable(page.cells, decode_bundle)]
+            if parts:
+                self._bundles[bundle] = joined(parts)
 
     # --- which version fires ---
 
-    def _register(self, mine: str, specs: Specs) -> Flow[None]:
+    def _register(self, mine: str, specs: Specs, code: Code) -> Flow[None]:
         """Put every job on record as the live versions say; again only when those changed, or the store forgot, or one
         fires that is not alive."""
         bundles = {one.bundle for one in self.live}
@@ -179,18 +189,32 @@ class Roster:
             return
         others = [self._bundles[bundle] for bundle in bundles if bundle in self._bundles]
         for names in chunks(specs):
-            edits = {name: _respec(specs[name], {known[name] for known in others if name in known}) for name in names}
-            done = yield from self._jobs.edit_all(edits)
-            for name in [name for name, job in done.items() if isinstance(job, BadRecord)]:
-                LOGGER.error("%s is not run by this process: %s", name, done[name])
+            done = yield from self._jobs.edit_all({name: _respec(name, specs, code, others) for name in names})
+            for name, job in done.items():
+                if isinstance(job, BadRecord):
+                    LOGGER.error("%s is not run by this process: %s", name, job)
+                elif job is not None:
+                    self._note_firing(name, fires=fires_alike(job, specs[name][0]))
+                    self._jobs.compare_code(name, job, code.get(name, ""))
         self._registered = state
+
+    def _note_firing(self, name: str, *, fires: bool) -> None:
+        if fires and self._fires.get(name) is False:
+            self._regained.add(name)
+        self._fires[name] = fires
+
+    def regained(self) -> Set[str]:
+        """Jobs that another version fired until a moment ago, and that this process fires again. Those of the other may
+        be dead for a while: what fell due meanwhile was tried here in vain."""
+        regained, self._regained = self._regained, set()
+        return regained
 
     def _is_overruled(self, specs: Specs) -> bool:
         """Whether a version fires that nobody carries, at this beat as at the last: its registration came late, of one
         that is gone. (At one beat alone, it may be of one that has just come.)"""
         known, carried = self._client.know.jobs(specs), self._bundles.values()
         others = {(job, one.job.firing) for job, one in known.items() if one.job and one.job.firing != specs[job][0]}
-        unheard_of = {(job, version) for job, version in others if all(one.get(job) != version for one in carried)}
+        unheard_of = {(job, firing) for job, firing in others if all(one.specs.get(job) != firing for one in carried)}
         before, self._unheard_of = self._unheard_of, unheard_of
         return not before.isdisjoint(unheard_of)
 
@@ -222,12 +246,22 @@ def chunks(names: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _bundle_writes(bundle: str, specs: Specs) -> list[Write]:
+def joined(parts: Iterable[Bundle]) -> Bundle:
+    """The parts of a bundle as one."""
+    whole = Bundle({}, {})
+    for part in parts:
+        whole = Bundle({**whole.specs, **part.specs}, {**whole.code, **part.code})
+    return whole
+
+
+def _bundle_writes(bundle: str, specs: Specs, code: Code) -> list[Write]:
     return [
         Write(
             f"{bundle_cells(bundle)}{number:03}",
             FREE,
-            encode_bundle(Bundle({name: specs[name][0] for name in names})),
+            encode_bundle(
+                Bundle({name: specs[name][0] for name in names}, {name: code[name] for name in names if name in code})
+            ),
             Mark.FREE,
             ttl=BUNDLE_TTL,
         )
@@ -235,8 +269,16 @@ def _bundle_writes(bundle: str, specs: Specs) -> list[Write]:
     ]
 
 
-def _respec(spec: tuple[str, str], live: Collection[str]) -> Edit:
-    return lambda job, now: respec(job, spec, live, now)
+def _respec(name: str, specs: Specs, code: Code, carried: Collection[Bundle]) -> Edit:
+    """Where its code is stays as it is while a process is alive that has it there."""
+    live = {one.specs[name] for one in carried if name in one.specs}
+    places = {one.code.get(name, "") for one in carried}
+
+    def edit(job: Job | None, now: Instant) -> Job:
+        stays = job is not None and job.code in places
+        return respec(job, specs[name], live, now, "" if stays else code.get(name, ""))
+
+    return edit
 
 
 # --- who goes first -------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
 from itertools import islice
-from math import inf
 from typing import Final
 
 from cronce.events import What
@@ -19,7 +18,7 @@ from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduling.roster import Specs, digest_of
+from cronce.runtime.scheduling.roster import Code, Specs, digest_of
 from cronce.runtime.scheduling.waitlist import Candidate
 from cronce.schedule import format_duration
 
@@ -35,6 +34,7 @@ class CarriedJobs:
         self._terms: dict[tuple[str, timedelta | None], Terms] = {}
         self.specs: Specs = {}
         self.shortest_lease = LONGEST_LEASE
+        self.code: Code = {}
         self.bundle = digest_of({})
 
     def __contains__(self, name: str) -> bool:
@@ -56,7 +56,8 @@ class CarriedJobs:
         new = {name: one.job.spec for name, one in carried.items() if name not in same}
         self._carried = dict(carried)
         self.specs = {name: self.specs[name] for name in same} | new
-        self.bundle = digest_of(self.specs)
+        self.code = {name: one.job.code for name, one in carried.items() if one.job.code}
+        self.bundle = digest_of(self.specs, self.code)
         self._terms.clear()
         leases = [one.job.lease for one in carried.values() if one.job.lease is not None]
         self.shortest_lease = min(leases, default=LONGEST_LEASE)
@@ -84,9 +85,6 @@ HEEDED: Final = 500
 LATE: Final = timedelta(seconds=5)
 """A slot that starts later than this after it was due is told of."""
 
-STUBBORN: Final = 3.0
-"""Seconds after which a body that was told to stop, and goes on, is told of."""
-
 Tell = Callable[[What, str, str], None]
 """What happened, to which run, and more of it in words."""
 
@@ -99,7 +97,6 @@ class LocalRuns:
         self._running: dict[str, Attempt] = {}
         self._turns: Counter[str] = Counter()
         self._told: set[tuple[str, str]] = set()
-        self._stubborn: dict[str, Boot] = {}
 
     def __len__(self) -> int:
         return len(self._running)
@@ -129,6 +126,10 @@ class LocalRuns:
         if self._running.pop(attempt.lease.grant.key, None) is not None:
             self._turns[attempt.job.name] -= 1
 
+    def overdue(self, boot: Boot) -> int:
+        """How many go on though they were told to stop."""
+        return sum(bool(attempt.lease.overdue(boot)) for attempt in self.all)
+
     # --- stopping ---
 
     def asked_for(self) -> list[str]:
@@ -149,17 +150,14 @@ class LocalRuns:
         for key, attempt in self._running.items():
             if (gap := self._longer_than(attempt, now)) is not None and self._first(key, "overrun"):
                 self._tell(What.OVERRUN, key, f"runs for longer than the {format_duration(gap)} to the next slot")
-            over = attempt.lease.over
-            if over is not None and self._first(key, "stop"):
-                self._stubborn[key] = boot + STUBBORN
-            if over is not None and boot >= self._stubborn.get(key, inf) and self._first(key, "stubborn"):
+            if (why := attempt.lease.overdue(boot)) and self._first(key, "overdue"):
                 LOGGER.warning(
-                    "%s goes on, though it was told to stop (%s): it is in a call that cannot be interrupted, or"
-                    " catches what stops it. It is fenced; isolate=True runs it where it can be killed",
+                    "%s is overdue, still running, though it was told to stop (%s): it is in a call that cannot be"
+                    " interrupted, or catches what stops it. Its effects are refused, and it keeps its turn and its"
+                    " worker until it ends; isolate=True runs it where it can be killed",
                     attempt.lease.name,
-                    over.why,
+                    why,
                 )
-        self._stubborn = {key: when for key, when in self._stubborn.items() if key in self._running}
 
     def _first(self, key: str, what: str) -> bool:
         first = (key, what) not in self._told

@@ -3,7 +3,7 @@
 *The end.* A scheduler that is to stop claims no more and lets what runs come to its end. All of it fits in the grace,
 so that whoever kills after a grace of the same length (Kubernetes, systemd, Docker) comes too late: the last part of it
 is for bodies that were told to stop, and for saying so to the store. What cannot even be stopped is named and left
-behind; its lease is no longer renewed, so its effects are refused, and it lapses.
+behind: its effects are refused, and its slot and its turn stay taken until it, or the process, has ended.
 """
 
 import os
@@ -68,6 +68,8 @@ class Vitals(NamedTuple):
     joined: bool
     """It is registered, with its jobs."""
     claims: bool
+    no_worker: bool = False
+    """Each of its workers is taken by a run that was told to stop, and still runs."""
 
 
 class Scheduler:
@@ -113,7 +115,7 @@ class Scheduler:
     @property
     def vitals(self) -> Vitals:
         engine = self.engine
-        return Vitals(self._ticked, self._keeper.outage.heard, engine.joined, engine.claims)
+        return Vitals(self._ticked, self._keeper.outage.heard, engine.joined, engine.claims, engine.no_worker)
 
     @property
     def idle(self) -> bool:
@@ -174,6 +176,7 @@ class Scheduler:
         self._stopping = True
         self._wake()
         self._thread.join(LEAST)
+        self.engine.hand_over()
         self._pool.close()
 
     def _hang_up(self) -> None:
@@ -221,7 +224,9 @@ class Scheduler:
     def _report_left(self) -> None:
         for attempt in self.engine.running:
             LOGGER.error(
-                "%s still runs and cannot be stopped; it is fenced, and lapses with its lease", attempt.lease.name
+                "%s still runs and cannot be stopped; its effects are refused, and it keeps its turn until this process"
+                " ends. isolate=True runs it where it can be killed",
+                attempt.lease.name,
             )
 
     # --- on its threads ---
@@ -268,6 +273,8 @@ class Scheduler:
 
     def _done(self, attempt: Attempt, end: End) -> None:
         self.engine.done(attempt, end)
+        if self._stopping and not self._thread.is_alive():
+            self.engine.hand_over()
         self._wake()
 
     def _wake(self) -> None:

@@ -19,10 +19,22 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from cronce.errors import BadInput
 from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, from_us
 from cronce.stores import sql
-from cronce.stores.base import Loaded, Page, Scan, Swapped, closed_on_error, first_page, life_of, loaded, refused_epoch
+from cronce.stores.base import (
+    Loaded,
+    Page,
+    Scan,
+    Swapped,
+    closed_on_error,
+    first_page,
+    groups,
+    in_batches,
+    life_of,
+    loaded,
+    refused_epoch,
+)
 from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.pool import Pool
-from cronce.stores.postgres.server import Line, Place, Server, connect, explained, locate, psycopg
+from cronce.stores.postgres.server import Line, Place, Server, StatementCancelled, connect, explained, locate, psycopg
 from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read_rows, read_verdicts, spell_swap
 
 if TYPE_CHECKING:
@@ -76,6 +88,9 @@ SIZE: Final = """
     LEFT JOIN LATERAL (SELECT pg_relation_size(c.oid) / current_setting('block_size')::bigint AS now) AS pages ON true
 """
 
+MOST: Final = 1_000_000
+"""Writes that go in one statement, unless the server cancels it."""
+
 BEGIN: Final = "SELECT {schema}.cronce_begin(%s, %s, %s, %s)"
 
 
@@ -103,6 +118,7 @@ class PostgresStore:
         self.place: Final = place
         self._lock = threading.Lock()
         self._known = (0, 0)
+        self._most = MOST
         self._said = cache(partial(place.say, bound=True))
         self._told = cache(lambda statement: place.say(statement).encode())
         self._patience_ms = place.patience_ms
@@ -119,6 +135,20 @@ class PostgresStore:
         return loaded(now, epoch, keys, cells)
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        """In one statement; where the server cancels such a long one, in shorter ones from then on."""
+        parts = list(in_batches(writes, self._most)) if len(writes) > self._most else [writes]
+        if len(parts) > 1:
+            swapped = [self.swap(part, seen) for part in parts]
+            return swapped[-1]._replace(verdicts=[verdict for part in swapped for verdict in part.verdicts])
+        try:
+            return self._swap(writes, seen)
+        except StatementCancelled:  # nothing of it landed
+            if len(list(groups(writes))) == 1:
+                raise
+            self._most = max(len(writes) // 2, 1)
+            return self.swap(writes, seen)
+
+    def _swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         call = spell_swap(writes, (*seen, self._patience_ms))
         rows = read_rows(call, (self.ask if call.statement is MANY_WRITES else self._tell)(call.statement, call.given))
         head = read_head(rows[0])
@@ -153,13 +183,14 @@ class PostgresStore:
 
     def checks(self) -> Iterator[Check]:
         (look,) = self.ask(LOOK, [])
-        major, version, fsync, full_pages, commit, standbys, replicas, idle, autovacuum, schemas = look
+        major, version, fsync, full_pages, commit, standbys, replicas, idle, autovacuum, schemas, limit = look
         yield _version(major, version)
         yield _durable(fsync, full_pages, commit)
         yield _failover(standbys, replicas, commit)
         yield _pooler(self.place)
         yield _namespaces(self.place.schema, schemas)
         yield _vacuum(autovacuum)
+        yield _statements(int(limit))
         yield ok("transactions", f"none is open between calls (idle_in_transaction_session_timeout is {idle})")
 
     # --- asking -----------------------------------------------------------------------------------------------------
@@ -307,7 +338,8 @@ LOOK: Final = """
            current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
            current_setting('idle_in_transaction_session_timeout'), current_setting('autovacuum'),
            (SELECT array_agg(relnamespace::regnamespace::text) FROM pg_class
-            WHERE relname = 'cronce_meta' AND relkind = 'r')
+            WHERE relname = 'cronce_meta' AND relkind = 'r'),
+           (SELECT setting FROM pg_settings WHERE name = 'statement_timeout')
 """
 
 
@@ -315,6 +347,20 @@ def _version(major: int, version: str) -> Check:
     if major < OLDEST:
         return error("version", f"PostgreSQL {version}", f"use PostgreSQL {OLDEST} or newer")
     return ok("version", f"PostgreSQL {version}, the primary")
+
+
+SHORT: Final = 5000
+"""Milliseconds in which a server answers a batch of a thousand writes also when it is busy."""
+
+
+def _statements(limit: int) -> Check:
+    if not limit or limit >= SHORT:
+        return ok("statements", "are given time" if limit else "are never cancelled for the time they take")
+    return warn(
+        "statements",
+        f"statement_timeout is {limit} ms: what takes longer is cancelled, and then sent again in smaller batches",
+        "ALTER ROLE … SET statement_timeout = 0, for the role that cronce has",
+    )
 
 
 def _durable(fsync: str, full_pages: str, commit: str) -> Check:

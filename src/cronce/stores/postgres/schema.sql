@@ -383,7 +383,7 @@ DECLARE
     reasons integer[];
     cells {schema}.cronce_cells[];
     numbers bigint[];
-    one record;
+    changed integer;
 BEGIN
     IF head.refused > 0 THEN
         RETURN NEXT head;
@@ -450,30 +450,28 @@ BEGIN
                 WHERE u.number IS NOT NULL AND u.was_version IS NULL
             ) AS n
             ORDER BY n.key COLLATE "C";
-            FOR one IN
-                SELECT n.key, n.number, n.mark & 15 AS mark, coalesce(now_us + nullif(n.ttl, none), n.was_until) AS until,
-                       CASE WHEN n.mark > 16 THEN head.fence_birth ELSE n.was_fence_birth END AS fence_birth,
-                       CASE WHEN n.mark > 16 THEN n.number ELSE n.was_fence_number END AS fence_number,
-                       n.value, n.was_version
-                FROM (
-                    SELECT u.*, coalesce(u.mark_, marks[1 + (u.place - 1) % cardinality(marks)]) AS mark,
-                           coalesce(u.ttl_, ttls[1 + (u.place - 1) % cardinality(ttls)]) AS ttl
-                    FROM unnest(keys, texts, numbers, marks, ttls, cells) WITH ORDINALITY
-                        AS u (key, value, number, mark_, ttl_, was_version, was_at, was_until, was_fence_birth,
-                              was_fence_number, was_mark, was_key, was_value, place)
-                    WHERE u.number IS NOT NULL AND u.was_version IS NOT NULL
-                ) AS n
-                WHERE NOT unread
-                ORDER BY n.key COLLATE "C"
-            LOOP
-                UPDATE {schema}.cronce_cells AS c
-                SET version = one.number, mark = one.mark, until = one.until, fence_birth = one.fence_birth,
-                    fence_number = one.fence_number, value = one.value
-                WHERE c.key = one.key AND c.version = one.was_version;
-                IF NOT FOUND THEN
-                    RAISE unique_violation;
-                END IF;
-            END LOOP;
+            -- The plan is a nested loop, as the settings above leave it: over these rows in their order, or over all
+            -- cells by their index. Either is the order of keys.
+            UPDATE {schema}.cronce_cells AS c
+            SET version = n.number, mark = n.mark & 15, until = coalesce(now_us + nullif(n.ttl, none), n.was_until),
+                fence_birth = CASE WHEN n.mark > 16 THEN head.fence_birth ELSE n.was_fence_birth END,
+                fence_number = CASE WHEN n.mark > 16 THEN n.number ELSE n.was_fence_number END, value = n.value
+            FROM (
+                SELECT u.*, coalesce(u.mark_, marks[1 + (u.place - 1) % cardinality(marks)]) AS mark,
+                       coalesce(u.ttl_, ttls[1 + (u.place - 1) % cardinality(ttls)]) AS ttl
+                FROM unnest(keys, texts, numbers, marks, ttls, cells) WITH ORDINALITY
+                    AS u (key, value, number, mark_, ttl_, was_version, was_at, was_until, was_fence_birth,
+                          was_fence_number, was_mark, was_key, was_value, place)
+                WHERE u.number IS NOT NULL AND u.was_version IS NOT NULL
+                ORDER BY u.key COLLATE "C"
+            ) AS n
+            WHERE NOT unread AND c.key = n.key AND c.version = n.was_version;
+            GET DIAGNOSTICS changed = ROW_COUNT;
+            IF changed < (SELECT count(*) FROM unnest(numbers, cells) AS u (number, was_version, was_at, was_until,
+                    was_fence_birth, was_fence_number, was_mark, was_key, was_value)
+                WHERE NOT unread AND u.number IS NOT NULL AND u.was_version IS NOT NULL) THEN
+                RAISE unique_violation;
+            END IF;
             EXIT;
         EXCEPTION WHEN unique_violation THEN
             unread := false;  -- somebody was faster: read, then again

@@ -178,6 +178,10 @@ class Server(NamedTuple):
     pooled: bool  # a pooler such as PgBouncer is in between
 
 
+class StatementCancelled(StoreUnavailable):
+    """It took longer than the server lets a statement take, or a person cancelled it. Nothing of it landed."""
+
+
 class NoAnswer(psycopg.OperationalError):
     """The server was waited for as long as we may."""
 
@@ -353,7 +357,12 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[CronceError],
     ((NoAnswer,), StoreUnavailable, "{place.named} did not answer for {place.patience:g} s"),
     ((errors.ProgramLimitExceeded,), BadInput, "more than PostgreSQL can store: {words}"),
     (
-        (psycopg.OperationalError, psycopg.InterfaceError, errors.QueryCanceled, errors.TransactionRollback),
+        (errors.QueryCanceled,),
+        StatementCancelled,
+        "{place.named}: {words}",
+    ),
+    (
+        (psycopg.OperationalError, psycopg.InterfaceError, errors.TransactionRollback),
         StoreUnavailable,
         "{place.named}: {words}",
     ),

@@ -217,6 +217,8 @@ def read_verdicts(call: Call, head: Head, rows: Sequence[sql.Row]) -> tuple[Sequ
         _, refused, versions, *_ = columns = list(zip(*told, strict=True))
         if 0 not in refused and None not in versions:
             return _all_refused(call, columns), max(versions)
+        if not any(refused):
+            return _all_won(call, head, columns), max(versions)
     verdicts = [_verdict(write, head, row, call.instants) for write, row in zip(call.writes, told, strict=True)]
     return _in_order(verdicts, call), max([row[2] or 0 for row in told])
 
@@ -237,6 +239,22 @@ def _all_refused(call: Call, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
     marked = map(_MARKS.__getitem__, marks)
     cells = made(Cell, keys, versions, values, map(dated, ats), marked, fences, map(dated, untils))
     return list(made(Verdict, map(_REFUSALS.__getitem__, refused), cells))
+
+
+def _all_won(call: Call, head: Head, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
+    """Every write has landed, on cells that were there or on new ones, which have no mark from before."""
+    _, _, versions, old_marks, old_ats, old_untils, births, numbers, _ = columns
+    keys, _, values, marks, ats, grants, ttls, *_ = zip(*call.writes, strict=True)
+    dated, now, birth = call.instants.__getitem__, head.now, head.epoch.birth
+    dues = [at if mark is None else dated(old) for at, mark, old in zip(ats, old_marks, old_ats, strict=True)]
+    later = {ttl: now + ttl for ttl in set(ttls) if ttl is not None}
+    untils = [dated(old) if ttl is None else later[ttl] for ttl, old in zip(ttls, old_untils, strict=True)]
+    fences = [
+        Fence(birth, version) if grant else None if number is None else Fence(born, number)
+        for grant, version, born, number in zip(grants, versions, births, numbers, strict=True)
+    ]
+    cells = made(Cell, keys, versions, values, dues, marks, fences, untils)
+    return list(made(Verdict, repeat(None), cells))
 
 
 def _verdict(write: Write, head: Head, row: sql.Row, instants: Instants) -> Verdict:

@@ -6,6 +6,7 @@ from typing import Final
 from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.redis.server import FLUSHING, Line, ReplyError, explained, read_config, shown, tag
 from cronce.stores.redis.url import Place
+from cronce.stores.redis.wire import instant_at
 
 OLDEST: Final = (6, 2)
 SETTINGS: Final = ("*append*", "save", "maxmemory*", "min-replicas-to-write")
@@ -21,6 +22,7 @@ def checks(line: Line, place: Place) -> Iterator[Check]:
     if config:
         yield _durable(config)
         yield _eviction(config)
+    yield _index(line, place)
     yield _failover(line, place)
     if config and (place.fails_over or line.server.replicas):
         yield _partition(config)
@@ -88,6 +90,18 @@ def _eviction(config: Mapping[str, str]) -> Check:
         return ok("eviction", f"maxmemory-policy is {policy}: no cell is evicted")
     says = f"maxmemory-policy is {policy}: when memory is full it deletes this store, and slots run again"
     return error("eviction", says, "CONFIG SET maxmemory-policy noeviction, or a server of its own")
+
+
+def _index(line: Line, place: Place) -> Check:
+    """The first member says when it was made anew, if it was."""
+    (reply,) = line.ask(("ZRANGEBYLEX", f"{tag(place.namespace)}:index", "[!", '("', "LIMIT", 0, 1))
+    if isinstance(reply, ReplyError):
+        raise explained(reply, place)
+    rebuilt = instant_at(reply[0][1:]) if reply else None
+    if rebuilt is None:
+        return ok("index", "lists every cell")
+    says = f"it was evicted or deleted, and made anew from the cells at {rebuilt:%Y-%m-%d %H:%M:%S} UTC"
+    return warn("index", says, "see who deletes keys here; the policy of maxmemory has to be noeviction")
 
 
 def _failover(line: Line, place: Place) -> Check:

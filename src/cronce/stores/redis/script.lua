@@ -5,7 +5,9 @@
 --                 still works with, open or free, has one: "o" key. So a claim adds one, and to renew, to release or to
 --                 take again changes none. One that is final has "k" key and, if it has an instant, "a" the first byte
 --                 of the key, at, key: so runs stand in a row, and not among the effects of their slots; if it wants
---                 attention also "t" at key, with or without an instant
+--                 attention also "t" at key, with or without an instant. Its first member, "!" and an instant, says
+--                 that the others are all there: without it the index was evicted or deleted, and a scan makes it anew
+--                 from the cells. The instant is when that was, or 0: never
 --
 -- A swap that wins a cell of the board is published on the channel beside the keys, "news", as an empty message.
 --
@@ -243,6 +245,31 @@ if command == 'load' then
   return answered(found[1], found)
 end
 
+-- The index anew, from the cells. Of a store from before there was a first member nothing may be missing.
+local function rebuild()
+  local cursor, found = '0', 0
+  repeat
+    local part = call('HSCAN', cells, cursor, 'COUNT', 1000)
+    local added = {}
+    for place = 1, #part[2], 2 do
+      local key, cell = part[2][place], part[2][place + 1]
+      if key ~= FIELD then
+        local mark, at, first = byte(cell), sub(cell, 10, 17), #added
+        added[first + 1], added[first + 2] = '0', (mark < CLOSED and 'o' or 'k') .. key
+        if mark >= CLOSED and at ~= NONE then
+          added[#added + 1], added[#added + 2] = '0', 'a' .. sub(key, 1, 1) .. at .. key
+        end
+        if mark == ATTENTION then added[#added + 1], added[#added + 2] = '0', 't' .. at .. key end
+      end
+    end
+    for from = 1, #added, SLICE - 1 do -- an even number: a score and its member stay together
+      found = found + call('ZADD', index, unpack(added, from, math.min(from + SLICE - 2, #added)))
+    end
+    cursor = part[1]
+  until cursor == '0'
+  call('ZADD', index, '0', '!' .. (found > 0 and now_text or NONE))
+end
+
 if command == 'scan' then
   local newest, prefix, mark, most = ARGV[2] == '1', ARGV[3], byte(ARGV[4]), tonumber(ARGV[6])
   local upto = ARGV[5] ~= '' and unpacked('>I8', ARGV[5])
@@ -282,6 +309,7 @@ if command == 'scan' then
   end
 
   local reply = answered(call('HGET', cells, FIELD))
+  if reply[1] and #call('ZRANGEBYLEX', index, '[!', '("', 'LIMIT', 0, 1) == 0 then rebuild() end
   for range = 7, #ARGV, 4 do
     local skip, limit = tonumber(ARGV[range + 2]), tonumber(ARGV[range + 3])
     reply[#reply + 1], reply[#reply + 2] = walk(ARGV[range], ARGV[range + 1], skip, limit)
@@ -348,6 +376,7 @@ if meta then
   new = new .. string.char(durable, least)
 else
   call('DEL', index) -- it may be left where the cells were evicted or deleted
+  call('ZADD', index, '0', '!' .. NONE)
   local birth = pack('>I8I8I8', now, 0, 0) .. NONE .. now_text
   new = string.char(SCHEMA) .. birth .. string.char(ARGV[9], durable, replicas)
 end

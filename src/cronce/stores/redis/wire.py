@@ -140,6 +140,12 @@ def read_meta(raw: bytes) -> Meta:
     return Meta(EPOCH + (now - BASE) * MICROSECOND, epoch)
 
 
+def instant_at(raw: bytes) -> Instant | None:
+    """Eight bytes, as they are kept; None: none."""
+    number = int.from_bytes(raw, "big")
+    return from_us(number - BASE) if number else None
+
+
 def read_cells(keys: Sequence[str], found: Sequence[bytes | None]) -> list[Cell]:
     if len(keys) > FEW and all(found):
         return list(_cells(keys, cast(Sequence[bytes], found)))

@@ -39,7 +39,17 @@ from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Traits, Write
 from cronce.stores import mask, scheme_of, seconds, sql
 from cronce.stores.base import Loaded, Page, Scan, Swapped, first_page, judge, life_of, loaded
-from cronce.stores.sqlite.file import connect, explained, inodes, is_busy, names, plain_path, read_meta, url_of
+from cronce.stores.sqlite.file import (
+    connect,
+    explained,
+    inodes,
+    is_busy,
+    names,
+    network_of,
+    plain_path,
+    read_meta,
+    url_of,
+)
 from cronce.stores.sqlite.statements import (
     DDL,
     INSERT_CELL,
@@ -400,7 +410,7 @@ def ddl(_url: str) -> str:
 
 def adopt(url: str) -> Epoch:
     path, timeout = _named(url)
-    if not os.path.exists(path):  # noqa: PTH110  pathlib is slow to import
+    if not os.path.exists(path) and not network_of(os.fspath(path)):  # noqa: PTH110  pathlib is slow to import
         raise BadInput(f"there is no file {path}; nothing was adopted")
     return adopt_file(path, timeout=timeout)
 
@@ -408,7 +418,8 @@ def adopt(url: str) -> Epoch:
 def adopt_file(path: str | os.PathLike[str], *, timeout: timedelta = PATIENCE, mount_table: str | None = None) -> Epoch:
     """Accept a copy, or a file on a network file system, as the store from now on; the life that begins with it.
 
-    A copy may be behind its original, so what is open in it counts as unknown.
+    A copy may be behind its original, so what is open in it counts as unknown. On a network file system there may be no
+    file yet: then the store begins there.
     """
     return life_of(SqliteStore(path, timeout=timeout, adopt=True, mount_table=mount_table))
 

@@ -23,7 +23,7 @@ from cronce.errors import (
     StoreUnavailable,
     StoreUnusable,
 )
-from cronce.model import Traits, to_us
+from cronce.model import Epoch, Origin, Traits, to_us
 from cronce.stores import sql
 from cronce.stores.base import closed_on_error, first_life, next_life
 from cronce.stores.sqlite.statements import ADOPT_META, DDL, FIRST_META, SELECT_META, SELECT_NOW, UPDATE_META
@@ -91,13 +91,13 @@ def _stat(path: AnyPath) -> os.stat_result | None:
 
 def connect(path: str, traits: Traits, mount_table: str | None, *, make: bool, adopt: bool) -> sqlite3.Connection:
     """A connection to a store that may be used: made if there is none, adopted if that is meant, refused otherwise."""
-    network = _network(path, mount_table)
-    _look(path, network, make=make, adopt=adopt)
+    network = network_of(path, mount_table)
+    there = _look(path, network, make=make, adopt=adopt)
     uri = f"file:{_escaped(path)}?mode={'rwc' if make else 'rw'}"
     db = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
     with closed_on_error(db):
         if _is_empty(db, path):
-            _fill(db, path, traits, network, make=make, adopt=adopt)
+            _fill(db, path, traits, network, make=make, adopt=adopt, there=there)
         elif adopt:
             _adopt(db, path, network)
         _write_ahead(db, path)
@@ -110,23 +110,25 @@ def _escaped(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _network(path: str, mount_table: str | None) -> str | None:
+def network_of(path: str, mount_table: str | None = None) -> str | None:
+    """The kind of network file system that a path is on, if any."""
     table = mounts.current_table() if mount_table is None else mount_table
     return mounts.network_kind(os.path.realpath(path), table)
 
 
-def _look(path: str, network: str | None, *, make: bool, adopt: bool) -> None:
-    """What can be said before opening, and had better be: to open a file is to make it."""
+def _look(path: str, network: str | None, *, make: bool, adopt: bool) -> bool:
+    """What can be said before opening, and had better be: to open a file is to make it. Whether there is one."""
     mode = _mode(path)  # asked once: another process may be making it just now
     if mode and not stat.S_ISREG(mode):
         raise StoreUnusable(f"{path} is not a plain file; name one, for instance {path}/cronce.db")
     if mode:
-        return
+        return True
     if not make:
         raise StoreForgot(f"{path} does not exist any more; put it back, or begin anew with another process")
     if network and not adopt:
         raise _on_network(path, network)
     _make_directory(os.path.dirname(path))
+    return False
 
 
 def _make_directory(directory: str) -> None:
@@ -158,8 +160,11 @@ def _is_empty(db: sqlite3.Connection, path: str) -> bool:
     return not tables
 
 
-def _fill(db: sqlite3.Connection, path: str, traits: Traits, network: str | None, *, make: bool, adopt: bool) -> None:
-    """The tables and the store's first life, unless another process is faster.
+def _fill(
+    db: sqlite3.Connection, path: str, traits: Traits, network: str | None, *, make: bool, adopt: bool, there: bool
+) -> None:
+    """The tables and the store's first life, unless another process is faster. An empty file that somebody adopts in
+    place of a store has lost what was in it.
 
     Still without a log: a copy of the file alone holds its identity from the start.
     """
@@ -171,7 +176,8 @@ def _fill(db: sqlite3.Connection, path: str, traits: Traits, network: str | None
     db.execute("BEGIN IMMEDIATE")
     for statement in DDL:
         db.execute(statement)
-    epoch = first_life(db.execute(SELECT_NOW).fetchone()[0], traits)
+    (now,) = db.execute(SELECT_NOW).fetchone()
+    epoch = Epoch(now, origin=Origin.FOUND) if adopt and there else first_life(now, traits)
     meta = (sql.SCHEMA, *sql.meta_row(epoch, epoch.born), str(inode(path)), network is not None)
     db.execute(FIRST_META, meta)
     db.execute("COMMIT")

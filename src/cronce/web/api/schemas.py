@@ -96,8 +96,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "SomeRuns": shape("count:int more:yes runs:Run[]"),
     "Holder": shape(
-        "holder role workers:int labels:{} since?:instant version beat?:instant draining:yes drained?:Act life:life"
-        " running:int skew:seconds"
+        "holder role workers:int labels:{} since?:instant version tzdata beat?:instant draining:yes drained?:Act"
+        " life:life running:int skew:seconds"
     ),
     "Alert": shape("id kind subject severity text remedy since?:instant cleared?:instant times:int"),
     # what is answered

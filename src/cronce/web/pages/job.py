@@ -11,10 +11,11 @@ from cronce.model import Instant, check_name
 from cronce.monitor.read_jobs import JobView, job_view
 from cronce.monitor.survey import attempts, policy_span, timeout
 from cronce.policy import OnLost
-from cronce.protocol.lease import lease_for
+from cronce.protocol.specs import read_spec
+from cronce.protocol.terms import lease_for
 from cronce.runtime.effects.review import doubts
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import JobSeen, RunSeen, read_spec
+from cronce.runtime.queries import JobSeen, RunSeen
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
 from cronce.schedule.changes import Change, changes
 from cronce.schedule.describe import describe, describe_change

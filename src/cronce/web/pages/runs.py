@@ -17,7 +17,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.queries import WANTED, RunSeen, slot_named
 from cronce.runtime.why import Story, Why, why
 from cronce.telling.story import counted, events, headline, tell_doubts
-from cronce.telling.words import moment, safe
+from cronce.telling.words import moment, overdue, safe
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
 from cronce.web.markup import icon_of, tone
@@ -61,7 +61,7 @@ def row_of(run: RunSeen, now: Instant) -> Row:
         safe(record.holder),
         record.started,
         record.took(now),
-        safe((record.reason or (f"asked for by {record.by}" if record.by else ""))[:REMARK]),
+        safe((record.reason or overdue(record) or (f"asked for by {record.by}" if record.by else ""))[:REMARK]),
         record.progress if going_on else None,
         *attempts(record),
     )
@@ -89,6 +89,7 @@ _BEGAN: Final = {
     "granted": ("busy", "play"),
     "taken over": ("busy", "again"),
     "refused": ("dim", "ghost"),
+    "called": ("dim", "ghost"),
     "given back": ("dim", "skip"),
 }
 _ENDED: Final = ("lapsed", "succeeded", "failed", "lost", "unknown", "skipped")

@@ -1,0 +1,194 @@
+"""What this process could not tell its store, kept on this machine's own disk until somebody can.
+
+Two things are written down: how a run ended, where the store did not take that; and for which slot a guard was called
+that could not ask the store. Each write is one new file of JSON lines, which is never changed, and removed once all of
+it is on record. Any process of the machine that reaches the store says what it finds. An end goes by the fence of its
+run, so it does no harm to say it twice, or too late.
+
+The files are below the user's state directory, in a directory for each store. On a disk that goes with its container
+they go with it, and then only what a process still knows is said.
+"""
+
+# Paths are plain text here: pathlib is slow to import, and every start of `cronce exec` comes by.
+# ruff: noqa: PTH104, PTH108, PTH118, PTH123, PTH208
+
+import json
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from itertools import count
+from typing import Any, Final
+
+from cronce.errors import StoreError
+from cronce.model import Fence, Instant, from_us, read_fence, to_us
+from cronce.protocol.commands import Finish, Release
+from cronce.protocol.record import Outcome
+from cronce.runtime.log import LOGGER
+from cronce.stores.default import make_way
+from cronce.value import NamedTuple
+
+VERSION: Final = 1
+MOST: Final = 1000
+"""So many files are kept for a store: of calls that come while there are more, nothing is written down."""
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class UnsaidEnd(NamedTuple):
+    """How a run ended, and when that was by this machine's clock."""
+
+    run: str
+    """Its cell."""
+    word: Finish | Release
+    holder: str
+    at: Instant
+
+    @property
+    def what(self) -> str:
+        """In a word, for people."""
+        return str(self.word.outcome) if isinstance(self.word, Finish) else "given back, never started"
+
+
+class UnaskedCall(NamedTuple):
+    """A guard was called for a slot, and could not ask the store."""
+
+    slot: str
+    why: str
+    holder: str
+    at: Instant
+
+
+Entry = UnsaidEnd | UnaskedCall
+
+
+class Journal:
+    """For any number of threads. Without a directory nothing outlives the process."""
+
+    _numbers = count(1)
+
+    def __init__(self, directory: str = "") -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._mine: dict[str, set[Fence]] = {}  # the files of this process, and what of each is still to be said
+        self._warned = False
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """On disk when this returns. A disk that does not take it is told of, and is no reason to stop."""
+        if not self._directory or not entries:
+            return
+        name = f"{os.getpid()}-{to_us(entries[0].at)}-{next(self._numbers)}.jsonl"
+        ends = {entry.word.fence for entry in entries if isinstance(entry, UnsaidEnd)}
+        with self._lock:
+            if not ends and len(self._names()) >= MOST:
+                return
+            if ends:
+                self._mine[name] = ends
+        try:
+            make_way(self._directory)
+            self._write(name, "".join(f"{json.dumps(_spelled(entry))}\n" for entry in entries))
+        except (OSError, StoreError) as error:
+            self._warn(f"cannot be written: {error}")
+
+    def said(self, fence: Fence) -> None:
+        """It is on record, or never will be."""
+        with self._lock:
+            over = [name for name, ends in self._mine.items() if not (ends - {fence})]
+            for ends in self._mine.values():
+                ends.discard(fence)
+        self.remove(over)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            with self._lock:
+                self._mine.pop(name, None)
+            try:
+                os.unlink(os.path.join(self._directory, name))
+            except FileNotFoundError:  # another process was faster
+                pass
+            except OSError as error:
+                self._warn(f"cannot be cleared: {error}")
+
+    @property
+    def has_left(self) -> bool:
+        """Whether there is a file that is not this process's."""
+        return any(name not in self._mine for name in self._names())
+
+    def left(self) -> Mapping[str, tuple[Entry, ...]]:
+        """What other processes, or this one before it closed its store, have left: by file."""
+        with self._lock:
+            mine = set(self._mine)
+        return self._read([name for name in self._names() if name not in mine])
+
+    def all(self) -> list[Entry]:
+        """Whatever is written down, in the order of its files."""
+        return [entry for entries in self._read(self._names()).values() for entry in entries]
+
+    def _names(self) -> list[str]:
+        if not self._directory:
+            return []
+        try:
+            return sorted(name for name in os.listdir(self._directory) if name.endswith(".jsonl"))
+        except OSError:  # nothing was ever written
+            return []
+
+    def _read(self, names: Iterable[str]) -> dict[str, tuple[Entry, ...]]:
+        found = {}
+        for name in names:
+            try:
+                with open(os.path.join(self._directory, name), encoding="utf-8") as file:
+                    found[name] = tuple(_entry(json.loads(line)) for line in file)
+            except FileNotFoundError:  # said meanwhile
+                pass
+            except (OSError, ValueError, TypeError, LookupError) as error:
+                self._warn(f"has {name}, which cannot be read: {error!r}")
+        return found
+
+    def _write(self, name: str, text: str) -> None:
+        """Whole, or not at all: whoever lists the directory never sees a part of it."""
+        path = os.path.join(self._directory, name)
+        file = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(file, text.encode())
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.rename(f"{path}.new", path)
+        directory = os.open(self._directory, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _warn(self, what: str) -> None:
+        """Once: it is the same with every file."""
+        if not self._warned:
+            self._warned = True
+            LOGGER.warning("the journal in %s %s", self._directory, what)
+
+
+# --- spelling ---------------------------------------------------------------------------------------------------------
+
+
+def _spelled(entry: Entry) -> dict[str, Any]:
+    fields: dict[str, Any] = {"v": VERSION, **entry._asdict(), "at": to_us(entry.at)}
+    if isinstance(entry, UnaskedCall):
+        return fields
+    spans = {name: one // _MICROSECOND for name, one in entry.word._asdict().items() if isinstance(one, timedelta)}
+    return fields | {"word": {**entry.word._asdict(), **spans, "fence": str(entry.word.fence)}}
+
+
+def _entry(fields: dict[str, Any]) -> Entry:
+    if fields.pop("v") != VERSION:
+        raise ValueError("another version of cronce wrote it")
+    fields["at"] = from_us(fields["at"])
+    if "slot" in fields:
+        return UnaskedCall(**fields)
+    word = fields["word"]
+    word["fence"] = read_fence(word["fence"])
+    if "rest" in word:
+        fields["word"] = Release(word["fence"], timedelta(microseconds=word["rest"]))
+    else:
+        spans = {"backoff": timedelta(microseconds=word["backoff"]), "outcome": Outcome(word["outcome"])}
+        fields["word"] = Finish(**{**word, **spans})
+    return UnsaidEnd(**fields)

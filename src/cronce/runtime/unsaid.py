@@ -1,0 +1,107 @@
+"""Ends of runs that the store has not taken yet: each is written down on this machine's disk (`journal`), and said
+again until it is on record, or another has acted on the run. Until then this process never takes that run for gone.
+
+With them goes what earlier processes of this machine have left in the journal, ends and calls."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from cronce.model import Cell, Fence, Instant, Write, refusals_cell, slot_of_cell
+from cronce.protocol.commands import Finish, Release, Stale, Unsure
+from cronce.protocol.notices import Refused
+from cronce.runtime.desk import Desk, host_name
+from cronce.runtime.flow import Flow
+from cronce.runtime.journal import Entry, Journal, UnaskedCall, UnsaidEnd
+from cronce.runtime.ledger import Grant
+from cronce.runtime.log import LOGGER
+from cronce.runtime.machine import UNASKED, noted
+
+
+class Unsaid:
+    """For any number of threads."""
+
+    def __init__(self, desk: Desk, journal: Journal) -> None:
+        self._desk, self.journal = desk, journal
+        self._lock = threading.Lock()
+        self._ends: dict[Fence, UnsaidEnd] = {}  # what is said in the background
+        self._written: set[Fence] = set()
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to be said, of this process or of those before it."""
+        return bool(self._ends) or self.journal.has_left
+
+    def end_of(self, grant: Grant, word: Finish | Release) -> UnsaidEnd:
+        return UnsaidEnd(grant.key, word, self._desk.holder, self._desk.clock.wall())
+
+    def write_down(self, ends: Iterable[UnsaidEnd]) -> None:
+        """On disk, once; whoever calls goes on saying it."""
+        with self._lock:
+            new = [end for end in ends if end.word.fence not in self._written]
+            self._written |= {end.word.fence for end in new}
+        self.journal.write(new)
+
+    def add(self, end: UnsaidEnd) -> None:
+        """From now on it is said in the background, until the process ends."""
+        self.write_down([end])
+        with self._lock:
+            self._ends[end.word.fence] = end
+
+    def said(self, fence: Fence) -> None:
+        """It is on record, or never will be."""
+        if fence in self._written:
+            with self._lock:
+                self._ends.pop(fence, None)
+                self._written.discard(fence)
+            self.journal.said(fence)
+        self._desk.ledger.know.own.discard(fence)
+
+    def say(self) -> Flow[None]:
+        """Say all that is said in the background, and what others have left. What gets no answer stays."""
+        with self._lock:
+            mine = list(self._ends.values())
+        left = self.journal.left()
+        ends = mine + [entry for entries in left.values() for entry in entries if isinstance(entry, UnsaidEnd)]
+        unsure = set[Entry]()
+        if ends:
+            unsure = yield from self._say(ends)
+        calls = [entry for entries in left.values() for entry in entries if isinstance(entry, UnaskedCall)]
+        if calls:
+            yield from self._note(calls)
+        self.journal.remove(name for name, entries in left.items() if not unsure.intersection(entries))
+
+    def _say(self, ends: Sequence[UnsaidEnd]) -> Flow[set[Entry]]:
+        """Those that got no answer."""
+        ledger = self._desk.ledger
+        ledger.know.own.update(end.word.fence for end in ends)
+        answers = yield from ledger.say([(end.run, end.word) for end in ends])
+        unsure = set[Entry]()
+        for end, answer in zip(ends, answers, strict=True):
+            if isinstance(answer, Unsure):
+                unsure.add(end)
+                continue
+            name = slot_of_cell(end.run).key
+            if isinstance(answer, Stale):
+                why = "it was closed or taken over before that could be recorded"
+                LOGGER.error("%s %s on %s, but %s", name, end.what, end.holder, why)
+            else:
+                LOGGER.info("%s %s on %s: that is on record now", name, end.what, end.holder)
+            self.said(end.word.fence)
+        return unsure
+
+    def _note(self, calls: Sequence[UnaskedCall]) -> Flow[None]:
+        """Calls that could not ask the store are noted beside those that were refused."""
+        by_job: dict[str, list[Refused]] = {}
+        for call in calls:
+            new = Refused(call.slot, call.at, f"{call.holder}: {UNASKED}{call.why}")
+            by_job.setdefault(call.slot.partition("@")[0], []).append(new)
+        for job, refused in by_job.items():
+            yield from self._desk.ledger.client.rewrite(refusals_cell(job, host_name()), partial(_beside, refused))
+
+
+def _beside(new: Sequence[Refused], cell: Cell, _now: Instant) -> tuple[None, Write]:
+    return None, noted(cell, new)

@@ -1,0 +1,197 @@
+"""What ended is said until it is said: by the call, by its process, by the next process of the machine."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cronce.errors import NotRecorded, StoreUnavailable
+from cronce.model import Slot
+from cronce.protocol.record import Outcome, State
+from cronce.runtime.attempt import Work
+from cronce.runtime.call import Call
+from cronce.runtime.declare import Declaration
+from cronce.runtime.journal import Journal, UnaskedCall, UnsaidEnd
+from cronce.runtime.run import Run, Skipped
+from cronce.runtime.why import Case, why
+from tests.runtime.office import Office, job, watch
+from tests.runtime.shelf import START, HandClock, ReadOnly
+
+SLOT = Slot("billing", START)
+LATER = Slot("billing", START + timedelta(minutes=15))
+
+
+@pytest.fixture
+def store(clock: HandClock) -> ReadOnly:
+    return ReadOnly(clock)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "state" / "journal")
+
+
+@pytest.fixture
+def office(store: ReadOnly, folder: str) -> Office:
+    return Office(store, journal=folder)
+
+
+def written(folder: str) -> list[UnsaidEnd | UnaskedCall]:
+    return Journal(folder).all()
+
+
+def refusing(store: ReadOnly, ran: list[str]) -> Callable[[Run], None]:
+    """A job function that ends when its store takes no more writes."""
+
+    def body(run: Run) -> None:
+        ran.append(run.key)
+        store.refuses = True
+
+    return body
+
+
+def ran_unsaid(office: Office, store: ReadOnly, declared: Declaration) -> list[str]:
+    """A run that ended, and whose call gave up saying so."""
+    ran: list[str] = []
+    with pytest.raises(NotRecorded, match="succeeded, but that could not be recorded: this store is a replica; it is"):
+        office.call(declared, refusing(store, ran))
+    return ran
+
+
+@pytest.mark.parametrize("on_lost", ["skip", "rerun"])
+def test_a_read_only_store_is_told_as_soon_as_it_takes_writes(
+    office: Office, store: ReadOnly, clock: HandClock, folder: str, on_lost: str
+) -> None:
+    """The error counted as one that does not pass, and the end was dropped at once: the slot was on record as lost, or
+    its own process took it over and ran it again."""
+    declared = job(on_lost=on_lost, lease="30s")
+    assert ran_unsaid(office, store, declared) == [SLOT.key]
+    for _ in range(60):
+        clock.turn(0.5)
+        assert office.keeper.renew() == pytest.approx(clock.boot() + 0.5)
+    assert office.desk.do(office.desk.ledger.gone([SLOT.cell])) == []  # to itself it is not gone
+    assert [(end.run, end.what) for end in written(folder) if isinstance(end, UnsaidEnd)] == [(SLOT.cell, "succeeded")]
+    store.refuses = False
+    clock.turn(0.5)
+    assert office.keeper.renew() is None
+    assert office.record(SLOT).outcome is Outcome.SUCCEEDED
+    assert written(folder) == []
+
+
+@pytest.mark.parametrize("on_lost", ["skip", "rerun"])
+def test_a_call_says_it_twice_a_second_while_it_may_pass_and_its_lease_is_trusted(
+    office: Office, store: ReadOnly, clock: HandClock, on_lost: str
+) -> None:
+    def body(_run: Run) -> None:
+        store.lose = lambda _call: "before"
+
+    with pytest.raises(NotRecorded, match="could not be recorded: the call was lost; it is said again until it is"):
+        office.call(job(on_lost=on_lost, lease="30s"), body)
+    assert clock.seconds == pytest.approx(24.2)
+    assert max(office.naps) == 0.5
+    store.lose = lambda _call: ""
+    assert office.keeper.renew() is None
+    assert office.record(SLOT).outcome is Outcome.SUCCEEDED
+
+
+def test_the_next_call_says_it_first_and_has_its_turn(office: Office, store: ReadOnly, clock: HandClock) -> None:
+    """Otherwise the next slot would be skipped, since the one before it still ran."""
+    declared = job(on_lost="skip", lease="5m")
+    assert ran_unsaid(office, store, declared) == [SLOT.key]
+    store.refuses = False
+    clock.turn(15 * 60 - clock.seconds)
+    ran: list[str] = []
+    office.call(declared, lambda run: ran.append(run.key))
+    assert ran == [LATER.key]
+    assert office.record(SLOT).outcome is Outcome.SUCCEEDED
+
+
+@pytest.mark.parametrize("on_lost", ["skip", "rerun"])
+def test_what_a_process_could_not_say_the_next_on_its_machine_says(
+    office: Office, store: ReadOnly, clock: HandClock, folder: str, on_lost: str
+) -> None:
+    """It was killed: nothing was written at its end, for there was none."""
+    declared = job(on_lost=on_lost, lease="30s")
+    assert ran_unsaid(office, store, declared) == [SLOT.key]
+    store.refuses = False
+    clock.turn(15 * 60)
+    ran: list[str] = []
+    heir = Office(store, journal=folder)
+    watch(heir, 40)  # long enough to take over what lapsed
+    heir.call(declared, lambda run: ran.append(run.key))
+    assert ran == [LATER.key]
+    record = heir.record(SLOT)
+    assert (record.outcome, record.holder) == (Outcome.SUCCEEDED, office.desk.holder)
+    assert written(folder) == []
+
+
+def test_it_is_on_disk_before_the_call_waits_for_the_store(office: Office, store: ReadOnly, folder: str) -> None:
+    seen: list[int] = []
+
+    def body(_run: Run) -> None:
+        store.lose = lambda _call: "before"
+
+    call = Call(office.keeper, job(on_lost="skip", lease="30s"), Work(body))
+    with pytest.raises(NotRecorded):
+        office.play(call.steps(), lambda: seen.append(len(written(folder))))
+    assert set(seen) == {1}
+
+
+def test_what_another_has_acted_on_is_told_and_dropped(
+    office: Office, store: ReadOnly, clock: HandClock, folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    declared, other = job(on_lost="rerun", lease="30s"), Office(store)
+    assert ran_unsaid(office, store, declared) == [SLOT.key]
+    store.refuses = False
+    watch(other, 40)
+    ran: list[str] = []
+    other.call(declared, lambda run: ran.append(run.key))
+    assert ran == [SLOT.key]
+    assert office.keeper.renew() is None
+    assert f"{SLOT.key} succeeded on {office.desk.holder}, but it was closed or taken over before" in caplog.text
+    assert written(folder) == []
+
+
+def test_what_was_never_started_is_given_back_later(
+    office: Office, store: ReadOnly, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = job(on_lost="skip", lease="30s")
+
+    def enter(*_: object) -> None:
+        store.refuses = True
+        raise RuntimeError("no room")
+
+    monkeypatch.setattr("cronce.runtime.steps._unshielded", enter)
+    with pytest.raises(RuntimeError, match="no room"):
+        office.call(declared, lambda _run: None)
+    assert [end.what for end in written(folder) if isinstance(end, UnsaidEnd)] == ["given back, never started"]
+    store.refuses = False
+    assert office.keeper.renew() is None
+    assert office.record(SLOT).state is State.DUE
+
+
+# --- calls that found no store ---------------------------------------------------------------------------------------
+
+
+def test_a_call_that_could_not_ask_is_on_record_with_the_next_contact(
+    office: Office, store: ReadOnly, clock: HandClock, folder: str
+) -> None:
+    """There was no record of it, and `why` said that nobody has claimed it."""
+    declared = job()
+    office.call(declared, lambda _run: None)
+    clock.turn(15 * 60)
+    store.lose = lambda _call: "before"
+    with pytest.raises(StoreUnavailable):
+        office.call(declared, lambda _run: None)
+    store.lose = lambda _call: ""
+    clock.turn(15 * 60)
+    assert not isinstance(office.call(declared, lambda _run: None), Skipped)
+    assert written(folder) == []
+    found = office.desk.do(why("billing", LATER, store.traits))
+    assert found is not None
+    (story,) = found.stories
+    assert story.case is Case.UNCLAIMED
+    (refused,) = story.refused
+    assert refused.refused.why.endswith(": could not ask the store: the call was lost")
+    assert refused.refused.at == START + timedelta(minutes=15)
