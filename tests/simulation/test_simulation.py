@@ -31,7 +31,7 @@ CATCHES = {
     "birth unnoticed by the holders": 15,
     "open cells of an earlier life believed": 39,
     "locks right after forgetting": 171,
-    "turns right after forgetting": 567,
+    "turns right after forgetting": 442,
     "facts outlive the store's life": 387,
     "no floor": 19,
     "facts never age": 73,
