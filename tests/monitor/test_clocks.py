@@ -12,7 +12,7 @@ from cronce.clock import SystemClock
 from cronce.model import Mark, Write, holder_cell, spell
 from cronce.monitor import monitor as subject
 from cronce.monitor.monitor import SET, SETTLED, Evenly, Monitor
-from cronce.protocol.record import Holder, encode_holder
+from cronce.protocol.notices import Holder, encode_holder
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores.base import Page, Scan

@@ -18,19 +18,8 @@ from cronce.monitor.known import SLICE, Known
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge
-from cronce.protocol.notices import Alert, Beaten, Beats, Doubled, Observed
-from cronce.protocol.record import (
-    TOO_LATE,
-    Act,
-    Holder,
-    Outcome,
-    Past,
-    Record,
-    Span,
-    State,
-    encode,
-    encode_job,
-)
+from cronce.protocol.notices import Alert, Beaten, Beats, Doubled, Holder, Observed
+from cronce.protocol.record import TOO_LATE, Act, Outcome, Past, Record, Span, State, encode, encode_job
 from cronce.protocol.specs import respec
 from cronce.protocol.terms import Terms
 from cronce.runtime.effects.review import EffectSeen

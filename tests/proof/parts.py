@@ -166,6 +166,7 @@ PARTS: tuple[Part, ...] = (
         "outage",
         "every server away, for a while and for longer than a lease",
         "faults/test_outage.py",
+        "faults/test_hearing.py",
         CRONCE_TORTURE_RUNS="1",
     ),
     pytest(

@@ -140,7 +140,12 @@ def test_a_refusal_writes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("start_by", "version", "expected"),
-    [(None, 0, NOW + FACTS_AGE), (NOW + SECOND, 0, NOW + SECOND), (NOW + SECOND, 4, None), (None, 4, None)],
+    [
+        (None, 0, NOW + FACTS_AGE),
+        (NOW + SECOND, 0, NOW + SECOND),
+        (NOW + SECOND, 4, NOW + FACTS_AGE),
+        (None, 4, NOW + FACTS_AGE),
+    ],
 )
 def test_a_first_write_lands_while_the_facts_of_the_job_hold_and_before_its_deadline(
     start_by: Any, version: int, expected: Any

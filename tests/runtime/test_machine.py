@@ -14,7 +14,7 @@ from cronce.protocol.lease import Sample
 from cronce.protocol.notices import decode_machine, decode_refusals
 from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.machine import JOBS_AT_ONCE, Notebook, leave_clock, recall_clock
+from cronce.runtime.machine import JOBS_AT_ONCE, Notebook, leave_clock, recall_clock, share_clock
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 
@@ -37,6 +37,19 @@ def test_containers_of_one_machine_share_what_they_saw_of_the_clock(
         seen.append(watched(f"sqlite:///{tmp_path}/cronce.db"))
     assert seen[1][0] == seen[0][0]
     assert len(seen[1]) == len(seen[0]) + 1
+
+
+def test_a_process_that_stays_shares_its_clock_over_what_others_left(tmp_path: Path) -> None:
+    """Two of one machine, which both recalled the same: neither is in the other's way."""
+    with closing(open_store(f"sqlite:///{tmp_path}/cronce.db")) as store:
+        desks = [Desk(store, SystemClock(), lambda: store, lambda _event: None) for _ in range(2)]
+        for act in (recall_clock, share_clock, share_clock):
+            for desk in desks:
+                desk.do(act(desk.ledger))
+        newcomer = Desk(store, SystemClock(), lambda: store, lambda _event: None)
+        newcomer.do(recall_clock(newcomer.ledger))
+        first, *_ = newcomer.ledger.know.remembered(timedelta(0), 10)
+        assert first in desks[1].ledger.know.remembered(timedelta(0), 10)
 
 
 def test_a_machine_says_which_time_zone_database_it_has_once_a_process_needed_it(

@@ -132,6 +132,7 @@ class Exec:
                 stand_by=self._stand_by,
                 refused=refused,
                 beside=partial(self._note_clock, keeper.desk.ledger),
+                one_call=True,
             )
             result = take(call.steps(when), keeper.desk, self._sleep)
             if isinstance(result, Skipped):
@@ -175,6 +176,8 @@ class Exec:
     def _heard(self, event: Event) -> None:
         """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""
         self._hear(event)
+        if event.what is What.LEAPT:
+            self._say(f"the store's clock is not believed, and nothing starts: {event.detail}")
         if event.in_doubt:
             self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
 

@@ -7,6 +7,7 @@ from typing import Final
 from cronce.model import Boot, Cell, Epoch, Instant, Slot, Traits
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Job, Maker, Record, State
+from cronce.protocol.store_clock import Doubt
 from cronce.value import NamedTuple
 
 Even = Callable[[Cell, Sample, timedelta], timedelta]
@@ -14,8 +15,12 @@ Even = Callable[[Cell, Sample, timedelta], timedelta]
 as far as this reader has watched."""
 
 
-def unwatched(_cell: Cell, _sample: Sample, _tolerance: timedelta) -> timedelta:
-    """A reader that has watched nothing yet."""
+Heard = Callable[[Sample, timedelta], timedelta]
+"""For how long, up to that reading, a holder that renewed so long before it could be heard (`lease.heard`)."""
+
+
+def nothing_yet(*_reading: object) -> timedelta:
+    """Of a reader that has watched nothing, and heard nobody."""
     return timedelta(0)
 
 
@@ -48,7 +53,8 @@ class View(NamedTuple):
     """All jobs are paused."""
     epoch: Epoch = Epoch()
     traits: Traits = NO_TRAITS
-    even: Even = unwatched
+    even: Even = nothing_yet
+    heard: Heard = nothing_yet
     over: Collection[Maker] = ()
     """Runs that are known to be over."""
     guessed: bool = False
@@ -61,11 +67,18 @@ class View(NamedTuple):
     """Runs that other commands of the batch are about: whether they are answered."""
     number: int = 0
     """Its place in the batch: what it writes are a group of that number."""
+    doubt: Doubt | None = None
+    """Why the store's clock is not believed."""
 
     @property
     def now(self) -> Instant:
         """The store's, when it was read."""
         return self.sample.now
+
+    @property
+    def store_now(self) -> Instant:
+        """What the store said, where that is not believed."""
+        return self.now if self.doubt is None else self.now + self.doubt.off
 
     @property
     def stands(self) -> Record:

@@ -76,6 +76,8 @@ class Loop:
         """Bring every question to its answer. Commands about other runs are added to the list as they are found, and
         what is to be asked of the writes `beside`, which go with the first swap."""
         unanswered, beside = 0, beside or Beside()
+        for question in questions if self._know.doubt is not None else ():  # who does not ask never learns more
+            question.unread = True
         try:
             for _ in range(ROUNDS):
                 pending = [question for question in questions if question.answer is None]
@@ -123,7 +125,7 @@ class Loop:
         """The newest reading of a question's cells. `record`: what stands in the run, where that is known."""
         assert isinstance(timed.reply, Loaded | Swapped)
         try:
-            one.view = taken_in(one.view, cells, Sample(timed.began, timed.ended, timed.reply.now), record)
+            one.view = taken_in(one.view, cells, self._know.read(timed), record)
         except BadRecord as error:
             one.answer = one.answer or Unsure(str(error), unreadable=True)
         one.unread, one.life = False, timed.reply.epoch.birth
@@ -141,6 +143,7 @@ class Loop:
         waking = (one.question.wakes or (one.question.view.slot and _wakes(one.decision.answer)) for one in steps)
         if beside.wakes or any(waking):
             writes.append(WAKE)
+        writes += self._know.contact.probes([one.view for one in pending if one.view.record is not None])
         if not writes:
             return None
         try:
@@ -151,7 +154,7 @@ class Loop:
                 one.unread, one.view = True, one.view._replace(unheard_in=one.view.unheard_in or seen[0])
             return error
         self._learn_jobs(jobs, swapped)
-        place, sample = len(jobs), Sample(timed.began, timed.ended, swapped.now)
+        place, sample = len(jobs), self._know.read(timed)
         for one, own, verdicts in beside.heard(swapped.verdicts[place:], sample, swapped.epoch.birth):
             questions.append(one)
             self._lost(one, own, verdicts, timed)
@@ -169,8 +172,9 @@ class Loop:
     def around(self) -> View:
         """What holds for every command of a batch, by one knowledge of the store: that may change at any moment, by
         another thread or by the clock."""
-        know, halted = self._know, self._know.halted is not None
-        return View(Cell(""), None, NO_SAMPLE, None, (), None, halted, know.epoch, self._client.traits, know.watched)
+        know, traits = self._know, self._client.traits
+        halted, watch = know.halted is not None, (know.watched, know.contact.heard)
+        return View(Cell(""), None, NO_SAMPLE, None, (), None, halted, know.epoch, traits, *watch, doubt=know.doubt)
 
     def _decide(
         self,
@@ -193,8 +197,8 @@ class Loop:
                 job = None
             run, record, sample, slot, turns, *_ = old = one.view
             one.view = view = View(
-                run, record, sample, slot, turns, job, *around[6:10],
-                old.over, old.guessed, old.unheard_in, reserved, runs, number,
+                run, record, sample, slot, turns, job, *around[6:11],
+                old.over, old.guessed, old.unheard_in, reserved, runs, number, around.doubt,
             )  # fmt: skip
             step = self._decided(one, view, questions)
             if step is None:
@@ -251,8 +255,8 @@ class Loop:
     def _lost(self, one: Question, writes: Sequence[Write], verdicts: Sequence[Verdict], timed: Timed) -> None:
         refusals = {verdict.refused for verdict in verdicts}
         news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]
-        if Refusal.EPOCH in refusals:
-            one.unread = True
+        if Refusal.EPOCH in refusals or (self._know.doubt is not None and not news):
+            one.unread = True  # early or late by a clock that leapt is neither
         elif news:
             self._take_in(one, news, timed)
             one.unread = len(one.view.turns) > 1 and all(cell.key != one.view.run.key for cell in news)

@@ -14,19 +14,8 @@ from cronce.model import SWITCH, Cell, Epoch, Instant, Mark, Slot, Traits, bundl
 from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import Settle
 from cronce.protocol.lease import Sample
-from cronce.protocol.notices import Stored, decode_machine
-from cronce.protocol.record import (
-    Act,
-    Bundle,
-    Holder,
-    Job,
-    Record,
-    decode,
-    decode_bundle,
-    decode_holder,
-    decode_job,
-    standing_act,
-)
+from cronce.protocol.notices import Bundle, Holder, Stored, decode_bundle, decode_holder, decode_machine
+from cronce.protocol.record import Act, Job, Record, decode, decode_job, standing_act
 from cronce.protocol.specs import read_spec
 from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
@@ -80,7 +69,7 @@ def row_of(cell: Cell, record: Record, now: Instant) -> Row:
 def _view(cell: Cell, record: Record | None, now: Instant) -> View:
     """For somebody who only tells what the protocol says: a lease is over by the store's clock alone, whether or not
     this process has watched that for long enough to act on it."""
-    return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: timedelta.max)
+    return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: timedelta.max, heard=lambda *_: timedelta.max)
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------

@@ -101,7 +101,8 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
             )
         case Case.LOST:
             return (
-                f"is lost: {record.holder} was granted it at {say(record.started)} and was gone by {finished}."
+                f"is lost: {record.holder} was granted it at {say(record.started)} and did not renew its"
+                f" lease, as was seen at {finished}."
                 f" Nobody can tell how much of its work it did; {_why_lost(record)}"
             )
         case Case.UNKNOWN if record.reason.startswith(NOBODY_KNOWS):

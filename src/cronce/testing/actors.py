@@ -18,7 +18,8 @@ from cronce.protocol.commands import (
     Superseded,
     Unsure,
 )
-from cronce.protocol.record import Holder, Outcome, Record, decode, effects_key
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Outcome, Record, decode, effects_key
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.protocol.specs import raise_floor
 from cronce.protocol.terms import Terms
@@ -30,6 +31,8 @@ from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.database import ModelDatabase
 from cronce.testing.deeds import TROUBLE, Deeds, Habit, handle
 from cronce.testing.holding import Holds, Run
+from cronce.testing.receivers import Way
+from cronce.testing.takeovers import LOOK
 from cronce.testing.world import Play, Sleep, Thread
 
 BEAT = timedelta(seconds=8)
@@ -117,7 +120,9 @@ class Node(Holds):
         """Claim what fell due since the last look, by the missed policy."""
         yield from self.ledger.jobs.learn(plan.job)
         known = self.ledger.know.job(plan.job)
-        if known is None or known.job is None:
+        if self.ledger.know.doubt is not None:  # who does not ask never learns more
+            yield from self.ledger.client.load([])
+        if known is None or known.job is None or self.ledger.know.doubt is not None:
             return
         since = max(cursor.since or known.job.floor, known.job.floor)
         now = min(self.ledger.know.now(), self.world.last_slot)
@@ -146,15 +151,13 @@ class Node(Holds):
 
     def _sweep(self) -> Thread:
         """Look after what is overdue: take over, retry, close as lost."""
-        for tick in self._ticks(1.0, 3.0):
+        for tick in self._ticks(0.5, 1.0):
             yield tick
-            try:
-                cells = yield from self.ledger.overdue(limit=20)
-                yield from self._claim_overdue(cells)
-            except StoreUnavailable:
-                continue
+            with suppress(StoreUnavailable):
+                yield from self.asks(LOOK, self._claim_overdue())
 
-    def _claim_overdue(self, cells: list[Cell]) -> Play[None]:
+    def _claim_overdue(self) -> Play[None]:
+        cells = yield from self.ledger.overdue(limit=20)
         ready = yield from self._settled(cells)
         mine = [(cell, self.plan_of(cell)) for cell in ready]
         if not mine:
@@ -181,6 +184,10 @@ class Node(Holds):
         assert cell.fence is not None
         key = effects_key(decode(cell.value), slot_of_cell(cell.key))
         return {cell.key: cell.fence} if (yield from self.database.seal(key, cell.fence)) else {}
+
+    @property
+    def of_things(self) -> bool:
+        return any(plan.habit.way is Way.THING for plan in self.plans.values())
 
     def plan_of(self, cell: Cell) -> Plan:
         return self.plans[slot_of_cell(cell.key).job]

@@ -12,12 +12,14 @@ from cronce.protocol.lease import FACTS_AGE, renew_every
 from cronce.protocol.notices import decode_position
 from cronce.protocol.record import Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
+from cronce.protocol.store_clock import SMALL
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
 from cronce.testing.database import Server
-from cronce.testing.deeds import TTL, Habit
+from cronce.testing.deeds import DONE_TO_THINGS, TTL, Habit
 from cronce.testing.receivers import Figures, Receivers, Way
+from cronce.testing.takeovers import Takeovers
 from cronce.testing.world import TIMEOUT, Process, World
 
 PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
@@ -26,6 +28,9 @@ PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
 
 decode = lru_cache(1000)(decode_record)
 """Whatever is written is read as the next one's past."""
+
+LEAP: Final = SMALL + timedelta(seconds=30)
+"""A clock that is off by more has leapt, and every process knows: also one that has just begun."""
 
 NUDGES: Final = timedelta(seconds=3)
 """By how much the store's clock may be nudged back within a few seconds."""
@@ -76,6 +81,8 @@ class Referee:
         self.floors: dict[str, list[tuple[float, Instant]]] = defaultdict(list)
         self.firing: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self.carries: dict[str, dict[str, str]] = {}
+        joined = any(rule.habit.way is Way.JOINED for rule in rules.values())
+        self.takeovers = Takeovers(world, self.broken, asks_database=joined)
         self.succeeded: set[str] = set()
         self.forgot = False
         self.lives = 0
@@ -98,7 +105,7 @@ class Referee:
         shelf = dict(before)
         for write, verdict in zip(writes, swapped.verdicts, strict=True):
             if verdict.refused is None:
-                self._saw_write(write, shelf[write.key], verdict.cell, swapped.now)
+                self._saw_write(write, shelf[write.key], verdict.cell, self.world.right_now())
                 shelf[write.key] = verdict.cell
 
     def _saw_write(self, write: Write, old: Cell, new: Cell, now: Instant) -> None:
@@ -116,10 +123,14 @@ class Referee:
                 self.handled[new.key] = now
             if kind == "run":
                 self._saw_run(was, record, new)
+                if was is not None and was.is_running:
+                    self.takeovers.saw(old, record)
 
     def _saw_job(self, old: Cell, new: Cell, now: Instant) -> None:
         name, job = new.key.removeprefix("job/"), decode_job(new.value)
         was = decode_job(old.value) if old.version else None
+        if job.floor > now + LEAP and not self.world.faults["store clock back"]:
+            self.broken("no floor by a clock that leapt", f"{new.key} to {job.floor}, now {now}")
         if was is None:
             self.registered[name] = job.floor
         elif was.floor > job.floor:
@@ -146,7 +157,7 @@ class Referee:
         if not new.key.startswith("run/"):
             return
         slot = slot_of_cell(new.key)
-        if now < slot.at:
+        if self.world.store_now() < slot.at:
             self.broken("no slot before its instant", f"{new.key} at {now}")
         self._check_renewed(old)
         if 0 < old.version <= self.world.store.dump()[1].base:
@@ -161,7 +172,7 @@ class Referee:
 
     def _saw_step(self, cell: Cell, record: Record, now: Instant) -> None:
         """A step is begun by a run that is on record as running, unless the clock was set back."""
-        if self.forgot or self.world.faults["store clock back"]:
+        if self.forgot or self.world.faults["store clock back"] or self.world.faults["store clock leaps"]:
             return
         assert record.under is not None
         run, fence = record.under
@@ -244,6 +255,9 @@ class Referee:
 
     def started(self, grant: Grant, process: Process) -> Body:
         body = Body(grant, process)
+        new = NUDGES if abs(self.world.store_leap) > SMALL else LEAP
+        if grant.slot is not None and self.world.right_now() < grant.slot.at - new:
+            self.broken("no slot starts before its instant", f"{grant.key} at {self.world.right_now()}")
         self._check_nobody_acts(grant.key, "one run trusts a slot at a time")
         self._check_starts(body)
         self.bodies[grant.key].append(body)
@@ -346,6 +360,11 @@ class Referee:
             item, record = f"{job}@{at}/{number}", decode(cell.value)
             if done[item] and record.state in (State.DUE, State.RETRYING) and item not in self.receivers.wanted_again:
                 self.broken("no step that happened is on record as not done", f"{cell.key} is {record.state}")
+        for cell in [cell for what in DONE_TO_THINGS for cell in self.world.store.cells(f"once/{what}/")]:
+            item, state = cell.key.removeprefix("once/"), decode(cell.value).state
+            happened = self.receivers.ledgers[Way.THING].times[item] and item not in self.receivers.wanted_again
+            if happened and state in (State.DUE, State.RETRYING):
+                self.broken("no step that happened is on record as not done", f"{cell.key} is {state}")
 
     def counted(self) -> Figures:
         """The figures of all ways to make an effect."""
@@ -362,7 +381,8 @@ class Referee:
         for cell in [*self.world.store.cells("effect/"), *self.world.store.cells("once/")]:
             if cell.mark is Mark.ATTENTION:
                 kind, name, _ = cell.key.split("/", 2)
-                found[self.rules[name].habit.way if kind == "effect" else Way.MESSAGE] += 1
+                keyed = Way.THING if name in DONE_TO_THINGS else Way.MESSAGE
+                found[self.rules[name].habit.way if kind == "effect" else keyed] += 1
         return found
 
     def _check_none_missed(self, name: str, job: Job, runs: dict[str, Record], upto: Instant) -> None:

@@ -19,6 +19,7 @@ from cronce.errors import BadInput, CronceError, NotOnRecord, StoreError
 from cronce.model import check_name
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
+from cronce.runtime.effects.makers import to_check, unsure_of, unsure_of_slot
 from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect
 from cronce.runtime.flow import Flow
 from cronce.runtime.machine import recall_clock
@@ -111,6 +112,8 @@ def _cancel(hand: Operator, key: str, given: Given) -> Flow[Document]:
 
 def _resolve(hand: Operator, key: str, given: Given) -> Flow[Document]:
     before = yield from _record(hand, key)
+    if given["verdict"] == "retry" and not given.get("force", False):
+        _refuse_unless_gone(key, (yield from unsure_of_slot(slot_named(key))))
     reply = yield from hand.resolve(slot_named(key), given["verdict"], given.get("reason", ""))
     outcome = None if isinstance(reply, Queued) else reply.outcome
     changed = before is None or (before.is_closed and before.outcome is not outcome)
@@ -134,11 +137,20 @@ def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     verdict: Verdict = given["verdict"]
     yield from recall_clock(hand.ledger)
     before = yield from effect(effect_named(name))
+    in_doubt = before is not None and before.state == "in doubt" and before.record
+    if verdict == "retry" and in_doubt and not given.get("force", False):
+        _refuse_unless_gone(name, (yield from unsure_of(in_doubt)))
     seen = yield from resolve_effect(hand, name, verdict, given.get("reason", ""), given.get("result"))
     if isinstance(seen, Unwatched):
         raise Problem(409, f"{seen}: say it again then")
     changed = before is None or before.cell.version != seen.cell.version
     return {**effect_document(seen), "changed": changed}
+
+
+def _refuse_unless_gone(what: str, holder: str) -> None:
+    """One that is only paused goes on where it was, after another has done it."""
+    if holder and (words := to_check(what, holder, f"cronce resolve {quote(what)} retry")):
+        raise Problem(409, words)
 
 
 # --- what came of it --------------------------------------------------------------------------------------------------
@@ -174,6 +186,7 @@ def _by_whom(act: Any) -> str:
 
 _REASON: Final = Field("reason", "Why, for the record")
 _ID: Final = Field("id", "A name for it: one run, however often it is asked for", longest=LONGEST_ID)
+_FORCE: Final = Field("force", "Retry: I have made sure that the process that was at it is not alive", "yes")
 _VERDICT: Final = Field("verdict", "It is done, or shall be tried again", "choice", ("done", "retry"))
 
 ACTIONS: Final = (
@@ -219,7 +232,7 @@ ACTIONS: Final = (
         "Resolve",
         "Done: somebody made sure of its work, and it counts as succeeded. Retry: the slot is due again, with all its"
         " attempts.",
-        (_VERDICT, _REASON),
+        (_VERDICT, _FORCE, _REASON),
         _resolve,
     ),
     Action(
@@ -227,7 +240,7 @@ ACTIONS: Final = (
         "effects",
         "Resolve",
         "Done: it happened, and whoever repeats it gets the result. Retry: it did not happen, and may be begun again.",
-        (_VERDICT, _REASON, Field("result", "What came of it, as JSON", "json")),
+        (_VERDICT, _FORCE, _REASON, Field("result", "What came of it, as JSON", "json")),
         _resolve_effect,
     ),
 )

@@ -20,11 +20,14 @@ from cronce.runtime.effects.review import (
     DOUBTS_SHOWN,
     EffectSeen,
     Unwatched,
+    Where,
     doubts,
     effect,
     effect_name,
     effect_named,
     effects,
+    of_job,
+    of_slot,
     places,
     resolve_effect,
     survey,
@@ -37,7 +40,7 @@ from cronce.stores.redis import init
 from tests.runtime.operations.test_actions import url_of
 from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, claim, granted
 
-ALL = ["effect/", "once/"]
+ALL = [Where("effect/"), Where("once/")]
 CHARGE = f"{SLOT.key}/charge:7"
 MAIL = "order-mail/42"
 
@@ -66,6 +69,7 @@ def watch(clock: HandClock, desk: Desk, seconds: int) -> None:
     for _ in range(seconds):
         clock.turn(1.0)
         desk.do(desk.ledger.overdue())
+        desk.do(desk.ledger.client.probe())
 
 
 def seen(store: Wire, *, everything: bool = True) -> list[tuple[str, str, str]]:
@@ -231,7 +235,7 @@ def test_a_step_that_a_run_by_hand_is_at_belongs_to_the_slot(desk: Desk, store: 
     desk.do(desk.ledger.put({again: Queue(by="ada", key=SLOT.key)}))
     run = granted(desk, again)
     begin(desk, run)
-    assert desk.do(places(again.key)) == desk.do(places(SLOT.key)) == [effect_cells(SLOT.key)]
+    assert desk.do(places(again.key)) == desk.do(places(SLOT.key)) == of_slot(SLOT.key, SLOT)
     assert seen(store) == [("charge:7", "in progress", "")]
     desk.do(desk.ledger.finish(run, Outcome.FAILED, "boom"))
     assert seen(store) == [("charge:7", "in doubt", "its run is over")]
@@ -340,15 +344,15 @@ DOUBTFUL = Record(State.CLOSED, outcome=Outcome.UNKNOWN, reason="Boom")
 def test_counts_are_capped_and_say_so(desk: Desk, store: Wire) -> None:
     fill(store, COUNTED, DONE, Mark.CLOSED)
     fill(store, 30, DOUBTFUL, Mark.ATTENTION)
-    found = desk.do(survey(effect_cells(SLOT.key)))
+    found = desk.do(survey([Where(effect_cells(SLOT.key))]))
     assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset())
     assert len(found.doubtful) == DOUBTS_SHOWN
     store.swap(
         [Write(f"{effect_cells(SLOT.key)}one more", ABSENT, encode(DONE), Mark.CLOSED)], store.load([]).epoch.seen
     )
-    found = desk.do(survey(effect_cells(SLOT.key)))
+    found = desk.do(survey([Where(effect_cells(SLOT.key))]))
     assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset({"done"}))
-    assert desk.do(doubts("effect/billing/")).counts == {"in doubt": 30}
+    assert desk.do(doubts(of_job("billing"))).counts == {"in doubt": 30}
 
 
 def test_a_list_ends_where_it_should_and_says_that_there_is_more(desk: Desk, store: Wire) -> None:
@@ -389,7 +393,9 @@ def test_the_first_word_stands_and_the_same_again_is_no_error(desk: Desk, store:
         assert resolved.record
         assert (resolved.record.result, resolved.why) == ('{"id":7}', "resolved: by ada: I looked")
     for verdict, result in (("done", {"id": 8}), ("done", None), ("retry", None)):
-        with pytest.raises(CronceError, match=r'was done at 2026-\S+, with the result \{"id":7\}: nothing is to be'):
+        with pytest.raises(
+            CronceError, match=r'was done, resolved: by ada: I looked, at 2026-\S+, with the result \{"id":7\}: '
+        ):
             resolve(desk, CHARGE, verdict, "", result)
 
 
@@ -483,7 +489,7 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
         @cron.job("* * * * *", name="billing")
         def billing(run: Run) -> None:
             for what in "abc":
-                run.once(f"charge/{what}", charge, what)
+                run.once(f"charge/{what}", charge, what, per="slot")
 
         @cron.idempotent("order-mail", key=lambda order: order)
         def mail(order: int) -> int:
@@ -502,7 +508,7 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
                 (name, "in doubt", "ConnectionError: no answer"),
                 (MAIL, "in doubt", "ConnectionError: no answer"),
             ]
-            counts = desk.do(survey(effect_cells(name.partition("/")[0]))).counts
+            counts = desk.do(survey([Where(effect_cells(name.partition("/")[0]))])).counts
             assert counts == {"done": 1, "in doubt": 1}
             cron.resolve(name, "done", result={"charged": "b"})
             cron.resolve(MAIL, "done", result=7)

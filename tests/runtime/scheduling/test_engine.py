@@ -14,7 +14,8 @@ from cronce import Cronce, Run
 from cronce.errors import StoreUnavailable
 from cronce.model import Mark, Slot, Write
 from cronce.protocol.commands import Queue
-from cronce.protocol.record import Holder, Job, Outcome, State
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Job, Outcome, State
 from cronce.runtime.attempt import Work
 from cronce.runtime.scheduling.engine import uncollected
 from cronce.runtime.scheduling.roster import Roster, digest_of

@@ -8,7 +8,8 @@ import pytest
 from cronce import Cronce
 from cronce.errors import StoreUnavailable
 from cronce.model import Slot, holder_cell
-from cronce.protocol.record import Holder, decode_holder, decode_job
+from cronce.protocol.notices import Holder, decode_holder
+from cronce.protocol.record import decode_job
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster, digest_of, rank, seed
 from cronce.stores.base import Scan
 from tests.runtime.scheduling.manual_cluster import ManualCluster

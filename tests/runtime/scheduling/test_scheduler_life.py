@@ -24,7 +24,8 @@ from cronce import Cronce
 from cronce.cli import main
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Write
-from cronce.protocol.record import Outcome, State, decode_holder
+from cronce.protocol.notices import decode_holder
+from cronce.protocol.record import Outcome, State
 from cronce.runtime.scheduling.scheduler import SAME, Orders, Scheduler, see_through
 from cronce.stores.base import Loaded, Scan, Swapped
 from cronce.stores.memory import MemoryStore

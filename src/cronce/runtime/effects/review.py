@@ -10,6 +10,7 @@ Facts, no words: whoever shows them to a person says them in theirs.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import product
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -41,11 +42,11 @@ _AT_ONCE: Final = 100
 
 # --- names ----------------------------------------------------------------------------------------------------------
 
-_EXAMPLES: Final = "billing@2026-03-29T01:00:00Z/charge:7 (a step of a slot) or order-mail/42 (a key of a function)"
+_EXAMPLES: Final = "billing@2026-03-29T01:00:00Z/report (of a slot) or charge/invoice:7 (on a thing, or a key)"
 
 
 class Named(NamedTuple):
-    """An effect as a person names it: a step of a slot, or a key of an idempotent function, which has none."""
+    """An effect as a person names it: of a slot, or on a thing or of a key, which has none."""
 
     name: str
     cell: str
@@ -191,45 +192,75 @@ def effect(named: Named) -> Flow[EffectSeen | None]:
     return found[0] if found else None
 
 
-def places(what: str | None) -> Flow[list[str]]:
-    """The prefixes of the cells that are meant: of a job, an idempotent function, a slot, or of all."""
+class Where(NamedTuple):
+    """The cells that are meant: those with this prefix and, of what is not done, those on things that a run has made
+    whose own cell begins so."""
+
+    prefix: str
+    made_by: str = ""
+
+    def scanned(self, mark: Mark) -> str:
+        """Effects on things stand under their own names, whichever run has made them: all of these are looked at."""
+        return _THINGS if self.made_by and mark in _NOT_DONE else self.prefix
+
+    def has(self, one: EffectSeen) -> bool:
+        maker = one.record.under if one.record else None
+        made = self.made_by and maker is not None and maker.run.startswith(self.made_by)
+        return bool(made) or one.cell.key.startswith(self.prefix)
+
+
+_THINGS: Final = "once/"
+_NOT_DONE: Final = (Mark.ATTENTION, Mark.OPEN)
+
+
+def places(what: str | None) -> Flow[list[Where]]:
+    """Where the effects stand of a job, a slot, of what is done to things or by an idempotent function, or all."""
     if what is None:
-        return ["effect/", "once/"]
+        return [Where("effect/"), Where(_THINGS)]
     if "@" not in what:
         name = check_name(what)
-        return [f"effect/{name}/", f"once/{name}/"]
+        return [Where(f"effect/{name}/"), Where(f"{_THINGS}{name}/", f"run/{name}/")]
     slot = slot_named(what)
     (run,) = (yield from load([slot.cell])).cells
-    return [effect_cells(effects_key(readable(run, decode), slot))]
+    return of_slot(effects_key(readable(run, decode), slot), slot)
 
 
-def any_effect(prefixes: Iterable[str]) -> Flow[bool]:
+def of_slot(key: str, slot: Slot) -> list[Where]:
+    """Those of a slot and its reruns, by the key that its effects go by."""
+    return [Where(effect_cells(key)), Where(f"{_THINGS}@/", slot._replace(request="").cell)]
+
+
+def of_job(name: str) -> list[Where]:
+    return [Where(f"effect/{name}/"), Where(f"{_THINGS}@/", f"run/{name}/")]
+
+
+def any_effect(wheres: Iterable[Where]) -> Flow[bool]:
     """Whether any effect is on record there, whatever came of it."""
-    for prefix in prefixes:
-        page = yield from read_page(Scan(prefix, limit=1))
+    for where in wheres:
+        page = yield from read_page(Scan(where.prefix, limit=1))
         if page.cells:
             return True
     return False
 
 
 def effects(
-    prefixes: Sequence[str], limit: int, *, everything: bool = False, after: Spot | None = None
+    wheres: Sequence[Where], limit: int, *, everything: bool = False, after: Spot | None = None
 ) -> Flow[Listed]:
     """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
     found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
     looked = 0
-    for start, prefix in _ways(prefixes, after, everything=everything):
+    for start, where in _ways(wheres, after, everything=everything):
         spot = start
         size = COUNTED if spot.mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
-        scan: Scan | None = Scan(prefix, mark=spot.mark, after=Position(0, spot.key), limit=size)
+        scan: Scan | None = Scan(where.scanned(spot.mark), mark=spot.mark, after=Position(0, spot.key), limit=size)
         while scan is not None:
             if looked >= LOOKED:
                 return _listed(found, spot)
             page = yield from read_page(scan)
             looked += len(page.cells)
             for one in (yield from look_at(page.cells, page.now)):
-                if one.state in wanted:
+                if one.state in wanted and where.has(one):
                     if len(found) == limit and one.name not in found:
                         return _listed(found, spot)
                     found[one.name] = one
@@ -240,19 +271,19 @@ def effects(
     return _listed(found, None)
 
 
-def _ways(prefixes: Sequence[str], after: Spot | None, *, everything: bool) -> Iterator[tuple[Spot, str]]:
+def _ways(wheres: Sequence[Where], after: Spot | None, *, everything: bool) -> Iterator[tuple[Spot, Where]]:
     """Where there is to look, one after the other, from `after` on."""
-    marks = (Mark.ATTENTION, Mark.OPEN, *([Mark.FREE, Mark.CLOSED] if everything else []))
-    ways = [(Spot(mark, prefix), prefix) for mark in marks for prefix in prefixes]
+    marks = (*_NOT_DONE, *([Mark.FREE, Mark.CLOSED] if everything else []))
+    ways = [(Spot(mark, where.scanned(mark)), where) for mark in marks for where in wheres]
     if after is None:
         yield from ways
         return
     reached = False
-    for spot, prefix in ways:
-        here = spot.mark is after.mark and after.key.startswith(prefix)
+    for spot, where in ways:
+        here = spot.mark is after.mark and after.key.startswith(spot.key)
         reached = reached or here
         if reached:
-            yield (after if here else spot), prefix
+            yield (after if here else spot), where
 
 
 def _listed(found: Mapping[str, EffectSeen], spot: Spot | None) -> Listed:
@@ -261,22 +292,22 @@ def _listed(found: Mapping[str, EffectSeen], spot: Spot | None) -> Listed:
     return Listed(tuple(ordered), spot is not None, spot)
 
 
-def survey(prefix: str, marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[Survey]:
+def survey(wheres: Sequence[Where], marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[Survey]:
     """What there is to say of the effects of a slot, or of a job."""
     found: dict[str, EffectSeen] = {}
     capped: set[EffectState] = set()
-    for mark in marks:
-        page = yield from read_page(Scan(prefix, mark=mark, limit=COUNTED))
-        found |= {one.name: one for one in (yield from look_at(page.cells, page.now))}
+    for mark, where in product(marks, wheres):
+        page = yield from read_page(Scan(where.scanned(mark), mark=mark, limit=COUNTED))
+        found |= {one.name: one for one in (yield from look_at(page.cells, page.now)) if where.has(one)}
         capped |= set(_OF_MARK[mark]) if page.next else set()
     doubtful = [one for one in found.values() if one.state == "in doubt"]
     counts = Counter(one.state for one in found.values())
     return Survey(counts, frozenset(capped), tuple(doubtful[:DOUBTS_SHOWN]))
 
 
-def doubts(prefix: str) -> Flow[Survey]:
+def doubts(wheres: Sequence[Where]) -> Flow[Survey]:
     """The same without what is done, of which there may be much."""
-    return (yield from survey(prefix, (Mark.ATTENTION, Mark.OPEN)))
+    return (yield from survey(wheres, _NOT_DONE))
 
 
 # --- resolving what is in doubt -------------------------------------------------------------------------------------
@@ -343,7 +374,9 @@ def _gone_maker(operator: Operator, named: Named) -> Flow[frozenset[Maker] | Unw
         return Unwatched(named.name, seen.cell.until, seen.record.lease)
     loaded = yield from load([maker.run])
     (cell,) = loaded.cells
-    if whereabouts(cell, maker, loaded.now) == "over" or (yield from operator.ledger.gone([maker.run])):
+    if whereabouts(cell, maker, loaded.now) == "over" or (
+        yield from operator.ledger.gone([maker.run], for_person=True)
+    ):
         return frozenset({maker})
     return Unwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
 
@@ -361,5 +394,7 @@ def _refusal(named: Named, seen: EffectSeen | None) -> CronceError:
     if seen.state == "not done":
         return CronceError(f"{named.name} is not done, and may be begun again: nothing is to be resolved")
     when = f" at {spell(seen.record.finished)}" if seen.record.finished else ""
+    if seen.record.resolved:
+        when = f", {seen.record.reason},{when}"
     result = f", with the result {seen.record.result[:100]}" if seen.record.result else ""
     return CronceError(f"{named.name} was done{when}{result}: nothing is to be resolved")

@@ -18,12 +18,15 @@ from typing import Final
 
 from cronce.errors import BadInput, BadRecord
 from cronce.events import Event, What
-from cronce.model import Boot, Cell, Instant, Mark, Slot, job_cell, slot_of_cell, spell
+from cronce.model import Boot, Cell, Instant, Mark, Slot, job_cell, slot_of_cell, spell, to_us
 from cronce.policy import wants_all
+from cronce.protocol.codec import all_readable
+from cronce.protocol.lease import LONGEST_LEASE, hearing
 from cronce.protocol.record import Job, decode
 from cronce.protocol.specs import fires_alike, raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.commits import Settling
+from cronce.runtime.contact import AHEAD, is_near
 from cronce.runtime.declare import Declaration
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
@@ -233,6 +236,9 @@ class DueSlots:
 PAGES: Final = 5
 """Thousands of open runs that a look goes through."""
 
+NEAREST: Final = 100
+"""How many runs are looked at whose leases are nearest to their ends."""
+
 
 class OpenRuns:
     """One thread's."""
@@ -247,16 +253,32 @@ class OpenRuns:
         time came last are looked at first: what just lapsed must not stand behind what others left thousands of. Of so
         many, each look goes through some."""
         client = self._desk.ledger.client
-        scan = Scan("run/", "until", Mark.OPEN, client.know.now() + within)
+        now = client.know.now()
+        scan = Scan("run/", "until", Mark.OPEN, now + within)
         page = self._desk.do(client.scan(scan._replace(newest_first=True)))
         comes = self._take_up_page(page)
+        self._hear(now)
         for _ in range(PAGES if page.next is not None else 0):
             page = self._desk.do(client.scan(scan._replace(after=self._after)))
             comes = min(comes, self._take_up_page(page))
             self._after = page.next
             if self._after is None:
                 break
+        now = client.know.now()
+        for cell in self._desk.do(self._desk.ledger.ahead()):
+            if job_of(cell.key) in self._jobs and cell.key not in self._runs and cell.key not in self._due_slots.line:
+                self._take_up(cell, now, now)
         return comes
+
+    def _hear(self, now: Instant) -> None:
+        """Write something, if a lease of another is so near to its end that its holder should be heard by then."""
+        client = self._desk.ledger.client
+        upto = now + hearing(LONGEST_LEASE) + AHEAD
+        scan = Scan("run/", "until", Mark.OPEN, upto, after=Position(to_us(now), ""), limit=NEAREST)
+        cells = self._desk.do(client.scan(scan)).cells
+        others = [cell for cell in cells if job_of(cell.key) in self._jobs and cell.key not in self._runs]
+        if any(is_near(cell, record, now) for cell, record in all_readable(others, decode)):
+            self._desk.do(client.probe())
 
     def _take_up_page(self, page: Page) -> float:
         comes = inf

@@ -31,10 +31,11 @@ from cronce import __version__
 from cronce.errors import StoreError
 from cronce.events import Event, What
 from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, Instant, Mark, drain_cells, job_cell
-from cronce.protocol.record import Act, Holder, standing_act
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Act, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.machine import tzdata_version
+from cronce.runtime.machine import recall_clock, share_clock, tzdata_version
 from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
@@ -128,14 +129,27 @@ class Engine:
             if asked:
                 self._keeper.outage.answered()
         except StoreError as error:
-            self._keeper.outage.unanswered(boot, str(error))
+            if self._know.doubt is None:
+                self._keeper.outage.unanswered(boot, str(error))
             self._exchange.write_down()
             self._again_at = self._desk.clock.boot() + AWAY
             return self._again_at
-        return self._next()
+        return max(self._next(), self._again_at)
+
+    def _in_doubt(self) -> bool:
+        """Whether the store's clock is not believed: then nothing falls due, and nobody says that it looks after it."""
+        if not self._know.epoch.birth:
+            self._desk.do(recall_clock(self._ledger))
+        elif self._know.doubt is not None:
+            self._desk.do(self._ledger.client.load([]))
+        return self._know.doubt is not None
 
     def _step(self, boot: Boot) -> bool:
         """Whether the store was asked anything, and answered."""
+        if self._in_doubt():
+            self._exchange.make(claims=False)  # what has ended is said all the same
+            self._again_at = boot + AWAY
+            return False
         beats = boot >= self._beat_at or self._know.epoch.birth != self._born
         if beats:
             self._beat(boot)
@@ -221,7 +235,7 @@ class Engine:
 
     def _beat(self, boot: Boot) -> None:
         if not self.joined:
-            self._desk.do(self._ledger.client.load([]))
+            self._desk.do(recall_clock(self._ledger))
             self._me = self._me._replace(since=self._know.now())
         if self._changed:
             self._new, gone = self._jobs.take_on(self._carry())
@@ -238,6 +252,7 @@ class Engine:
         )
         ttl = max(HOLDER_TTL, 3 * self._pace.beat)
         self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
+        self._desk.do(share_clock(self._ledger))
         if self._settings.schedules:
             self._due_slots.settle_in(self._new | (self._roster.regained() & self._jobs.specs.keys()))
         self._new = set()

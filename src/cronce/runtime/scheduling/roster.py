@@ -21,15 +21,8 @@ from cronce.errors import BadRecord, StoreUnavailable
 from cronce.model import FREE, Cell, Instant, Mark, Refusal, Slot, Write, bundle_cells, holder_cell
 from cronce.protocol.codec import all_readable
 from cronce.protocol.lease import tolerance
-from cronce.protocol.record import (
-    Bundle,
-    Holder,
-    Job,
-    decode_bundle,
-    decode_holder,
-    encode_bundle,
-    encode_holder,
-)
+from cronce.protocol.notices import Bundle, Holder, decode_bundle, decode_holder, encode_bundle, encode_holder
+from cronce.protocol.record import Job
 from cronce.protocol.specs import fires_alike, respec
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.flow import Flow
