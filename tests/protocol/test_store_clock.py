@@ -6,7 +6,7 @@ import pytest
 
 from cronce.model import EPOCH, Instant, Traits
 from cronce.protocol.lease import Sample
-from cronce.protocol.store_clock import Believed, Host, is_said, judged, recalled
+from cronce.protocol.store_clock import Believed, Doubt, Host, is_said, judged, recalled
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 BOOT = 5000.0
@@ -163,8 +163,11 @@ def test_a_large_leap_away_from_this_machines_clock_is_a_persons_to_judge() -> N
 
 
 def test_a_persons_word_holds_for_an_hour_of_that_very_clock() -> None:
-    assert [is_said(NOON + seconds(said), NOON) for said in (-3601, -3600, 0, 1)] == [False, True, True, False]
-    assert not is_said(None, NOON)
+    doubt = Doubt("", HOUR, Sample(0.0, 0.0, NOON))
+    said = [is_said(doubt, NOON + seconds(said), NOON) for said in (-3601, -3600, 0, 1)]
+    assert said == [False, True, True, False]
+    assert is_said(doubt._replace(by_birth=True), NOON - DAYS, NOON)
+    assert not is_said(doubt, None, NOON)
 
 
 # --- a process that has just begun ----------------------------------------------------------------------------------

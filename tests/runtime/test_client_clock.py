@@ -135,12 +135,22 @@ def test_what_is_written_in_a_leap_is_dated_right(store: Wire, clock: HandClock,
     clock.leap = leap
     clock.turn(1)
     desk.do(desk.ledger.renew([kept]))
-    desk.do(desk.ledger.finish(retried, Outcome.FAILED, backoff=SECOND))
     desk.do(desk.ledger.finish(done, Outcome.SUCCEEDED))
-    desk.do(desk.ledger.release([lock], rest=3 * SECOND))
-    cells = store.load([NOON.cell, kept.key, "lock/a", "once/a/1"]).cells
     lasts = clock.wall() + LEASE + max(leap, timedelta(0))
-    assert [cell.until for cell in cells] == [clock.wall() + SECOND, lasts, clock.wall() + 3 * SECOND, lasts]
+    assert [cell.until for cell in store.load([kept.key, "once/a/1"]).cells] == [lasts, lasts]
+
+    def put_off() -> list[str]:
+        failed = desk.do(desk.ledger.finish(retried, Outcome.FAILED, backoff=SECOND))
+        (released,) = desk.do(desk.ledger.release([lock], rest=3 * SECOND))
+        return [type(answer).__name__ for answer in (failed, released)]
+
+    if leap > timedelta(0):
+        assert put_off() == ["Unsure", "Unsure"]
+        clock.leap = timedelta(0)
+        watch(desk, 1)
+    assert put_off() == ["Finished", "Released"]
+    untils = [cell.until for cell in store.load([NOON.cell, "lock/a"]).cells]
+    assert untils == [clock.wall() + SECOND, clock.wall() + 3 * SECOND]
 
 
 def test_a_lease_that_was_renewed_in_a_leap_ahead_lapses_when_nobody_renews_it(store: Wire, clock: HandClock) -> None:
@@ -151,10 +161,12 @@ def test_a_lease_that_was_renewed_in_a_leap_ahead_lapses_when_nobody_renews_it(s
     for _ in range(2):
         clock.turn(1)
         (grant,) = holder.do(holder.ledger.renew([grant]))  # type: ignore[assignment]
+    until = clock.store() + LEASE
     clock.leap = timedelta(0)
     watch(other, 1)
-    (cell,) = other.do(other.ledger.overdue())
-    assert cell.until == clock.wall() + timedelta(days=400) + LEASE - SECOND
+    assert other.do(other.ledger.overdue()) == []
+    watch(other, 60)  # it looks once a minute
+    assert [cell.until for cell in other.do(other.ledger.overdue())] == [until]
     waited = 0
     while isinstance(claim(other, NOON, on_lost="rerun"), Held):
         watch(other, 1)
@@ -241,6 +253,22 @@ def test_a_persons_word_ends_it_for_every_process(store: Wire, clock: HandClock)
     clock.leap = timedelta(hours=3)
     watch(desks[0], 1)
     assert desks[0].ledger.know.doubt is not None  # that was another clock
+
+
+def test_a_store_that_was_made_in_a_leap_is_used_once_a_person_says_so(clock: HandClock) -> None:
+    clock.leap = timedelta(days=400)
+    store = Wire(clock)
+    clock.leap = timedelta(0)
+    desk = Desk(store)
+    watch(desk, 400)
+    assert desk.ledger.know.doubt is not None
+    said = Write(CLOCK, FREE, encode_act(Act("ada", clock.wall())), Mark.FREE)
+    store.swap([said], store.load([]).epoch.seen)
+    clock.turn(100_000)
+    desk = Desk(store)
+    watch(desk, 2)
+    assert desk.ledger.know.doubt is None
+    assert isinstance(claim(desk, NOON), Grant)
 
 
 def test_samples_of_before_a_leap_that_is_believed_are_not_left_for_others(store: Wire, clock: HandClock) -> None:

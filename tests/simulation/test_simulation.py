@@ -27,6 +27,11 @@ CATCHES = {
     "no watch rule": 0,
     "the turn is freed while the body runs": 16,
     "slots before their instant": 4,
+    "a leap is believed": 54,
+    "a grant in a leap": 406,
+    "a lapse in a leap": 30,
+    "a floor raised in a leap": 230,
+    "dated by a clock that leapt": 158,
     "birth unnoticed by the store": 163,
     "birth unnoticed by the holders": 15,
     "open cells of an earlier life believed": 15,
@@ -64,7 +69,6 @@ CATCHES = {
     "reading counts as contact": 37,
     "a hearing that never adds up": 0,
     "contact without end": 35,
-    "a leap is believed": 0,
 }
 """A seed that catches each mutant. After a change of the world it may be another: the test that fails says which."""
 

@@ -141,6 +141,8 @@ def _obstacle(one: Vitals, now: Boot) -> str:
         return "claims no more"
     if one.no_worker:
         return "no worker is left: each is taken by a run that was told to stop, and still runs"
+    if one.doubts:
+        return "the store's clock is not believed"
     return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > LATELY else ""
 
 

@@ -17,7 +17,10 @@ from cronce.events import Event, What
 from cronce.integrations.process import Supervisor
 from cronce.model import Cell, Origin, Slot, Write, slot_of_cell, spell
 from cronce.policy import is_rerun
+from cronce.protocol.commands import Held
 from cronce.protocol.record import Outcome
+from cronce.protocol.specs import is_floor_ahead
+from cronce.protocol.store_clock import is_ahead
 from cronce.runtime.attempt import Ending
 from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, When
@@ -136,6 +139,10 @@ class Exec:
             )
             result = take(call.steps(when), keeper.desk, self._sleep)
             if isinstance(result, Skipped):
+                blocked = "" if tried else self._blocked(call, keeper.desk.ledger)
+                if blocked:
+                    self._say(f"{call.slot.key} was not run: {blocked}")
+                    return NOT_DONE
                 return command.code if tried else self._skipped(result, keeper.desk, named=named)
             self.ran = True
             if isinstance(result, Ended) and result.stopped:
@@ -143,6 +150,17 @@ class Exec:
             if not command.code or not self._job.retries or self._supervisor.interrupted or self._job_name:
                 return command.code  # in a pod the next attempt is the next pod's
             when, tried, refused = call.slot, True, _ignore
+
+    def _blocked(self, call: Call, ledger: Ledger) -> str:
+        """Why a slot is not run, and none of its job, though it was not run by anybody: that is never silent."""
+        now, known = ledger.know.now(), ledger.know.job(self._job.name)
+        if known is not None and known.job is not None and is_floor_ahead(known.job, now):
+            why = f"the store's clock was far ahead once, so slots up to {spell(known.job.floor)} are closed"
+        elif isinstance(call.answer, Held) and call.answer.until is not None and is_ahead(call.answer.until, now):
+            why = f"the store's clock was far ahead once, and {call.answer.by} has it until {spell(call.answer.until)}"
+        else:
+            return ""
+        return f"{why}. `cronce store clock` brings that back"
 
     def _note_clock(self, ledger: Ledger) -> list[Write]:
         """With the end of the run: it costs no request of its own."""
@@ -160,9 +178,10 @@ class Exec:
         is empty, and seems to have forgotten: most are new. A pod has a log for it, which nobody gets by mail; and it
         must not end well while the outcome is open, or its Job would count as complete."""
         epoch = desk.ledger.know.epoch
-        if skipped.kind == "too old" and epoch.origin is Origin.FOUND:
+        if skipped.kind == "too old" and epoch.forgot:
+            how = "found empty" if epoch.origin is Origin.FOUND else "set back"
             self._say(
-                f"{skipped.slot} was not run: the store was found empty at {spell(epoch.born)}, and may have forgotten"
+                f"{skipped.slot} was not run: the store was {how} at {spell(epoch.born)}, and may have forgotten"
                 " that this slot ran; later slots run. If the store is new, begin it with `cronce store init`"
             )
             return NOT_DONE

@@ -9,7 +9,7 @@ machine, which nobody sets, says how much time has passed since. A reading that 
 In doubt nothing starts, nothing is closed, no floor rises and nothing is deleted (`doubted`). What runs goes on, is
 renewed, and may end; what the store dates meanwhile is corrected where that is safe (`dated`, `is_ahead`).
 Slots that fall due are late, as after an outage. Before a leap is known, and when it is over, the store itself refuses
-what comes half a minute too late or too early by its clock: all that is dated says so. Doubt ends in one of four ways:
+what comes five minutes too late or too early by its clock: all that is dated says so. Doubt ends in one of four ways:
 
 * A reading fits again: the clock leapt, and came back.
 * The new readings agree with this machine's own clock for a few seconds: somebody put the store's clock right. But that
@@ -79,6 +79,8 @@ class Doubt(NamedTuple):
     off: timedelta
     first: Sample
     """Since then the readings agree with each other."""
+    by_birth: bool = False
+    """It is behind the birth of the store. A person's word on that holds for good."""
 
     @property
     def words(self) -> str:
@@ -106,9 +108,13 @@ class Believed(NamedTuple):
 _GOES_ON: Final = (Renew, Finish, Release, Ask)
 
 
-def doubted(doubt: Doubt | None, command: Command) -> Unsure | None:
-    """The answer to whatever would start something, or close what is not the caller's own."""
-    if doubt is None or isinstance(command, _GOES_ON):
+def doubted(doubt: Doubt | None, command: Command, change: Change) -> Unsure | None:
+    """The answer to whatever would start something, or close what is not the caller's own. By a clock that is ahead
+    nothing is put off either: it would wait for as long."""
+    if doubt is None:
+        return None
+    waits = not change.record.is_closed and not change.record.is_running
+    if isinstance(command, _GOES_ON) and not (waits and doubt.off > timedelta(0)):
         return None
     return Unsure(doubt.words, StoreUnavailable(doubt.words))
 
@@ -120,12 +126,11 @@ def is_dated(command: Command, change: Change) -> bool:
 
 
 def dated(doubt: Doubt | None, change: Change) -> Change:
-    """What the store dates by a clock that is behind comes out right. If that is ahead, what waits comes out right too;
-    but a lease, and what was done, last for longer: others may believe this very clock before we do."""
-    if doubt is None or change.ttl is None:
+    """What the store dates by a clock that is behind comes out right. If it is ahead, a lease, and what was done, last
+    for longer: others may believe this very clock before we do."""
+    if doubt is None or change.ttl is None or doubt.off > timedelta(0):
         return change
-    lasts = change.record.is_running or change.record.keep is not None
-    return change if lasts and doubt.off > timedelta(0) else change._replace(ttl=change.ttl - doubt.off)
+    return change._replace(ttl=change.ttl - doubt.off)
 
 
 def is_ahead(until: Instant, now: Instant) -> bool:
@@ -146,8 +151,8 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
         return before if _is_loose(sample, tolerance) and before.doubt is None else believed
     stands = before.doubt
     first = stands.first if stands is not None and _fits(stands.first, sample, tolerance) else sample
-    doubt = Doubt(why, sample.now - expected, first)
-    if sample.now >= born - SMALL and (_is_settled(doubt, sample) or _is_put_right(before, doubt, sample, host)):
+    doubt = Doubt(why, sample.now - expected, first, by_birth=sample.now < born - SMALL)
+    if not doubt.by_birth and (_is_settled(doubt, sample) or _is_put_right(before, doubt, sample, host)):
         return believed._replace(since=first.began)
     return before._replace(doubt=doubt)
 
@@ -172,9 +177,9 @@ def recalled(samples: Sequence[Sample], traits: Traits) -> Believed:
     return state._replace(set_to=None)
 
 
-def is_said(act_at: Instant | None, now: Instant) -> bool:
+def is_said(doubt: Doubt, act_at: Instant | None, now: Instant) -> bool:
     """Whether a person has said lately, by this very clock, that it is right."""
-    return act_at is not None and timedelta(0) <= now - act_at <= SAID
+    return act_at is not None and timedelta(0) <= now - act_at and (doubt.by_birth or now - act_at <= SAID)
 
 
 def _first(sample: Sample, host: Host) -> str:

@@ -66,6 +66,7 @@ class Knowledge:
         self._clock = clock
         self._traits = traits
         self._believed = Believed()
+        self._judges_birth = True
         self._one_clock = one_clock
         self._sightings: dict[str, tuple[int, Boot]] = {}
         self._lock = threading.Lock()
@@ -87,7 +88,7 @@ class Knowledge:
         with self._lock:
             sample = Sample(timed.began, timed.ended, reply.now)
             self._sample(sample)
-            self._believed = judged(self._believed, sample, self._host(), self._traits, reply.epoch.born)
+            self._believed = judged(self._believed, sample, self._host(), self._traits, self._born(reply.epoch))
             self._sight(reply, timed.ended)
             return self._believe(reply.epoch)
 
@@ -128,7 +129,10 @@ class Knowledge:
             self._samples.extendleft(reversed(before))
             if before and is_new and self._latest is not None:
                 known = recalled(before, self._traits)
-                self._believed = judged(known, self._latest, self._host(), self._traits, self.epoch.born)
+                self._believed = judged(known, self._latest, self._host(), self._traits, self._born(self.epoch))
+
+    def _born(self, epoch: Epoch) -> Instant:
+        return epoch.born if self._judges_birth else EPOCH
 
     def _host(self) -> Host:
         return Host(self._clock.wall(), self._clock.synchronised, self._traits.own_clock)
@@ -147,6 +151,7 @@ class Knowledge:
         """A person says that the store's clock is right."""
         with self._lock:
             self._believed = Believed(self._latest, since=self._latest.began if self._latest else 0.0)
+            self._judges_birth = False
 
     def remembered(self, spacing: timedelta, most: int) -> tuple[Sample, ...]:
         """The newest samples, so far apart at least, oldest first: for the next process to go on from."""
@@ -167,12 +172,17 @@ class Knowledge:
         boot = self._clock.boot()
         return Sample(boot, boot, self._now(boot))
 
-    def read(self, timed: Timed) -> Sample:
-        """What a reply says of the clocks; where it is not believed, what is."""
-        assert not isinstance(timed.reply, int)
+    def corrected(self, timed: Timed) -> Timed:
+        """The reply, with the now that is believed."""
+        doubt, reply = self._believed.doubt, timed.reply
+        if doubt is None or isinstance(reply, int):
+            return timed
+        return timed._replace(reply=reply._replace(now=reply.now - doubt.off))
+
+    def as_stored(self, now: Instant) -> Instant:
+        """What the store calls this moment, where that is not believed."""
         doubt = self._believed.doubt
-        now = timed.reply.now if doubt is None else timed.reply.now - doubt.off
-        return Sample(timed.began, timed.ended, now)
+        return now if doubt is None else now + doubt.off
 
     def _now(self, boot: Boot) -> Instant:
         if self._believed.doubt is not None:
@@ -273,7 +283,7 @@ class Client:
         if reborn is not None:
             self.report(Event(What.FORGOT, "meta", self.holder, reborn.born, detail=reborn.origin))
         self.tell_doubt()
-        return timed
+        return self.know.corrected(timed)
 
     def tell_doubt(self) -> None:
         """When the store's clock is first not believed, and when it is again."""
@@ -311,8 +321,8 @@ class Client:
         timed = yield from self.ask(Load([*keys, CLOCK]))
         assert isinstance(timed.reply, Loaded)
         *cells, said = timed.reply.cells
-        act = standing_act(said)
-        if act is not None and is_said(act.at, timed.reply.now):
+        act, doubt = standing_act(said), self.know.doubt
+        if doubt is not None and act is not None and is_said(doubt, act.at, self.know.as_stored(timed.reply.now)):
             self.know.believe()
         return timed._replace(reply=timed.reply._replace(cells=cells))
 

@@ -18,6 +18,7 @@ from cronce.clock import Clock, KernelClock, kernel_clock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Instant, Origin, Traits
 from cronce.protocol.notices import Bundle
+from cronce.runtime.ahead import Ahead, find_ahead
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.queries import holders, machines_tzdata, mixed_tzdata, read_bundle, shared_names
 from cronce.runtime.self_test import SelfTest
@@ -28,6 +29,8 @@ from cronce.stores.default import DEFAULT, GIVEN, LINE, Chosen, choose, in_conta
 from cronce.value import NamedTuple
 
 SAMPLES: Final = 20
+SHOWN: Final = 3
+SET_CLOCK: Final = "`cronce store clock` brings it back, once the store's clock is right"
 SLOW: Final = timedelta(milliseconds=250)
 OFF: Final = timedelta(milliseconds=100)
 FAR_OFF: Final = timedelta(seconds=5)
@@ -75,6 +78,7 @@ def _examined(store: Store, connect: Callable[[], Store], clock: Clock) -> Itera
     yield promises(store.traits)
     yield from life(store.load([]).epoch)
     yield from drive(together(), store, clock)
+    yield from lying_ahead(drive(find_ahead(), store, clock))
     ask = getattr(store, "checks", None)
     if ask is not None:
         yield from ask()
@@ -106,6 +110,21 @@ def life(epoch: Epoch) -> Iterator[Check]:
     if epoch.origin is Origin.FOUND:
         says = f"it was found empty at {epoch.born:%Y-%m-%d %H:%M:%S} UTC, and may have forgotten: slots up to then"
         yield warn("life", f"{says} stay closed", "if it is new, run `cronce store init URL` before the first job")
+
+
+def lying_ahead(ahead: Ahead) -> Iterator[Check]:
+    """What a clock that leapt has left behind."""
+    if ahead.jobs:
+        says = f"no slot of {listed(ahead.jobs)} runs: the store's clock was far ahead once, and closed what is to come"
+        yield error("ahead", says, SET_CLOCK)
+    if ahead.leases or ahead.holders:
+        names = listed([cell.key for cell in (*ahead.leases, *ahead.holders)])
+        yield error("ahead", f"the store's clock was far ahead once, and dated {names} by that", SET_CLOCK)
+
+
+def listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
 
 
 def promises(traits: Traits) -> Check:

@@ -97,7 +97,7 @@ class Jobs:
                 know.learn_job(name, cell, loaded)
                 done[name] = new
             else:
-                made[name], limit = new, loaded.now + FACTS_AGE
+                made[name], limit = new, know.as_stored(loaded.now) + FACTS_AGE
                 news = [NEWS] if news or _is_news(was[name], new) else []
                 writes[name] = Write(cell.key, cell.version, encode_job(new), Mark.OPEN, not_after=limit)
         if not writes:

@@ -329,11 +329,23 @@ class Ledger:
 
     def ahead(self, prefix: str = "run/") -> Flow[list[Cell]]:
         """What a clock that leapt has dated so far ahead that nobody would look at it: about once a minute."""
+        self._looked.setdefault(f"ahead {prefix}", self._clock.boot())  # who has just begun has seen nothing unchanged
         if not self.looks_again(f"ahead {prefix}", LOOK_AHEAD):
             return []
         page = yield from self.client.scan(Scan(prefix, "until", Mark.OPEN, newest_first=True, limit=SWEEP))
         now = self.know.now()
         return [cell for cell in page.cells if cell.until is not None and is_ahead(cell.until, now)]
+
+    def begin_anew(self, cells: Iterable[Cell]) -> Flow[list[Answer]]:
+        """Leases that a clock which leapt has dated far ahead last for their own length from now on."""
+        views = [View(Cell(cell.key), None, NO_SAMPLE) for cell in cells]
+        slots = [slot_of_cell(cell.key) if cell.key.startswith("run/") else None for cell in cells]
+        asked = [
+            Question(Renew(cell.fence), view._replace(slot=slot), unread=True, quiet=True)
+            for cell, view, slot in zip(cells, views, slots, strict=True)
+            if cell.fence is not None
+        ]
+        return (yield from self._answers(asked))
 
     # --- effects: a claim on a cell that closes with a result ---
 

@@ -125,7 +125,7 @@ class Loop:
         """The newest reading of a question's cells. `record`: what stands in the run, where that is known."""
         assert isinstance(timed.reply, Loaded | Swapped)
         try:
-            one.view = taken_in(one.view, cells, self._know.read(timed), record)
+            one.view = taken_in(one.view, cells, Sample(timed.began, timed.ended, timed.reply.now), record)
         except BadRecord as error:
             one.answer = one.answer or Unsure(str(error), unreadable=True)
         one.unread, one.life = False, timed.reply.epoch.birth
@@ -154,7 +154,7 @@ class Loop:
                 one.unread, one.view = True, one.view._replace(unheard_in=one.view.unheard_in or seen[0])
             return error
         self._learn_jobs(jobs, swapped)
-        place, sample = len(jobs), self._know.read(timed)
+        place, sample = len(jobs), Sample(timed.began, timed.ended, swapped.now)
         for one, own, verdicts in beside.heard(swapped.verdicts[place:], sample, swapped.epoch.birth):
             questions.append(one)
             self._lost(one, own, verdicts, timed)

@@ -100,6 +100,8 @@ class Why(NamedTuple):
     """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
     journal: tuple[Entry, ...] = ()
     """What the machine of whoever asks could not tell the store yet."""
+    doubt: str = ""
+    """Why the store's clock is not believed by whoever asks."""
 
     @property
     def abandoned(self) -> bool:

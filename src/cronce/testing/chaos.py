@@ -55,6 +55,7 @@ class Stage:
     plans: dict[str, Plan]
     forgets: bool
     purges: bool
+    leaps: bool = False
     stubborn: Random | None = None
     nodes: list[Node] = field(default_factory=list)
     versions: int = 1
@@ -164,6 +165,8 @@ class Stage:
         self.world.fault("store clock leaps", f"{leap} for {seconds:.1f} s")
         self.world.store_leap = leap
         self.world.after(seconds, self._leap_back)
+        if dice.random() < 0.3:
+            self.world.after(dice.uniform(0, seconds), self.edit)
 
     def _leap_back(self) -> None:
         self.world.store_leap = timedelta(0)
@@ -242,9 +245,11 @@ class Stage:
             self.dump = self.replica
         acts: list[tuple[int, Callable[[], None]]] = [
             (5, self.crash), (5, self.pause), (2, self.suspend), (4, self.outage), (1, self.flap),
-            (3, self.step_store_clock), (3, self.leap_store_clock), (5, self.nudge_store_clock),
-            (1, self.step_host_clock), (3, self.forget), (1, self.edit), (4, self.by_hand),
+            (3, self.step_store_clock), (5, self.nudge_store_clock), (1, self.step_host_clock), (3, self.forget),
+            (1, self.edit), (4, self.by_hand),
         ]  # fmt: skip
+        if self.leaps:
+            acts.append((6, self.leap_store_clock))
         if self.alive():
             weights, actions = zip(*acts, strict=True)
             dice.choices(actions, weights)[0]()
@@ -329,7 +334,7 @@ def stage(seed: int) -> Stage:
         policies = (f"overlap={plan.terms.overlap}", f"missed={plan.missed}", f"on_lost={plan.terms.on_lost}")
         world.faults.update([*policies, "outside trigger" if plan.outside else "scheduler"])
     stubborn = Random(seed) if seed % 10 == 6 else None
-    stage = Stage(world, Referee(world, rules), plans, forgets, purges=seed % 5 == 0, stubborn=stubborn)
+    stage = Stage(world, Referee(world, rules), plans, forgets, seed % 5 == 0, seed % 8 == 6, stubborn)
     machines = [world.machine(f"m{number}") for number in range(world.random.choice([2, 3]))]
     for machine in machines:
         stage.spawn(machine)

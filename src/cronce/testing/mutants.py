@@ -24,7 +24,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.record import Job, Record
 from cronce.protocol.table import TABLE, Row
 from cronce.protocol.view import View
-from cronce.runtime import client, contact, jobs, keeper, ledger
+from cronce.runtime import client, contact, jobs, keeper, ledger, loop
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
 from cronce.testing import world
@@ -137,8 +137,7 @@ def _() -> Any:
 
 @_mutant("trust from the reply")
 def _() -> Any:
-    read = client.Knowledge.read
-    return patch.object(client.Knowledge, "read", lambda self, timed: read(self, timed._replace(began=timed.ended)))
+    return patch.object(loop, "Sample", lambda _began, ended, now: lease.Sample(ended, ended, now))
 
 
 @_mutant("read-back restarts the lease")
@@ -238,7 +237,7 @@ def _() -> Any:
 def _() -> Any:
     both = ExitStack()
     both.enter_context(patch.object(decide, "doubted", lambda *_: None))
-    both.enter_context(patch.object(client.Knowledge, "read", _as_read))
+    both.enter_context(patch.object(client.Knowledge, "corrected", lambda _self, timed: timed))
     return both
 
 
@@ -252,21 +251,15 @@ def _() -> Any:
 
 @_mutant("a floor raised in a leap")
 def _() -> Any:
-    return patch.object(client.Client, "check_clock", lambda _self: None)
+    both = ExitStack()
+    both.enter_context(patch.object(client.Client, "check_clock", lambda _self: None))
+    both.enter_context(patch.object(client.Knowledge, "corrected", lambda _self, timed: timed))
+    return both
 
 
 @_mutant("dated by a clock that leapt")
 def _() -> Any:
     return patch.object(decide, "dated", lambda _doubt, change: change)
-
-
-@_mutant("written before a leap is known")
-def _() -> Any:
-    return patch.object(decide, "is_dated", lambda *_: False)
-
-
-def _as_read(_self: client.Knowledge, timed: Any) -> lease.Sample:
-    return lease.Sample(timed.began, timed.ended, timed.reply.now)
 
 
 # --- a store that forgets ---

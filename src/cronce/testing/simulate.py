@@ -22,6 +22,7 @@ MUTANT_SEEDS: Final = 2000
 KEPT: Final = (
     56,
     58,
+    70,
     108,
     130,
     227,

@@ -129,8 +129,7 @@ class Engine:
             if asked:
                 self._keeper.outage.answered()
         except StoreError as error:
-            if self._know.doubt is None:
-                self._keeper.outage.unanswered(boot, str(error))
+            self._keeper.outage.unanswered(boot, str(error))
             self._exchange.write_down()
             self._again_at = self._desk.clock.boot() + AWAY
             return self._again_at

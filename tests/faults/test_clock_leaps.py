@@ -1,0 +1,185 @@
+"""The clock of a store's server, or of an SQLite host, leaps: by an hour, by 400 days, ahead and back. No slot runs
+before its instant, none twice, and all of them in the end; the alert is raised and cleared."""
+
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce import Cronce
+from cronce.clock import boot_id
+from cronce.model import job_cell, spell
+from cronce.monitor.monitor import Monitor
+from cronce.protocol.record import decode_job
+from cronce.stores import open_store
+from cronce.stores.redis import init
+from tests.faults.notes import Note
+from tests.house.needs import tool
+from tests.house.wait import wait_until
+from tests.servers.postgres import Postgres
+from tests.servers.process import Server
+from tests.servers.valkey import Valkey
+
+HOUR, DAYS = 3600, 400 * 86400
+FULL = "CRONCE_LEAPS" in os.environ
+"""`make proof` takes every leap, of three lengths."""
+
+LONG = (3, 20, 60) if FULL else (3,)
+PLAYS = [
+    ("postgres", (DAYS, -HOUR, HOUR, -DAYS) if FULL else (DAYS, -HOUR)),
+    ("valkey", (DAYS, -HOUR, HOUR, -DAYS) if FULL else (HOUR, -DAYS)),
+]
+MAKE: dict[str, Callable[[], Server]] = {"postgres": Postgres, "valkey": Valkey}
+
+
+class Leaping:
+    """A clock that is right until it leaps."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file, self._library = folder / "leap", folder / "leap.so"
+        source = Path(__file__).with_name("leap.c")
+        compiler = tool("gcc", "apt-get install gcc")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", self._library, source, "-ldl"], check=True)
+        self._file.write_bytes(struct.pack("d", 0.0))
+        for path in (self._file, self._library):
+            path.chmod(0o755)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"LD_PRELOAD": str(self._library), "LEAP_FILE": str(self._file)}
+
+    def to(self, seconds: float) -> None:
+        with self._file.open("r+b") as file:
+            file.write(struct.pack("d", seconds))
+
+    @contextmanager
+    def by(self, seconds: float, long: float) -> Iterator[None]:
+        self.to(seconds)
+        try:
+            time.sleep(long)
+            yield
+        finally:
+            self.to(0.0)
+
+
+@contextmanager
+def leaping(name: str) -> Iterator[tuple[Server, Leaping]]:
+    """A server, whose clock a test may set."""
+    server = MAKE[name]()
+    clock = Leaping(server.directory)
+    before = {word: os.environ.get(word) for word in clock.env}
+    os.environ.update(clock.env)
+    try:
+        server.start()
+    finally:
+        for word, text in before.items():
+            os.environ.pop(word) if text is None else os.environ.update({word: text})
+    try:
+        yield server, clock
+    finally:
+        clock.to(0.0)
+        server.close()
+
+
+def hour() -> datetime:
+    return datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+
+
+def states(told: list[dict[str, Any]]) -> set[str]:
+    return {one["alert"]["state"] for one in told if one["alert"]["kind"] == "clock"}
+
+
+@pytest.mark.timeout(400 if FULL else 120)
+@pytest.mark.parametrize(("name", "leaps"), PLAYS, ids=["postgres", "valkey"])
+def test_schedulers_run_each_slot_once_while_the_clock_of_their_server_leaps(
+    name: str, leaps: tuple[int, ...], note: Note
+) -> None:
+    ran: list[tuple[datetime, datetime]] = []
+    told: list[dict[str, Any]] = []
+    with leaping(name) as (server, clock), Cronce(server.url) as cron:
+        if name == "valkey":
+            init(server.url)  # else nobody leads for half a minute
+
+        @cron.job(name="tick", every="1s", missed="all", overlap="wait")
+        def tick(run: Any) -> None:
+            ran.append((run.slot.at, datetime.now(UTC)))
+
+        with Monitor(cron, [told.append]), cron.start():
+            wait_until(lambda: len(ran) > 2)
+            for long in LONG:
+                for leap in leaps:
+                    before = len(ran)
+                    with clock.by(leap, long):
+                        within = len(ran)
+                    wait_until(lambda before=before, long=long: len(ran) > before + long)  # type: ignore[misc]
+                    assert within <= before + 2  # those that were on their way
+            wait_until(lambda: states(told) == {"raised", "cleared"})
+        store = open_store(server.url)
+        floor = decode_job(store.load([job_cell("tick")]).cells[0].value).floor
+        store.close()
+    slots = sorted(at for at, _ in ran)
+    note({"store": name, "leaps": len(LONG) * len(leaps), "slots": len(slots)})
+    assert slots == [slots[0] + number * timedelta(seconds=1) for number in range(len(slots))]
+    assert all(began >= at for at, began in ran)
+    assert floor < slots[0]
+
+
+def test_a_command_on_an_sqlite_host_whose_clock_is_ahead_for_a_while_runs_the_slot_that_is_due(tmp_path: Path) -> None:
+    """A wrong RTC before NTP: it exited with 0, ran nothing and said nothing, for as long as the leap was."""
+    clock, book = Leaping(tmp_path), tmp_path / "book"
+    command = [
+        sys.executable, "-m", "cronce", "exec", "tick", "--schedule", "every 1h", "--store", f"sqlite:///{tmp_path}/s.db",
+        "--", "sh", "-c", f'echo "$CRONCE_SLOT" >> {book}',
+    ]  # fmt: skip
+    env = {**os.environ, **clock.env}
+    before = hour()
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, book.read_text().split()) == (0, [spell(before)])
+    clock.to(2 * HOUR)
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as late:
+        assert late.stderr is not None
+        said = late.stderr.readline()
+        clock.to(0.0)
+        assert late.wait(60) == 0
+    assert "the store's clock is not believed, and nothing starts: it jumped 2h ahead" in said
+    assert "`cronce store clock`" in said
+    ran = book.read_text().split()
+    assert set(ran) <= {spell(before), spell(hour())}
+    assert len(ran) == len(set(ran))
+
+
+def test_a_command_that_finds_its_slots_closed_by_a_leap_says_so_until_one_command_mends_it(tmp_path: Path) -> None:
+    """Nothing was seen of the clock before the leap, so nobody could tell."""
+    clock, url = Leaping(tmp_path), f"sqlite:///{tmp_path}/s.db"
+    env = {**os.environ, **clock.env}
+
+    def cronce(*words: str) -> subprocess.CompletedProcess[str]:
+        done = [sys.executable, "-m", "cronce", *words]
+        return subprocess.run(done, env=env, capture_output=True, text=True, check=False)
+
+    execute = ("exec", "tick", "--schedule", "every 1s", "--store", url, "--", "true")
+    assert cronce("doctor", url).returncode == 0
+    clock.to(DAYS)
+    assert cronce(*execute).returncode == 0
+    clock.to(0.0)
+    store = open_store(url)
+    store.purge(store.load([f"machine/{boot_id()}"]).cells)  # as after a boot
+    store.close()
+    blocked = cronce(*execute)
+    assert blocked.returncode == 76
+    assert "was not run: the store's clock was far ahead once, so slots up to" in blocked.stderr
+    assert "`cronce store clock`" in blocked.stderr
+    for words in (("doctor",), ("watch", "--once"), ("why", "tick")):
+        assert "`cronce store clock`" in cronce(*words, "--store", url).stdout.replace("\n", " ")
+    mended = cronce("store", "clock", url)
+    assert "and is right; 1 job begins again from now on" in mended.stdout
+    wait_until(lambda: cronce(*execute, "-v").returncode == 0)
+    assert "cronce store clock" not in cronce("watch", "--once", "--store", url).stdout
