@@ -13,6 +13,7 @@ from cronce.clock import Clock
 from cronce.model import FREE, Boot, Cell, Instant, Mark, Write
 from cronce.protocol.lease import Contact, Sample, heard, hearing
 from cronce.protocol.record import Record
+from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.view import View
 
 PROBE: Final = Write("probe", FREE, "", Mark.FREE)
@@ -72,5 +73,8 @@ class Contacts:
 
 
 def is_near(cell: Cell, record: Record, now: Instant) -> bool:
-    """Whether the lease of a run is so near to its end that its holder should be heard."""
-    return record.is_running and cell.until is not None and cell.until - now <= hearing(record.lease) + AHEAD
+    """Whether the lease of a run is so near to its end that its holder should be heard. One that a clock which leapt has
+    dated may end at any time."""
+    if not record.is_running or cell.until is None:
+        return False
+    return cell.until - now <= hearing(record.lease) + AHEAD or is_ahead(cell.until, now)
