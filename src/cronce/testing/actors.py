@@ -21,7 +21,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.notices import Holder
 from cronce.protocol.record import Outcome, Record, decode, effects_key
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
-from cronce.protocol.specs import raise_floor
+from cronce.protocol.specs import fires_alike, raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Over
@@ -128,7 +128,7 @@ class Node(Holds):
         now = min(self.ledger.know.now(), self.world.last_slot)
         found = due(plan.schedule, since, now, plan.missed, grace=timedelta(seconds=20))
         missed = found.skipped
-        if missed is not None and known.job.firing == plan.terms.digest:
+        if missed is not None and fires_alike(known.job, plan.terms.digest):
             yield from self.ledger.jobs.edit(
                 plan.job, lambda job, _now: job and raise_floor(job, missed.last, missed.count, missed.reason)
             )
