@@ -34,7 +34,7 @@ class Guarded:
 
     def call(self, body: Callable[[Run], Any] | None = None, *, take_over: bool = True, is_async: bool = False) -> Call:
         work = Work(body or (lambda run: self.ran.append(run.key)), is_async=is_async)
-        return Call(self.office.keeper, self.job, work, take_over=take_over, held=self.standby.add)
+        return Call(self.office.keeper, self.job, work, take_over=take_over, standby=self.standby)
 
     def __call__(self) -> Any:
         return take(self.call().steps(NOON), self.office.desk)
@@ -81,6 +81,18 @@ def test_it_takes_over_at_the_end_of_the_lease_without_another_call(store: Wire)
     assert guarded.ran == [NOON.key]
     assert (record(store).outcome, record(store).grant) == (Outcome.SUCCEEDED, 2)
     assert guarded.standby.look() is None
+
+
+def test_who_asks_again_and_again_takes_over_by_that_and_has_the_result(store: Wire) -> None:
+    Other(store)
+    guarded, answers = Guarded(store), []
+    for _ in range(30):
+        answers.append(take(guarded.call(lambda run: run.key).steps(NOON), guarded.office.desk))
+        if not isinstance(answers[-1], Skipped):
+            break
+        guarded.live_on(0.9)
+    assert answers[-1] == NOON.key
+    assert record(store).grant == 2
 
 
 def test_under_skip_it_closes_the_slot_as_lost(store: Wire) -> None:

@@ -17,7 +17,7 @@ from cronce.events import Event
 from cronce.model import Fence, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
-from cronce.runtime.call import Call, NoStore, leave_it
+from cronce.runtime.call import Call, NoStore
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
 from cronce.runtime.guard import (
     CommandGuard,
@@ -164,8 +164,8 @@ class Cronce(StoreAccess, ByHand):
             keeper = self.at_work()
         except StoreError as error:
             return NoStore(self._journal(), job, self._clock, error)
-        held = self._standby.add if isinstance(self._clock, SystemClock) else leave_it
-        call = Call(keeper, job, work, take_over=take_over, stand_by=bool(job_name), refused=refused, held=held)
+        standby = self._standby if isinstance(self._clock, SystemClock) else None
+        call = Call(keeper, job, work, take_over=take_over, stand_by=bool(job_name), refused=refused, standby=standby)
         return PodCall(job_name, call) if job_name else call
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies, place: str) -> None:

@@ -19,7 +19,7 @@ ends; then it is an error, for by the record the run is still going on. It is sa
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
@@ -73,12 +73,12 @@ TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
 
 
-Stands = Callable[["Call", Terms, Held], None]
-"""Told of a call whose slot another runs, and of the terms on which it was claimed."""
+class StandsBy(Protocol):
+    """Takes over the slot of a call that was refused, if the process that runs it dies (`runtime.standby`)."""
 
+    def add(self, call: "Call", terms: Terms, held: Held) -> None: ...
 
-def leave_it(_call: "Call", _terms: Terms, _held: Held) -> None:
-    """Nobody stands by."""
+    def drop(self, cell: str) -> None: ...
 
 
 class Call:
@@ -87,7 +87,7 @@ class Call:
     written with the end of the run. `fired`: when the trigger fired, if that is not now. `only_noted`: the body runs
     elsewhere, whatever the answer is. `ahead`: gives the lease of a slot that was claimed ahead, which nobody keeps
     from then on. `running`: what is entered for as long as a slot runs, its own or an older one. `one_call`: the
-    process ends with it. `held`: told if another runs the slot, and this work may do so too."""
+    process ends with it. `standby`: told if another runs the slot, and this work may do so too."""
 
     def __init__(
         self,
@@ -104,12 +104,12 @@ class Call:
         ahead: Callable[[Slot], Lease | None] = lambda _slot: None,
         running: Callable[[], AbstractContextManager[None]] = nullcontext,
         one_call: bool = False,
-        held: "Stands" = leave_it,
+        standby: StandsBy | None = None,
     ) -> None:
         self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
         self._take_over, self._stand_by, self._refused, self._beside = take_over, stand_by, refused, beside
         self._fired, self._only_noted, self._ahead, self._running = fired, only_noted, ahead, running
-        self._one_call, self._held = one_call, held
+        self._one_call, self._standby = one_call, standby if take_over else None
         self.answer: Grant | Refused | None = None
         """What the store said to its slot."""
 
@@ -128,8 +128,8 @@ class Call:
         if isinstance(result, Grant):
             return (yield from self._run(result))
         self._refused(self.slot, result.reason, self.keeper)
-        if isinstance(answer, Held) and self._take_over:
-            self._held(self, self.job.terms(self.slot, inferred=when is None), answer)
+        if isinstance(answer, Held) and self._standby is not None:
+            self._standby.add(self, self.job.terms(self.slot, inferred=when is None), answer)
         return result
 
     def _asked(self, when: When | None, began: Boot) -> Steps[Grant | Refused]:
@@ -148,6 +148,8 @@ class Call:
                 yield Do(self.keeper.unsaid.say())
         if self.desk.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
+        if self._standby is not None:
+            self._standby.drop(slot.cell)  # whoever asks again takes it over by that, and has the result
         terms = self.job.terms(slot, inferred=when is None)
         return (yield from self._claim(slot, terms.only_noted() if self._only_noted else terms))
 

@@ -35,6 +35,9 @@ NEAR: Final = 0.7
 OVERDUE: Final = 0.3
 """Seconds between two claims while a lease nears its end, and after that."""
 
+ASKED_AGAIN: Final = 1.0
+"""Seconds for which a call that was refused may be repeated: whoever does that takes over by it, and has the result."""
+
 PATIENCE: Final = 3600.0
 """Seconds for which a process stands by for a run."""
 
@@ -67,10 +70,16 @@ class Standby:
         """Another runs the slot of this call."""
         waiting = Waiting(call, terms, self._clock.boot(), _loop() if call.is_async else None)
         waiting.put_off(held.until, self._clock.boot())
+        waiting.at = max(waiting.at, self._clock.boot() + ASKED_AGAIN)
         with self._lock:
             if len(self._waiting) < MOST:
-                self._waiting.setdefault(call.slot.cell, waiting)
+                self._waiting[call.slot.cell] = waiting
         self._beat.wake(waiting.at)
+
+    def drop(self, cell: str) -> None:
+        """It is called again: that call takes it over, if anybody here does."""
+        with self._lock:
+            self._waiting.pop(cell, None)
 
     def close(self) -> None:
         """Stand by for nobody any more."""
@@ -91,7 +100,8 @@ class Standby:
                 waiting.at = self._clock.boot() + NEAR
             if not goes_on or boot > waiting.give_up:
                 with self._lock:
-                    self._waiting.pop(waiting.call.slot.cell, None)
+                    if self._waiting.get(waiting.call.slot.cell) is waiting:
+                        del self._waiting[waiting.call.slot.cell]
         with self._lock:
             return min((waiting.at for waiting in self._waiting.values()), default=None)
 

@@ -48,6 +48,10 @@ AWAY: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
 
 
+SHARE: Final = 60.0
+"""Seconds between two times that what was seen of the store's clock is left for other processes of this machine."""
+
+
 class _Uncollected:
     """Without the garbage collector, for a moment: a batch makes thousands of values, none of them in a circle, and to
     look through them all, and ten thousand jobs beside them, took a third of the time. Several engines of a process may
@@ -105,7 +109,7 @@ class Engine:
         self._born = 0  # in which life of the store it is registered
         self._changed = True  # what this process carries may be another than it was
         self._boards: tuple[int, int] | None = None
-        self._beat_at = self._look_at = self._again_at = self._rest_at = 0.0
+        self._beat_at = self._look_at = self._again_at = self._rest_at = self._share_at = 0.0
         self._news = False  # since the last look
         self.hears = False
         """It is told when there is news."""
@@ -251,7 +255,9 @@ class Engine:
         )
         ttl = max(HOLDER_TTL, 3 * self._pace.beat)
         self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
-        self._desk.do(share_clock(self._ledger))
+        if boot >= self._share_at:
+            self._desk.do(share_clock(self._ledger))
+            self._share_at = boot + SHARE
         if self._settings.schedules:
             self._due_slots.settle_in(self._new | (self._roster.regained() & self._jobs.specs.keys()))
         self._new = set()
