@@ -219,7 +219,7 @@ class Referee:
         ends = [*(real for real, _ in fired[1:]), self.world.real]
         recent = {firing for (_, firing), end in zip(fired, ends, strict=True) if self.world.real - end <= PATIENCE}
         if digest and not any(self._alike(slot.job, digest, firing) for firing in recent):
-            self.broken("the newest live version fires", f"{key} by {record.holder} with {digest}, firing {recent}")
+            self.broken("the newest live version fires", f"{key} by {record.holder} with {digest}, firing {sorted(recent)}")
 
     def _alike(self, name: str, one: str, other: str) -> bool:
         schedules = self.rules[name].schedules
@@ -351,7 +351,7 @@ class Referee:
 
     def _check_committed(self) -> None:
         """What was committed is on record as succeeded."""
-        for key in self._committed() - self.succeeded:
+        for key in sorted(self._committed() - self.succeeded):
             self.broken("what is committed is on record", key)
 
     def _committed(self) -> set[str]:

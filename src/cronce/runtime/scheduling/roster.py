@@ -165,7 +165,7 @@ class Roster:
                 return seen, mine
 
     def _learn_bundles(self, bundles: Set[str]) -> Flow[None]:
-        for bundle in bundles - self._bundles.keys():
+        for bundle in sorted(bundles - self._bundles.keys()):
             page = yield from self._client.scan(Scan(bundle_cells(bundle)))
             parts = [part for _, part in all_readable(page.cells, decode_bundle)]
             if parts:
@@ -180,7 +180,7 @@ class Roster:
         state = (mine, bundles, self._client.know.epoch.birth)
         if state == self._registered and not self._is_overruled(specs):
             return
-        others = [self._bundles[bundle] for bundle in bundles if bundle in self._bundles]
+        others = [self._bundles[bundle] for bundle in sorted(bundles & self._bundles.keys())]
         for names in chunks(specs):
             done = yield from self._jobs.edit_all({name: _respec(name, specs, code, others) for name in names})
             for name, job in done.items():
