@@ -60,8 +60,8 @@ class Contacts:
         return self._clock.boot()
 
     def broke(self, began: Boot) -> None:
-        """A write that began then was not answered, or late. If another that began later was, the store is there: after an
-        outage the calls that hung in it end one by one, and must not end contact each time."""
+        """A write that began then was not answered, or late. If another that began later was, the store is there: after
+        an outage the calls that hung in it end one by one, and must not end contact each time."""
         with self._lock:
             self._broken = self._broken or began >= self._spoke
 
@@ -81,8 +81,8 @@ class Contacts:
 
 
 def is_near(cell: Cell, record: Record, now: Instant) -> bool:
-    """Whether the lease of a run is so near to its end that its holder should be heard. One that a clock which leapt has
-    dated may end at any time."""
+    """Whether the lease of a run is so near to its end that its holder should be heard. One that a clock which leapt
+    has dated may end at any time."""
     if not record.is_running or cell.until is None:
         return False
     return cell.until - now <= hearing(record.lease) + AHEAD or is_ahead(cell.until, now)
