@@ -43,9 +43,19 @@ def test_a_slow_answer_and_a_failed_write_break_contact() -> None:
     ear.answer(4002.5, took=1.2)
     ear.answer(4002.6, 4003.6)
     assert ear.heard(4003.6) == 2
-    ear.contacts.broke()
+    ear.contacts.broke(began=4003.6)
     ear.answer(4004)
     assert ear.heard(4004) == 0
+
+
+def test_what_began_before_a_write_that_was_answered_breaks_nothing() -> None:
+    """Calls that hung in an outage end one by one, when it is long over."""
+    ear = Ear()
+    ear.answer(4000, 4001)
+    ear.contacts.broke(began=3999)
+    ear.answer(4001.5, took=4)
+    ear.answer(4002)
+    assert ear.heard(4002) == 2
 
 
 def test_an_answer_that_comes_late_takes_nothing_back() -> None:

@@ -332,10 +332,11 @@ class Client:
             raise StoreUnavailable(self.know.doubt.words)
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Flow[tuple[Swapped, Timed]]:
+        began = self.know.contact.sends()
         try:
             timed = yield from self.ask(Swap(writes, seen))
         except StoreError:
-            self.know.contact.broke()
+            self.know.contact.broke(began)
             raise
         assert isinstance(timed.reply, Swapped)
         if any(verdict.refused is None for verdict in timed.reply.verdicts):

@@ -7,6 +7,7 @@ about once a second, from a while before: by then it knows whether the holder co
 import threading
 from collections import deque
 from datetime import timedelta
+from math import inf
 from typing import Final
 
 from cronce.clock import Clock
@@ -39,23 +40,30 @@ class Contacts:
         self._clock, self._lock = clock, threading.Lock()
         self._pieces: deque[Contact] = deque(maxlen=_KEPT)
         self._broken = True
+        self._spoke: Boot = -inf  # when the latest of the calls began that were answered in time
 
     def answered(self, began: Boot, ended: Boot) -> None:
         """A write has won, in a call that began and ended then."""
+        if ended - began > SLOW:
+            self.broke(began)
+            return
         with self._lock:
             last = self._pieces[-1] if self._pieces and not self._broken else None
-            self._broken = ended - began > SLOW
-            if self._broken:
-                return
+            self._broken, self._spoke = False, max(self._spoke, began)
             if last is None or not last.reaches(began):
                 self._pieces.append(Contact(ended, ended))
             elif ended > last.upto:
                 self._pieces[-1] = last._replace(upto=ended)
 
-    def broke(self) -> None:
-        """A write was not answered."""
+    def sends(self) -> Boot:
+        """When a call begins."""
+        return self._clock.boot()
+
+    def broke(self, began: Boot) -> None:
+        """A write that began then was not answered, or late. If another that began later was, the store is there: after
+        an outage the calls that hung in it end one by one, and must not end contact each time."""
         with self._lock:
-            self._broken = True
+            self._broken = self._broken or began >= self._spoke
 
     def heard(self, newest: Sample, ago: timedelta) -> timedelta:
         """For how long, up to that reading, a holder that renewed so long before it could be heard."""

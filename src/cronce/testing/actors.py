@@ -128,7 +128,8 @@ class Node(Holds):
         now = min(self.ledger.know.now(), self.world.last_slot)
         found = due(plan.schedule, since, now, plan.missed, grace=timedelta(seconds=20))
         missed = found.skipped
-        if missed is not None and fires_alike(known.job, plan.terms.digest):
+        has_a_say = fires_alike(known.job, plan.terms.digest)
+        if missed is not None and has_a_say:
             yield from self.ledger.jobs.edit(
                 plan.job, lambda job, _now: job and raise_floor(job, missed.last, missed.count, missed.reason)
             )
@@ -137,7 +138,8 @@ class Node(Holds):
             return
         replies = yield from self.ledger.claim(wanted)
         again = [want.slot.at for want, reply in zip(wanted, replies, strict=True) if self._took(plan, reply)]
-        cursor.since = min(again) - timedelta(seconds=1) if again else now
+        if missed is None or has_a_say:  # else what was missed is not on record, and is found again
+            cursor.since = min(again) - timedelta(seconds=1) if again else now
 
     def _took(self, plan: Plan, reply: Grant | Refused) -> bool:
         """Start what was granted; whether to ask again is the answer."""
@@ -234,14 +236,14 @@ class Node(Holds):
                 yield from self.end(run, Outcome.SUCCEEDED)
                 return
         except (DatabaseUnavailable, LeaseLost):
-            self.runs.pop(grant.key, None)
+            self.let_go(grant)
             yield from self.ledger.release([run.grant])
             return
         if not self.begin(run):
             return
         outcome = yield from self._outcome(plan, run, deeds)
         if outcome is None:
-            self.runs.pop(grant.key, None)  # it just stops; somebody will find it lapsed
+            self.let_go(grant)  # it just stops; somebody will find it lapsed
         else:
             yield from self.end(run, outcome)
 
@@ -333,7 +335,7 @@ class Node(Holds):
             seconds -= 1.0
         assert run.body is not None
         run.body.ended = True
-        self.runs.pop(run.grant.key, None)
+        self.let_go(run.grant)
         yield from self.ledger.release([run.grant], rest=timedelta(seconds=self.world.random.choice([0, 2])))
 
 

@@ -77,12 +77,16 @@ class Holds:
         return self.held(grant).lease
 
     def let_go(self, grant: Grant) -> None:
+        """It is not this process's any more: it takes what it left over itself, like others."""
         self.runs.pop(grant.key, None)
+        self.ledger.know.own.discard(grant.fence)
 
     def held(self, grant: Grant) -> Run:
         run = self.runs[grant.key] = Run(Lease(grant, self.process, lambda _over: None))
         run.lease.renew_at = self.process.boot() + self._interval(grant)
         self.referee.takeovers.holders[grant.fence] = self
+        if grant.slot is not None:
+            self.ledger.know.own.add(grant.fence)
         return run
 
     def asks(self, who: str, play: Play[T]) -> Play[T]:
@@ -108,7 +112,7 @@ class Holds:
     def begin(self, run: Run) -> bool:
         grant = run.grant
         if run.told or not grant.trust.holds(self.process.boot()):
-            self.runs.pop(grant.key, None)
+            self.let_go(grant)
             return False
         run.body = self.referee.started(grant, self.process)
         self.world.faults["lock"] += grant.slot is None
@@ -131,7 +135,7 @@ class Holds:
             if not isinstance(answer, Unsure):
                 break
             yield Sleep(RETRY)
-        self.runs.pop(run.grant.key, None)
+        self.let_go(run.grant)
 
     # --- the keeper ---
 

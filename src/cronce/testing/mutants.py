@@ -190,7 +190,7 @@ def _() -> Any:
         return learn(self, timed)
 
     both = ExitStack()
-    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self: None))
+    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self, _began: None))
     both.enter_context(patch.object(client.Knowledge, "learn", wrong))
     return both
 
@@ -207,7 +207,7 @@ def _() -> Any:
 @_mutant("contact without end")
 def _() -> Any:
     both = ExitStack()
-    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self: None))
+    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self, _began: None))
     both.enter_context(patch.object(lease.Contact, "reaches", lambda _self, _boot: True))
     return both
 

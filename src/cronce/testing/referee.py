@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from cronce.model import Cell, Fence, Instant, Mark, Slot, Write, slot_of_cell
 from cronce.protocol.lease import FACTS_AGE, renew_every
@@ -19,7 +19,7 @@ from cronce.stores.base import Swapped
 from cronce.testing.database import Server
 from cronce.testing.deeds import DONE_TO_THINGS, TTL, Habit
 from cronce.testing.receivers import Figures, Receivers, Way
-from cronce.testing.takeovers import Takeovers
+from cronce.testing.takeovers import RENEWAL, Takeovers
 from cronce.testing.world import TIMEOUT, Process, World
 
 PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
@@ -55,6 +55,13 @@ class Body:
         return f"{self.process.name} under {self.grant.fence}"
 
 
+class Known(NamedTuple):
+    """Until when it is known that a message was handled, and when that was."""
+
+    until: Instant
+    real: float
+
+
 @dataclass
 class Rules:
     """What the referee has to know of a job."""
@@ -88,7 +95,7 @@ class Referee:
         self.lives = 0
         self.rounds: Counter[str] = Counter()  # how often a message may have been handled, by the record
         self.messages: dict[Fence, str] = {}
-        self.handled: dict[str, Instant] = {}
+        self.handled: dict[str, Known] = {}
         self.receivers = Receivers(world, self.broken)
         self.receivers.unordered = {job for job, rule in rules.items() if rule.turns != 1}
         self.server = Server(world, self.receivers.happens)
@@ -120,7 +127,7 @@ class Referee:
             if write.grant:
                 self._saw_grant(old, new, record, now)
             if kind == "once" and record.succeeded:
-                self.handled[new.key] = now
+                self.handled[new.key] = Known(self._known_until(new, now), self.world.real)
             if kind == "run":
                 self._saw_run(was, record, new)
                 if was is not None and was.is_running:
@@ -191,9 +198,19 @@ class Referee:
         """It may happen anew when it is known for long enough that it was done."""
         assert new.fence is not None
         done = self.handled.pop(new.key, None)
-        if done is not None and now >= done + TTL:
+        if done is not None and (now >= done.until or self._has_passed(TTL, done.real)):
             self.rounds[new.key] += 1
         self.messages[new.fence] = f"{new.key}, {self.lives}, {self.rounds[new.key]}"
+
+    def _known_until(self, cell: Cell, now: Instant) -> Instant:
+        """Until when it is known that it was done: for less, if the store's clock leapt back by little just before."""
+        if cell.until is None or not timedelta(0) < -self.world.store_leap < SMALL:
+            return now + TTL
+        return min(cell.until, now + TTL)
+
+    def _has_passed(self, span: timedelta, since: float) -> bool:
+        """Also if the clock was set back since."""
+        return (self.world.real - since) * self.world.store_rate >= span.total_seconds()
 
     def message(self, fence: Fence) -> str:
         """Which of the times that a message may be handled this is."""
@@ -217,7 +234,8 @@ class Referee:
         digest = self.carries.get(record.holder, {}).get(slot.job, "")
         fired = self.firing[slot.job]
         ends = [*(real for real, _ in fired[1:]), self.world.real]
-        recent = {firing for (_, firing), end in zip(fired, ends, strict=True) if self.world.real - end <= PATIENCE}
+        pairs = zip(fired, ends, strict=True)
+        recent = sorted({firing for (_, firing), end in pairs if self.world.real - end <= PATIENCE})
         if digest and not any(self._alike(slot.job, digest, firing) for firing in recent):
             self.broken("the newest live version fires", f"{key} by {record.holder} with {digest}, firing {recent}")
 
@@ -304,7 +322,9 @@ class Referee:
         """What does not stop may lapse all the same, if its process is cut off; not because nobody asks for it."""
         for body in self.bodies[run.key]:
             every = renew_every(body.grant.lease, self.world.store.traits).total_seconds() * 1.1 + 0.5
-            awake = body.process.alive and not self.world.calm and self.world.real > body.process.paused_until + every
+            holder = self.takeovers.holders[body.grant.fence]
+            able = self.world.real > holder.able_since(RENEWAL) + every
+            awake = body.process.alive and not self.world.calm and able
             lately = body.renewing or self.world.real <= body.renewed + every
             runs = body.stubborn and not body.ended and body.grant.fence == run.fence
             if runs and awake and not lately:
@@ -351,7 +371,7 @@ class Referee:
 
     def _check_committed(self) -> None:
         """What was committed is on record as succeeded."""
-        for key in self._committed() - self.succeeded:
+        for key in sorted(self._committed() - self.succeeded):
             self.broken("what is committed is on record", key)
 
     def _committed(self) -> set[str]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final, Protocol
 
-from cronce.model import Cell, Fence
+from cronce.model import Cell, Fence, slot_of_cell
 from cronce.protocol.lease import hearing, tolerance
 from cronce.protocol.record import LAPSED, Outcome, Record
 from cronce.protocol.record import decode as decode_record
@@ -70,6 +70,8 @@ class Takeovers:
         for cell in () if self._asks_database else self._world.store.open_runs():
             if cell.until is None or now < cell.until or cell.version <= base or cell.fence is None:
                 continue
+            if now < slot_of_cell(cell.key).at:
+                continue  # the clock was set back since: nobody is granted a slot before its instant
             record, holder = decode(cell.value), self.holders.get(cell.fence)
             if record.is_running and (holder is None or not holder.wants(cell.key, cell.fence)):
                 for other in holders:
@@ -77,6 +79,8 @@ class Takeovers:
 
     def _wait(self, key: str, fence: Fence, record: Record, other: Holder, seconds: float) -> None:
         know, process = other.ledger.know, other.process
+        if fence in know.own:
+            return
         if know.even(know.guess(), tolerance(record.lease)) < record.lease:
             return
         if self._world.real - other.able_since(LOOK) < ABLE:

@@ -133,6 +133,22 @@ def test_a_version_whose_holders_died_gives_way_when_their_beats_lapse(store: Wi
     assert firing(store) == "v1"
 
 
+def test_a_version_that_died_in_a_leap_of_the_clock_gives_way_when_it_is_over(store: Wire, clock: HandClock) -> None:
+    """Its last beat is dated far ahead."""
+    old = Member(store, "blue", V1).beat()
+    new = Member(store, "green", V2).beat()
+    clock.leap = timedelta(days=400)
+    new.beat()
+    clock.leap = timedelta(0)
+    for _ in range(int(HOLDER_TTL.total_seconds())):
+        clock.turn(1)
+        old.beat()
+        assert firing(store) == "v2"
+    clock.turn(2)
+    old.beat()
+    assert firing(store) == "v1"
+
+
 def test_after_the_store_forgot_everything_is_registered_again(store: Wire) -> None:
     one = Member(store, "web-1").beat()
     store._cells.clear()

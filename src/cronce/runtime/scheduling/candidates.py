@@ -86,7 +86,7 @@ def _ends(gap: Gap, span: Span) -> list[Slot]:
         newest.append(at)
     while span.count > CAP and len(oldest) < most and (at := schedule.next(oldest[-1])) is not None:
         oldest.append(at)
-    return [Slot(gap.job.name, at) for at in {*newest, *oldest}]
+    return [Slot(gap.job.name, at) for at in sorted({*newest, *oldest})]
 
 
 def _load(ledger: Ledger, slots: Iterable[Slot]) -> Flow[dict[str, Cell]]:

@@ -241,7 +241,8 @@ class Engine:
             self._desk.do(recall_clock(self._ledger))
             self._me = self._me._replace(since=self._know.now())
         if self._changed:
-            self._new, gone = self._jobs.take_on(self._carry())
+            new, gone = self._jobs.take_on(self._carry())
+            self._new = (self._new - gone) | new
             self._due_slots.drop(gone)
             self._changed = False
         every = min(self._pace.beat, LOOKED_ON_BEAT) if self._looked_on else self._pace.beat
@@ -259,7 +260,8 @@ class Engine:
             self._desk.do(share_clock(self._ledger))
             self._share_at = boot + SHARE
         if self._settings.schedules:
-            self._due_slots.settle_in(self._new | (self._roster.regained() & self._jobs.specs.keys()))
+            self._new |= self._roster.regained() & self._jobs.specs.keys()
+            self._due_slots.settle_in(self._new)  # again at the next beat, if the store fails here
         self._new = set()
         self.joined = True
         self._beat_at, self._born = boot + every.total_seconds(), self._know.epoch.birth
