@@ -73,8 +73,8 @@ class Contacts:
 
 
 def is_near(cell: Cell, record: Record, now: Instant) -> bool:
-    """Whether the lease of a run is so near to its end that its holder should be heard. One that a clock which leapt has
-    dated may end at any time."""
+    """Whether the lease of a run is so near to its end that its holder should be heard. One that a clock which leapt
+    has dated may end at any time."""
     if not record.is_running or cell.until is None:
         return False
     return cell.until - now <= hearing(record.lease) + AHEAD or is_ahead(cell.until, now)
