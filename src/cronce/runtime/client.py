@@ -74,6 +74,8 @@ class Knowledge:
         self._latest: Sample | None = None
         self._jobs: dict[str, KnownJob] = {}
         self.contact = Contacts(clock)
+        self.recalled = False
+        """What other processes of this machine saw of the store's clock is taken in."""
         self.epoch = Epoch()
         self.own: set[Fence] = set()
         """Of runs whose end is this process's to say: it runs them, or has yet to say how they ended."""

@@ -98,11 +98,18 @@ def recall_clock(ledger: Ledger, job: str = "") -> Flow[Cell]:
     if about_job:
         ledger.know.learn_switch(about_job[1])
         ledger.know.learn_job(job, about_job[0], loaded)
+    ledger.know.recalled = True
     machine = readable(cell, decode_machine)
     if machine is not None and machine.boot_id and machine.boot_id == boot_id():
         ledger.know.recall(machine.samples)
         ledger.client.tell_doubt()
     return cell
+
+
+def recall_once(ledger: Ledger) -> Flow[None]:
+    """The same, unless this process has done so before."""
+    if not ledger.know.recalled:
+        yield from recall_clock(ledger)
 
 
 def clock_note(ledger: Ledger, cell: Cell) -> list[Write]:

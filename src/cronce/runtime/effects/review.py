@@ -25,6 +25,7 @@ from cronce.runtime.client import ROUNDS
 from cronce.runtime.effects.makers import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
 from cronce.runtime.effects.once import whereabouts
 from cronce.runtime.flow import Flow
+from cronce.runtime.machine import recall_once
 from cronce.runtime.operations.actions import Operator, Verdict, sure
 from cronce.runtime.queries import load, read_page, row_of, slot_named
 from cronce.schedule import format_duration
@@ -361,6 +362,7 @@ def resolve_effect(
     if verdict == "retry" and text:
         raise BadInput("what is to be done again has no result yet: that is said with done")
     command = Resolve(verdict, operator.word(verdict, reason), text)
+    yield from recall_once(operator.ledger)
     before = (yield from effect(named)) if verdict == "retry" and not force else None
     if before is not None and before.record is not None and before.state == "in doubt":
         refuse_unless_gone(named.name, (yield from unsure_of(before.record)))

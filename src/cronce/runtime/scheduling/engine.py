@@ -35,7 +35,7 @@ from cronce.protocol.notices import Holder
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.machine import recall_clock, share_clock, tzdata_version
+from cronce.runtime.machine import recall_once, share_clock, tzdata_version
 from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
@@ -137,10 +137,9 @@ class Engine:
 
     def _in_doubt(self) -> bool:
         """Whether the store's clock is not believed: then nothing falls due, and nobody says that it looks after it."""
-        if not self._know.epoch.birth:
-            self._desk.do(recall_clock(self._ledger))
-        elif self._know.doubt is not None:
+        if self._know.doubt is not None:
             self._desk.do(self._ledger.client.load([]))
+        self._desk.do(recall_once(self._ledger))
         return self._know.doubt is not None
 
     def _step(self, boot: Boot) -> bool:
@@ -234,7 +233,6 @@ class Engine:
 
     def _beat(self, boot: Boot) -> None:
         if not self.joined:
-            self._desk.do(recall_clock(self._ledger))
             self._me = self._me._replace(since=self._know.now())
         if self._changed:
             self._new, gone = self._jobs.take_on(self._carry())
