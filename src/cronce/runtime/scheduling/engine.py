@@ -189,7 +189,8 @@ class Engine:
 
     @property
     def running(self) -> list[Attempt]:
-        return self._runs.all
+        over = self._exchange.endings.just_over
+        return [attempt for attempt in self._runs.all if id(attempt) not in over]
 
     @property
     def no_worker(self) -> bool:
