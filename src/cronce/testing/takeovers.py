@@ -68,7 +68,7 @@ class Takeovers:
             self._broken("a living holder is heard first", f"{old.key} of {holder.process.name}, for {able:.1f} s able")
 
     def _check_hearing(self, key: str, record: Record) -> None:
-        """Right after an outage for everybody nobody knows who is dead. (A call that was made before may be late.)"""
+        """Right after an outage for everybody nobody can know who is dead. (A call from before may be late.)"""
         outage, real = self._world.outage, self._world.real
         began = self._world.right_now() - timedelta(seconds=real - outage.since)
         decided = record.finished or record.started
