@@ -105,7 +105,7 @@ def test_a_run_whose_holder_died_in_the_leap_is_taken_over_one_lease_later(store
     desk.do(set_clock(desk.ledger, "ada", clock.wall()))
     for _ in range(11):
         clock.turn(1)
-        desk.do(desk.ledger.client.load([]))
+        desk.do(desk.ledger.client.probe())
     assert not isinstance(claim(desk, on_lost="rerun"), Held)
 
 

@@ -14,7 +14,7 @@ from cronce.protocol.lease import Sample
 from cronce.protocol.notices import decode_machine, decode_refusals
 from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.machine import JOBS_AT_ONCE, Notebook, leave_clock, recall_clock, recall_once, share_clock
+from cronce.runtime.machine import JOBS_AT_ONCE, Notebook, leave_clock, recall_clock, recall_once
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 
@@ -23,8 +23,8 @@ def watched(url: str) -> Sequence[Sample]:
     """What a process of one call knows of the clock in the end."""
     with closing(open_store(url)) as store:
         desk = Desk(store, SystemClock(), lambda: store, lambda _event: None)
-        cell = desk.do(recall_clock(desk.ledger))
-        desk.do(leave_clock(desk.ledger, cell))
+        desk.do(recall_clock(desk.ledger))
+        desk.do(leave_clock(desk.ledger))
         return desk.ledger.know.remembered(timedelta(0), 10)
 
 
@@ -40,10 +40,10 @@ def test_containers_of_one_machine_share_what_they_saw_of_the_clock(
 
 
 def test_a_process_that_stays_shares_its_clock_over_what_others_left(tmp_path: Path) -> None:
-    """Two of one machine, which both recalled the same: neither is in the other's way."""
+    """Two of one machine, which both recalled the same: the faster one wins, and the other does once it has looked."""
     with closing(open_store(f"sqlite:///{tmp_path}/cronce.db")) as store:
         desks = [Desk(store, SystemClock(), lambda: store, lambda _event: None) for _ in range(2)]
-        for act in (recall_clock, share_clock, share_clock):
+        for act in (recall_clock, leave_clock, recall_clock, leave_clock):
             for desk in desks:
                 desk.do(act(desk.ledger))
         newcomer = Desk(store, SystemClock(), lambda: store, lambda _event: None)
@@ -56,7 +56,8 @@ def test_a_process_that_asked_the_store_before_recalls_the_clock_all_the_same(tm
     """One that had paused a job by hand was taken to have recalled it."""
     with closing(open_store(f"sqlite:///{tmp_path}/cronce.db")) as store:
         first, second = (Desk(store, SystemClock(), lambda: store, lambda _event: None) for _ in range(2))
-        first.do(share_clock(first.ledger))
+        first.do(recall_clock(first.ledger))
+        first.do(leave_clock(first.ledger))
         second.do(second.ledger.client.load([]))
         for _ in range(2):
             second.do(recall_once(second.ledger))

@@ -15,7 +15,7 @@ from cronce.clock import Clock
 from cronce.errors import CronceError, LeaseLost, NotRecorded, StoreError
 from cronce.events import Event, What
 from cronce.integrations.process import Supervisor
-from cronce.model import Cell, Origin, Slot, Write, slot_of_cell, spell
+from cronce.model import Origin, Slot, Write, slot_of_cell, spell
 from cronce.policy import is_rerun
 from cronce.protocol.commands import Held
 from cronce.protocol.record import Outcome
@@ -87,14 +87,13 @@ class Exec:
         self._stand_by = stand_by or is_rerun(job.on_lost)
         self._job_name, self._journal, self._say, self._hear = job_name, journal, say, hear
         self.ran = False
-        self._clock_cell = Cell("")
         self._left = False  # what was seen of the clock is written
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
         desk = Desk(store, clock, lambda: store, self._heard)
         keeper = Keeper(desk, journal=self._journal)
         try:
-            self._clock_cell = desk.do(recall_clock(desk.ledger, self._job.name))
+            desk.do(recall_clock(desk.ledger, self._job.name))
         except StoreError as error:
             could_not_ask(keeper.unsaid.journal, self._job, clock, error, when)
             raise
@@ -112,7 +111,7 @@ class Exec:
             keeper.close()
             with suppress(StoreError):
                 if not self._left:
-                    desk.do(leave_clock(desk.ledger, self._clock_cell))
+                    desk.do(leave_clock(desk.ledger))
 
     def _in_pod(self, desk: Desk) -> tuple[Slot, bool]:
         """The slot, and whether somebody named it: then it is to run, and not only if the schedule lets it."""
@@ -165,7 +164,7 @@ class Exec:
     def _note_clock(self, ledger: Ledger) -> list[Write]:
         """With the end of the run: it costs no request of its own."""
         self._left = True
-        return clock_note(ledger, self._clock_cell)
+        return clock_note(ledger)
 
     def _sleep(self, nap: Nap) -> None:
         if nap.in_hand:

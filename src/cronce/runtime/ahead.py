@@ -57,7 +57,7 @@ def _far(prefix: str) -> Flow[list[Cell]]:
 
 def clock_doubt(ledger: Ledger) -> Flow[Doubt | None]:
     """Whether this process believes the store's clock: by what this machine has seen of it before."""
-    yield from ledger.client.load([]) if ledger.know.recalled else recall_clock(ledger)
+    yield from ledger.client.load([]) if ledger.know.machine else recall_clock(ledger)
     return ledger.know.doubt
 
 

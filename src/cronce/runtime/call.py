@@ -161,7 +161,7 @@ class Call:
     def _learn(self) -> Flow[object]:
         """The job and the store's clock; at first contact also what others of this machine saw of that."""
         ledger, name = self.desk.ledger, self.job.name
-        return ledger.jobs.learn(name) if ledger.know.recalled else recall_clock(ledger, name)
+        return ledger.jobs.learn(name) if ledger.know.machine else recall_clock(ledger, name)
 
     def _wait_for_clock(self) -> Steps[None]:
         """Until the store's clock is believed."""
@@ -272,8 +272,8 @@ class Call:
         """Somebody seems to be gone, and only who watched the store's clock for a whole lease may act on it. A process
         of one call goes on from what those before it on this machine have seen."""
         with suppress(StoreError):
-            cell = yield Do(recall_clock(self.desk.ledger))  # others may have left more since the first contact
-            yield Do(leave_clock(self.desk.ledger, cell))
+            yield Do(recall_clock(self.desk.ledger))  # others may have left more since the first contact
+            yield Do(leave_clock(self.desk.ledger))
 
     def _hear(self, dead: list[Cell]) -> Steps[None]:
         """A process of one call was not there when they could speak: it hears them first, if it may act on it then."""

@@ -74,8 +74,9 @@ class Knowledge:
         self._latest: Sample | None = None
         self._jobs: dict[str, KnownJob] = {}
         self.contact = Contacts(clock)
-        self.recalled = False
-        """What other processes of this machine saw of the store's clock is taken in."""
+        self.machine: Cell | None = None
+        """What processes of this machine left here, as it was last read. What they saw of the store's clock is taken in
+        then; None: not yet."""
         self.epoch = Epoch()
         self.own: set[Fence] = set()
         """Of runs whose end is this process's to say: it runs them, or has yet to say how they ended."""

@@ -35,7 +35,7 @@ from cronce.protocol.notices import Holder
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.machine import recall_once, share_clock, tzdata_version
+from cronce.runtime.machine import leave_clock, own_cell, recall_once, tzdata_version
 from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
@@ -103,6 +103,7 @@ class Engine:
         self._exchange = Exchange(keeper, settings, *work, submit=submit, refused=refused, news=self.look_soon)
         self._looked_on = False  # somebody looks on
         self._born = 0  # in which life of the store it is registered
+        self._left = False  # what it saw of the store's clock, since this machine's cell was last read
         self._changed = True  # what this process carries may be another than it was
         self._boards: tuple[int, int] | None = None
         self._beat_at = self._look_at = self._again_at = self._rest_at = 0.0
@@ -249,7 +250,8 @@ class Engine:
         )
         ttl = max(HOLDER_TTL, 3 * self._pace.beat)
         self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
-        self._desk.do(share_clock(self._ledger))
+        self._desk.do(leave_clock(self._ledger))
+        self._left = True
         if self._settings.schedules:
             self._due_slots.settle_in(self._new | (self._roster.regained() & self._jobs.specs.keys()))
         self._new = set()
@@ -270,9 +272,10 @@ class Engine:
             else ()
         )
         needed = {job_cell(name): name for name in due}
-        fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, *orders]
+        fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, *orders, *([own_cell()] if self._left else [])]
         loaded, _ = self._desk.do(self._ledger.client.load([*fixed, *asked_for, *watched, *needed]))
         cells = {cell.key: cell for cell in loaded.cells}
+        self._know.machine, self._left = cells.get(own_cell(), self._know.machine), False
         self._know.learn_switch(cells[SWITCH])
         self._look_on(cells[LOOKED_ON], loaded.now)
         self._read_boards(cells[BOARD_RUNS].version, cells[BOARD_JOBS].version)
