@@ -73,21 +73,13 @@ TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
 
 
-Stands = Callable[["Call", Terms, Held], None]
-"""Told of a call whose slot another runs, and of the terms on which it was claimed."""
-
-
-def leave_it(_call: "Call", _terms: Terms, _held: Held) -> None:
-    """Nobody stands by."""
-
-
 class Call:
     """`take_over`: the work needs nothing that belongs to this one slot, so older ones may be run by it. `stand_by`:
     when another has the slot, wait until it is closed, and take it over if its holder goes away. `beside`: what is
     written with the end of the run. `fired`: when the trigger fired, if that is not now. `only_noted`: the body runs
     elsewhere, whatever the answer is. `ahead`: gives the lease of a slot that was claimed ahead, which nobody keeps
     from then on. `running`: what is entered for as long as a slot runs, its own or an older one. `one_call`: the
-    process ends with it. `held`: told if another runs the slot, and this work may do so too."""
+    process ends with it. `held`: told if another runs the slot, on which terms, and this work may do so too."""
 
     def __init__(
         self,
@@ -104,7 +96,7 @@ class Call:
         ahead: Callable[[Slot], Lease | None] = lambda _slot: None,
         running: Callable[[], AbstractContextManager[None]] = nullcontext,
         one_call: bool = False,
-        held: "Stands" = leave_it,
+        held: "Callable[[Call, Terms, Held], None] | None" = None,
     ) -> None:
         self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
         self._take_over, self._stand_by, self._refused, self._beside = take_over, stand_by, refused, beside
@@ -128,7 +120,7 @@ class Call:
         if isinstance(result, Grant):
             return (yield from self._run(result))
         self._refused(self.slot, result.reason, self.keeper)
-        if isinstance(answer, Held) and self._take_over:
+        if isinstance(answer, Held) and self._take_over and self._held:
             self._held(self, self.job.terms(self.slot, inferred=when is None), answer)
         return result
 
@@ -381,20 +373,6 @@ def could_not_ask(journal: Journal, job: Declaration, clock: Clock, error: Store
     with suppress(BadInput):
         slot = job.slot_at(clock.wall()) if when is None else job.slot_named(when)
         journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall())])
-
-
-class NoStore:
-    """A call whose store could not even be opened."""
-
-    desk: Any = None
-
-    def __init__(self, journal: Journal, job: Declaration, clock: Clock, error: StoreError) -> None:
-        self._journal, self._job, self._clock, self._error = journal, job, clock, error
-
-    def steps(self, when: When | None = None) -> Steps[Any]:
-        could_not_ask(self._journal, self._job, self._clock, self._error, when)
-        raise self._error
-        yield  # type: ignore[unreachable]  # steps like any other
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:
