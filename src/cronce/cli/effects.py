@@ -178,7 +178,7 @@ def _resolved_before(record: Record | None) -> str:
     if record is None or not record.resolved:
         return ""
     when = f" at {spell(record.finished)}" if record.finished else ""
-    return f"; that was said before, {record.reason.removeprefix(RESOLVED)}{when}"
+    return f"; already resolved {record.reason.removeprefix(RESOLVED)}{when}"
 
 
 # --- resolving an effect ----------------------------------------------------------------------------------------------

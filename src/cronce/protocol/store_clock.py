@@ -60,7 +60,8 @@ FRESH_BOOT: Final = 120.0
 SAID: Final = timedelta(hours=1)
 """For so long after a person said so, by that very clock, it is right."""
 
-REMEDY: Final = "If it is right now, say so with `cronce store clock`"
+REMEDY: Final = "If the clock is right now, run `cronce store clock`"
+SET_CLOCK: Final = "Once the store's clock is right, `cronce store clock` brings that back"
 
 
 class Host(NamedTuple):
@@ -76,6 +77,7 @@ class Doubt(NamedTuple):
     """Why the store's clock is not believed."""
 
     why: str
+    """What is wrong with it: *jumped 20s ahead*."""
     off: timedelta
     first: Sample
     """Since then the readings agree with each other."""
@@ -83,9 +85,13 @@ class Doubt(NamedTuple):
     """It is behind the birth of the store. A person's word on that holds for good."""
 
     @property
+    def text(self) -> str:
+        return f"the store's clock {self.why}, so cronce starts no runs until it is right"
+
+    @property
     def words(self) -> str:
         """For people, with what to do about it."""
-        return f"the store's clock is not believed, and nothing starts: {self.why}. {REMEDY}"
+        return f"{self.text}. {REMEDY}"
 
 
 class Believed(NamedTuple):
@@ -139,6 +145,15 @@ def is_ahead(until: Instant, now: Instant) -> bool:
     return until - now > 2 * LONGEST_LEASE
 
 
+def closed_ahead(slots: str) -> str:
+    """Of a floor that a clock which leapt has raised: for people."""
+    return f"the store's clock was far ahead once, and closed {slots}"
+
+
+def dated_ahead(leases: str) -> str:
+    return f"the store's clock was far ahead once, and dated {leases} by that"
+
+
 def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: Instant = EPOCH) -> Believed:
     """What is believed after another reading."""
     last, tolerance = before.last, max(STEADY, traits.step + traits.skew) + (NEAR * (not traits.one_clock))
@@ -160,13 +175,13 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
 def _wrong(last: Sample | None, sample: Sample, host: Host, tolerance: timedelta, born: Instant) -> str:
     """What is wrong with a reading, if anything is."""
     if sample.now < born - SMALL:
-        return f"it says {spell(sample.now)}, and the store was made at {spell(born)}"
+        return f"says {spell(sample.now)}, and the store was made at {spell(born)}"
     if last is None:
         return _first(sample, host)
     if _fits(last, sample, tolerance):
         return ""
     off = sample.now - last.now - timedelta(seconds=sample.ended - last.ended)
-    return f"it jumped {_span(off)} {'ahead' if off > timedelta(0) else 'back'}"
+    return f"jumped {_span(off)} {'ahead' if off > timedelta(0) else 'back'}"
 
 
 def recalled(samples: Sequence[Sample], traits: Traits) -> Believed:
@@ -186,9 +201,9 @@ def _first(sample: Sample, host: Host) -> str:
     """Why a process does not believe the first reading that it has."""
     off = sample.now - host.wall
     if abs(off) > SMALL + timedelta(seconds=sample.ended - sample.began):
-        return f"it is {_span(off)} {'ahead of' if off > timedelta(0) else 'behind'} this machine's"
+        return f"is {_span(off)} {'ahead of' if off > timedelta(0) else 'behind'} this machine's"
     if host.is_store and sample.ended < FRESH_BOOT and not host.synchronised():
-        return "it is this machine's, which was just started and is not synchronised yet"
+        return "is this machine's, which was just started and is not synchronised yet"
     return ""
 
 

@@ -324,7 +324,7 @@ class Call:
                 raise LeaseLost(words, name=lease.name, fence=lease.grant.fence, why=whose(by, self.desk.holder))
             case Unsure(why):
                 words = f"{lease.name} {ending.outcome}, but that could not be recorded: {why}"
-                raise NotRecorded(f"{words}; it is said again until it is")
+                raise NotRecorded(f"{words}; cronce keeps trying to record it")
 
     def _said(self, attempt: Attempt, word: Finish | Release, *, once: bool) -> Steps[object]:
         """What the store says to how it ended. Without an answer it is written down, and said again while the call can
