@@ -395,7 +395,7 @@ def test_a_second_word_names_who_said_it_first_and_when(url: str, say: Said) -> 
     words = ("resolve", "charge/invoice:7", "done", "--result", "1")
     assert say(*words, "--by", "ada", "--reason", "I looked") == "charge/invoice:7 counts as done\n"
     second = say(*words, "--by", "bob")
-    assert second.startswith("charge/invoice:7 counts as done; that was said before, by ada: I looked at 20")
+    assert second.startswith("charge/invoice:7 counts as done; already resolved by ada: I looked at 20")
     say("resolve", "charge/invoice:7", "retry", "--by", "bob", code=1)
     assert "charge/invoice:7 was done, resolved: by ada: I looked, at 20" in say.err
 

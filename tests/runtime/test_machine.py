@@ -11,12 +11,14 @@ import pytest
 from cronce.clock import SystemClock
 from cronce.model import EPOCH, Slot
 from cronce.protocol.lease import Sample
-from cronce.protocol.notices import decode_machine, decode_refusals
+from cronce.protocol.notices import Refused, decode_machine, decode_refusals
 from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.machine import JOBS_AT_ONCE, Notebook, leave_clock, recall_clock, recall_once
+from cronce.runtime.machine import JOBS_AT_ONCE, Notebook, leave_clock, note_refusals, recall_clock, recall_once
 from cronce.stores import open_store
 from cronce.stores.base import Scan
+from tests.runtime.shelf import START, Wire
+from tests.runtime.shelf import Desk as HandDesk
 
 
 def watched(url: str) -> Sequence[Sample]:
@@ -79,6 +81,25 @@ def test_a_machine_says_which_time_zone_database_it_has_once_a_process_needed_it
             said.append((machine.host, machine.tzdata))
     host = host_name()
     assert said == [("", ""), (host, "2026a"), (host, "2026a"), (host, "2026b")]
+
+
+def test_a_refusal_that_another_process_of_the_machine_came_before_is_noted_beside_it_and_once(
+    desk: HandDesk, other: HandDesk, store: Wire
+) -> None:
+    """Where two wrote at once the later one was lost. What is said again, since no answer came, is counted once."""
+    ours, theirs = (Refused("a@2026-03-29T12:00:00Z", START, f"{name}: held") for name in ("web-1", "web-2"))
+
+    def meanwhile(call: str) -> str:
+        if call == "swap":
+            store.lose = lambda _call: ""
+            other.do(note_refusals(other.ledger, {"a": [theirs]}))
+        return ""
+
+    store.lose = meanwhile
+    for _ in range(2):
+        desk.do(note_refusals(desk.ledger, {"a": [ours]}))
+    noted = decode_refusals(store.scan(Scan("refusals/")).cells[0].value)
+    assert (noted.times, noted.recent) == (2, (theirs, ours))
 
 
 def test_refusals_of_very_many_jobs_at_once_are_not_all_written(tmp_path: Path) -> None:

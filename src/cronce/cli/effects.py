@@ -178,7 +178,7 @@ def _resolved_before(record: Record | None) -> str:
     if record is None or not record.resolved:
         return ""
     when = f" at {spell(record.finished)}" if record.finished else ""
-    return f"; that was said before, {record.reason.removeprefix(RESOLVED)}{when}"
+    return f"; already resolved {record.reason.removeprefix(RESOLVED)}{when}"
 
 
 # --- resolving an effect ----------------------------------------------------------------------------------------------
@@ -216,8 +216,8 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
 
 def _slot_of(seen: EffectSeen) -> Slot | None:
     """Whose effect it is; of one on a thing, the slot that left it in doubt."""
-    maker = seen.record.under if seen.record else None
-    return review.effect_named(seen.name).slot or (slot_of_cell(maker.run) if maker else None)
+    maker, of = seen.record.under if seen.record else None, seen.name.partition("/")[0]
+    return slot_named(of) if "@" in of else slot_of_cell(maker.run) if maker else None
 
 
 def _stopped(actor: Actor, slot: Slot | None) -> str | None:

@@ -20,7 +20,7 @@ from cronce.policy import is_rerun
 from cronce.protocol.commands import Held
 from cronce.protocol.record import Outcome
 from cronce.protocol.specs import is_floor_ahead
-from cronce.protocol.store_clock import is_ahead
+from cronce.protocol.store_clock import SET_CLOCK, closed_ahead, dated_ahead, is_ahead
 from cronce.runtime.attempt import Ending
 from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, When
@@ -154,12 +154,12 @@ class Exec:
         """Why a slot is not run, and none of its job, though it was not run by anybody: that is never silent."""
         now, known = ledger.know.now(), ledger.know.job(self._job.name)
         if known is not None and known.job is not None and is_floor_ahead(known.job, now):
-            why = f"the store's clock was far ahead once, so slots up to {spell(known.job.floor)} are closed"
+            why = closed_ahead(f"slots up to {spell(known.job.floor)}")
         elif isinstance(call.answer, Held) and call.answer.until is not None and is_ahead(call.answer.until, now):
-            why = f"the store's clock was far ahead once, and {call.answer.by} has it until {spell(call.answer.until)}"
+            why = dated_ahead(f"the lease of {call.answer.by}")
         else:
             return ""
-        return f"{why}. `cronce store clock` brings that back"
+        return f"{why}. {SET_CLOCK}"
 
     def _note_clock(self, ledger: Ledger) -> list[Write]:
         """With the end of the run: it costs no request of its own."""
@@ -195,7 +195,7 @@ class Exec:
         """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""
         self._hear(event)
         if event.what is What.LEAPT:
-            self._say(f"the store's clock is not believed, and nothing starts: {event.detail}")
+            self._say(event.detail)
         if event.in_doubt:
             self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
 

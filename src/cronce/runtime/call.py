@@ -334,7 +334,7 @@ class Call:
                 raise LeaseLost(words, name=lease.name, fence=lease.grant.fence, why=whose(by, self.desk.holder))
             case Unsure(why):
                 words = f"{lease.name} {ending.outcome}, but that could not be recorded: {why}"
-                raise NotRecorded(f"{words}; it is said again until it is")
+                raise NotRecorded(f"{words}; cronce keeps trying to record it")
 
     def _said(self, attempt: Attempt, word: Finish | Release, *, once: bool) -> Steps[object]:
         """What the store says to how it ended. Without an answer it is written down, and said again while the call can
@@ -383,20 +383,6 @@ def could_not_ask(journal: Journal, job: Declaration, clock: Clock, error: Store
     with suppress(BadInput):
         slot = job.slot_at(clock.wall()) if when is None else job.slot_named(when)
         journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall())])
-
-
-class NoStore:
-    """A call whose store could not even be opened."""
-
-    desk: Any = None
-
-    def __init__(self, journal: Journal, job: Declaration, clock: Clock, error: StoreError) -> None:
-        self._journal, self._job, self._clock, self._error = journal, job, clock, error
-
-    def steps(self, when: When | None = None) -> Steps[Any]:
-        could_not_ask(self._journal, self._job, self._clock, self._error, when)
-        raise self._error
-        yield  # type: ignore[unreachable]  # steps like any other
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:

@@ -4,7 +4,7 @@ it is nobody's error."""
 import os
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -23,7 +23,7 @@ from cronce.protocol.notices import (
     decode_refusals,
     encode_notice,
 )
-from cronce.runtime.client import WAKE
+from cronce.runtime.client import ROUNDS, WAKE
 from cronce.runtime.desk import host_name
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Ledger
@@ -74,17 +74,22 @@ class Notebook:
         drive(note_refusals(keeper.desk.ledger, refused), store, keeper.desk.clock)
 
 
-def note_refusals(ledger: Ledger, refused: dict[str, list[Refused]]) -> Flow[None]:
-    keys = [refusals_cell(job, host_name()) for job in refused]
-    loaded, _ = yield from ledger.client.load(keys)
-    writes = [noted(cell, new) for cell, new in zip(loaded.cells, refused.values(), strict=True)]
-    yield from ledger.client.swap(writes, loaded.epoch.seen)
+def note_refusals(ledger: Ledger, refused: Mapping[str, Sequence[Refused]]) -> Flow[None]:
+    """All at once; and again for those where another process of this machine was faster."""
+    left = {refusals_cell(job, host_name()): new for job, new in refused.items()}
+    for _ in range(ROUNDS):
+        loaded, _ = yield from ledger.client.load([*left])
+        writes = [_noted(cell, left[cell.key]) for cell in loaded.cells]
+        swapped, _ = yield from ledger.client.swap(writes, loaded.epoch.seen)
+        left = {verdict.cell.key: left[verdict.cell.key] for verdict in swapped.verdicts if verdict.refused}
+        if not left:
+            return
 
 
-def noted(cell: Cell, new: Iterable[Refused]) -> Write:
-    """What a machine was refused of a job, and these."""
+def _noted(cell: Cell, new: Iterable[Refused]) -> Write:
+    """What a machine was refused of a job, and these, unless they are noted already."""
     known = readable(cell, decode_refusals) or Refusals(0, ())
-    recent = (*known.recent, *new)
+    recent = (*known.recent, *(one for one in new if one not in known.recent))
     value = encode_notice(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
     return Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)
 
