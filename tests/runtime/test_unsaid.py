@@ -185,13 +185,34 @@ def test_a_call_that_could_not_ask_is_on_record_with_the_next_contact(
     with pytest.raises(StoreUnavailable):
         office.call(declared, lambda _run: None)
     store.lose = lambda _call: ""
-    clock.turn(15 * 60)
+    clock.turn(60)
+    office.desk.do(office.keeper.unsaid.say())
+    assert len(written(folder)) == 1  # another may still call for it in time
+    clock.turn(14 * 60 + 1)
     assert not isinstance(office.call(declared, lambda _run: None), Skipped)
     assert written(folder) == []
+    assert (office.record(LATER).outcome, office.record(LATER).reason) == (Outcome.SKIPPED, "too late to start")
     found = office.desk.do(why("billing", LATER, store.traits))
     assert found is not None
     (story,) = found.stories
-    assert story.case is Case.UNCLAIMED
+    assert story.case is not Case.UNCLAIMED
     (refused,) = story.refused
     assert refused.refused.why.endswith(": could not ask the store: the call was lost")
     assert refused.refused.at == START + timedelta(minutes=15)
+
+
+def test_a_call_that_is_never_too_late_and_could_not_ask_stays_open_to_who_calls_again(
+    office: Office, store: ReadOnly, clock: HandClock, folder: str
+) -> None:
+    """A message that is delivered again, say."""
+    declared = job(missed="all")
+    office.call(declared, lambda _run: None)
+    clock.turn(15 * 60)
+    store.lose = lambda _call: "before"
+    with pytest.raises(StoreUnavailable):
+        office.call(declared, lambda _run: None)
+    store.lose = lambda _call: ""
+    clock.turn(60)
+    ran: list[str] = []
+    office.call(declared, lambda run: ran.append(run.key))
+    assert (ran, written(folder)) == ([LATER.key], [])

@@ -382,7 +382,8 @@ def could_not_ask(journal: Journal, job: Declaration, clock: Clock, error: Store
     """A call came to nothing, since the store could not be asked: the next that can puts that on record."""
     with suppress(BadInput):
         slot = job.slot_at(clock.wall()) if when is None else job.slot_named(when)
-        journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall())])
+        start_by = job.terms(slot, inferred=when is None).start_by(slot.at)
+        journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall(), start_by)])
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:

@@ -51,12 +51,13 @@ class UnsaidEnd(NamedTuple):
 
 
 class UnaskedCall(NamedTuple):
-    """A guard was called for a slot, and could not ask the store."""
+    """A guard was called for a slot, and could not ask the store. From `start_by` on it is too late to start."""
 
     slot: str
     why: str
     holder: str
     at: Instant
+    start_by: Instant | None = None
 
 
 Entry = UnsaidEnd | UnaskedCall
@@ -177,7 +178,7 @@ def own_journal(chosen: Chosen) -> Journal:
 def _spelled(entry: Entry) -> dict[str, Any]:
     fields: dict[str, Any] = {"v": VERSION, **entry._asdict(), "at": to_us(entry.at)}
     if isinstance(entry, UnaskedCall):
-        return fields
+        return fields | {"start_by": to_us(entry.start_by) if entry.start_by else None}
     spans = {name: one // _MICROSECOND for name, one in entry.word._asdict().items() if isinstance(one, timedelta)}
     return fields | {"word": {**entry.word._asdict(), **spans, "fence": str(entry.word.fence)}}
 
@@ -187,7 +188,8 @@ def _entry(fields: dict[str, Any]) -> Entry:
         raise ValueError("another version of cronce wrote it")
     fields["at"] = from_us(fields["at"])
     if "slot" in fields:
-        return UnaskedCall(**fields)
+        start_by = fields.get("start_by")
+        return UnaskedCall(**fields | {"start_by": from_us(start_by) if start_by else None})
     word = fields["word"]
     word["fence"] = read_fence(word["fence"])
     if "rest" in word:

@@ -7,14 +7,16 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from cronce.model import Fence, slot_of_cell
-from cronce.protocol.commands import Finish, Release, Stale, Unsure
+from cronce.protocol.commands import Finish, Release, Skip, Stale, Unsure
 from cronce.protocol.notices import Refused
+from cronce.protocol.record import TOO_LATE
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry, Journal, UnaskedCall, UnsaidEnd
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.machine import UNASKED, note_refusals
+from cronce.runtime.queries import slot_named
 
 
 class Unsaid:
@@ -59,13 +61,14 @@ class Unsaid:
             mine = list(self._ends.values())
         left = self.journal.left()
         ends = mine + [entry for entries in left.values() for entry in entries if isinstance(entry, UnsaidEnd)]
-        unsure = set[Entry]()
+        stay = set[Entry]()
         if ends:
-            unsure = yield from self._say(ends)
+            stay |= yield from self._say(ends)
         calls = [entry for entries in left.values() for entry in entries if isinstance(entry, UnaskedCall)]
         if calls:
-            yield from note_refusals(self._desk.ledger, _by_job(calls))
-        self.journal.remove(name for name, entries in left.items() if not unsure.intersection(entries))
+            stay |= yield from self._close(calls)
+            yield from note_refusals(self._desk.ledger, _by_job([call for call in calls if call not in stay]))
+        self.journal.remove(name for name, entries in left.items() if not stay.intersection(entries))
 
     def _say(self, ends: Sequence[UnsaidEnd]) -> Flow[set[Entry]]:
         """Those that got no answer."""
@@ -85,6 +88,16 @@ class Unsaid:
                 LOGGER.info("%s %s on %s: that is on record now", name, end.what, end.holder)
             self.said(end.word.fence)
         return unsure
+
+    def _close(self, calls: Sequence[UnaskedCall]) -> Flow[set[Entry]]:
+        """Slots that nobody could ask for, and that are too late to start now, are on record as that. Those that may
+        still be in time stay in the journal; those that are never too late stay open to whoever calls again."""
+        now = self._desk.ledger.know.now()
+        late = {slot_named(call.slot) for call in calls if call.start_by is not None and call.start_by < now}
+        skips = {slot: Skip(TOO_LATE, first=slot.at) for slot in sorted(late)}
+        answers = yield from self._desk.ledger.put(skips)
+        unsure = {slot.key for slot, answer in zip(skips, answers, strict=True) if isinstance(answer, Unsure)}
+        return {call for call in calls if call.slot in unsure or (call.start_by is not None and call.start_by >= now)}
 
 
 def _by_job(calls: Sequence[UnaskedCall]) -> dict[str, list[Refused]]:
