@@ -45,7 +45,7 @@ PULSE: Final = 1.0
 SLOW: Final = 5.0
 """Seconds after which whoever asks has to have asked."""
 
-_NOTE: Final = struct.Struct("=dd???5x")
+_NOTE: Final = struct.Struct("=dd????4x")
 
 _NOBODY: Final = Vitals(0.0, 0.0, joined=False, claims=False)
 
