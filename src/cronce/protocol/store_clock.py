@@ -30,9 +30,10 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import StoreUnavailable
-from cronce.model import EPOCH, Boot, Instant, Traits, spell
+from cronce.model import EPOCH, Boot, Instant, Slot, Traits, spell
 from cronce.protocol.commands import Ask, Change, Command, Finish, Release, Renew, Unsure
 from cronce.protocol.lease import LONGEST_LEASE, Sample
+from cronce.protocol.record import Job
 from cronce.schedule.instant import format_duration
 from cronce.value import NamedTuple
 
@@ -137,6 +138,16 @@ def dated(doubt: Doubt | None, change: Change) -> Change:
     if doubt is None or change.ttl is None or doubt.off > timedelta(0):
         return change
     return change._replace(ttl=change.ttl - doubt.off)
+
+
+def is_job_dated(job: Job | None, new: Job) -> bool:
+    """Whether an edit closes slots, or lets runs be deleted: by a clock in doubt neither is done."""
+    return job is None or (job.floor, job.purging, job.firing) != (new.floor, new.purging, new.firing)
+
+
+def is_early(doubt: Doubt | None, slot: Slot | None, now: Instant) -> bool:
+    """Whether a clock in doubt granted a slot before its instant: then it is given back."""
+    return doubt is not None and slot is not None and now < slot.at
 
 
 def is_ahead(until: Instant, now: Instant) -> bool:
