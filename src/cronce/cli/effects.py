@@ -216,8 +216,8 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
 
 def _slot_of(seen: EffectSeen) -> Slot | None:
     """Whose effect it is; of one on a thing, the slot that left it in doubt."""
-    maker = seen.record.under if seen.record else None
-    return review.effect_named(seen.name).slot or (slot_of_cell(maker.run) if maker else None)
+    maker, of = seen.record.under if seen.record else None, seen.name.partition("/")[0]
+    return slot_named(of) if "@" in of else slot_of_cell(maker.run) if maker else None
 
 
 def _stopped(actor: Actor, slot: Slot | None) -> str | None:

@@ -25,7 +25,7 @@ from cronce.model import Fence, Instant, from_us, read_fence, to_us
 from cronce.protocol.commands import Finish, Release
 from cronce.protocol.record import Outcome
 from cronce.runtime.log import LOGGER
-from cronce.stores.default import make_way
+from cronce.stores.default import Chosen, journal_directory, make_way, pinned
 from cronce.value import NamedTuple
 
 VERSION: Final = 1
@@ -164,6 +164,11 @@ class Journal:
         if not self._warned:
             self._warned = True
             LOGGER.warning("the journal in %s %s", self._directory, what)
+
+
+def own_journal(chosen: Chosen) -> Journal:
+    """Of this machine, for what could not be told to that store."""
+    return Journal(journal_directory(pinned(chosen).url))
 
 
 # --- spelling ---------------------------------------------------------------------------------------------------------

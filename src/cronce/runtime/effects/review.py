@@ -22,12 +22,15 @@ from cronce.protocol.commands import Closed, Held, Queued, Resolve
 from cronce.protocol.record import Maker, Record, decode, effects_key
 from cronce.protocol.table import Row
 from cronce.runtime.client import ROUNDS
+from cronce.runtime.effects import steps
 from cronce.runtime.effects.makers import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
 from cronce.runtime.effects.once import whereabouts
+from cronce.runtime.effects.steps import Target
 from cronce.runtime.flow import Flow
 from cronce.runtime.machine import recall_once
 from cronce.runtime.operations.actions import Operator, Verdict, sure
 from cronce.runtime.queries import load, read_page, row_of, slot_named
+from cronce.runtime.scheduling.roster import chunks
 from cronce.schedule import format_duration
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple, Value
@@ -48,27 +51,19 @@ _AT_ONCE: Final = 100
 _EXAMPLES: Final = "billing@2026-03-29T01:00:00Z/report (of a slot) or charge/invoice:7 (on a thing, or a key)"
 
 
-class Named(NamedTuple):
-    """An effect as a person names it: of a slot, or on a thing or of a key, which has none."""
-
-    name: str
-    cell: str
-    slot: Slot | None
-
-
 def names_effect(what: object) -> bool:
     """Whether it is an effect that is named, and no slot: those have no slash."""
     return isinstance(what, str) and "/" in what
 
 
-def effect_named(text: str) -> Named:
+def effect_named(text: str) -> Target:
+    """An effect as a person names it: of a slot, or on a thing or of a key."""
     of, slash, key = text.partition("/")
     if not slash or not key:
         raise BadInput(f"{text[:80]!r} is not an effect, which is written like {_EXAMPLES}")
     if "@" not in of:
-        return Named(text, once_cell(check_name(of), check_key(key)), None)
-    slot = slot_named(of)
-    return Named(f"{slot.key}/{key}", f"{effect_cells(slot.key)}{check_key(key)}", slot)
+        return Target(once_cell(check_name(of), check_key(key)), text)
+    return steps.of_slot(slot_named(of).key, key)
 
 
 def effect_name(cell: str) -> str:
@@ -108,8 +103,7 @@ def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
     may have been done, and its run have ended."""
     found = {cell.key: _seen(cell, now) for cell in cells}
     begun = [(key, run) for key, one in found.items() if one is not None and (run := _run_of(one))]
-    for start in range(0, len(begun), _AT_ONCE):
-        part = dict(begun[start : start + _AT_ONCE])
+    for part in map(dict, chunks(begun, _AT_ONCE)):
         loaded = yield from load([*sorted(set(part.values())), *part])
         known = {cell.key: cell for cell in loaded.cells}
         found |= {key: _seen(known[key], loaded.now, known) for key in part}
@@ -189,7 +183,7 @@ class Survey(NamedTuple):
 NONE: Final = Survey(MappingProxyType({}), frozenset(), ())
 
 
-def effect(named: Named) -> Flow[EffectSeen | None]:
+def effect(named: Target) -> Flow[EffectSeen | None]:
     loaded = yield from load([named.cell])
     found = yield from look_at(loaded.cells, loaded.now)
     return found[0] if found else None
@@ -385,7 +379,7 @@ def resolve_effect(
     raise StoreUnavailable(f"could not resolve {named.name}: it changed {ROUNDS} times meanwhile")
 
 
-def _gone_maker(operator: Operator, named: Named) -> Flow[frozenset[Maker] | Unwatched]:
+def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | Unwatched]:
     """The run that was at it, if that one is gone. Whoever is at it now is left alone."""
     seen = yield from effect(named)
     if seen is None or seen.record is None or not seen.record.is_running:
@@ -414,7 +408,7 @@ def _is_so(seen: EffectSeen, command: Resolve) -> bool:
     return seen.state == "done" and seen.record.resolved and seen.record.result == command.result
 
 
-def _refusal(named: Named, seen: EffectSeen | None) -> CronceError:
+def _refusal(named: Target, seen: EffectSeen | None) -> CronceError:
     if seen is None or seen.record is None:
         return NotOnRecord(f"nothing is known of {named.name}; `cronce effects` lists what is in doubt")
     if seen.state == "not done":
