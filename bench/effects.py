@@ -53,7 +53,7 @@ def steps() -> Iterator[Sides]:
 
         def ours() -> None:
             for _ in range(OPS):
-                run.once(next(numbers), int)
+                run.once(next(numbers), int, per="slot")
 
         def raw() -> None:
             for _ in range(OPS):
@@ -92,7 +92,7 @@ def many() -> Iterator[Sides]:
 
         def ours() -> None:
             items = [next(numbers) for _ in range(MANY)]
-            run.once_each(items, key=str, fn=int, unsure="retry")
+            run.once_each(items, key=str, fn=int, unsure="retry", per="slot")
 
         yield Sides(Slice(ours, MANY // 100))
 

@@ -11,22 +11,8 @@ from itertools import islice
 from typing import Final
 
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, holder_cell, job_cell, refusals_cell, turn_cell
-from cronce.protocol.notices import Refusals, Refused, encode_notice
-from cronce.protocol.record import (
-    Bundle,
-    Holder,
-    Job,
-    Outcome,
-    Record,
-    Spec,
-    State,
-    Turn,
-    encode,
-    encode_bundle,
-    encode_holder,
-    encode_job,
-    encode_turn,
-)
+from cronce.protocol.notices import Bundle, Holder, Refusals, Refused, encode_bundle, encode_holder, encode_notice
+from cronce.protocol.record import Job, Outcome, Record, Spec, State, Turn, encode, encode_job, encode_turn
 from cronce.runtime.declare import declare
 from cronce.stores.base import Store
 

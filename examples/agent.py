@@ -36,10 +36,12 @@ def nightly_agent(run: Run) -> list[str]:
     """A thought is a step, like a call of a tool: else a second attempt would think something else, and buy that."""
     seen: list[str] = []
     for turn in count(1):
-        tool, words = run.once(f"thought-{turn}", think, seen, unsure="retry")
+        tool, words = run.once(f"thought-{turn}", think, seen, unsure="retry", per="slot")
         if tool == "stop":
             return seen
-        bought = run.once(f"tool-{turn}", buy, tool, words, run.key_of(f"tool-{turn}"), unsure="retry")
+        bought = run.once(
+            f"tool-{turn}", buy, tool, words, run.key_of(f"tool-{turn}", per="slot"), unsure="retry", per="slot"
+        )
         seen.append(bought)
     raise AssertionError("it counts for ever")
 

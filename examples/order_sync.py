@@ -34,12 +34,12 @@ cron = Cronce()  # $CRONCE_URL
 folder = Path(os.environ.get("ORDER_SYNC", "."))
 
 
-@cron.idempotent("order-email", key=lambda order: order.id, ttl="1d", unsure="skip")  # rather no e-mail than two
+@cron.idempotent("email", key=lambda order: f"order:{order.id}", unsure="skip")  # rather no e-mail than two
 def send_email(order: Order) -> None:
     note("emails", order)
 
 
-@cron.idempotent("order-reservation", key=lambda order: order.id, ttl="1d")  # if in doubt, a person looks
+@cron.idempotent("reservation", key=lambda order: f"order:{order.id}")  # if in doubt, a person looks
 def reserve(order: Order) -> str:
     note("reservations", order)
     return f"shelf {order.id % 4}"
@@ -47,13 +47,12 @@ def reserve(order: Order) -> str:
 
 @cron.job(every="15m", on_lost="rerun", lease="2s")  # 30 s unless you say so: here nobody wants to wait for it
 def order_sync(run: Run) -> None:
-    for order in orders_after(run.cursor.get(0)):
+    for order in run.cursor.over(orders_after(run.cursor.get(0)), at=lambda order: order.id):
         process(order)
-        run.cursor.set(order.id)
 
 
 def process(order: Order) -> None:
-    """Two effects, two names, one order id. The queue's consumer calls this, too."""
+    """Two effects, two names, one order. The queue's consumer calls this, too."""
     send_email(order)
     if order.id == FATAL:
         lose_power_once()

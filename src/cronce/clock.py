@@ -9,9 +9,10 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 from cronce.errors import ClockUnsupported
+from cronce.value import NamedTuple
 
 
 class Clock(Protocol):
@@ -22,7 +23,12 @@ class Clock(Protocol):
         ...
 
     def wall(self) -> datetime:
-        """This host's idea of UTC: only for inferring the slot of a trigger that fired here, and for logs."""
+        """This host's idea of UTC: for inferring the slot of a trigger that fired here, for logs, and to hold a store's
+        clock against that seems to have leapt."""
+        ...
+
+    def synchronised(self) -> bool:
+        """Whether the kernel says that somebody keeps the wall clock right."""
         ...
 
 
@@ -48,6 +54,51 @@ class SystemClock:
 
     def wall(self) -> datetime:
         return datetime.now(UTC)
+
+    def synchronised(self) -> bool:
+        kept = kernel_clock()
+        return kept is not None and kept.synchronised
+
+
+# --- whether this machine's clock is kept right: the kernel knows from chrony, ntpd or timesyncd ----------------------
+
+UNSYNCHRONISED: Final = 0x0040
+"""Set in the kernel's status when nobody has corrected the clock for hours (STA_UNSYNC in <sys/timex.h>)."""
+
+
+class KernelClock(NamedTuple):
+    """What the kernel knows of its clock; `error` is by how many seconds it may be off."""
+
+    synchronised: bool
+    error: float
+
+
+def kernel_clock() -> KernelClock | None:
+    """None where it cannot be asked: not on Linux, or in a container that forbids it."""
+    if sys.platform != "linux":
+        return None
+    import ctypes  # noqa: PLC0415  slow to import, and rarely asked
+
+    class Timex(ctypes.Structure):
+        """The first fields of `struct timex`, and room for the others."""
+
+        _fields_ = (
+            ("modes", ctypes.c_uint),
+            ("offset", ctypes.c_long),
+            ("freq", ctypes.c_long),
+            ("maxerror", ctypes.c_long),
+            ("esterror", ctypes.c_long),
+            ("status", ctypes.c_int),
+            ("rest", ctypes.c_long * 40),
+        )
+
+    state = Timex()  # modes = 0: only to be read
+    try:
+        if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(state)) < 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    return KernelClock(not state.status & UNSYNCHRONISED, state.maxerror / 1e6)
 
 
 def boot_id() -> str:

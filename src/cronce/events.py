@@ -31,6 +31,8 @@ class What(StrEnum):
     RESUMED = "claims again"
     FORGOT = "the store forgot"
     DOUBTED = "the store may have forgotten"
+    LEAPT = "clock is not believed"
+    STEADY = "clock is believed again"
     SILENT = "does not answer"
     ANSWERS = "answers again"
 

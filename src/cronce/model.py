@@ -155,6 +155,9 @@ def holder_cell(holder: str) -> str:
     return f"holder/{holder}"
 
 
+CLOCK: Final = "clock"
+"""Who said that the store's clock is right, and when by that very clock."""
+
 SWITCH: Final = "switch"
 """While an act stands in it nothing is granted at all: `pause --all`."""
 
@@ -393,5 +396,6 @@ class Traits(NamedTuple):
     history: bool = True  # keeps all slots of a job, and effects; else the last slots alone, and no effects
     tally: bool = True  # one counter numbers the writes of all cells, and shows whether some were lost
     one_clock: bool = True  # dates all leases by one clock; else who finds one lapsed has to watch that very cell
+    own_clock: bool = False  # its clock is this machine's
     skew: timedelta = timedelta(0)  # two reads of its clock may disagree by this much
     step: timedelta = timedelta(0)  # its clock is only this exact, or may step by this much at any time

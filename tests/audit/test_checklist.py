@@ -108,7 +108,7 @@ def lock(more: str) -> dict[str, str]:
         (scheduled.entry_is_locked, NOTHING, "not relevant", "nothing that is scheduled"),
         # 8
         (locks.effects_have_keys, {"pay.py": 'headers = {"Idempotency-Key": key}\n'}, "cannot tell", "pay.py:1"),
-        (locks.effects_have_keys, {"pay.py": 'run.once("charge", pay)\n'}, "met", "pay.py:1"),
+        (locks.effects_have_keys, {"pay.py": 'run.on("invoice", 7).once("charge", pay)\n'}, "met", "pay.py:1"),
         (locks.effects_have_keys, NOTHING, "cannot tell", ""),
         # 9
         (cluster.zones_are_utc, {"Dockerfile": "FROM python:3.13\nENV TZ=UTC\n"}, "met", "Dockerfile:2"),

@@ -27,6 +27,7 @@ from cronce.protocol.lease import Sample
 from cronce.protocol.notices import Machine, encode_notice
 from cronce.protocol.record import Outcome, Record, State, decode, encode
 from cronce.runtime.desk import Desk as RealDesk
+from cronce.runtime.desk import host_name
 from cronce.runtime.ledger import Begin
 from cronce.runtime.operations.actions import Operator
 from cronce.runtime.queries import slot_named
@@ -100,7 +101,7 @@ def test_what_is_in_doubt_is_listed_with_who_and_why(url: str, say: Said) -> Non
         url,
         (step("charge:7"), doubtful(), Mark.ATTENTION),
         (step("charge:8"), done('{"id":8}'), Mark.CLOSED),
-        ("once/order-mail/42", doubtful("its holder web-1 was gone"), Mark.ATTENTION),
+        ("once/order-mail/42", doubtful("its holder web-1 did not renew its lease"), Mark.ATTENTION),
     )
     hint = "what is in doubt may have happened or not: find out, then say `cronce resolve EFFECT done` or `retry`"
     assert (
@@ -108,7 +109,7 @@ def test_what_is_in_doubt_is_listed_with_who_and_why(url: str, say: Said) -> Non
         == f"""\
 effect                                 state     since                 holder  why
 billing@2026-03-29T12:00:00Z/charge:7  in doubt  2026-03-29T12:00:00Z  web-1   Boom: no answer
-order-mail/42                          in doubt  2026-03-29T12:00:00Z  web-1   its holder web-1 was gone
+order-mail/42                          in doubt  2026-03-29T12:00:00Z  web-1   its holder web-1 did not renew its lease
 
 {hint}
 """
@@ -162,7 +163,11 @@ def test_where_nothing_is_in_doubt_that_is_said(url: str, say: Said) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (("bilingg",), 1, "no job is called 'bilingg', and no idempotent function of which anything is on record"),
+        (
+            ("bilingg",),
+            1,
+            "no job is called 'bilingg', and nothing is done by this name of which anything is on record",
+        ),
         (("bilingg@2026-03-29T12:00:00Z",), 1, "no job is called 'bilingg'"),
         (("order-mail/43",), 1, "nothing is known of order-mail/43"),
         (("order-mail/",), 2, "is not an effect, which is written like billing@2026"),
@@ -247,7 +252,7 @@ def test_what_a_live_run_is_at_is_left_to_it(url: str, say: Said) -> None:
 
         @cron.job("* * * * *", name="billing", start_within="3650d")
         def billing(run: Run) -> None:
-            run.once("charge:7", charge)
+            run.once("charge:7", charge, per="slot")
 
         billing.at(NOON)()
     assert "its effects: 1 done" in say("why", SLOT.key)
@@ -267,7 +272,7 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
         @cron.job(at=NOON, name="billing", start_within="3650d")
         def billing(run: Run) -> None:
             for what in "abc":
-                run.once(f"charge {what}", charge, what)
+                run.once(f"charge {what}", charge, what, per="slot")
 
         with pytest.raises(InDoubt):
             billing.at(NOON)()
@@ -297,11 +302,11 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
             "done": 1,
         }
         assert [one["effect"] for one in slot["effects"]["in_doubt"]] == [name]
-        assert say("resolve", SLOT.key, "retry") == f"{SLOT.key} is due again\n"
-        assert say.err.splitlines()[0] == (
-            "cronce resolve: some of its effects are in doubt, and will stop it again unless you say more:"
-        )
-        assert say.err.splitlines()[-1] == f"    it did not:   cronce resolve '{name}' retry"
+        say("resolve", SLOT.key, "retry", code=1)
+        assert f"{SLOT.key} is kept in doubt by an effect: resolve the effect first." in say.err
+        assert f"if it did not, `cronce resolve '{name}' retry`. Then `cronce rerun {SLOT.key}` goes on" in say.err
+        assert say("resolve", SLOT.key, "retry", "--force") == f"{SLOT.key} is due again\n"
+        assert say.err.splitlines()[0] == "cronce resolve: some of its effects are in doubt, and stay so:"
         with pytest.raises(InDoubt):  # as it said
             billing.at(NOON)()
         assert called == ["a", "b"]
@@ -361,9 +366,38 @@ def test_a_clock_that_does_not_run_evenly_is_not_watched_for_ever(
         return ""
 
     store.lose = step
-    assert main(["resolve", "order-mail/42", "retry"]) == 1
+    assert main(["resolve", "order-mail/42", "retry", "--force"]) == 1
     assert "and it did not run evenly; `cronce doctor` checks the clocks" in capsys.readouterr().err
     assert sum(watched) == 60.5  # twice the lease, and a look
+
+
+def test_a_retry_is_refused_while_the_holder_may_be_alive_unless_somebody_has_looked(url: str, say: Said) -> None:
+    """Of the issue: it was only paused, and charged when it woke up, after another had."""
+    begun = doubtful()._replace(outcome=Outcome.LOST, holder="web-7:12:f4240")
+    put(
+        url,
+        ("once/charge/invoice:7", begun, Mark.ATTENTION),
+        ("once/charge/invoice:8", begun._replace(holder=f"{host_name()}:{os.getpid()}:ffffffffffff"), Mark.ATTENTION),
+        ("once/charge/invoice:9", begun._replace(holder=f"{host_name()}:{os.getpid()}:1"), Mark.ATTENTION),
+    )
+    say("resolve", "charge/invoice:7", "retry", code=1)
+    assert "Check on web-7: `ps -o pid,stat,lstart,cmd -p 12`" in say.err
+    assert "`cronce resolve charge/invoice:7 retry --force`" in say.err
+    say("resolve", "charge/invoice:8", "retry", code=1)
+    assert f"is running, as process {os.getpid()} here" in say.err
+    assert say("resolve", "charge/invoice:9", "retry") == "charge/invoice:9 may be begun again\n"  # known to be gone
+    assert say("resolve", "charge/invoice:7", "retry", "--force") == "charge/invoice:7 may be begun again\n"
+    assert say("resolve", "charge/invoice:8", "done", "--by", "ada") == "charge/invoice:8 counts as done\n"
+
+
+def test_a_second_word_names_who_said_it_first_and_when(url: str, say: Said) -> None:
+    put(url, ("once/charge/invoice:7", doubtful(), Mark.ATTENTION))
+    words = ("resolve", "charge/invoice:7", "done", "--result", "1")
+    assert say(*words, "--by", "ada", "--reason", "I looked") == "charge/invoice:7 counts as done\n"
+    second = say(*words, "--by", "bob")
+    assert second.startswith("charge/invoice:7 counts as done; already resolved by ada: I looked at 20")
+    say("resolve", "charge/invoice:7", "retry", "--by", "bob", code=1)
+    assert "charge/invoice:7 was done, resolved: by ada: I looked, at 20" in say.err
 
 
 # --- a process that is killed in the midst of it ---
@@ -386,7 +420,7 @@ DOOMED = """
     def doomed(name, on_lost):
         @cron.job(at=datetime.fromisoformat(slot), name=name, on_lost=on_lost, lease="6s", start_within="1h")
         def body(run):
-            run.once("charge", charge, name)
+            run.once("charge", charge, name, per="slot")
         return body.at(datetime.fromisoformat(slot))
 
     mail = cron.idempotent("order-mail", key=lambda order: order)(charge)
@@ -460,7 +494,7 @@ def test_what_a_killed_process_left_in_doubt_is_charged_once_or_again_as_somebod
     def declare(cron: Cronce, name: str, on_lost: Any) -> None:
         @cron.job(at=at, name=name, on_lost=on_lost, lease="6s", start_within="1h")
         def body(run: Run) -> None:
-            results[name] = run.once("charge", book.charge, name)
+            results[name] = run.once("charge", book.charge, name, per="slot")
 
     with Cronce(url) as cron:
         for name, on_lost in JOBS.items():
@@ -482,7 +516,7 @@ def test_what_a_killed_process_left_in_doubt_is_charged_once_or_again_as_somebod
             assert f"it happened:  cronce resolve {slot}/charge done\n" in story
             effect = found[f"{slot}/charge"]
             assert effect["reason"] == (
-                "its run is over" if name.startswith("skip") else f"its holder {effect['holder']} was gone"
+                "its run is over" if name.startswith("skip") else f"its run at {effect['holder']} is over"
             )
         for name, slot in slots.items():
             verdict = name.partition("_")[2]

@@ -47,6 +47,7 @@ NOBODY = Vitals(0.0, 0.0, joined=False, claims=False)
             "",
             "no worker is left: each is taken by a run that was told to stop, and still runs",
         ),
+        ([WELL, WELL._replace(doubts=True)], "", "the store's clock is not believed"),
         ([WELL, NOBODY], "", "a process is gone, and about to be replaced"),
         ([NOBODY._replace(ticked=1010.0)], "", "not registered yet"),
         ([NOBODY._replace(ticked=949.0)], "1 of 1 hang, for 61 s", "1 of 1 hang, for 61 s"),

@@ -17,7 +17,8 @@ import pytest
 from cronce.cli import main
 from cronce.clock import SystemClock
 from cronce.model import Mark, Slot, Write, slot_of_cell, spell
-from cronce.protocol.record import Holder, Job, Outcome, Record, Spec, decode, encode
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Job, Outcome, Record, Spec, decode, encode
 from cronce.protocol.terms import Terms
 from cronce.runtime.desk import Desk
 from cronce.runtime.ledger import Grant, Wanted

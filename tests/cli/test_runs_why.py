@@ -32,6 +32,7 @@ def watch(clock: HandClock, desk: Desk, seconds: int) -> None:
     for _ in range(seconds):
         clock.turn(1.0)
         desk.do(desk.ledger.overdue())
+        desk.do(desk.ledger.client.probe())
 
 
 def declare(desk: Desk, *texts: str, floor: Instant = START - SECOND, **policies: object) -> None:
@@ -216,10 +217,10 @@ def test_a_slot_that_was_lost_says_so_and_that_it_does_not_run_again(
     assert (
         told(store)
         == """\
-billing@2026-03-29T12:00:00Z is lost: web-1 was granted it at 12:00:00Z and was gone by 12:00:11Z. Nobody can tell how\
- much of its work it did; on_lost="skip" does not run it again.
+billing@2026-03-29T12:00:00Z is lost: web-1 was granted it at 12:00:00Z and did not renew its lease, as was\
+ seen at 12:00:11Z. Nobody can tell how much of its work it did; on_lost="skip" does not run it again.
   12:00:00Z  granted to web-1
-  12:00:11Z  lost: its holder web-1 was gone"""
+  12:00:11Z  lost: its holder web-1 did not renew its lease"""
     )
     clock.turn(60)
     other.do(other.ledger.resolve(SLOT, Resolve("done", "ada looked")))

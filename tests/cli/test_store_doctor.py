@@ -11,7 +11,7 @@ import pytest
 from cronce.cli import main
 from cronce.cli.store import lines, summary, worst
 from cronce.cli.terminal import Screen
-from cronce.runtime.doctor import KernelClock
+from cronce.clock import KernelClock
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.checks import error, ok, warn

@@ -11,7 +11,7 @@ from cronce.telling.words import safe
 
 ROWS: list[list[Text]] = [
     ["billing", Toned("succeeded", "good"), ""],
-    ["a", Toned("lost", "bad"), "its holder web-1 was gone"],
+    ["a", Toned("lost", "bad"), "its holder web-1 did not renew its lease"],
 ]
 
 
@@ -21,7 +21,7 @@ def test_columns_are_aligned_and_no_line_ends_in_blanks() -> None:
         == """\
 job      state      reason
 billing  succeeded
-a        lost       its holder web-1 was gone"""
+a        lost       its holder web-1 did not renew its lease"""
     )
 
 
@@ -45,7 +45,7 @@ def test_no_column_is_cut_to_nothing() -> None:
 
 def test_colours_do_not_disturb_the_columns() -> None:
     shown = table(["job", "state", "reason"], ROWS, Screen(colours=True)).splitlines()
-    assert shown[2] == "a        \x1b[31mlost\x1b[0m       its holder web-1 was gone"
+    assert shown[2] == "a        \x1b[31mlost\x1b[0m       its holder web-1 did not renew its lease"
 
 
 def test_a_text_is_painted_where_colours_are_welcome() -> None:

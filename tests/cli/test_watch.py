@@ -17,7 +17,7 @@ from cronce.cli import main
 from cronce.clock import SystemClock
 from cronce.model import Mark, Write, holder_cell
 from cronce.monitor import monitor
-from cronce.protocol.record import Holder, encode_holder
+from cronce.protocol.notices import Holder, encode_holder
 from cronce.stores import open_store
 from tests.house.wait import wait_until
 from tests.monitor.receiver import receiving

@@ -1,6 +1,6 @@
 /* Preloaded into a process, this makes its wall clock wrong by $SKEW_SECONDS (such as 5, or -0.4), and no other clock:
-   not the monotonic ones that sleeping rests on, and not gettimeofday, which is how SQLite reads the store's time; that
-   is moved by $STORE_SECONDS, as if so much time had passed.
+   not the monotonic ones that sleeping rests on, and not gettimeofday, which is how SQLite reads the store's time. That
+   and the time since boot are moved by $STORE_SECONDS, as if so much time had passed.
    With $SKEW_BEGIN it is that many seconds after the epoch when the process first asks, however late it gets to. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,13 +17,15 @@ int clock_gettime(clockid_t id, struct timespec *now)
         real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
     int result = real(id, now);
     const char *skew = getenv("SKEW_SECONDS"), *begin = getenv("SKEW_BEGIN");
+    if (id == CLOCK_BOOTTIME)
+        skew = getenv("STORE_SECONDS");
     static time_t first;
     if (result == 0 && id == CLOCK_REALTIME && begin) {
         if (!first)
             first = now->tv_sec;
         now->tv_sec += atol(begin) - first;
     }
-    if (result == 0 && id == CLOCK_REALTIME && skew) {
+    if (result == 0 && (id == CLOCK_REALTIME || id == CLOCK_BOOTTIME) && skew) {
         long wrong = now->tv_nsec + (long)(atof(skew) * SECOND);
         now->tv_sec += wrong / SECOND - (wrong % SECOND < 0);
         now->tv_nsec = wrong % SECOND + (wrong % SECOND < 0 ? SECOND : 0);

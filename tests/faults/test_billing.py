@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 from http.client import RemoteDisconnected
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from tests.faults.billing.harness import DROPS, Billing, Settings
+from tests.faults.billing.nights import Nights
 from tests.faults.billing.plan import BY, plan
 from tests.faults.billing.receiver import Entry, read_books
 from tests.faults.billing.servers import Store, database, places
@@ -89,6 +91,21 @@ def test_under_a_plain_lock_invoices_are_charged_twice(seed: int, valkey: Valkey
     assert verdict.duplicates > 0
     assert verdict.charges == verdict.requests == INVOICES + verdict.duplicates
     assert not verdict.once_each
+
+
+NIGHTS: list[tuple[Nights, Store]] = [("nights-once", "sqlite")]
+if FULL:
+    NIGHTS = [(variant, store) for variant in get_args(Nights) for store in STORES]
+
+
+@pytest.mark.parametrize(("variant", "kept"), NIGHTS)
+def test_night_after_night_every_invoice_is_charged_once_or_in_doubt_until_the_books_are_read(
+    variant: Nights, kept: Store, tmp_path: Path, note: Note
+) -> None:
+    with places(variant, kept, tmp_path) as (url, its_shop):
+        verdict = play(Settings(variant, url, its_shop, seed=SEEDS[0]), tmp_path, note)
+    assert (verdict.charges, verdict.duplicates, verdict.missing, verdict.unexplained) == (INVOICES, 0, 0, 0)
+    assert bool(verdict.in_doubt) == (variant in ("nights-once", "nights-cursor", "nights-queue"))
 
 
 # --- what the verdict rests on --------------------------------------------------------------------------------------

@@ -19,8 +19,7 @@ import pytest
 
 from cronce import Cronce
 from cronce.model import FREE, LOOKED_ON, Cell, Instant, Mark, Write, alert_cell
-from cronce.protocol.notices import decode_alert, encode_notice
-from cronce.protocol.record import decode_holder
+from cronce.protocol.notices import decode_alert, decode_holder, encode_notice
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store

@@ -22,6 +22,7 @@ ARGUMENT = (
 BESIDE = {
     "protocol/codec.py": "spells records",
     "protocol/specs.py": "floors and versions of a job",
+    "protocol/store_clock.py": "whether the store's clock can be believed",
     "protocol/terms.py": "which terms cannot be meant",
 }
 """Of the protocol, what a claim passes through besides."""
@@ -31,6 +32,7 @@ TELLS = {
     "monitor/watch_runs.py": "findings about runs",
     "monitor/watch_slots.py": "findings about slots",
     "runtime/call.py": "the words of a refusal",
+    "runtime/effects/makers.py": "what a person is to check before a retry",
     "runtime/self_test.py": "the doctor's proof that a store works",
     "runtime/why.py": "which sentence `why` has for a slot",
 }
@@ -38,8 +40,10 @@ TELLS = {
 
 WRITES = {
     "monitor/alerts.py": "alerts",
+    "runtime/ahead.py": "that a person says the store's clock is right",
     "runtime/background.py": "signs of life of other schedulers",
     "runtime/client.py": "the boards that tell of news",
+    "runtime/contact.py": "a cell of no meaning, which shows that the store can be written to",
     "runtime/effects/steps.py": "cursors",
     "runtime/operations/actions.py": "orders: pause all, drain, a run that was asked for",
     "runtime/jobs.py": "jobs: their floor, versions and pauses",

@@ -48,7 +48,10 @@ class Shop:
 
     def tools(self, run: Run) -> list[Any]:
         charge = FunctionTool(self.charge, "Charge a customer.", name="charge")
-        return [once(charge, run), once(FunctionTool(self.mail, "Write.", name="mail"), run, key=lambda **_: "once")]
+        return [
+            once(charge, run, per="slot"),
+            once(FunctionTool(self.mail, "Write.", name="mail"), run, per="slot", key=lambda **_: "once"),
+        ]
 
 
 class Scripted(ChatCompletionClient):
@@ -98,8 +101,8 @@ def test_the_model_sees_the_same_tool(cron: Cronce) -> None:
     def body(run: Run) -> None:
         strict = FunctionTool(shop.mail, "Write.", name="mail", strict=True)
         for plain in (FunctionTool(shop.charge, "Charge a customer.", name="charge"), strict):
-            assert once(plain, run).schema == plain.schema
-            assert once(plain, run).return_type() is plain.return_type()
+            assert once(plain, run, per="slot").schema == plain.schema
+            assert once(plain, run, per="slot").return_type() is plain.return_type()
 
     attempts(cron, body, 1)
 
@@ -127,7 +130,7 @@ def test_a_call_that_is_passed_over_returns_nothing(cron: Cronce) -> None:
         raise TimeoutError("no answer")
 
     def body(run: Run) -> Any:
-        guarded = once(FunctionTool(charge, "Charge a customer."), run, unsure="skip")
+        guarded = once(FunctionTool(charge, "Charge a customer."), run, per="slot", unsure="skip")
         return asyncio.run(guarded.run_json({"customer": "ada"}, CancellationToken()))
 
     assert attempts(cron, body) == [None, None]
@@ -159,8 +162,8 @@ class Greeting(BaseToolWithState[Name, Name, Name]):
 def test_the_state_of_a_tool_is_saved_and_loaded(cron: Cronce) -> None:
     async def carried_over(run: Run) -> tuple[str, str]:
         first, second = Greeting(), Greeting()
-        await once(first, run).run_json({"name": "ada"}, CancellationToken())
-        await once(second, run).load_state_json(await once(first, run).save_state_json())
+        await once(first, run, per="slot").run_json({"name": "ada"}, CancellationToken())
+        await once(second, run, per="slot").load_state_json(await once(first, run, per="slot").save_state_json())
         return first.met, second.met
 
     assert attempts(cron, lambda run: asyncio.run(carried_over(run)), 1) == [("ada", "ada")]
@@ -169,6 +172,6 @@ def test_the_state_of_a_tool_is_saved_and_loaded(cron: Cronce) -> None:
 def test_what_is_no_tool_is_refused(cron: Cronce) -> None:
     def body(run: Run) -> None:
         with pytest.raises(BadInput, match="no tool of AutoGen; make it one by FunctionTool"):
-            once(print, run)  # type: ignore[arg-type]
+            once(print, run, per="slot")  # type: ignore[arg-type]
 
     attempts(cron, body, 1)

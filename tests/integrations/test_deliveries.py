@@ -146,7 +146,7 @@ def test_a_message_is_sent_once_per_slot_and_key_and_again_if_that_failed(cron: 
     def nightly(run: Run) -> None:
         dispatch(run, "report", send)
         dispatch(run, "bill", send)
-        run.once("report", sent.append, "by another-name")  # a step of the same name
+        run.once("report", sent.append, "by another-name", per="slot")  # a step of the same name
         if run.attempt == 2:
             raise ConnectionError("after all was sent")
 

@@ -44,7 +44,7 @@ def test_the_model_sees_the_same_tool(cron: Cronce) -> None:
         return f"charged {customer} {cents}"
 
     def body(run: Run) -> None:
-        guarded = once(charge, run)
+        guarded = once(charge, run, per="slot")
         assert isinstance(guarded, StructuredTool)
         assert convert_to_openai_tool(guarded) == convert_to_openai_tool(charge)
         assert (guarded.name, guarded.description, guarded.args) == (charge.name, charge.description, charge.args)
@@ -75,7 +75,7 @@ def test_a_call_goes_by_its_arguments_and_not_by_its_id(cron: Cronce, schema: ty
         return f"charged {customer} {cents}"
 
     def body(run: Run) -> list[Any]:
-        guarded = once(charge, run)
+        guarded = once(charge, run, per="slot")
         first = len(made)
         calls: list[dict[str, Any]] = [
             {"customer": "ada"},
@@ -102,7 +102,7 @@ def test_calls_with_long_arguments_that_differ_at_the_end_are_two(cron: Cronce) 
         return f"sent: {text}"
 
     texts = ["x" * 400 + end for end in "ab"]
-    first, second = attempts(cron, lambda run: [once(mail, run).invoke({"text": text}) for text in texts])
+    first, second = attempts(cron, lambda run: [once(mail, run, per="slot").invoke({"text": text}) for text in texts])
     assert first == second == [f"sent: {text}" for text in texts]
     assert made == texts
 
@@ -117,7 +117,7 @@ def test_what_is_injected_into_a_call_does_not_tell_it_apart(cron: Cronce) -> No
         return f"charged {customer} at {state['turn']}"
 
     def body(run: Run) -> list[Any]:
-        return [once(charge, run).invoke({"customer": "ada", "state": {"turn": turn}}) for turn in (1, 2)]
+        return [once(charge, run, per="slot").invoke({"customer": "ada", "state": {"turn": turn}}) for turn in (1, 2)]
 
     assert attempts(cron, body, 1) == [["charged ada at 1", "charged ada at 1"]]
     assert made == [1]
@@ -135,7 +135,7 @@ def test_what_a_key_makes_of_the_arguments_tells_calls_apart(cron: Cronce) -> No
     texts = iter(["Dear Ada", "Hello Ada", "Hi"])
 
     def body(run: Run) -> Any:
-        return once(mail, run, key=lambda to, **_: to).invoke({"to": "ada", "text": next(texts)})
+        return once(mail, run, per="slot", key=lambda to, **_: to).invoke({"to": "ada", "text": next(texts)})
 
     assert attempts(cron, body, 3) == ["sent: Dear Ada"] * 3
     assert made == ["Dear Ada"]
@@ -165,7 +165,7 @@ def test_a_tool_of_any_class_is_guarded_awaited_or_not(cron: Cronce, awaited: bo
     order = ByClass()
 
     def body(run: Run) -> list[Any]:
-        guarded = once(order, run)
+        guarded = once(order, run, per="slot")
         asked = [call("order", {"day": "2026-03-29", "no": number}, number) for number in (1, 2)]
         return [asyncio.run(guarded.ainvoke(one)) if awaited else guarded.invoke(one) for one in asked]
 
@@ -188,7 +188,7 @@ def test_a_call_that_is_passed_over_returns_nothing(cron: Cronce, awaited: bool)
     order, asked = Failing(), call("order", {"day": "2026-03-29", "no": 1}, 1)
 
     def body(run: Run) -> Any:
-        guarded = once(order, run, unsure="skip")
+        guarded = once(order, run, per="slot", unsure="skip")
         return asyncio.run(guarded.ainvoke(asked)) if awaited else guarded.invoke(asked)
 
     assert [(one.content, one.artifact) for one in attempts(cron, body)] == [("", None), ("", None)]
@@ -203,7 +203,10 @@ def test_a_tool_of_one_text_is_guarded(cron: Cronce) -> None:
         return text.upper()
 
     plain = Tool(name="search", func=look_up, description="Search.")
-    assert attempts(cron, lambda run: [once(plain, run).run(text) for text in ("a", "b")]) == [["A", "B"], ["A", "B"]]
+    assert attempts(cron, lambda run: [once(plain, run, per="slot").run(text) for text in ("a", "b")]) == [
+        ["A", "B"],
+        ["A", "B"],
+    ]
     assert made == ["a", "b"]
 
 
@@ -220,7 +223,7 @@ def test_the_same_call_twice_at_the_same_time_is_made_once(cron: Cronce) -> None
     async def both(guarded: BaseTool) -> list[Any]:
         return await asyncio.gather(*(guarded.ainvoke({"text": "a"}) for _ in range(3)))
 
-    assert attempts(cron, lambda run: asyncio.run(both(once(search, run))), 1) == [["A", "A", "A"]]
+    assert attempts(cron, lambda run: asyncio.run(both(once(search, run, per="slot"))), 1) == [["A", "A", "A"]]
     assert made == ["a"]
 
 
@@ -232,7 +235,7 @@ def test_a_call_that_failed_is_in_doubt_even_if_the_agent_goes_on(cron: Cronce) 
 
     def body(run: Run) -> None:
         with pytest.raises(InDoubt, match="TimeoutError: no answer"):
-            once(pay, run).invoke({"cents": 5})
+            once(pay, run, per="slot").invoke({"cents": 5})
 
     attempts(cron, body, 1)
     assert outcome(cron) == "unknown"
@@ -252,7 +255,7 @@ def test_what_surely_did_not_happen_is_told_to_the_model_and_may_be_tried_again(
     pay.handle_tool_error = True
 
     def body(run: Run) -> list[Any]:
-        guarded = once(pay, run, not_done=ToolException)
+        guarded = once(pay, run, per="slot", not_done=ToolException)
         return [guarded.invoke({"cents": 5}) for _ in range(3)]
 
     assert attempts(cron, body, 1) == [["the bank is closed", "paid", "paid"]]
@@ -268,10 +271,10 @@ def test_what_cannot_be_meant_is_refused(cron: Cronce) -> None:
 
     def body(run: Run) -> None:
         with pytest.raises(BadInput, match="no tool of LangChain; make it one by @tool"):
-            once(print, run)  # type: ignore[type-var]
+            once(print, run, per="slot")  # type: ignore[type-var]
         with pytest.raises(BadInput, match="under a run, which a job's body is given"):
             once(odd, "night")  # type: ignore[arg-type]
         with pytest.raises(BadInput, match=r"the arguments of odd are no JSON .*: give key="):
-            once(odd, run).invoke({"what": object()})
+            once(odd, run, per="slot").invoke({"what": object()})
 
     attempts(cron, body, 1)

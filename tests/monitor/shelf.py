@@ -10,8 +10,8 @@ from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge
-from cronce.protocol.notices import Alert
-from cronce.protocol.record import Holder, Outcome
+from cronce.protocol.notices import Alert, Holder
+from cronce.protocol.record import Outcome
 from cronce.protocol.specs import declared
 from cronce.protocol.terms import Terms
 from cronce.runtime.declare import Declaration, declare
@@ -63,6 +63,7 @@ class Town:
             self.clock.turn(1.0)
             for desk in self.desks.values():
                 desk.do(desk.ledger.overdue())
+                desk.do(desk.ledger.client.probe())
 
     # --- schedulers ---
 

@@ -22,8 +22,7 @@ from cronce.monitor.monitor import Monitor
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey
 from cronce.monitor.watch import judge
-from cronce.protocol.notices import Alert
-from cronce.protocol.record import Holder, encode_holder
+from cronce.protocol.notices import Alert, Holder, encode_holder
 from cronce.runtime.flow import drive
 from cronce.runtime.queries import leaders
 from cronce.stores import open_store

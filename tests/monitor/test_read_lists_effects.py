@@ -120,7 +120,7 @@ def test_what_ends_while_somebody_turns_the_page_is_not_left_out(desk: Desk, sto
         (None, "4@run/billing/x"),
         (None, "9@effect/billing/x"),
         (None, "4@effect/\0"),
-        ("order-mail", "4@once/letter/7"),
+        ("order-mail", "3@once/letter/7"),
     ],
 )
 def test_where_a_list_never_goes_on_is_refused(desk: Desk, what: str | None, after: str) -> None:

@@ -18,19 +18,8 @@ from cronce.monitor.known import SLICE, Known
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge
-from cronce.protocol.notices import Alert, Beaten, Beats, Doubled, Observed
-from cronce.protocol.record import (
-    TOO_LATE,
-    Act,
-    Holder,
-    Outcome,
-    Past,
-    Record,
-    Span,
-    State,
-    encode,
-    encode_job,
-)
+from cronce.protocol.notices import Alert, Beaten, Beats, Bundle, Doubled, Holder, Observed
+from cronce.protocol.record import TOO_LATE, Act, Outcome, Past, Record, Span, State, encode, encode_job
 from cronce.protocol.specs import respec
 from cronce.protocol.terms import Terms
 from cronce.runtime.effects.review import EffectSeen
@@ -359,6 +348,8 @@ SEEN_HOLDERS = made(
     ACTS,
 )
 BEATEN = made(Beaten, INSTANTS, HOLDERS)
+PLACES = st.dictionaries(NAMES, st.sampled_from(["app.py", "other.py"]))
+BUNDLES = made(Bundle, st.dictionaries(NAMES, st.sampled_from(["d1", "d2"])), PLACES)
 SURVEYS = made(
     Survey,
     INSTANTS,
@@ -366,7 +357,7 @@ SURVEYS = made(
     ACTS,
     st.lists(JOBS | UNREADABLE, max_size=3).map(lambda found: {one.name: one for one in found}),
     st.lists(SEEN_HOLDERS, max_size=4, unique_by=lambda one: one.holder.holder),
-    st.dictionaries(st.sampled_from(["v1", "v2"]), st.dictionaries(NAMES, st.sampled_from(["d1", "d2"]))),
+    st.dictionaries(st.sampled_from(["v1", "v2"]), BUNDLES),
     st.lists(SLOTS, max_size=3),
     st.lists(RUNS, max_size=3),
     st.lists(RUNS, max_size=3).map(lambda runs: {run.slot.job: run for run in runs}),
@@ -390,6 +381,7 @@ SURVEYS = made(
             st.lists(made(Doubled, TEXTS, INSTANTS, HOLDERS, TEXTS), max_size=3).map(tuple),
         ),
     ),
+    st.dictionaries(HOLDERS, st.sampled_from(["2025a", "2026b"])),
     st.dictionaries(NAMES, st.lists(SPANS, min_size=1, max_size=7)),
 )
 

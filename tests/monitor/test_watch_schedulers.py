@@ -7,8 +7,8 @@ import pytest
 from cronce.model import ABSENT, Mark, Write, drained_holder
 from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
-from cronce.protocol.notices import Machine, encode_notice
-from cronce.protocol.record import Holder, decode_job
+from cronce.protocol.notices import Holder, Machine, encode_notice
+from cronce.protocol.record import decode_job
 from cronce.runtime.declare import declare
 from cronce.runtime.machine import REMEMBERED
 from cronce.runtime.queries import HolderSeen

@@ -82,6 +82,11 @@ def _skewed(figures: Figures) -> str:
     return f"{play['slots']} slots, {play['hosts']} hosts: {play['runs']} runs, none twice"
 
 
+def _leapt(figures: Figures) -> str:
+    leaps, slots = (sum(play[column] for play in figures["plays"]) for column in ("leaps", "slots"))
+    return f"{leaps} leaps, {slots:,} slots: each ran once, none before its instant"
+
+
 def _killed(figures: Figures) -> str:
     plays = figures["plays"]
     slots, kills = (sum(play[column] for play in plays) for column in ("slots", "kills"))
@@ -166,6 +171,7 @@ PARTS: tuple[Part, ...] = (
         "outage",
         "every server away, for a while and for longer than a lease",
         "faults/test_outage.py",
+        "faults/test_hearing.py",
         CRONCE_TORTURE_RUNS="1",
     ),
     pytest(
@@ -180,6 +186,14 @@ PARTS: tuple[Part, ...] = (
         "faults/test_skewed_hosts.py",
         showed=_skewed,
         CRONCE_SKEWED_SLOTS="100",
+    ),
+    pytest(
+        "clock-leaps",
+        "the clock of a server leaps by an hour and by 400 days, for up to a minute",
+        "faults/test_clock_leaps.py",
+        showed=_leapt,
+        options=AT_ONCE,
+        CRONCE_LEAPS="1",
     ),
     pytest(
         "billing",

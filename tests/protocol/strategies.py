@@ -12,8 +12,10 @@ from cronce.protocol.notices import (
     Alert,
     Beaten,
     Beats,
+    Bundle,
     Delivery,
     Doubled,
+    Holder,
     Machine,
     Observed,
     Position,
@@ -21,21 +23,7 @@ from cronce.protocol.notices import (
     Refused,
     Stored,
 )
-from cronce.protocol.record import (
-    Act,
-    Bundle,
-    Holder,
-    Job,
-    Maker,
-    Outcome,
-    Past,
-    Purging,
-    Record,
-    Span,
-    Spec,
-    State,
-    Turn,
-)
+from cronce.protocol.record import Act, Job, Maker, Outcome, Past, Purging, Record, Span, Spec, State, Turn
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 

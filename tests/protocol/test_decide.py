@@ -28,6 +28,7 @@ from cronce.protocol.decide import Decision, decide, job_write, refused, writes_
 from cronce.protocol.gates import AGAIN, Need
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
 from cronce.protocol.record import Maker, Outcome, Record, State, Turn, decode, decode_job, decode_turn, encode_turn
+from cronce.protocol.store_clock import SMALL
 from cronce.protocol.view import View
 from tests.protocol.views import AT, JOB, NOW, SLOT, claimable
 
@@ -140,7 +141,12 @@ def test_a_refusal_writes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("start_by", "version", "expected"),
-    [(None, 0, NOW + FACTS_AGE), (NOW + SECOND, 0, NOW + SECOND), (NOW + SECOND, 4, None), (None, 4, None)],
+    [
+        (None, 0, NOW + FACTS_AGE),
+        (NOW + SECOND, 0, NOW + SECOND),
+        (NOW + SECOND, 4, NOW + SMALL),
+        (None, 4, NOW + SMALL),
+    ],
 )
 def test_a_first_write_lands_while_the_facts_of_the_job_hold_and_before_its_deadline(
     start_by: Any, version: int, expected: Any

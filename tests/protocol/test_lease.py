@@ -14,16 +14,19 @@ from cronce.protocol import lease
 from cronce.protocol.lease import (
     FACTS_AGE,
     LOCK_LEASE,
-    PURGE_DELAY,
+    Contact,
     Sample,
     Trust,
     even_span,
     forgotten_floor,
+    heard,
+    hearing,
     margin,
     renew_every,
     tolerance,
     trust_end,
 )
+from cronce.protocol.retention import PURGE_DELAY
 from cronce.protocol.terms import RERUN_LEASE, SKIP_LEASE, lease_for
 from tests.protocol.examples import examples
 
@@ -343,3 +346,42 @@ def test_the_watch_is_what_keeps_a_jump_ahead_safe(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(f"{__name__}.even_span", lambda *_: timedelta(hours=1))
     assert jump.believed()
     assert not jump.safe()
+
+
+# --- contact --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("length", "expected"), [(1, 1.0), (3, 1.0), (6, 1.5), (30, 7.5), (32, 8.0), (300, 8.0)])
+def test_holders_are_heard_for_about_as_long_as_between_two_renewals(length: float, expected: float) -> None:
+    assert hearing(seconds(length)) == seconds(expected)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "renewed", "expected"),
+    [
+        ([], 0, 0.0),
+        ([(90, 100)], 70, 10.0),
+        ([(50, 60), (90, 100)], 70, 10.0),
+        ([(71, 75), (80, 82), (90, 100)], 70, 16.0),
+        ([(71, 75), (80, 80.7), (90, 100)], 70, 14.0),
+        ([(60, 75), (90, 100)], 70, 10.0),
+        ([(71, 90), (99.5, 100)], 70, 0.0),
+        ([(71, 97.9)], 70, 0.0),
+        ([(71, 98)], 70, 27.0),
+    ],
+    ids=[
+        "no contact", "one piece", "older ones do not count", "it adds up", "too short a piece",
+        "before the first break", "contact is too young", "contact is over", "contact until a moment ago",
+    ],
+)  # fmt: skip
+def test_what_is_heard_adds_up_since_contact_first_broke(
+    pieces: list[tuple[float, float]], renewed: float, expected: float
+) -> None:
+    contacts = [Contact(since, upto) for since, upto in pieces]
+    assert heard(contacts, renewed, 100).total_seconds() == pytest.approx(expected)
+
+
+def test_without_a_break_since_the_last_renewal_all_was_heard() -> None:
+    assert heard([Contact(70, 99)], 70, 100) == timedelta.max
+    assert heard([Contact(70, 99)], 69.9, 100) == seconds(29)
+    assert heard([Contact(70, 97)], 70, 100) == timedelta(0)

@@ -18,8 +18,10 @@ from cronce.protocol.notices import (
     Alert,
     Beaten,
     Beats,
+    Bundle,
     Delivery,
     Doubled,
+    Holder,
     Machine,
     Observed,
     Position,
@@ -27,21 +29,7 @@ from cronce.protocol.notices import (
     Refused,
     Stored,
 )
-from cronce.protocol.record import (
-    Act,
-    Bundle,
-    Holder,
-    Job,
-    Maker,
-    Outcome,
-    Past,
-    Purging,
-    Record,
-    Span,
-    Spec,
-    State,
-    Turn,
-)
+from cronce.protocol.record import Act, Job, Maker, Outcome, Past, Purging, Record, Span, Spec, State, Turn
 from tests.protocol import strategies
 from tests.protocol.examples import examples
 
@@ -126,8 +114,8 @@ JOB = Kind(
     '"code":"shop.jobs:billing"}',
 )
 HOLDER = Kind(
-    record.encode_holder,
-    record.decode_holder,
+    notices.encode_holder,
+    notices.decode_holder,
     strategies.holders,
     Holder(
         "web-1:70:9",
@@ -149,8 +137,8 @@ HOLDER = Kind(
     '"tzdata":"2026a"}',
 )
 BUNDLE = Kind(
-    record.encode_bundle,
-    record.decode_bundle,
+    notices.encode_bundle,
+    notices.decode_bundle,
     strategies.bundles,
     Bundle({"billing": "a1"}, {"billing": "shop.jobs:billing"}),
     '{"v":6,"specs":{"billing":"a1"},"code":{"billing":"shop.jobs:billing"}}',
@@ -311,7 +299,7 @@ def test_version_2_is_readable_for_ever() -> None:
     text = '{"v":2,"floor":1774746000000000,"paused":true,"specs":[],"firing":"","spans":[],"purging":null}'
     assert record.decode_job(text) == Job(ONE, paused=Act(""))
     assert record.decode_job(text.replace("true", "false")) == Job(ONE)
-    held = record.decode_holder('{"v":2,"holder":"web-1:70:9","specs":{"billing":"a1"}}')
+    held = notices.decode_holder('{"v":2,"holder":"web-1:70:9","specs":{"billing":"a1"}}')
     assert (held.holder, held.bundle) == ("web-1:70:9", "")
     assert record.decode('{"v":2,"state":"due"}') == Record(State.DUE)
     _refused(JOB, text.replace("true", "1"))
@@ -325,7 +313,7 @@ def test_version_3_is_readable_for_ever() -> None:
 
 def test_version_4_is_readable_for_ever() -> None:
     """A holder did not say how often it beats, how its clock stands, nor how much runs there."""
-    held = record.decode_holder(
+    held = notices.decode_holder(
         '{"v":4,"holder":"web-1:70:9","bundle":"c3","role":"both","workers":10,"labels":{},"since":1774746000000000,'
         '"cronce":"1.0","draining":false,"gone":false}'
     )

@@ -140,8 +140,8 @@ def skipped(record: Record) -> Ruling:
 
 
 LOST = Ruling(
-    Closed(Outcome.LOST, "its holder web-1 was gone"),
-    closed(RAN, Outcome.LOST, "its holder web-1 was gone", Mark.ATTENTION),
+    Closed(Outcome.LOST, "its holder web-1 did not renew its lease"),
+    closed(RAN, Outcome.LOST, "its holder web-1 did not renew its lease", Mark.ATTENTION),
 )
 UNKNOWN = Ruling(
     Closed(Outcome.UNKNOWN, "the store forgot what became of it"),
@@ -403,8 +403,8 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     (
         "it may be committed, and is not", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), Settle(F1),
         Ruling(
-            Closed(Outcome.LOST, "its holder web-1 was gone"),
-            closed(RAN._replace(joined=True), Outcome.LOST, "its holder web-1 was gone", Mark.ATTENTION),
+            Closed(Outcome.LOST, "its holder web-1 did not renew its lease"),
+            closed(RAN._replace(joined=True), Outcome.LOST, "its holder web-1 did not renew its lease", Mark.ATTENTION),
         ),
     ),
     ("the transaction of another run was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(F0, committed=True),
@@ -579,7 +579,7 @@ def test_a_paused_holder_cannot_finish_what_was_closed_as_lost() -> None:
     slot = OneCell()
     fence = slot.granted(on_lost="skip")
     slot.lapse()
-    assert slot.say(Settle()) == Closed(Outcome.LOST, "its holder web-1 was gone")
+    assert slot.say(Settle()) == Closed(Outcome.LOST, "its holder web-1 did not renew its lease")
     for outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         assert slot.say(Finish(fence, outcome)) == Stale("web-1")
     assert slot.record.outcome is Outcome.LOST
@@ -603,7 +603,7 @@ def test_a_takeover_goes_by_the_on_lost_written_with_the_grant(readers: OnLost) 
     rerun.lapse()
     skip.lapse()
     assert rerun.say(claim("n2", "web-2", readers)) == Granted(2, taken_over="web-1")
-    assert skip.say(claim("n2", "web-2", readers)) == Closed(Outcome.LOST, "its holder web-1 was gone")
+    assert skip.say(claim("n2", "web-2", readers)) == Closed(Outcome.LOST, "its holder web-1 did not renew its lease")
 
 
 def test_a_lost_slot_waits_for_a_person() -> None:
@@ -874,7 +874,7 @@ def test_what_was_asked_to_stop_does_not_begin_again_when_its_holder_dies() -> N
     slot.granted()
     slot.say(Ask("cancelled by ada"))
     slot.lapse()
-    why = "its holder web-1 was gone, after it was asked to stop: cancelled by ada"
+    why = "its holder web-1 did not renew its lease, after it was asked to stop: cancelled by ada"
     assert slot.say(claim("n2", "web-2")) == Closed(Outcome.LOST, why)
 
 
@@ -1170,7 +1170,7 @@ def test_a_step_of_a_run_that_is_over_is_in_doubt_whatever_the_next_run_says_of_
     step.begun(under=MAKER)
     facts = Facts(step.now, over={MAKER})
     decision = rule(step.cell, step.record, claim("n2", "web-2", "rerun"), facts)
-    assert decision.answer == Closed(Outcome.LOST, "its holder web-1 was gone")
+    assert decision.answer == Closed(Outcome.LOST, "its run at web-1 is over")
 
 
 def test_what_was_surely_not_done_may_be_begun_again() -> None:

@@ -23,6 +23,7 @@ class Facts(NamedTuple):
     base: int = 0
     even: Callable[[timedelta], timedelta] = lambda _tolerance: timedelta(0)
     over: Collection[Maker] = ()
+    heard: timedelta = timedelta.max
 
 
 def view_of(cell: Cell, record: Record | None, facts: Facts) -> View:
@@ -35,6 +36,7 @@ def view_of(cell: Cell, record: Record | None, facts: Facts) -> View:
         known=known,
         epoch=Epoch(1, base=facts.base),
         even=lambda _cell, _sample, tolerance: facts.even(tolerance),
+        heard=lambda _sample, _ago: facts.heard,
         over=facts.over,
     )
 

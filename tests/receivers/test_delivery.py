@@ -42,7 +42,9 @@ def test_a_job_that_runs_three_times_charges_each_invoice_once(tmp_path: Path) -
                 for invoice in range(4):
                     if (len(attempts), invoice) in ((1, 2), (2, 3)):
                         raise ConnectionError("the network is gone")
-                    answer = await client.post(f"/invoice-{invoice}", headers=run.headers(f"invoice-{invoice}"))
+                    answer = await client.post(
+                        f"/invoice-{invoice}", headers=run.headers(f"invoice-{invoice}", per="slot")
+                    )
                     charges.append(answer.raise_for_status().json()["charge"])
             return charges
 
@@ -63,7 +65,7 @@ def test_a_fence_counts_for_the_job_where_its_runs_exclude_each_other_else_for_t
 
         @cron.job("@yearly", name="billing", overlap=overlap)  # type: ignore[arg-type]
         def billing(run: Run) -> tuple[dict[str, str], str, str]:
-            return run.headers("invoice-7"), run.key, str(run.fence)
+            return run.headers("invoice-7", per="slot"), run.key, str(run.fence)
 
         headers, key, fence = billing()  # type: ignore[misc]
     sent = read_headers(headers.items())

@@ -35,6 +35,9 @@ class HostClock:
     def wall(self) -> datetime:
         return self._hand.wall() + timedelta(seconds=self.off)
 
+    def synchronised(self) -> bool:
+        return self._hand.synchronised()
+
 
 class StillBeat(Beat):
     """Looks when the test says so, never by itself."""
@@ -56,10 +59,13 @@ class Office:
         self.naps: list[float] = []
 
     def call(self, job: Declaration, body: Callable[[Run], Any], *, when: When | None = None, **more: Any) -> Any:
+        return self.play(self.call_steps(job, body, when=when, **more))
+
+    def call_steps(self, job: Declaration, body: Callable[[Run], Any], *, when: When | None = None, **more: Any) -> Any:
         def refused(slot: Slot, why: str, _keeper: Keeper) -> None:
             self.refused.append((slot.key, why))
 
-        return self.play(Call(self.keeper, job, Work(body), refused=refused, **more).steps(when))
+        return Call(self.keeper, job, Work(body), refused=refused, **more).steps(when)
 
     def play(self, steps: Steps[T], meanwhile: Callable[[], object] = lambda: None) -> T:
         """Take the steps; a nap turns the clock, and `meanwhile` is what the others do in it."""
@@ -77,10 +83,11 @@ class Office:
 
 
 def watch(office: Office, seconds: int) -> None:
-    """The process goes on looking at the store, so that it knows how its clock ran."""
+    """The process goes on looking at the store, so that it knows how its clock ran, and that it could be written to."""
     for _ in range(seconds):
         office.hand.turn(1)
         office.desk.do(office.desk.ledger.overdue("another"))
+        office.desk.do(office.desk.ledger.client.probe())
 
 
 def dies(office: Office) -> None:

@@ -10,7 +10,8 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreReadOnly, StoreUnavailable
 from cronce.events import Event
 from cronce.model import Slot, Traits, Write
-from cronce.protocol.record import Holder
+from cronce.protocol.notices import Holder
+from cronce.protocol.store_clock import Believed
 from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.interrupt import shielded
@@ -32,13 +33,21 @@ class HandClock:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.back = 0.0  # how far the store's clock was stepped back
+        self.back = 0.0  # how far the store's clock was stepped back, and the machines' with it
+        self.leap = timedelta(0)  # of the store's clock alone
+        self.kept = True  # the kernel says that the clock is synchronised
 
     def boot(self) -> float:
         return 5000.0 + self.seconds
 
     def wall(self) -> datetime:
         return START + timedelta(seconds=self.seconds - self.back)
+
+    def store(self) -> datetime:
+        return self.wall() + self.leap
+
+    def synchronised(self) -> bool:
+        return self.kept
 
     def turn(self, seconds: float) -> None:
         self.seconds += seconds
@@ -56,6 +65,7 @@ class Ahead(SystemClock):
         """So long later, nothing was renewed in between; whoever watches over leases looks now."""
         with shielded():  # it may be the caller's lease that is over
             self.seconds += seconds
+            cron.at_work().desk.ledger.know._believed = Believed()  # the store's clock did not go on
             cron.at_work()._watching.wake()
 
 
@@ -63,7 +73,7 @@ class Wire(MemoryStore):
     """The memory store behind a wire: calls are counted, and can be lost before or after they landed."""
 
     def __init__(self, clock: HandClock, traits: Traits = DURABLE, *, on_purpose: bool = True) -> None:
-        super().__init__(clock.wall, traits, on_purpose=on_purpose)
+        super().__init__(clock.store, traits, on_purpose=on_purpose)
         self.clock = clock
         self.calls: list[str] = []
         self.lose: Callable[[str], str] = lambda _call: ""

@@ -17,7 +17,7 @@ from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import bundle_cells
-from cronce.protocol.record import decode_bundle
+from cronce.protocol.notices import decode_bundle
 from cronce.runtime.allowed_jobs import Allowed, Carried, allows
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call

@@ -169,7 +169,7 @@ def test_a_line_with_wrong_arguments_is_for_its_handler_to_complain_of() -> None
 
 def in_a_step(run: Run) -> None:
     with suppress(InDoubt, ConnectionError):
-        run.once("mail", connects)
+        run.once("mail", connects, per="slot")
 
 
 @pytest.mark.parametrize("body", [connects, in_a_step])

@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 from cronce import __version__
-from cronce.clock import SystemClock
+from cronce.clock import KernelClock, SystemClock, kernel_clock
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Cell, Epoch, Origin, Traits, Write, to_us
-from cronce.protocol.record import Holder
+from cronce.protocol.notices import Holder
 from cronce.runtime.declare import declare
 from cronce.runtime.doctor import (
     SAMPLES,
-    KernelClock,
     Sample,
     examine,
     kept_right,
-    kernel_clock,
     life,
     measured,
     named,
@@ -462,6 +460,9 @@ def test_time_is_read_in_the_middle_of_a_question() -> None:
 
         def wall(self) -> datetime:
             return self._at
+
+        def synchronised(self) -> bool:
+            return True
 
     clock = Turned()
     (first, *_) = measured(Slow(clock.wall), clock)

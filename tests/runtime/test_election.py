@@ -344,6 +344,7 @@ def test_when_the_store_is_silent_for_a_while_the_leader_leads_on(town: Town, st
 
 @pytest.mark.parametrize("back", [-3600.0, 3600.0])
 def test_a_step_of_the_stores_clock_deposes_nobody(town: Town, back: float) -> None:
+    town.clock.turn(7200)
     first, second = town.candidates(2)
     town.go(60)
     town.clock.back = back

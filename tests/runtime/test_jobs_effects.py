@@ -35,7 +35,7 @@ def purge_runs(office: Office) -> None:
 
 def day(office: Office, number: int, fn: Any = str) -> None:
     def body(run: Run) -> None:
-        run.once(f"step:{number}", fn)
+        run.once(f"step:{number}", fn, per="slot")
 
     office.call(job(**DAILY), body, when=Slot("billing", START + timedelta(days=number)))
     office.hand.turn(timedelta(days=1).total_seconds())

@@ -128,7 +128,7 @@ def test_who_was_taken_over_is_told_by_whom(store: Wire, clock: HandClock) -> No
     told: list[Over] = []
     held(here, told=told.append)
     for _ in range(31):
-        there.desk.do(there.desk.ledger.overdue())
+        there.desk.do(there.desk.ledger.client.probe())
         clock.turn(1)
     terms = Terms(LEASE, "rerun", "allow")
     (grant,) = there.desk.do(there.desk.ledger.claim([Wanted(Slot("billing", START), terms, known=True)]))
@@ -376,7 +376,7 @@ def test_what_another_has_is_not_renewed_by_who_does_not_stop(store: Wire, clock
     here, there = Office(store), Office(store)
     lease = held(here)
     for _ in range(31):
-        there.desk.do(there.desk.ledger.overdue())
+        there.desk.do(there.desk.ledger.client.probe())
         clock.turn(1)
     wanted = Wanted(Slot("billing", START), Terms(LEASE, "rerun", "allow"), known=True)
     (grant,) = there.desk.do(there.desk.ledger.claim([wanted]))

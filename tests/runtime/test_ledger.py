@@ -51,6 +51,7 @@ def watch(clock: HandClock, desk: Desk, seconds: float) -> None:
     for _ in range(int(seconds)):
         clock.turn(1.0)
         desk.do(desk.ledger.overdue())
+        desk.do(desk.ledger.client.probe())
 
 
 # --- claiming ---
@@ -234,7 +235,7 @@ def test_a_lapsed_run_under_skip_is_closed_as_lost_and_needs_attention(
 ) -> None:
     grant = granted(desk)
     watch(clock, other, 11)
-    assert claim(other, on_lost="rerun") == Closed(Outcome.LOST, "its holder web-1 was gone")
+    assert claim(other, on_lost="rerun") == Closed(Outcome.LOST, "its holder web-1 did not renew its lease")
     assert [cell.key for cell in store.scan(Scan("run/", mark=Mark.ATTENTION)).cells] == [SLOT.cell]
     assert desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED)) == Stale("web-1")
 
@@ -258,6 +259,27 @@ def test_overlap_skip_puts_the_slot_on_record_with_who_still_ran(desk: Desk, oth
     granted(desk)
     clock.turn(1)
     assert claim(other, later(1)) == Closed(Outcome.SKIPPED, f"{SLOT.key} still ran")
+
+
+def test_a_slot_that_follows_a_dead_run_waits_until_that_is_settled(desk: Desk, other: Desk, clock: HandClock) -> None:
+    """Its lease has passed, so it does not *still run*; and who comes new may not act on that at once."""
+    granted(desk)
+    clock.turn(11)
+    for _ in range(10):
+        assert claim(other, later(11)) == Busy(SLOT.cell, START + LEASE)
+        clock.turn(1)
+    assert granted(other, later(11)).number == 1
+
+
+def test_a_slot_that_follows_a_dead_run_waits_no_longer_than_it_may_start(
+    desk: Desk, other: Desk, clock: HandClock
+) -> None:
+    granted(desk)
+    clock.turn(11)
+    for _ in range(6):
+        assert claim(other, later(11), start_within=5 * SECOND) == Busy(SLOT.cell, START + LEASE)
+        clock.turn(1)
+    assert claim(other, later(11), start_within=5 * SECOND) == Closed(Outcome.SKIPPED, "too late to start")
 
 
 def test_overlap_wait_waits_for_the_turn(desk: Desk, other: Desk, clock: HandClock) -> None:
@@ -511,7 +533,7 @@ def test_a_store_clock_that_stepped_back_does_not_stretch_trust(clock: HandClock
     step = store.load
 
     def load(keys: Sequence[str]) -> Loaded:
-        clock.back = 120.0 if store.calls.count("load") > 1 else 0.0
+        clock.back = 0.9 if store.calls.count("load") > 1 else 0.0
         return step(keys)
 
     store.load = load  # type: ignore[method-assign]

@@ -10,8 +10,8 @@ import pytest
 from cronce.errors import BadInput, BadRecord, CronceError
 from cronce.model import ABSENT, BOARD_JOBS, Cell, Mark, Slot, Write, bundle_cells, holder_cell, stored_cell
 from cronce.protocol.commands import Queue
-from cronce.protocol.notices import Stored, decode_stored, encode_notice
-from cronce.protocol.record import Bundle, Holder, Job, encode_bundle, encode_holder
+from cronce.protocol.notices import Bundle, Holder, Stored, decode_stored, encode_bundle, encode_holder, encode_notice
+from cronce.protocol.record import Job
 from cronce.protocol.specs import declared
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow, Request, Swap, Timed

@@ -6,7 +6,7 @@ import pytest
 
 from cronce import Cronce
 from cronce.model import bundle_cells, holder_cell
-from cronce.protocol.record import decode_bundle, decode_holder
+from cronce.protocol.notices import decode_bundle, decode_holder
 from cronce.runtime.stored_jobs import parsed, spelled
 from cronce.stores.base import Scan
 from tests.runtime.scheduling.manual_cluster import ManualCluster

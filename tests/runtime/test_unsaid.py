@@ -54,7 +54,7 @@ def refusing(store: ReadOnly, ran: list[str]) -> Callable[[Run], None]:
 def ran_unsaid(office: Office, store: ReadOnly, declared: Declaration) -> list[str]:
     """A run that ended, and whose call gave up saying so."""
     ran: list[str] = []
-    with pytest.raises(NotRecorded, match="succeeded, but that could not be recorded: this store is a replica; it is"):
+    with pytest.raises(NotRecorded, match="succeeded, but that could not be recorded: this store is a replica; cronce"):
         office.call(declared, refusing(store, ran))
     return ran
 
@@ -70,9 +70,9 @@ def test_a_read_only_store_is_told_as_soon_as_it_takes_writes(
     for _ in range(60):
         clock.turn(0.5)
         assert office.keeper.renew() == pytest.approx(clock.boot() + 0.5)
-    assert office.desk.do(office.desk.ledger.gone([SLOT.cell])) == []  # to itself it is not gone
     assert [(end.run, end.what) for end in written(folder) if isinstance(end, UnsaidEnd)] == [(SLOT.cell, "succeeded")]
     store.refuses = False
+    assert office.desk.do(office.desk.ledger.gone([SLOT.cell])) == []  # to itself it is not gone
     clock.turn(0.5)
     assert office.keeper.renew() is None
     assert office.record(SLOT).outcome is Outcome.SUCCEEDED
@@ -86,7 +86,7 @@ def test_a_call_says_it_twice_a_second_while_it_may_pass_and_its_lease_is_truste
     def body(_run: Run) -> None:
         store.lose = lambda _call: "before"
 
-    with pytest.raises(NotRecorded, match="could not be recorded: the call was lost; it is said again until it is"):
+    with pytest.raises(NotRecorded, match="could not be recorded: the call was lost; cronce keeps trying to record it"):
         office.call(job(on_lost=on_lost, lease="30s"), body)
     assert clock.seconds == pytest.approx(24.2)
     assert max(office.naps) == 0.5
@@ -185,13 +185,34 @@ def test_a_call_that_could_not_ask_is_on_record_with_the_next_contact(
     with pytest.raises(StoreUnavailable):
         office.call(declared, lambda _run: None)
     store.lose = lambda _call: ""
-    clock.turn(15 * 60)
+    clock.turn(60)
+    office.desk.do(office.keeper.unsaid.say())
+    assert len(written(folder)) == 1  # another may still call for it in time
+    clock.turn(14 * 60 + 1)
     assert not isinstance(office.call(declared, lambda _run: None), Skipped)
     assert written(folder) == []
+    assert (office.record(LATER).outcome, office.record(LATER).reason) == (Outcome.SKIPPED, "too late to start")
     found = office.desk.do(why("billing", LATER, store.traits))
     assert found is not None
     (story,) = found.stories
-    assert story.case is Case.UNCLAIMED
+    assert story.case is not Case.UNCLAIMED
     (refused,) = story.refused
     assert refused.refused.why.endswith(": could not ask the store: the call was lost")
     assert refused.refused.at == START + timedelta(minutes=15)
+
+
+def test_a_call_that_is_never_too_late_and_could_not_ask_stays_open_to_who_calls_again(
+    office: Office, store: ReadOnly, clock: HandClock, folder: str
+) -> None:
+    """A message that is delivered again, say."""
+    declared = job(missed="all")
+    office.call(declared, lambda _run: None)
+    clock.turn(15 * 60)
+    store.lose = lambda _call: "before"
+    with pytest.raises(StoreUnavailable):
+        office.call(declared, lambda _run: None)
+    store.lose = lambda _call: ""
+    clock.turn(60)
+    ran: list[str] = []
+    office.call(declared, lambda run: ran.append(run.key))
+    assert (ran, written(folder)) == ([LATER.key], [])

@@ -2,7 +2,15 @@
 
 import pytest
 
+from cronce.protocol.store_clock import Believed
+from cronce.runtime import client
 from tests.web.house import Api, Browser, Busy
+
+
+@pytest.fixture(autouse=True)
+def _believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clocks of these stores stand still, or are of another year, and nobody is to doubt them."""
+    monkeypatch.setattr(client, "judged", lambda _before, sample, *_: Believed(sample))
 
 
 @pytest.fixture(scope="module")

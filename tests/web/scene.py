@@ -33,31 +33,18 @@ from cronce.protocol.notices import (
     Alert,
     Beaten,
     Beats,
+    Bundle,
     Delivery,
     Doubled,
+    Holder,
     Observed,
     Refusals,
     Refused,
-    encode_notice,
-)
-from cronce.protocol.record import (
-    LAPSED,
-    Act,
-    Bundle,
-    Holder,
-    Job,
-    Maker,
-    Outcome,
-    Past,
-    Record,
-    Span,
-    Spec,
-    State,
-    encode,
     encode_bundle,
     encode_holder,
-    encode_job,
+    encode_notice,
 )
+from cronce.protocol.record import LAPSED, Act, Job, Maker, Outcome, Past, Record, Span, Spec, State, encode, encode_job
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores.base import Store

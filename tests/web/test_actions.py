@@ -132,7 +132,7 @@ def test_a_program_acts_and_says_for_whom(town: Busy) -> None:
     cancelled = done(api, "runs", asked["key"], "cancel", reason="april")
     assert (cancelled["outcome"], cancelled["reason"]) == ("skipped", "cancelled by token (api): april")
     assert done(api, "runs", scene.failed.key, "rerun")["key"] == f"{scene.failed.key}#rerun-1"
-    assert done(api, "runs", scene.lost.key, "resolve", verdict="retry")["due"] is True
+    assert done(api, "runs", scene.lost.key, "resolve", verdict="retry", force=True)["due"] is True
     seen = done(api, "effects", scene.doubt, "resolve", verdict="done", result={"id": 1})
     assert (seen["state"], seen["result"]) == ("done", {"id": 1})
 

@@ -157,7 +157,7 @@ def test_what_is_wanted_is_told(busy: Busy, program: Api) -> None:
         "/effects?after=x",
         "/effects?after=4@run/billing",
         "/effects?after=7@effect/billing",
-        "/effects?what=order-email&after=4@once/letter/7",
+        "/effects?what=order-email&after=3@once/letter/7",
         "/timeline?start=yesterday",
         "/timeline?start=2026-01-01",
         "/timeline?end=0001-01-01T00:00:00Z",

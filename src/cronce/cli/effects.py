@@ -10,14 +10,13 @@ from cronce.cli import refuse_outside, say
 from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_json
 from cronce.cli.terminal import Text, Tone, Toned, screen, show, table
 from cronce.errors import BadInput, CronceError
-from cronce.model import Slot, effect_cells, spell
+from cronce.model import Slot, slot_of_cell, spell
 from cronce.protocol.commands import Queued
-from cronce.protocol.record import effects_key
+from cronce.protocol.record import RESOLVED, Record, effects_key
 from cronce.runtime.effects import review
+from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.effects.review import EffectSeen, EffectState, Listed, Unwatched
 from cronce.runtime.flow import Flow
-from cronce.runtime.machine import recall_clock
-from cronce.runtime.operations.actions import Verdict
 from cronce.runtime.queries import job_names, slot_named
 from cronce.telling.documents import effect_document
 from cronce.telling.story import tell_doubts
@@ -25,15 +24,21 @@ from cronce.telling.words import safe
 
 MOST: Final = 10_000
 EFFECTS_EPILOG = """
-An effect is what a body does by run.once, or a function that is idempotent for a key. It is in doubt when it was begun,
-and whoever was at it is gone or failed: it may have happened or not. `cronce resolve` says which.
+An effect is what a job does once for a slot (run.once) or for a thing (run.on), or a function that is idempotent for a
+key. It is in doubt when it was begun, and whoever was at it is gone or failed: it may have happened or not. `cronce
+resolve` says which.
+
+--adopt turns steps that are on record for a slot into effects on things, each with the key that was sent for it: then
+what a job did before it used run.on is not done again.
 
 examples:
   cronce effects
   cronce effects billing --all
+  cronce effects charge/invoice:7
   cronce effects billing@2026-03-29T01:00:00Z --json
+  cronce effects billing --adopt 'charge:*' --on invoice --what charge --dry-run
 """
-_TONES: Final[Mapping[EffectState, Tone]] = {
+EFFECT_TONES: Final[Mapping[EffectState, Tone]] = {
     "done": "good",
     "in doubt": "bad",
     "unreadable": "bad",
@@ -45,22 +50,33 @@ WATCH: Final = 0.5
 """Seconds between two looks at the store's clock."""
 
 RESOLVE_EPILOG = """
-A slot. done: somebody made sure of its work, and it counts as succeeded. retry: the slot itself is due again, with all
-its attempts.
+resolve says what a person found out; nothing is run by it. rerun runs a slot once more, and skips what is done.
 
-An effect that is in doubt (`cronce effects`). done: it happened, and whoever repeats it gets the result. retry: it did
-not, and may be begun again. A slot that it stopped goes on with `cronce rerun`.
+An effect that is in doubt (`cronce effects`): resolve it first. done: it happened, and whoever repeats it gets the
+result. retry: it did not, and may be begun again. Then `cronce rerun SLOT` goes on with the slot that it stopped.
+
+A slot that failed, was lost or is unknown, with no effect in doubt. done: somebody made sure of its work, and it counts
+as succeeded. retry: the slot itself is due again, with all its attempts. To run it beside its record, use rerun.
+
+retry is refused, with what to check, while the process that was at it may be alive: one that is only paused goes on
+where it was. --force is for who has looked.
 
 examples:
   cronce resolve billing@2026-03-29T01:00:00Z done --reason 'all 42 invoices are there'
   cronce resolve billing@2026-03-29T01:00:00Z retry
-  cronce resolve billing@2026-03-29T01:00:00Z/charge:7 done --result '{"id": "ch_1"}'
+  cronce resolve charge/invoice:7 done --result '{"id": "ch_1"}'
 """
 
 
 def add_effects_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "of this job, this slot or this idempotent function only; or one effect"
+    what = "of this job or slot, or of what is done to things by this name only; or one effect"
     parser.add_argument("what", nargs="?", metavar="JOB|SLOT|NAME", help=what)
+    adopt = "turn the job's steps with such keys into effects on things; * is the id of the thing"
+    parser.add_argument("--adopt", metavar="KEY", help=adopt)
+    parser.add_argument("--on", metavar="KIND", help="with --adopt: what kind of thing it is, as in run.on(KIND, id)")
+    parser.add_argument("--what", dest="done", metavar="NAME", help="with --adopt: what is done, as in .once(NAME, …)")
+    parser.add_argument("--dry-run", action="store_true", help="with --adopt: only say what would be adopted")
+    parser.add_argument("--by", metavar="NAME", help="with --adopt: who acts, for the record (default: user@host)")
     parser.add_argument("--all", action="store_true", help="also what is done, and what failed and may be begun again")
     parser.add_argument("-n", type=int, default=100, metavar="N", help="how many (default 100)")
     add_store(parser)
@@ -68,6 +84,13 @@ def add_effects_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_effects(options: argparse.Namespace) -> None:
     refuse_outside("-n", options.n, MOST)
+    if options.adopt is not None:
+        from cronce.cli.adopting import run_adopt  # noqa: PLC0415  once in the life of a job
+
+        run_adopt(options)
+        return
+    if options.on or options.done or options.dry_run:
+        raise BadInput("--on, --what and --dry-run are for --adopt, such as --adopt 'charge:*'")
     with looking(options) as desk:
         found = desk.do(_found(options.what, options.n, everything=options.all))
     none = "no effect is on record" if options.all else "no effect is in doubt, and none in progress,"
@@ -82,8 +105,8 @@ def _found(what: str | None, limit: int, *, everything: bool) -> Flow[Listed]:
         if one is None:
             raise CronceError(f"nothing is known of {named.name}; `cronce effects --all` lists what is")
         return Listed((one,), more=False)
-    prefixes = yield from review.places(what)
-    found = yield from review.effects(prefixes, limit, everything=everything)
+    wheres = yield from review.places(what)
+    found = yield from review.effects(wheres, limit, everything=everything)
     if what is not None and not found.effects:
         yield from _refuse_unknown(what.partition("@")[0])
     return found
@@ -92,7 +115,7 @@ def _found(what: str | None, limit: int, *, everything: bool) -> Flow[Listed]:
 def _refuse_unknown(name: str) -> Flow[None]:
     if not (yield from review.any_effect((yield from review.places(name)))) and name not in (yield from job_names()):
         raise CronceError(
-            f"no job is called {name[:60]!r}, and no idempotent function of which anything is on record; `cronce"
+            f"no job is called {name[:60]!r}, and nothing is done by this name of which anything is on record; `cronce"
             " effects --all` lists what is"
         )
 
@@ -106,7 +129,7 @@ def _page(found: Listed) -> Iterator[str]:
 
 
 def _row(one: EffectSeen) -> list[Text]:
-    state = Toned(one.state, _TONES[one.state])
+    state = Toned(one.state, EFFECT_TONES[one.state])
     if one.record is None:
         return [one.name, state, "", "", one.why]
     since = spell(one.record.started) if one.record.started else ""
@@ -114,18 +137,20 @@ def _row(one: EffectSeen) -> list[Text]:
 
 
 def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "such as billing@2026-03-29T01:00:00Z, or with /charge:7 for a step of it"
+    what = "such as billing@2026-03-29T01:00:00Z, or an effect: charge/invoice:7"
     parser.add_argument("what", metavar="SLOT|EFFECT", help=what)
     parser.add_argument("verdict", choices=("done", "retry"), help="it is done, or shall be tried again")
     parser.add_argument("--result", metavar="JSON", help="what came of an effect that is done (default null)")
+    force = "retry though its holder may be alive, or an effect of the slot is in doubt: you have looked"
+    parser.add_argument("--force", action="store_true", help=force)
     add_act(parser)
 
 
 def run_resolve(options: argparse.Namespace) -> None:
-    if review.names_effect(options.what):
-        _resolve_effect(options)
-    else:
-        _resolve_slot(options)
+    try:
+        (_resolve_effect if review.names_effect(options.what) else _resolve_slot)(options)
+    except RetryRefused as error:
+        raise CronceError(safe(str(error))) from None
 
 
 # --- resolving a slot -------------------------------------------------------------------------------------------------
@@ -134,25 +159,26 @@ def run_resolve(options: argparse.Namespace) -> None:
 def _resolve_slot(options: argparse.Namespace) -> None:
     slot = slot_named(options.what)
     if options.result is not None:
-        raise BadInput("only an effect has a result, such as a step: billing@2026-03-29T01:00:00Z/charge:7")
+        raise BadInput("only an effect has a result, such as charge/invoice:7")
     with acting(options) as actor:
-        reply = actor.desk.do(actor.hand.resolve(slot, options.verdict, options.reason))
-        _warn(actor, slot, options.verdict)
+        (run,) = actor.desk.do(actor.hand.look([slot]))
+        record = run.record if run else None
+        reply = actor.desk.do(actor.hand.resolve(slot, options.verdict, options.reason, force=options.force))
+        survey = actor.desk.do(review.doubts(review.of_slot(effects_key(record, slot), slot)))
+    if survey.doubtful:
+        lines = [f"  {line}" for line in tell_doubts(survey)]
+        say("resolve", "\n".join(["some of its effects are in doubt, and stay so:", *lines]))
     outcome = None if isinstance(reply, Queued) else reply.outcome
     text = f"{slot.key} counts as {outcome}" if outcome else f"{slot.key} is due again"
-    show(options, {"slot": slot.key, "due": outcome is None, "outcome": outcome}, text)
+    show(options, {"slot": slot.key, "due": outcome is None, "outcome": outcome}, f"{text}{_resolved_before(record)}")
 
 
-def _warn(actor: Actor, slot: Slot, verdict: Verdict) -> None:
-    """What is in doubt of its effects stays so."""
-    (run,) = actor.desk.do(actor.hand.look([slot]))
-    survey = actor.desk.do(review.doubts(effect_cells(effects_key(run and run.record, slot))))
-    if survey.doubtful:
-        then = ", and will stop it again unless you say more" if verdict == "retry" else ""
-        say(
-            "resolve",
-            "\n".join([f"some of its effects are in doubt{then}:", *(f"  {line}" for line in tell_doubts(survey))]),
-        )
+def _resolved_before(record: Record | None) -> str:
+    """Who said so first, when, and what."""
+    if record is None or not record.resolved:
+        return ""
+    when = f" at {spell(record.finished)}" if record.finished else ""
+    return f"; already resolved {record.reason.removeprefix(RESOLVED)}{when}"
 
 
 # --- resolving an effect ----------------------------------------------------------------------------------------------
@@ -161,9 +187,12 @@ def _warn(actor: Actor, slot: Slot, verdict: Verdict) -> None:
 def _resolve_effect(options: argparse.Namespace) -> None:
     result = None if options.result is None else read_json("--result", options.result)
     with acting(options) as actor:
+        before = actor.desk.do(review.effect(review.effect_named(options.what)))
+        record = before.record if before else None
         seen = _resolved(actor, options, result)
-        stopped = _stopped(actor, review.effect_named(options.what).slot)
+        stopped = _stopped(actor, _slot_of(seen))
     said = "counts as done" if options.verdict == "done" else "may be begun again"
+    said += _resolved_before(record)
     then = f"; `cronce rerun {stopped}` goes on with its slot" if stopped else ""
     show(options, {**effect_document(seen), "rerun": stopped}, safe(f"{seen.name} {said}{then}"))
 
@@ -171,10 +200,9 @@ def _resolve_effect(options: argparse.Namespace) -> None:
 def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectSeen:
     """While it is not sure that whoever was at it is gone, watch the store's clock: for as long as a lease, if that
     clock runs evenly."""
-    actor.desk.do(recall_clock(actor.hand.ledger))
-    patience = None
+    said, patience = (options.what, options.verdict, options.reason, result), None
     while True:
-        answer = actor.desk.do(review.resolve_effect(actor.hand, options.what, options.verdict, options.reason, result))
+        answer = actor.desk.do(review.resolve_effect(actor.hand, *said, force=options.force))
         if not isinstance(answer, Unwatched):
             return answer
         now = actor.desk.clock.boot()
@@ -186,8 +214,14 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
         time.sleep(WATCH)
 
 
+def _slot_of(seen: EffectSeen) -> Slot | None:
+    """Whose effect it is; of one on a thing, the slot that left it in doubt."""
+    maker, of = seen.record.under if seen.record else None, seen.name.partition("/")[0]
+    return slot_named(of) if "@" in of else slot_of_cell(maker.run) if maker else None
+
+
 def _stopped(actor: Actor, slot: Slot | None) -> str | None:
-    """The slot of a step, if that is closed and did not succeed: it goes on when it is run again."""
+    """The slot of an effect, if that is closed and did not succeed: it goes on when it is run again."""
     (run,) = actor.desk.do(actor.hand.look([slot])) if slot else (None,)
     ended = run.record.outcome if run and run.record else None
     return slot.key if slot and ended and ended.is_bad else None

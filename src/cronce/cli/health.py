@@ -45,7 +45,7 @@ PULSE: Final = 1.0
 SLOW: Final = 5.0
 """Seconds after which whoever asks has to have asked."""
 
-_NOTE: Final = struct.Struct("=dd???5x")
+_NOTE: Final = struct.Struct("=dd????4x")
 
 _NOBODY: Final = Vitals(0.0, 0.0, joined=False, claims=False)
 
@@ -141,6 +141,8 @@ def _obstacle(one: Vitals, now: Boot) -> str:
         return "claims no more"
     if one.no_worker:
         return "no worker is left: each is taken by a run that was told to stop, and still runs"
+    if one.doubts:
+        return "the store's clock is not believed"
     return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > LATELY else ""
 
 

@@ -14,8 +14,10 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Origin
 from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
+from cronce.runtime.ahead import set_clock
 from cronce.runtime.desk import Desk
 from cronce.runtime.doctor import examine
+from cronce.runtime.operations.actions import who
 from cronce.runtime.queries import job_names, refuse_unknown
 from cronce.stores import mask, module_of
 from cronce.stores.checks import Check, CheckVerdict
@@ -27,6 +29,7 @@ STORE_ACTIONS: Final = {
     "init": "begin a store on purpose: it is empty because it is new, not because it forgot",
     "adopt": "use a copied, restored or network store from now on; slots up to now that it does not know stay closed",
     "sql": "print the SQL that makes the tables, for a database where another than cronce makes them",
+    "clock": "say that the store's clock is right, after it jumped, and bring back what it dated ahead",
 }
 WHY_NOT: Final = {
     "init": "this kind of store cannot be begun on purpose",
@@ -43,6 +46,9 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_store(options: argparse.Namespace) -> None:
     url = choose(options.url or options.store).url
+    if options.action == "clock":
+        print(f"{mask(url)}: {_set_clock(url)}")
+        return
     function = getattr(module_of(url), {"sql": "ddl"}.get(options.action, options.action), None)
     if function is None:
         raise BadInput(f"{mask(url)}: {WHY_NOT[options.action]}")
@@ -51,6 +57,19 @@ def run_store(options: argparse.Namespace) -> None:
         print(result)
     else:
         print(f"{mask(url)}: {_begun(options.action, result)}")
+
+
+def _set_clock(url: str) -> str:
+    with looking(argparse.Namespace(store=url)) as desk:
+        now, ahead = desk.do(set_clock(desk.ledger, who(), desk.clock.wall()))
+    brought = [
+        (len(ahead.jobs), "job begins again from now on", "jobs begin again from now on"),
+        (len(ahead.leases), "lease lasts for its own length again", "leases last for their own length again"),
+        (len(ahead.holders), "scheduler has to say again that it lives", "schedulers have to say again that they live"),
+    ]
+    said = [f"{count:,} {one if count == 1 else many}" for count, one, many in brought if count]
+    brought_back = ", ".join(said) or "nothing is dated in the future"
+    return f"its clock says {now:%Y-%m-%d %H:%M:%S} UTC, and is right; {brought_back}"
 
 
 def _begun(action: str, epoch: Epoch) -> str:

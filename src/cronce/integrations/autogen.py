@@ -1,7 +1,7 @@
-"""AutoGen: a tool whose calls are steps of a run, made once per slot."""
+"""AutoGen: a tool whose calls are effects of a run, each made once."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from cronce.errors import BadInput
 from cronce.integrations.tools import Calls
@@ -22,17 +22,20 @@ def once(
     tool: AnyTool,
     run: Run,
     *,
+    per: Literal["slot"] | None = None,
+    on: str | None = None,
     key: Callable[..., object] | None = None,
     unsure: WhenUnsure = "raise",
     not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
 ) -> AnyTool:
-    """The same tool, for a model and for an agent; the same call is made once per slot, whoever repeats it.
+    """The same tool, for a model and for an agent; the same call is made once, whoever repeats it: once for the slot
+    (`per="slot"`), or once for a thing, whichever slot reaches it (`on="invoice", key=lambda invoice: invoice`).
 
     `key` is a function of the tool's arguments, `unsure` and `not_done` are as in `run.once`.
     """
     if not isinstance(tool, BaseTool):
         raise BadInput(f"{tool!r:.60} is no tool of AutoGen; make it one by FunctionTool")
-    return _Once(tool, Calls(run, tool.name, key, unsure, not_done))
+    return _Once(tool, Calls(run, tool.name, (per, on, key), unsure, not_done))
 
 
 class _Once(BaseTool[BaseModel, Any]):

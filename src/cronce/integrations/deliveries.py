@@ -128,13 +128,13 @@ def dispatch(run: Run, key: object, send: Callable[[str], object]) -> str:
         send(message)
         return message
 
-    found: str = run.once(f"message:{key}", sent, unsure="retry")
+    found: str = run.once(f"message:{key}", sent, per="slot", unsure="retry")
     return found
 
 
 def message_id(run: Run, key: object) -> str:
     """Of letters, digits and dashes, which is all that some queues allow."""
-    text = run.key_of(key)
+    text = run.key_of(key, per="slot")
     readable = re.sub(r"[^A-Za-z0-9]+", "-", text)[:READABLE].strip("-")
     return f"{readable}-{sha256(text.encode()).hexdigest()[:16]}"
 

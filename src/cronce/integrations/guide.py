@@ -176,13 +176,14 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
             "key",
             {"runs": "commands"},
             "the command finds the slot's key in CRONCE_KEY: hand it to what it calls, which then refuses a repeat",
-            "the other side has to know keys; where it does not, write the job in Python with run.once",
+            "the key is another in the next slot, and the other side has to know keys; what must not happen twice to a"
+            " thing, such as an invoice, is a job in Python with run.on(...).once(...)",
         ),
         Rule(
             "steps",
             {},
-            "not idempotent: run.once(key, …) makes each step once for each slot, also when the body is repeated",
-            "two writes to the store for each step; a step cut short is in doubt, and a person decides",
+            "not idempotent: run.on('invoice', id).once('charge', ...) charges an invoice once, in whichever slot",
+            "two writes to the store for each effect; one that is cut short is in doubt, and a person decides",
         ),
     ),
     "on_lost": (
@@ -379,5 +380,6 @@ def _application(chosen: Mapping[str, str], timeout: str, every: timedelta, role
     cron = expression(every)
     when = f'"{cron}"' if cron else f'every="{format_duration(every)}"'
     policies = f', on_lost="{chosen["on_lost"]}", overlap="{chosen["overlap"]}", timeout="{timeout}"'
-    call = 'run.once(f"charge:{invoice}", charge, invoice)' if chosen["effects"] == "steps" else "charge(invoice)"
+    once = 'run.on("invoice", invoice).once("charge", charge, invoice)'
+    call = once if chosen["effects"] == "steps" else "charge(invoice)"
     return _PYTHON.format(url=URLS[chosen["store"]], when=when, policies=policies, call=call, roles=roles)

@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits
-from cronce.protocol.record import TOO_LATE, Bundle, Outcome, Record
+from cronce.protocol.notices import Bundle
+from cronce.protocol.record import TOO_LATE, Outcome, Record
 from cronce.protocol.table import Row
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import JobSeen, RunSeen, read_page, seen_job, seen_runs

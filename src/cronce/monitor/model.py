@@ -30,6 +30,8 @@ class Kind(StrEnum):
     UNKNOWN = "unknown"  # runs of which nobody knows whether they happened
     IN_DOUBT = "in-doubt"  # effects of which nobody knows
     SKEW = "skew"  # a machine's clock is off
+    CLOCK = "clock"  # the store's clock jumped, and is not believed
+    AHEAD = "ahead"  # it was far ahead once, and closed slots that are to come
     AMNESIA = "amnesia"  # the store forgot, or was set back
     COPIED = "copied"  # this is a copy of a store, or was restored elsewhere
     UNREACHABLE = "unreachable"  # the store does not answer this process

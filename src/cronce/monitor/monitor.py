@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreForgot, StoreUnusable
+from cronce.events import Event, What
 from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
 from cronce.monitor import watch_runs
 from cronce.monitor.alerts import Alerts, Claimed
@@ -32,8 +33,10 @@ from cronce.monitor.sending import Sender, told_apart
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import is_over, judge
+from cronce.monitor.watch_others import clock
 from cronce.monitor.watch_runs import first_of_each
 from cronce.protocol.notices import Alert
+from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.app import Cronce
 from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.election import Leader, candidacy
@@ -120,11 +123,18 @@ class Monitor:
 
     def start(self) -> "Monitor":
         self._process = os.getpid()
+        self._cron.on_event(self._hear)
         self._heard = self._glanced = self._clock.boot()
         atexit.register(self.stop)
         self._watching.wake()
         self._guarding.wake()
         return self
+
+    def _hear(self, event: Event) -> None:
+        """A clock that leaps may be right again before the next look."""
+        if event.what in (What.LEAPT, What.STEADY):
+            self._survey_at = 0.0
+            self._watching.wake()
 
     def stop(self) -> None:
         """Another watches from now on. What is being sent is not waited for; nor, for long, is the store."""
@@ -197,6 +207,12 @@ class Monitor:
         anew, memory = self._memory is None, self._memory or Memory()
         self._known = Known() if anew else self._known
         assert self._store is not None
+        assert self._at_desk is not None
+        ledger = self._at_desk.ledger
+        doubt = self._do(clock_doubt(ledger))
+        if doubt is not None:  # what else is wrong, and what is over, nobody can tell
+            sender.settle([clock(doubt, ledger.know.now())], lambda _alert: False, anew=anew)
+            return
         seen = self._do(survey(self._known, self._store.traits))
         if not self._evenly.goes(seen.now, boot):  # both from when it began: how long it takes tells nothing of a clock
             return

@@ -19,7 +19,7 @@ from cronce.model import Cell, Instant, Mark, check_name
 from cronce.monitor.survey import named
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
-from cronce.runtime.effects.review import EffectSeen, Spot, effects, places
+from cronce.runtime.effects.review import EffectSeen, Spot, Where, effects, places
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import MARKS, WANTED, HeldSeen, RunSeen, matches, read_page, seen_held, seen_runs
 from cronce.stores.base import By, Page, Position, Scan, position
@@ -189,16 +189,18 @@ class EffectsPage(NamedTuple):
 
 def effects_page(what: str | None, after: str | None, limit: int, *, everything: bool = False) -> Flow[EffectsPage]:
     """Those of a job, a slot or an idempotent function, or of all; with `everything`, also what is done."""
-    prefixes = yield from places(what)
-    spot = _read(after, prefixes) if after else None
-    found = yield from effects(prefixes, limit, everything=everything, after=spot)
+    wheres = yield from places(what)
+    spot = _read(after, wheres) if after else None
+    found = yield from effects(wheres, limit, everything=everything, after=spot)
     goes_on = Position(int(found.next.mark), found.next.key) if found.next else None
     return EffectsPage(found.effects, spell_cursor(goes_on) if goes_on else None)
 
 
-def _read(after: str, prefixes: list[str]) -> Spot:
+def _read(after: str, wheres: list[Where]) -> Spot:
     """Comes from outside: it may be of another list."""
-    behind = after.partition("@")[2]
+    number, _, behind = after.partition("@")
+    known = Mark(int(number)) if number in {str(int(mark)) for mark in Mark} else Mark.CLOSED
+    prefixes = [where.scanned(known) for where in wheres]
     of_this = next((prefix for prefix in prefixes if behind.startswith(prefix)), prefixes[0])
     mark, key = read_cursor(after, of_this)
     if mark not in set(Mark):

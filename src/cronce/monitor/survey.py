@@ -13,8 +13,8 @@ from cronce.errors import BadInput
 from cronce.model import BOARD_JOBS, SWITCH, Epoch, Instant, Mark, Slot, Traits
 from cronce.monitor.known import SLICE, Known, read_most, read_runs, watched_rule
 from cronce.protocol.codec import Decode, all_readable
-from cronce.protocol.notices import Beats, Observed, decode_beats, decode_observed
-from cronce.protocol.record import Act, Bundle, Holder, Record, standing_act
+from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beats, decode_observed
+from cronce.protocol.record import Act, Record, standing_act
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.effects.review import EffectSeen, Listed, look_at
 from cronce.runtime.flow import Flow

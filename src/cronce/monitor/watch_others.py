@@ -14,7 +14,10 @@ from cronce.monitor.survey import Memory, Survey
 from cronce.monitor.watch_schedulers import host
 from cronce.protocol.notices import Alert, Beaten, Beats, Observed
 from cronce.protocol.record import RELEASED, Past
+from cronce.protocol.specs import is_floor_ahead
+from cronce.protocol.store_clock import REMEDY, SET_CLOCK, Doubt, closed_ahead, dated_ahead, is_ahead
 from cronce.runtime.effects.review import EffectSeen
+from cronce.runtime.queries import HeldSeen, RunSeen
 from cronce.telling.words import counted, listed, safe, short, times
 
 FLAPPING_WITHIN: Final = timedelta(minutes=10)
@@ -28,6 +31,7 @@ SETTLED: Final = 5
 
 def fold(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Alert]:
     yield from in_doubt(survey)
+    yield from ahead(survey)
     yield from amnesia(survey, memory)
     yield from flapping(survey, settings)
     for name, beats in survey.beats.items():
@@ -54,6 +58,30 @@ def in_doubt(survey: Survey) -> Iterator[Alert]:
 
 def _begun(one: EffectSeen) -> Instant | None:
     return one.record.started if one.record else None
+
+
+def clock(doubt: Doubt, now: Instant) -> Alert:
+    """While it stands nothing else can be judged: everything is by the store's clock."""
+    remedy = f"This ends by itself when the clock is right again. {REMEDY}."
+    return Alert(Kind.CLOCK, "", "critical", f"{doubt.text}.", now, remedy=remedy)
+
+
+def ahead(survey: Survey) -> Iterator[Alert]:
+    """What a clock that leapt has left behind: it would last for as long as the leap was."""
+    jobs = [name for name, seen in survey.jobs.items() if is_floor_ahead(seen.job, survey.now)]
+    if jobs:
+        text = f"{closed_ahead(f'the slots to come of {listed(sorted(jobs))}')}."
+        yield Alert(Kind.AHEAD, "jobs", "critical", text, survey.now, remedy=f"{SET_CLOCK}.")
+    open_runs = [run.slot.key for run in survey.open if run.record and run.record.is_running and _is_far(run, survey)]
+    others = [one.name for one in survey.leaders if one.record and one.record.is_running and _is_far(one, survey)]
+    others += [one.holder.holder for one in survey.holders if is_ahead(one.until, survey.now)]
+    if open_runs or others:
+        text = f"{dated_ahead(listed([*open_runs, *others]))}."
+        yield Alert(Kind.AHEAD, "leases", "warning", text, survey.now, remedy=f"{SET_CLOCK}.")
+
+
+def _is_far(one: RunSeen | HeldSeen, survey: Survey) -> bool:
+    return one.cell.until is not None and is_ahead(one.cell.until, survey.now)
 
 
 def amnesia(survey: Survey, memory: Memory) -> Iterator[Alert]:

@@ -8,8 +8,7 @@ from cronce.model import Instant, spell
 from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import RESTART, Survey
-from cronce.protocol.notices import Alert
-from cronce.protocol.record import Holder
+from cronce.protocol.notices import Alert, Holder
 from cronce.runtime.queries import HolderSeen, JobSeen, mixed_tzdata, shared_names
 from cronce.telling.words import counted, listed, short
 

@@ -32,6 +32,7 @@ class Claim(NamedTuple):
     first: Instant | None = None  # the trigger is outside: the earliest slot that it fired for; see `gates.first_floor`
     least: timedelta = timedelta(0)  # of a lock: for how long nobody else has it, whatever becomes of its holder
     lands_by: Instant | None = None  # of a step: it is begun before the lease of its run is over, or not at all
+    key: str = ""  # of an effect: what the other side knows it by, where it is not its name
 
 
 class Renew(NamedTuple):

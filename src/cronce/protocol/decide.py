@@ -30,6 +30,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.gates import AGAIN, GATES, Errand, Need, free_turn, job_of, no_turn, rests_on_job
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
 from cronce.protocol.record import FREED, Job, Turn, encode, encode_job, encode_turn
+from cronce.protocol.store_clock import SMALL, Doubt, dated, doubted, is_dated
 from cronce.protocol.table import rule
 from cronce.protocol.view import View
 from cronce.value import NamedTuple
@@ -71,6 +72,8 @@ def _with_turn(view: View, command: Command, ruling: Ruling, job: Job | None) ->
     also = settled_by(view, answer)
     if change is None:
         return AGAIN if view.guessed else Decision(answer, job=job, also=also)
+    if (unsure := doubted(view.doubt, command, change)) is not None:
+        return Decision(unsure)
     if view.held_turn:
         held = next((turn for turn in view.turns if turn.key == view.held_turn), None)
         return Decision(answer, change, held, job, also) if held else Need(turns=(view.held_turn,))
@@ -104,11 +107,14 @@ def _without_turn(view: View, command: Claim, job: Job | None) -> Decision | Nee
             assert_never(found.instead)
 
 
-def refused(command: Command, not_before: Instant | None, refusals: Collection[Refusal | None]) -> Answer | None:
-    """What it means that a write came too early or too late; None: read again what it rests on, and decide again."""
-    if Refusal.LATE in refusals:
-        return Stale("") if isinstance(command, Claim) and command.lands_by is not None else None
-    return Early(not_before)
+def refused(
+    command: Command, not_before: Instant | None, refusals: Collection[Refusal | None], doubt: Doubt | None = None
+) -> Answer | None:
+    """What it means that a write came too early or too late; None: read again what it rests on, and decide again. By a
+    clock that leapt it was neither."""
+    if doubt is None and Refusal.LATE not in refusals:
+        return Early(not_before)
+    return Stale("") if doubt is None and isinstance(command, Claim) and command.lands_by is not None else None
 
 
 # --- the writes -----------------------------------------------------------------------------------------------------
@@ -119,7 +125,7 @@ def writes_of(view: View, command: Command, decision: Decision) -> list[Write]:
     change, turn = decision.change, decision.turn
     if change is None:
         return []
-    group = None if turn is None else view.number
+    group, change = None if turn is None else view.number, dated(view.doubt, change)
     run = Write(
         view.run.key,
         view.run.version,
@@ -128,7 +134,7 @@ def writes_of(view: View, command: Command, decision: Decision) -> list[Write]:
         at=view.run.at,
         grant=change.grant,
         ttl=change.ttl,
-        not_before=not_before(view, command, change) if change.grant else None,
+        not_before=not_before(view, command, change),
         not_after=not_after(view, command, change),
         group=group,
     )
@@ -151,8 +157,10 @@ def job_write(view: View, job: Job) -> Write:
 
 def not_before(view: View, command: Command, change: Change) -> Instant | None:
     """No slot before its instant. After the store forgot, no lock, turn, key or run by hand before its last holder lost
-    it; for that, all versions of a job, and of what is done by key, are taken to have leases of one length."""
-    assert isinstance(command, Claim)
+    it; for that, all versions of a job, and of what is done by key, are taken to have leases of one length. What is
+    dated rests on the clock as read."""
+    if not (change.grant and isinstance(command, Claim)):
+        return view.store_now - SMALL if is_dated(command, change) else None
     epoch, slot = view.epoch, view.slot
     at = slot.at + command.delay if slot else None
     if not epoch.forgot or command.under or (slot and not change.record.turn and not slot.request):
@@ -165,7 +173,7 @@ def not_after(view: View, command: Command, change: Change) -> Instant | None:
     """A first write rests on the job's facts, a first start on its deadline, and a step on the lease of its run."""
     first = view.run.version == ABSENT
     facts = view.known.read + FACTS_AGE if view.known and first and rests_on_job(view, command) else None
-    if not (change.grant and isinstance(command, Claim)):
-        return facts
-    limits = (facts, command.start_by if first else None, command.lands_by)
+    limits = [facts or (view.store_now + SMALL if is_dated(command, change) else None)]
+    if change.grant and isinstance(command, Claim):
+        limits += [command.start_by if first else None, command.lands_by]
     return min((limit for limit in limits if limit is not None), default=None)

@@ -87,8 +87,8 @@ def _views() -> Iterator[View]:
     for (cell, record), (floor, base) in product(_read(), ((EPOCH, 0), (_AT, 0), (_AT, 1))):
         epoch = Epoch(to_us(floor), base=base, origin=Origin.FOUND if base else Origin.MADE)
         known = KnownJob(Cell(job_cell(_SLOT.job), 1), Job(floor=floor), _NOW)
-        sample = Sample(0.0, 0.0, _NOW)
-        yield View(cell, record, sample, _SLOT, known=known, epoch=epoch, even=lambda *_: _LEASE)
+        sample, enough = Sample(0.0, 0.0, _NOW), lambda *_: _LEASE
+        yield View(cell, record, sample, _SLOT, known=known, epoch=epoch, even=enough, heard=enough)
 
 
 class Example(NamedTuple):

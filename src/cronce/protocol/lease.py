@@ -28,9 +28,14 @@ only wait longer.
 Where a store has several clocks (`Traits.one_clock`), the one that dated a lease need not be the one that was watched.
 There lapsed is believed only by a process that saw the very cell unchanged for at least L by its own clock: then the
 last renewal is at least as long ago, whatever any of those clocks says.
+
+While the store is away nobody can renew, so silence in that time is not death. *Contact* is what a reader knows of it:
+answers to its own writes, since a store may be read-only. If contact broke since the last renewal, holders are *heard*
+before the lease counts as lapsed: they say what they have to say at least twice a second. What was heard adds up over
+the pieces of contact, so that a store that comes and goes keeps nobody from taking over.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -45,9 +50,6 @@ LONGEST_LEASE: Final = timedelta(minutes=5)
 
 LOCK_LEASE: Final = timedelta(seconds=30)
 """No lock or leader has a longer lease, so this long after a store forgot, none can still be trusted."""
-
-PURGE_DELAY: Final = timedelta(seconds=60)
-"""From raising the floor to deleting cells below it: longer than any claim can rest on the old floor."""
 
 
 def margin(lease: timedelta, traits: Traits) -> timedelta:
@@ -116,6 +118,36 @@ def even_span(samples: Iterable[Sample], tolerance: timedelta) -> timedelta:
 def tolerance(lease: timedelta) -> timedelta:
     """How unevenly the clocks may have run over a lease; the margin is twice this."""
     return lease / 10
+
+
+PIECE: Final = 0.75
+"""Seconds of contact in which each holder has tried: it does so every half a second."""
+
+
+class Contact(NamedTuple):
+    """A while in which the store answered our writes: from the first answer to the last."""
+
+    since: Boot
+    upto: Boot
+
+    def reaches(self, boot: Boot) -> bool:
+        return boot - self.upto <= 2.0
+
+
+def hearing(lease: timedelta) -> timedelta:
+    """For how long holders are heard after contact broke: about as long as from one renewal to the next."""
+    return min(max(lease / 4, timedelta(seconds=1)), timedelta(seconds=8))
+
+
+def heard(contacts: Sequence[Contact], renewed: Boot, boot: Boot) -> timedelta:
+    """For how long a holder that renewed then could be heard since contact first broke; without a break, for ever. A
+    piece counts if it is longer than a holder waits between two tries, and there must be such contact just now."""
+    if not contacts or not contacts[-1].reaches(boot):
+        return timedelta(0)
+    if contacts[-1].since <= renewed:
+        return timedelta.max
+    spans = [contact.upto - contact.since for contact in contacts if contact.since > renewed]
+    return timedelta(seconds=sum(span for span in spans if span >= PIECE) if spans[-1] >= PIECE else 0.0)
 
 
 def forgotten_floor(epoch: Epoch, traits: Traits) -> Instant | None:

@@ -1,5 +1,5 @@
-"""What else is left in cells: alerts, beats of schedulers that are not ours, calls that were only observed, jobs that
-live in the store, cursors, what a machine saw of the clock, and who was refused.
+"""What else is left in cells: alerts, signs of life of schedulers, ours and others, calls that were only observed, jobs
+that live in the store, cursors, what a machine saw of the clock, and who was refused.
 
 None of it decides who runs.
 """
@@ -16,12 +16,15 @@ from cronce.protocol.codec import (
     count,
     dumps,
     each,
+    flag,
     instant,
     maybe,
     of,
+    offset,
     seconds,
     span,
     text,
+    texts,
 )
 from cronce.protocol.lease import Sample
 from cronce.value import NamedTuple
@@ -149,6 +152,46 @@ class Refusals(NamedTuple):
 # --- spelling -------------------------------------------------------------------------------------------------------
 
 
+class Holder(NamedTuple):
+    """A live scheduler. The jobs that it carries stand in a bundle, which all of one deploy share."""
+
+    holder: str
+    bundle: str
+    role: str
+    workers: int
+    labels: Mapping[str, str]
+    since: Instant
+    cronce: str
+    draining: bool = False
+    gone: bool = False  # it left on purpose
+    every: timedelta = timedelta(seconds=10)  # the next beat comes so long after this one
+    skew: timedelta = timedelta(0)  # its machine's clock is ahead of the store's by this much
+    running: int = 0  # bodies at work there
+    tzdata: str = ""  # which version of the time zone database it reads, if it reads one
+
+
+class Bundle(NamedTuple):
+    """Jobs, which version of each, and where the code of each is."""
+
+    specs: Mapping[str, str]
+    code: Mapping[str, str] = {}
+
+
+def encode_holder(holder: Holder) -> str:
+    spelled = {
+        "labels": dict(holder.labels),
+        "since": to_us(holder.since),
+        "every": holder.every // MICROSECOND,
+        "skew": holder.skew // MICROSECOND,
+    }
+    fields = {name: value for name, value in holder._asdict().items() if name != "tzdata" or value}
+    return dumps({"v": VERSION, **fields, **spelled})
+
+
+def encode_bundle(bundle: Bundle) -> str:
+    return dumps({"v": VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})})
+
+
 def encode_notice(notice: Alert | Beats | Observed | Stored | Position | Machine | Refusals) -> str:
     said = {name: value for name, value in notice._asdict().items() if value != "" or name not in _NEWER}
     return dumps({"v": VERSION, **{name: _spelled(value) for name, value in said.items()}})
@@ -221,3 +264,20 @@ decode_machine: Final = Decoder(
     Machine, boot_id=text, samples=each(Sample, seconds, seconds, instant), newer={"host": text, "tzdata": text}
 )
 decode_refusals: Final = Decoder(Refusals, times=count, recent=each(Refused, text, instant, text))
+decode_holder: Final = Decoder(
+    Holder,
+    holder=text,
+    bundle=text,
+    role=text,
+    workers=count,
+    labels=texts,
+    since=instant,
+    cronce=text,
+    draining=flag,
+    gone=flag,
+    every=span,
+    skew=offset,
+    running=count,
+    newer={"tzdata": text},
+)
+decode_bundle: Final = Decoder(Bundle, specs=texts, newer={"code": texts})

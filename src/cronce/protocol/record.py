@@ -1,6 +1,6 @@
 """What stands in a cell: the records of runs, jobs and whoever runs them. How they are spelled is `codec`'s."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, get_args
@@ -19,11 +19,9 @@ from cronce.protocol.codec import (
     instant,
     maybe,
     of,
-    offset,
     quoted,
     span,
     text,
-    texts,
     us,
 )
 from cronce.value import NamedTuple
@@ -242,31 +240,6 @@ class Job(NamedTuple):
     code: str = ""  # where its function is, as module:name
 
 
-class Holder(NamedTuple):
-    """A live scheduler. The jobs that it carries stand in a bundle, which all of one deploy share."""
-
-    holder: str
-    bundle: str
-    role: str
-    workers: int
-    labels: Mapping[str, str]
-    since: Instant
-    cronce: str
-    draining: bool = False
-    gone: bool = False  # it left on purpose
-    every: timedelta = timedelta(seconds=10)  # the next beat comes so long after this one
-    skew: timedelta = timedelta(0)  # its machine's clock is ahead of the store's by this much
-    running: int = 0  # bodies at work there
-    tzdata: str = ""  # which version of the time zone database it reads, if it reads one
-
-
-class Bundle(NamedTuple):
-    """Jobs, which version of each, and where the code of each is."""
-
-    specs: Mapping[str, str]
-    code: Mapping[str, str] = {}
-
-
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 _DEFAULT: Final = Record(State.DUE)
@@ -325,21 +298,6 @@ def _spelled_act(act: Act | None) -> list[Any] | None:
 def encode_act(act: Act | None) -> str:
     """An order that stands, or none."""
     return dumps({"v": VERSION, "act": _spelled_act(act)})
-
-
-def encode_holder(holder: Holder) -> str:
-    spelled = {
-        "labels": dict(holder.labels),
-        "since": to_us(holder.since),
-        "every": holder.every // MICROSECOND,
-        "skew": holder.skew // MICROSECOND,
-    }
-    fields = {name: value for name, value in holder._asdict().items() if name != "tzdata" or value}
-    return dumps({"v": VERSION, **fields, **spelled})
-
-
-def encode_bundle(bundle: Bundle) -> str:
-    return dumps({"v": VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})})
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -408,23 +366,6 @@ decode_job: Final = Decoder(
     purging=maybe(lambda pair: Purging(*map(instant, pair))),
     newer={"code": text},
 )
-decode_holder: Final = Decoder(
-    Holder,
-    holder=text,
-    bundle=text,
-    role=text,
-    workers=count,
-    labels=texts,
-    since=instant,
-    cronce=text,
-    draining=flag,
-    gone=flag,
-    every=span,
-    skew=offset,
-    running=count,
-    newer={"tzdata": text},
-)
-decode_bundle: Final = Decoder(Bundle, specs=texts, newer={"code": texts})
 decode_act: Final[Decoder[Act | None]] = Decoder(lambda act: act, act=maybe(_act))
 
 
@@ -434,11 +375,3 @@ def standing_act(cell: Cell) -> Act | None:
         return decode_act(cell.value, cell.key) if cell.version else None
     except BadRecord as error:
         return Act("", reason=str(error))
-
-
-def ask_of(cell: Cell) -> str:
-    """Why somebody asks the run to stop, if one does. Most records say nothing of it, and are not read at length."""
-    try:
-        return decode(cell.value, cell.key).ask if '"ask":' in cell.value else ""
-    except BadRecord:
-        return ""

@@ -25,6 +25,9 @@ from cronce.value import NamedTuple
 Kept = int | str | timedelta
 """How many of the newest, or for how long: `100`, `"30d"`, a timedelta."""
 
+PURGE_DELAY: Final = timedelta(seconds=60)
+"""From raising the floor to deleting cells below it: longer than any claim can rest on the old floor."""
+
 LEAST: Final = timedelta(hours=1)
 
 OUTCOMES: Final = tuple(

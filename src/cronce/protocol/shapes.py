@@ -138,6 +138,8 @@ def end_shape(view: View, command: Finish) -> EndShape | None:
     """By one of them; None: such ends are not stamped. What is tried again has its last grant in its record."""
     if view.slot is None or view.slot.request or view.record is None or not view.record.is_running:
         return None
+    if view.doubt is not None or view.record.keep is not None:  # the store's clock dates it
+        return None
     decision = decide(view, command)
     if not isinstance(decision, Decision) or decision.change is None or decision.answer != Finished(command.outcome):
         return None

@@ -13,11 +13,15 @@ newer one are killed, no slot waits until their beats have lapsed.
 
 import json
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 from cronce.model import Epoch, Instant, Traits
 from cronce.protocol.lease import forgotten_floor
 from cronce.protocol.record import EDITED, FORGOTTEN, PAST_KEPT, REGISTERED, Job, Span, Spec
+
+AHEAD: Final = timedelta(minutes=1)
+"""No right clock has raised a floor so far ahead of now."""
 
 SPECS_KEPT: Final = 50
 """Versions of a job that are remembered; one that comes back after more than these counts as new."""
@@ -109,6 +113,19 @@ def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str) -> Job
     if floor <= job.floor:
         return job
     return job._replace(floor=floor, spans=_recorded(job.spans, Span(job.floor, floor, slots, reason)))
+
+
+def is_floor_ahead(job: Job | None, now: Instant) -> bool:
+    """A floor closes what is passed; one that a clock which leapt has raised closes what is to come."""
+    return job is not None and job.floor > now + AHEAD
+
+
+def brought_back(job: Job, now: Instant) -> Job:
+    """A clock that leapt has raised the floor ahead of now: slots to come run again; what is passed stays closed."""
+    if job.floor <= now:
+        return job
+    spans = tuple(span._replace(end=min(span.end, now)) for span in job.spans if span.start < now)
+    return job._replace(floor=now, spans=spans, purging=None)
 
 
 def _recorded(spans: tuple[Span, ...], new: Span) -> tuple[Span, ...]:

@@ -18,12 +18,11 @@ later command names the fence. A holder whose lease has lapsed is still MINE as 
 renew and finish are true, and harmless. Its *trust* has ended before that (`lease`), and trust never returns.
 
 *Lapsed is not a state.* It is `now ≥ until` on the store's clock, believed only by a reader that watched that clock run
-evenly for a whole lease (`View.even`); otherwise the cell reads as HELD. What follows is the on_lost written
-with the grant: a reader with another opinion, or another version of the code, changes nothing.
+evenly for a whole lease (`View.even`), and of a slot only once its holder could be heard (`View.heard`); otherwise the
+cell reads as HELD. What follows is the on_lost written with the grant, whatever the reader's opinion or version is.
 
 *Closed once.* CLOSED has no way back but a person's resolve. (EXPIRED is an effect that was to be remembered for a
-while only.) A finish by the fence that closed it, with the outcome it
-closed with, is answered as finished, so a lost reply is harmless; any other word is stale.
+while only.) A finish by the fence that closed it, with its outcome, is answered as finished: a reply may be lost.
 
 *The floor.* An absent cell at or below the floor is closed: it was purged, edited away, or skipped on purpose (BELOW).
 A cell that exists follows its own row, so slots of one job may close in any order.
@@ -32,9 +31,9 @@ A cell that exists follows its own row, so slots of one job may close in any ord
 and nothing can tell (FORGOTTEN), unless its instant lies after the birth: no slot is granted before its instant. It is
 closed as unknown for a person to see. Absent cells up to the birth are below the floor (`specs.after_forgetting`).
 
-*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. A step of a run has no lease of
-its own; it is over with the run that makes it, which the next run of the slot knows at once. What was begun and never
-ended is closed as lost, and by that in doubt: on_lost is skip for all of them, and whoever may do it again says so.
+*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. One of a slot has a cell for
+each slot, one on a thing a single cell. What a run makes has no lease of its own, and is over with the run. What was
+begun and never ended is closed as lost, and by that in doubt: on_lost is skip, and whoever may do it again says so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +69,7 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.gates import floor_of, maker_of
-from cronce.protocol.lease import tolerance
+from cronce.protocol.lease import hearing, tolerance
 from cronce.protocol.record import (
     COMMITTED,
     DOUBTFUL,
@@ -87,6 +86,7 @@ from cronce.protocol.record import (
     Record,
     State,
 )
+from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.view import View
 
 # --- where the run stands -------------------------------------------------------------------------------------------
@@ -158,12 +158,15 @@ def is_mine(cell: Cell, record: Record, command: Command) -> bool:
 
 
 def lapsed(view: View, command: Command) -> bool:
-    """Its lease passed on the store's clock, and that clock was watched for long enough to be believed. A step has no
-    lease of its own: it is over with its run."""
+    """Its lease passed on the store's clock, that clock was watched for long enough to be believed, and the holder of a
+    slot could be heard. A step has no lease of its own: it is over with its run."""
     cell, record = view.run, view.stands
     if record.under is not None:
         return _is_over(view, record.under, maker_of(command))
-    if cell.until is None or view.now < cell.until:
+    if cell.until is None or (view.now < cell.until and not is_ahead(cell.until, view.now)):
+        return False
+    ago = max(view.now - cell.until, timedelta(0)) + record.lease
+    if view.slot and view.heard(view.sample, ago) < hearing(record.lease):
         return False
     return view.even(cell, view.sample, tolerance(record.lease)) >= record.lease
 
@@ -204,7 +207,7 @@ def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> R
         past=old.past,
         by=old.by,
         payload=old.payload or command.payload,
-        key=old.key,
+        key=old.key or command.key,
         under=command.under,
         keep=command.keep,
         joined=command.joined,
@@ -254,7 +257,9 @@ def lose(view: View, command: Command) -> Ruling:
 
 def _gone(record: Record) -> str:
     asked = f", after it was asked to stop: {record.ask}" if record.ask else ""
-    return f"its holder {record.holder} was gone{asked}"
+    if record.under is not None:
+        return f"its run at {record.holder} is over"
+    return f"its holder {record.holder} did not renew its lease{asked}"
 
 
 def renew(view: View, command: Renew) -> Ruling:
@@ -268,12 +273,16 @@ def renew(view: View, command: Renew) -> Ruling:
     return Ruling(Renewed(record.ask), Change(told, Mark.OPEN, None if shorter else ttl))
 
 
-def ended_as(outcome: Outcome, reason: str, doubts: Sequence[str], *, committed: bool) -> tuple[Outcome, str]:
-    """How a run is closed whose job function ended so. What leaves a doubt is for a person: it is neither a failure nor
-    to be tried again. What is committed is on record where its work is, whatever came after."""
-    if doubts:
-        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
-        return Outcome.UNKNOWN, f"{doubts[0][: REASON_KEPT - len(more)]}{more}"
+def ended_as(
+    outcome: Outcome, reason: str, doubts: Sequence[str], undone: Sequence[str] = (), *, committed: bool
+) -> tuple[Outcome, str]:
+    """How a run is closed whose job function ended so. What leaves a doubt is for a person, and not tried again; what
+    is undone is a failure, whatever the function says. What is committed is on record where its work is."""
+    left = [*doubts, *undone]
+    if doubts or (undone and (committed or outcome is Outcome.SUCCEEDED)):
+        more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
+        closed_as = Outcome.UNKNOWN if doubts or committed else Outcome.FAILED
+        return closed_as, f"{left[0][: REASON_KEPT - len(more)]}{more}"
     if committed and outcome is Outcome.FAILED:
         return Outcome.SUCCEEDED, f"{COMMITTED}; then {reason}"[:REASON_KEPT]
     return outcome, reason
@@ -289,8 +298,7 @@ def finish(view: View, command: Finish) -> Ruling:
             retry = _past(record, _grant_of(view, end))._replace(
                 state=State.RETRYING, failures=failures, turn="", ask=""
             )
-            mark = Mark.OPEN if record.keep is None else Mark.FREE  # of a key nobody need ever hear again
-            return Ruling(Finished(command.outcome, retrying=True), Change(retry, mark, command.backoff))
+            return Ruling(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
     closed = _close(view, record._replace(result=command.result), command.outcome, command.reason)
     return closed._replace(answer=Finished(command.outcome))
 
@@ -307,7 +315,11 @@ def finish_again(view: View, command: Finish) -> Ruling:
 
 def release(view: View, command: Release) -> Ruling:
     idle = _ended(view, RELEASED)._replace(state=State.DUE, turn="", ask="")
-    return Ruling(Released(), Change(idle, Mark.OPEN, command.rest))
+    return Ruling(Released(), Change(idle, _idle(view.stands), command.rest))
+
+
+def _idle(record: Record) -> Mark:
+    return Mark.OPEN if record.keep is None else Mark.FREE  # of a key nobody need ever hear again
 
 
 def release_again(view: View, command: Release) -> Ruling:

@@ -40,7 +40,7 @@ WROTE: Final[Events] = {
     Closed: lambda a: (What.CLOSED, f"{a.outcome}: {a.reason}"),
     Queued: lambda a: (What.QUEUED, "waiting for its turn" if a.waiting else ""),
     Asked: lambda _: (What.ASKED, ""),
-    Settled: lambda _: (What.RELEASED, "its holder was gone"),
+    Settled: lambda _: (What.RELEASED, "its holder did not renew its lease"),
 }
 """What is a fact because we wrote it."""
 

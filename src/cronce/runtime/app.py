@@ -17,7 +17,7 @@ from cronce.events import Event
 from cronce.model import Fence, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
-from cronce.runtime.call import Call, NoStore
+from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
 from cronce.runtime.guard import (
     CommandGuard,
@@ -38,6 +38,7 @@ from cronce.runtime.operations.api import ByHand
 from cronce.runtime.pod import JOB_NAME, PodCall
 from cronce.runtime.processes.bodies import Bodies, defined, place_of
 from cronce.runtime.run import Around
+from cronce.runtime.standby import Standby
 from cronce.runtime.store_access import StoreAccess
 from cronce.schedule import Schedule, parse_duration
 from cronce.stores.base import Store
@@ -65,11 +66,13 @@ class Cronce(StoreAccess, ByHand):
         self._databases: dict[str | int, Database] = {}
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
         self._notebook = Notebook()
+        self._standby = Standby(self._clock)
         self._background: Background | None = None
         self._starting = threading.Lock()
         self._scheduler: Scheduler | None = None
         self._remarks: dict[str, str] = {}
         self._places: dict[str, str] = {}
+        self._idempotent: dict[str, object] = {}
         self.jobs: dict[str, Declaration] = {}
         """The jobs that this process declares, by name."""
         self.works: dict[str, Callable[[], Work]] = {}
@@ -154,14 +157,16 @@ class Cronce(StoreAccess, ByHand):
             raise BadPolicy("mode='observe' leaves a body as it is: leave out isolate, which gives it another process")
         return ObservedJob(job, self._in_background, self.at_work, self._clock, **how).guard(fn, *slot)
 
-    def _call(self, job: Declaration, work: Work, take_over: bool) -> Steppable:
+    def _call(self, job: Declaration, work: Work, take_over: bool, when: When | None) -> Steppable:
         defined(f"calls {job.name}")
         job_name, refused = os.environ.get(JOB_NAME), self._notebook.refused
         try:
             keeper = self.at_work()
         except StoreError as error:
-            return NoStore(self._journal(), job, self._clock, error)
-        call = Call(keeper, job, work, take_over=take_over, stand_by=bool(job_name), refused=refused)
+            could_not_ask(self._journal(), job, self._clock, error, when)
+            raise
+        standby = self._standby if isinstance(self._clock, SystemClock) else None
+        call = Call(keeper, job, work, take_over=take_over, stand_by=bool(job_name), refused=refused, standby=standby)
         return PodCall(job_name, call) if job_name else call
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies, place: str) -> None:
@@ -227,7 +232,7 @@ class Cronce(StoreAccess, ByHand):
         name: str,
         *,
         key: Callable[..., object],
-        ttl: Duration = "7d",
+        ttl: Duration = "400d",
         lease: Duration = "30s",
         unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
@@ -236,17 +241,25 @@ class Cronce(StoreAccess, ByHand):
         """Let a function do its work once for each key, whoever calls it: `key` says which, from the call's arguments.
 
         A repeat returns what came of it, as JSON says it, for `ttl` after it was done. While it is at work another call
-        raises `InProgress`, and for `lease` after its process died. `unsure` and `not_done` are as in `run.once`.
+        raises `InProgress`, and for `lease` after its process died. `unsure` and `not_done` are as in `run.once`. What
+        a job does by `run.on("invoice", 7).once("charge", …)` is the same effect as "charge" with the key "invoice:7".
         """
         from cronce.runtime.effects.idempotent import Keyed, read_lease, read_ttl  # noqa: PLC0415  most have none
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
+        from cronce.runtime.effects.things import refuse_another  # noqa: PLC0415
 
         refuse_foreign(foreign, ("key", "ttl", "lease", "unsure", "not_done"))
         refuse_patched_threads()
         if not isinstance(name, str):
             raise BadInput("write @cron.idempotent('order-email', key=…), with a name for what is done")
         how = checked_how(unsure, not_done)
-        return cast("Idempotent", Keyed(name, key, read_ttl(ttl), how, self.at_work, lease=read_lease(lease)).guard)
+        keyed = Keyed(name, key, read_ttl(ttl), how, self.at_work, lease=read_lease(lease))
+
+        def guard(fn: Callable[..., Any]) -> Any:
+            refuse_another(self._idempotent, name, fn)
+            return keyed.guard(fn)
+
+        return cast("Idempotent", guard)
 
     def admits(self, scope: str, fence: Fence | str) -> bool:
         """For a receiver of effects: whether no higher fence was seen in the scope. From then on no lower one is."""
@@ -456,7 +469,7 @@ class Cronce(StoreAccess, ByHand):
         """In the child: the parent's threads are not here, its locks may be held for ever, its leases are not ours."""
         super()._forked()
         self._scheduler = None
-        self._notebook = Notebook()
+        self._notebook, self._standby = Notebook(), Standby(self._clock)
         self._background, self._starting = None, threading.Lock()
         self._bodies.forked()
         for leader in list(self._leaders):
@@ -466,6 +479,7 @@ class Cronce(StoreAccess, ByHand):
         """Stop the scheduler, resign, and give back the connections, unless something runs or is held; the next call
         opens others."""
         self.stop()
+        self._standby.close()
         for leader in list(self._leaders):
             leader.stop()
         if self._background is not None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from cronce.errors import BadInput, DatabaseUnavailable, LeaseLost, TimedOut
+from cronce.errors import DatabaseUnavailable, LeaseLost, TimedOut
 from cronce.events import Event, What
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
@@ -157,7 +157,7 @@ class Attempt:
     def _sealed(self, end: End) -> Steps[End]:
         """Before a run is put on record as failed, its database is asked: its commit may have been carried out though
         nobody heard of it. If nobody knows, nothing is said, and whoever finds the run lapsed asks again."""
-        failed = end.ending is not None and end.ending.outcome.is_failure
+        failed = end.ending is not None and (end.ending.outcome.is_failure or bool(self.run.undone))
         if self.job.database is None or not failed or self.run.committed:
             return end
         try:
@@ -181,9 +181,8 @@ class Attempt:
 
     def _returned(self, result: Any) -> End:
         self.run.close()
-        if self.run.unawaited:
-            error = BadInput(f"{self.run.unawaited[0]} was never awaited, and did nothing: write `await` before it")
-            return End(Ending(Outcome.FAILED, describe(error)), error=error)
+        if forgotten := self.run.forgotten:
+            return End(Ending(Outcome.FAILED, describe(forgotten)), error=forgotten)
         ending, over = self._work.ending(self.run, result), self._over()
         if over is not None and over.cause == "timed out" and self._body.stopped:
             return End(Ending(Outcome.FAILED, over.why), over=over)  # it went on all the same, and then returned
@@ -208,7 +207,8 @@ class Attempt:
         ending = end.ending
         if ending is None:
             return end
-        outcome, reason = ended_as(ending.outcome, ending.reason, self.run.doubts, committed=self.run.committed)
+        doubts, undone = self.run.doubts, self.run.undone
+        outcome, reason = ended_as(ending.outcome, ending.reason, doubts, undone, committed=self.run.committed)
         if (outcome, reason) == (ending.outcome, ending.reason):
             return end
         if outcome.is_success:

@@ -19,11 +19,12 @@ ends; then it is an error, for by the record the run is still going on. It is sa
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
-from cronce.model import Cell, Instant, Slot, Write, slot_of_cell, spell
+from cronce.model import Boot, Cell, Instant, Slot, Write, slot_of_cell, spell
+from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import (
     Busy,
     Closed,
@@ -38,13 +39,14 @@ from cronce.protocol.commands import (
     Superseded,
     Unsure,
 )
-from cronce.protocol.lease import LONGEST_LEASE
+from cronce.protocol.lease import LONGEST_LEASE, hearing, tolerance
 from cronce.protocol.record import Outcome, decode
 from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
 from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
 from cronce.runtime.desk import holder_name
+from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import Journal, UnaskedCall
 from cronce.runtime.keeper import AGAIN, Keeper, Lease, refuse_patched_threads, whose
@@ -71,12 +73,21 @@ TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
 
 
+class StandsBy(Protocol):
+    """Takes over the slot of a call that was refused, if the process that runs it dies (`runtime.standby`)."""
+
+    def add(self, call: "Call", terms: Terms, held: Held) -> None: ...
+
+    def drop(self, cell: str) -> None: ...
+
+
 class Call:
     """`take_over`: the work needs nothing that belongs to this one slot, so older ones may be run by it. `stand_by`:
     when another has the slot, wait until it is closed, and take it over if its holder goes away. `beside`: what is
     written with the end of the run. `fired`: when the trigger fired, if that is not now. `only_noted`: the body runs
     elsewhere, whatever the answer is. `ahead`: gives the lease of a slot that was claimed ahead, which nobody keeps
-    from then on. `running`: what is entered for as long as a slot runs, its own or an older one."""
+    from then on. `running`: what is entered for as long as a slot runs, its own or an older one. `one_call`: the
+    process ends with it. `standby`: told if another runs the slot, and this work may do so too."""
 
     def __init__(
         self,
@@ -92,48 +103,89 @@ class Call:
         only_noted: bool = False,
         ahead: Callable[[Slot], Lease | None] = lambda _slot: None,
         running: Callable[[], AbstractContextManager[None]] = nullcontext,
+        one_call: bool = False,
+        standby: StandsBy | None = None,
     ) -> None:
         self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
         self._take_over, self._stand_by, self._refused, self._beside = take_over, stand_by, refused, beside
         self._fired, self._only_noted, self._ahead, self._running = fired, only_noted, ahead, running
+        self._one_call, self._standby = one_call, standby if take_over else None
         self.answer: Grant | Refused | None = None
         """What the store said to its slot."""
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
         refuse_patched_threads()
-        fired = self._fired or self.desk.clock.wall()
-        self.slot = slot = self.job.slot_at(fired) if when is None else self.job.slot_named(when)
+        began = self.desk.clock.boot()
+        self.slot = self._slot(when, began)
         try:
-            self.answer = answer = yield from self._asked(slot, inferred=when is None)
-            result = answer if isinstance(answer, Grant) else why_not(slot, answer)
+            self.answer = answer = yield from self._asked(when, began)
+            result = answer if isinstance(answer, Grant) else why_not(self.slot, answer)
         except StoreError as error:
             if not self._only_noted:
-                could_not_ask(self.keeper.unsaid.journal, self.job, self.desk.clock, error, slot)
+                could_not_ask(self.keeper.unsaid.journal, self.job, self.desk.clock, error, self.slot)
             raise
         if isinstance(result, Grant):
             return (yield from self._run(result))
-        self._refused(slot, result.reason, self.keeper)
+        self._refused(self.slot, result.reason, self.keeper)
+        if isinstance(answer, Held) and self._standby is not None:
+            self._standby.add(self, self.job.terms(self.slot, inferred=when is None), answer)
         return result
 
-    def _asked(self, slot: Slot, *, inferred: bool) -> Steps[Grant | Refused]:
+    def _asked(self, when: When | None, began: Boot) -> Steps[Grant | Refused]:
         """What the store says to the call, after what is older was seen to."""
-        yield Do(self.desk.ledger.jobs.learn(self.job.name))
-        self._check_clock() if inferred else self._check_due(slot)
+        yield Do(self._learn())
+        if self.desk.ledger.know.doubt is not None:
+            if when is None and self.desk.ledger.know.is_new:
+                self._check_clock()
+            yield from self._wait_for_clock()
+            self.slot = self._slot(when, began)
+        slot = self.slot
+        self._check_clock() if when is None else self._check_due(slot)
         yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code))
         if self.keeper.unsaid.waits:
             with suppress(StoreError):
                 yield Do(self.keeper.unsaid.say())
         if self.desk.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
-        terms = self.job.terms(slot, inferred=inferred)
+        if self._standby is not None:
+            self._standby.drop(slot.cell)  # whoever asks again takes it over by that, and has the result
+        terms = self.job.terms(slot, inferred=when is None)
         return (yield from self._claim(slot, terms.only_noted() if self._only_noted else terms))
+
+    def _slot(self, when: When | None, began: Boot) -> Slot:
+        """The one that is named, or was due when the call began, by this host's clock as it is now."""
+        if when is not None:
+            return self.job.slot_named(when)
+        clock = self.desk.clock
+        return self.job.slot_at(self._fired or clock.wall() - timedelta(seconds=clock.boot() - began))
+
+    def _learn(self) -> Flow[object]:
+        """The job and the store's clock; at first contact also what others of this machine saw of that."""
+        ledger, name = self.desk.ledger, self.job.name
+        return ledger.jobs.learn(name) if ledger.know.machine else recall_clock(ledger, name)
+
+    def _wait_for_clock(self) -> Steps[None]:
+        """Until the store's clock is believed."""
+        know, clock = self.desk.ledger.know, self.desk.clock
+        give_up = clock.boot() + PATIENCE.total_seconds()
+        while know.doubt is not None:
+            if clock.boot() >= give_up:
+                self._refused(self.slot, know.doubt.words, self.keeper)
+                raise StoreUnavailable(f"{self.slot.key} was not run: {know.doubt.words}")
+            yield Nap(LOOK)
+            yield Do(self.desk.ledger.client.load([]))
+
+    @property
+    def is_async(self) -> bool:
+        return self._work.is_async
 
     def _check_clock(self) -> None:
         """The slot was inferred from this host's clock; one that is minutes off means another slot."""
         off = self.desk.clock.wall() - self.desk.ledger.know.now()
         if abs(off) > CLOCK_OFF:
             way = "ahead of" if off > timedelta(0) else "behind"
+            self._refused(self.slot, f"its clock was {format_duration(abs(off))} {way} the store's", self.keeper)
             raise ClockOff(
                 f"this machine's clock is {format_duration(abs(off))} {way} the store's, so it does not know which slot"
                 f" of {self.job.name} is due; nothing was run. Set the clock (is NTP running?), or name the slot"
@@ -203,6 +255,7 @@ class Call:
         older, dead = [cell for cell in cells if cell.key != own.cell], [cell for cell in cells if _runs(cell)]
         if dead:
             yield from self._watch()
+            yield from self._hear(dead)
         if self.job.database is not None:
             yield Do(settle_gone(self.desk.ledger, self.job.database, [cell.key for cell in dead]))
         elif not self._take_over:
@@ -215,16 +268,26 @@ class Call:
                 wanted = Wanted(slot, self.job.terms(slot, inferred=False), known=True)
                 (answer,) = yield Do(self.desk.ledger.claim([wanted]))
                 if isinstance(answer, Grant):
-                    yield from self._run_older(answer)
+                    yield from self.run_older(answer)
 
     def _watch(self) -> Steps[None]:
         """Somebody seems to be gone, and only who watched the store's clock for a whole lease may act on it. A process
         of one call goes on from what those before it on this machine have seen."""
         with suppress(StoreError):
-            cell = yield Do(recall_clock(self.desk.ledger))
-            yield Do(leave_clock(self.desk.ledger, cell))
+            yield Do(recall_clock(self.desk.ledger))  # others may have left more since the first contact
+            yield Do(leave_clock(self.desk.ledger))
 
-    def _run_older(self, grant: Grant) -> Steps[None]:
+    def _hear(self, dead: list[Cell]) -> Steps[None]:
+        """A process of one call was not there when they could speak: it hears them first, if it may act on it then."""
+        know, client = self.desk.ledger.know, self.desk.ledger.client
+        leases = [record.lease for _, record in all_readable(dead, decode)] if self._one_call else []
+        lapsed = [lease for lease in leases if know.even(know.guess(), tolerance(lease)) >= lease]
+        until = know.now() + max(map(hearing, lapsed), default=timedelta(0))
+        while lapsed and know.now() <= until + timedelta(seconds=LOOK / 2):
+            yield Do(client.probe())
+            yield Nap(LOOK / 2)
+
+    def run_older(self, grant: Grant) -> Steps[None]:
         """How an older slot ends is on record; the caller asked for another."""
         try:
             yield from self._run(grant)
@@ -271,7 +334,7 @@ class Call:
                 raise LeaseLost(words, name=lease.name, fence=lease.grant.fence, why=whose(by, self.desk.holder))
             case Unsure(why):
                 words = f"{lease.name} {ending.outcome}, but that could not be recorded: {why}"
-                raise NotRecorded(f"{words}; it is said again until it is")
+                raise NotRecorded(f"{words}; cronce keeps trying to record it")
 
     def _said(self, attempt: Attempt, word: Finish | Release, *, once: bool) -> Steps[object]:
         """What the store says to how it ended. Without an answer it is written down, and said again while the call can
@@ -319,21 +382,8 @@ def could_not_ask(journal: Journal, job: Declaration, clock: Clock, error: Store
     """A call came to nothing, since the store could not be asked: the next that can puts that on record."""
     with suppress(BadInput):
         slot = job.slot_at(clock.wall()) if when is None else job.slot_named(when)
-        journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall())])
-
-
-class NoStore:
-    """A call whose store could not even be opened."""
-
-    desk: Any = None
-
-    def __init__(self, journal: Journal, job: Declaration, clock: Clock, error: StoreError) -> None:
-        self._journal, self._job, self._clock, self._error = journal, job, clock, error
-
-    def steps(self, when: When | None = None) -> Steps[Any]:
-        could_not_ask(self._journal, self._job, self._clock, self._error, when)
-        raise self._error
-        yield  # type: ignore[unreachable]  # steps like any other
+        start_by = job.terms(slot, inferred=when is None).start_by(slot.at)
+        journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall(), start_by)])
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:

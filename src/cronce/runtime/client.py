@@ -12,11 +12,12 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from cronce.clock import Clock
-from cronce.errors import BadRecord, StoreUnavailable
+from cronce.errors import BadRecord, StoreError, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import (
     BOARD_JOBS,
     BOARD_RUNS,
+    CLOCK,
     EPOCH,
     FREE,
     Boot,
@@ -32,7 +33,9 @@ from cronce.model import (
 )
 from cronce.protocol.lease import FACTS_AGE, LONGEST_LEASE, Sample, even_span
 from cronce.protocol.record import Act, decode_job, standing_act
-from cronce.protocol.view import KnownJob
+from cronce.protocol.store_clock import Believed, Doubt, Host, is_ahead, is_said, judged, recalled
+from cronce.protocol.view import NO_TRAITS, KnownJob
+from cronce.runtime.contact import PROBE, Contacts
 from cronce.runtime.flow import Flow, Load, Purge, Request, Swap, Timed
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 
@@ -59,14 +62,21 @@ _SIGHTED: Final = 4096
 
 
 class Knowledge:
-    def __init__(self, clock: Clock, *, one_clock: bool = True) -> None:
+    def __init__(self, clock: Clock, *, one_clock: bool = True, traits: Traits = NO_TRAITS) -> None:
         self._clock = clock
+        self._traits = traits
+        self._believed = Believed()
+        self._judges_birth = True
         self._one_clock = one_clock
         self._sightings: dict[str, tuple[int, Boot]] = {}
         self._lock = threading.Lock()
         self._samples: deque[Sample] = deque(maxlen=_KEPT)
         self._latest: Sample | None = None
         self._jobs: dict[str, KnownJob] = {}
+        self.contact = Contacts(clock)
+        self.machine: Cell | None = None
+        """What processes of this machine left here, as it was last read. What they saw of the store's clock is taken in
+        then; None: not yet."""
         self.epoch = Epoch()
         self.own: set[Fence] = set()
         """Of runs whose end is this process's to say: it runs them, or has yet to say how they ended."""
@@ -79,9 +89,10 @@ class Knowledge:
         if isinstance(reply, int):
             return None
         with self._lock:
-            self._sample(Sample(timed.began, timed.ended, reply.now))
-            if not self._one_clock:
-                self._sight(reply, timed.ended)
+            sample = Sample(timed.began, timed.ended, reply.now)
+            self._sample(sample)
+            self._believed = judged(self._believed, sample, self._host(), self._traits, self._born(reply.epoch))
+            self._sight(reply, timed.ended)
             return self._believe(reply.epoch)
 
     def _sight(self, reply: Loaded | Swapped | Page, ended: Boot) -> None:
@@ -89,6 +100,8 @@ class Knowledge:
         if len(self._sightings) > _SIGHTED:
             self._sightings = {}
         for cell in cells:
+            if self._one_clock and not (cell.until and is_ahead(cell.until, reply.now)):
+                continue  # the clock will do
             if self._sightings.get(cell.key, (0, 0.0))[0] != cell.version:
                 self._sightings[cell.key] = (cell.version, ended)
 
@@ -114,13 +127,41 @@ class Knowledge:
         """Take in what another process of this machine, since the same boot, has seen of the store's clock before."""
         with self._lock:
             first = self._samples[0].began if self._samples else self._clock.boot()
-            self._samples.extendleft(sample for sample in reversed(samples) if sample.ended <= first)
+            before = [sample for sample in samples if sample.ended <= first]
+            is_new = len(self._samples) <= 1  # what it has read is held against that
+            self._samples.extendleft(reversed(before))
+            if before and is_new and self._latest is not None:
+                known = recalled(before, self._traits)
+                self._believed = judged(known, self._latest, self._host(), self._traits, self._born(self.epoch))
+
+    def _born(self, epoch: Epoch) -> Instant:
+        return epoch.born if self._judges_birth else EPOCH
+
+    def _host(self) -> Host:
+        return Host(self._clock.wall(), self._clock.synchronised, self._traits.own_clock)
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """Why the store's clock is not believed just now."""
+        return self._believed.doubt
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing is known of the store's clock that a reading could be held against."""
+        return self._believed.last is None
+
+    def believe(self) -> None:
+        """A person says that the store's clock is right."""
+        with self._lock:
+            self._believed = Believed(self._latest, since=self._latest.began if self._latest else 0.0)
+            self._judges_birth = False
 
     def remembered(self, spacing: timedelta, most: int) -> tuple[Sample, ...]:
         """The newest samples, so far apart at least, oldest first: for the next process to go on from."""
         kept: list[Sample] = []
         with self._lock:
-            for sample in self._samples:
+            since = self._believed.since
+            for sample in (sample for sample in self._samples if sample.began >= since):
                 if not kept or sample.began - kept[-1].ended >= spacing.total_seconds():
                     kept.append(sample)
         return tuple(kept[-most:])
@@ -134,7 +175,21 @@ class Knowledge:
         boot = self._clock.boot()
         return Sample(boot, boot, self._now(boot))
 
+    def corrected(self, timed: Timed) -> Timed:
+        """The reply, with the now that is believed."""
+        doubt, reply = self._believed.doubt, timed.reply
+        if doubt is None or isinstance(reply, int):
+            return timed
+        return timed._replace(reply=reply._replace(now=reply.now - doubt.off))
+
+    def as_stored(self, now: Instant) -> Instant:
+        """What the store calls this moment, where that is not believed."""
+        doubt = self._believed.doubt
+        return now if doubt is None else now + doubt.off
+
     def _now(self, boot: Boot) -> Instant:
+        if self._believed.doubt is not None:
+            return self._believed.now(boot)
         latest = self._latest
         return EPOCH if latest is None else latest.now + timedelta(seconds=max(boot - latest.ended, 0.0))
 
@@ -150,7 +205,7 @@ class Knowledge:
         seen unchanged, by our own clock. What this process runs itself is not gone."""
         if cell.fence in self.own:
             return timedelta(0)
-        if self._one_clock:
+        if self._one_clock and not (cell.until and is_ahead(cell.until, newest.now)):
             return self.even(newest, tolerance)
         with self._lock:
             version, since = self._sightings.get(cell.key, (0, newest.began))
@@ -216,6 +271,7 @@ class Client:
         self.traits = traits
         self.holder = holder
         self.report = report
+        self._doubted = False
         self.timed: Callable[[str, float], None] = untimed
         self.wants: Callable[[What], bool] = lambda _what: True
         """Whether anybody wants to hear of such an event, where there are thousands."""
@@ -229,7 +285,16 @@ class Client:
             self._tell_why_nothing_runs(self.know.epoch)
         if reborn is not None:
             self.report(Event(What.FORGOT, "meta", self.holder, reborn.born, detail=reborn.origin))
-        return timed
+        self.tell_doubt()
+        return self.know.corrected(timed)
+
+    def tell_doubt(self) -> None:
+        """When the store's clock is first not believed, and when it is again."""
+        doubt = self.know.doubt
+        if (doubt is None) == self._doubted:
+            self._doubted = doubt is not None
+            what, why = (What.STEADY, "") if doubt is None else (What.LEAPT, doubt.words)
+            self.report(Event(what, "the store's", self.holder, self.know.now(), detail=why))
 
     def _tell_why_nothing_runs(self, epoch: Epoch) -> None:
         """At first, where that is so."""
@@ -246,7 +311,7 @@ class Client:
         again. (A durable one may answer a reading with an older tally than it knows; its swaps compare the latest.)"""
         for _ in range(ROUNDS):
             known = self.know.epoch
-            timed = yield from self.ask(Load(keys))
+            timed = yield from self._ask_in_doubt(keys) if self.know.doubt else self.ask(Load(keys))
             assert isinstance(timed.reply, Loaded)
             epoch = timed.reply.epoch
             if epoch.seen >= known.seen or (self.traits.durable and epoch.birth == known.birth):
@@ -254,10 +319,36 @@ class Client:
             yield from self.swap([], known.seen)
         raise StoreUnavailable("the store answers with less than it knew before, and does not notice")
 
+    def _ask_in_doubt(self, keys: Sequence[str]) -> Flow[Timed]:
+        """A person may have said that the store's clock is right."""
+        timed = yield from self.ask(Load([*keys, CLOCK]))
+        assert isinstance(timed.reply, Loaded)
+        *cells, said = timed.reply.cells
+        act, doubt = standing_act(said), self.know.doubt
+        if doubt is not None and act is not None and is_said(doubt, act.at, self.know.as_stored(timed.reply.now)):
+            self.know.believe()
+        return timed._replace(reply=timed.reply._replace(cells=cells))
+
+    def check_clock(self) -> None:
+        """Before something is written or deleted that rests on the time."""
+        if self.know.doubt is not None:
+            raise StoreUnavailable(self.know.doubt.words)
+
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Flow[tuple[Swapped, Timed]]:
-        timed = yield from self.ask(Swap(writes, seen))
+        began = self.know.contact.sends()
+        try:
+            timed = yield from self.ask(Swap(writes, seen))
+        except StoreError:
+            self.know.contact.broke(began)
+            raise
         assert isinstance(timed.reply, Swapped)
+        if any(verdict.refused is None for verdict in timed.reply.verdicts):
+            self.know.contact.answered(timed.began, timed.ended)
         return timed.reply, timed
+
+    def probe(self) -> Flow[None]:
+        """Find out whether the store answers who writes."""
+        yield from self.swap([PROBE], self.know.epoch.seen)
 
     def scan(self, request: Scan) -> Flow[Page]:
         timed = yield from self.ask(request)
@@ -265,6 +356,7 @@ class Client:
         return timed.reply
 
     def purge(self, request: Purge) -> Flow[int]:
+        self.check_clock()
         timed = yield from self.ask(request)
         assert isinstance(timed.reply, int)
         return timed.reply

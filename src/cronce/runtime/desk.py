@@ -73,7 +73,9 @@ class Outage:
 
     def unanswered(self, began: Boot, why: str) -> None:
         """A call that began then got no answer. One that began before the last answer came tells nothing new: it is of
-        an outage that is over, and if there is another the next call will tell."""
+        an outage that is over, and if there is another the next call will tell. Nor is a clock in doubt an outage."""
+        if self._desk.ledger.know.doubt is not None:
+            return
         with self._lock:
             news = self._since is None and began > self.heard
             if news:

@@ -7,7 +7,6 @@ Checks are yielded as they are made, so that whoever waits sees how far it is.
 import os
 import platform
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -15,10 +14,12 @@ from statistics import median
 from typing import Final
 
 from cronce import __version__
-from cronce.clock import Clock
+from cronce.clock import Clock, KernelClock, kernel_clock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Instant, Origin, Traits
-from cronce.protocol.record import Bundle
+from cronce.protocol.notices import Bundle
+from cronce.protocol.store_clock import SET_CLOCK, closed_ahead, dated_ahead
+from cronce.runtime.ahead import Ahead, find_ahead
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.queries import holders, machines_tzdata, mixed_tzdata, read_bundle, shared_names
 from cronce.runtime.self_test import SelfTest
@@ -29,6 +30,7 @@ from cronce.stores.default import DEFAULT, GIVEN, LINE, Chosen, choose, in_conta
 from cronce.value import NamedTuple
 
 SAMPLES: Final = 20
+SHOWN: Final = 3
 SLOW: Final = timedelta(milliseconds=250)
 OFF: Final = timedelta(milliseconds=100)
 FAR_OFF: Final = timedelta(seconds=5)
@@ -42,13 +44,6 @@ class Sample(NamedTuple):
 
     took: timedelta
     ahead: timedelta
-
-
-class KernelClock(NamedTuple):
-    """What the kernel knows of its clock; `error` is by how many seconds it may be off."""
-
-    synchronised: bool
-    error: float
 
 
 def examine(url: str | None, clock: Clock, connect: Open = open_chosen) -> Iterator[Check]:
@@ -83,6 +78,7 @@ def _examined(store: Store, connect: Callable[[], Store], clock: Clock) -> Itera
     yield promises(store.traits)
     yield from life(store.load([]).epoch)
     yield from drive(together(), store, clock)
+    yield from lying_ahead(drive(find_ahead(), store, clock))
     ask = getattr(store, "checks", None)
     if ask is not None:
         yield from ask()
@@ -114,6 +110,20 @@ def life(epoch: Epoch) -> Iterator[Check]:
     if epoch.origin is Origin.FOUND:
         says = f"it was found empty at {epoch.born:%Y-%m-%d %H:%M:%S} UTC, and may have forgotten: slots up to then"
         yield warn("life", f"{says} stay closed", "if it is new, run `cronce store init URL` before the first job")
+
+
+def lying_ahead(ahead: Ahead) -> Iterator[Check]:
+    """What a clock that leapt has left behind."""
+    if ahead.jobs:
+        yield error("ahead", closed_ahead(f"the slots to come of {listed(ahead.jobs)}"), SET_CLOCK)
+    if ahead.leases or ahead.holders:
+        names = listed([cell.key for cell in (*ahead.leases, *ahead.holders)])
+        yield error("ahead", dated_ahead(names), SET_CLOCK)
+
+
+def listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
 
 
 def promises(traits: Traits) -> Check:
@@ -206,38 +216,3 @@ def kept_right(kept: KernelClock | None, *, container: bool) -> Check:
 def _ms(span: timedelta) -> str:
     milliseconds = span / timedelta(milliseconds=1)
     return f"{milliseconds:.2f} ms" if milliseconds < 10 else f"{milliseconds:,.0f} ms"
-
-
-# --- whether this machine's clock is kept right: the kernel knows from chrony, ntpd or timesyncd ---
-
-
-UNSYNCHRONISED: Final = 0x0040
-"""Set in the kernel's status when nobody has corrected the clock for hours (STA_UNSYNC in <sys/timex.h>)."""
-
-
-def kernel_clock() -> KernelClock | None:
-    """None where it cannot be asked: not on Linux, or in a container that forbids it."""
-    if sys.platform != "linux":
-        return None
-    import ctypes  # noqa: PLC0415  slow to import, and only the doctor asks
-
-    class Timex(ctypes.Structure):
-        """The first fields of `struct timex`, and room for the others."""
-
-        _fields_ = (
-            ("modes", ctypes.c_uint),
-            ("offset", ctypes.c_long),
-            ("freq", ctypes.c_long),
-            ("maxerror", ctypes.c_long),
-            ("esterror", ctypes.c_long),
-            ("status", ctypes.c_int),
-            ("rest", ctypes.c_long * 40),
-        )
-
-    state = Timex()  # modes = 0: only to be read
-    try:
-        if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(state)) < 0:
-            return None
-    except (OSError, AttributeError):
-        return None
-    return KernelClock(not state.status & UNSYNCHRONISED, state.maxerror / 1e6)

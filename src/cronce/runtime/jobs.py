@@ -11,7 +11,7 @@ from cronce.events import Event, What
 from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, job_cell, slot_of_cell, spell
 from cronce.protocol.codec import readable
 from cronce.protocol.gates import first_floor
-from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, PURGE_DELAY, tolerance
+from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, tolerance
 from cronce.protocol.record import (
     PAUSED,
     PURGED,
@@ -22,8 +22,9 @@ from cronce.protocol.record import (
     decode_job,
     encode_job,
 )
-from cronce.protocol.retention import Keep, default_keep, excess
+from cronce.protocol.retention import PURGE_DELAY, Keep, default_keep, excess
 from cronce.protocol.specs import after_forgetting, declared, raise_floor
+from cronce.protocol.store_clock import is_job_dated
 from cronce.runtime.client import NEWS, ROUNDS, Client
 from cronce.runtime.flow import Flow, Purge, drive
 from cronce.stores.base import Loaded, Position, Scan, Store
@@ -86,6 +87,7 @@ class Jobs:
         writes: dict[str, Write] = {}
         news: list[Write] = []
         was: dict[str, Job | None] = {}
+        made: dict[str, Job] = {}
         for (name, edit), cell in zip(edits.items(), cells, strict=True):
             try:
                 was[name], new = self._edited(cell, edit, loaded)
@@ -96,17 +98,19 @@ class Jobs:
                 know.learn_job(name, cell, loaded)
                 done[name] = new
             else:
-                limit = loaded.now + FACTS_AGE
+                made[name], limit = new, know.as_stored(loaded.now) + FACTS_AGE
                 news = [NEWS] if news or _is_news(was[name], new) else []
                 writes[name] = Write(cell.key, cell.version, encode_job(new), Mark.OPEN, not_after=limit)
         if not writes:
             return
+        if any(is_job_dated(was[name], new) for name, new in made.items()):
+            self._client.check_clock()
         swapped, _ = yield from self._client.swap([*writes.values(), *news], loaded.epoch.seen)
         for name, verdict in zip(writes, swapped.verdicts, strict=False):
             if verdict.refused is None:
                 know.learn_job(name, verdict.cell, swapped)
-                done[name] = made = decode_job(verdict.cell.value)
-                self._tell(was[name], made, verdict.cell.key, swapped.now)
+                done[name] = job = decode_job(verdict.cell.value)
+                self._tell(was[name], job, verdict.cell.key, swapped.now)
 
     def _tell(self, job: Job | None, new: Job | None, key: str, now: Instant) -> None:
         if new is not None and (job is None or job.firing != new.firing):

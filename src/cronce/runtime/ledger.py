@@ -33,6 +33,7 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.lease import LOCK_LEASE, NO_SAMPLE, Sample, Trust, trust_end
 from cronce.protocol.record import Maker, Outcome, Record, decode
+from cronce.protocol.store_clock import is_ahead, is_early
 from cronce.protocol.table import Row, row
 from cronce.protocol.terms import MEANT, Terms, Wants, check_lease, check_terms, checked
 from cronce.protocol.view import View
@@ -51,6 +52,9 @@ AGAIN: Final = 1_000_000
 
 LOOK_EVERY: Final = 5.0
 """Seconds between two looks of a process for slots of a job that nobody looks after."""
+
+LOOK_AHEAD: Final = 60.0
+"""And for those that a clock which leapt has dated far ahead."""
 
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""
@@ -96,6 +100,8 @@ class Begin(NamedTuple):
     """Runs that are known to be over."""
     keep: timedelta | None = None
     """For how long it is known that it was done; None: for as long as its slot may run."""
+    sent: str = ""
+    """The key that was sent to the other side for it, where that is not its name."""
 
 
 class Begun(NamedTuple):
@@ -139,7 +145,7 @@ class Ledger:
         nonce: Callable[[], str] = fresh_nonce,
         report: Callable[[Event], None] = lambda _event: None,
     ) -> None:
-        self.know = Knowledge(clock, one_clock=traits.one_clock)
+        self.know = Knowledge(clock, one_clock=traits.one_clock, traits=traits)
         self.client = Client(self.know, traits, holder, report)
         self.loop = Loop(self.client)
         self.jobs = Jobs(self.client)
@@ -163,9 +169,13 @@ class Ledger:
         return grants
 
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
-        """What came too late to be trusted is given back."""
-        boot = self._clock.boot()
-        late = {grant.fence: grant for grant in grants if isinstance(grant, Grant) and not grant.trust.holds(boot)}
+        """What came too late to be trusted is given back; so is a slot that a clock in doubt granted too early."""
+        boot, now, doubt = self._clock.boot(), self.know.now(), self.know.doubt
+        late = {
+            grant.fence: grant
+            for grant in grants
+            if isinstance(grant, Grant) and (not grant.trust.holds(boot) or is_early(doubt, grant.slot, now))
+        }
         if late:
             yield from self.release(list(late.values()))
         return [Expired() if isinstance(grant, Grant) and grant.fence in late else grant for grant in grants]
@@ -274,18 +284,24 @@ class Ledger:
         asked, and these are the fences, by cell, of which it says that they are done."""
         return (yield from self._answers([self._cell_question(_settling(cell, committed), cell) for cell in cells]))
 
-    def gone(self, keys: Sequence[str]) -> Flow[list[Cell]]:
-        """Those of the runs whose holder is gone, as they stand now."""
+    def gone(self, keys: Sequence[str], *, for_person: bool = False) -> Flow[list[Cell]]:
+        """Those of the runs whose holder is gone, as they stand now. A person who asks has looked, and hears nobody."""
         loaded, timed = yield from self.client.load(keys)
         sample = Sample(timed.began, timed.ended, loaded.now)
-        read = all_readable(loaded.cells, decode)
-        views = [View(cell, record, sample, even=self.know.watched) for cell, record in read]
+        read, know = all_readable(loaded.cells, decode), self.know
+        views = [
+            View(cell, record, sample, slot, even=know.watched, heard=know.contact.heard)
+            for cell, record in read
+            for slot in [None if for_person else slot_of_cell(cell.key)]
+        ]
+        if know.contact.probes(views):
+            yield from self.client.probe()
         return [view.run for view in views if row(view, Settle()) is Row.LAPSED]
 
-    def looks_again(self, job: str) -> bool:
+    def looks_again(self, job: str, every: float = LOOK_EVERY) -> bool:
         """Whether it is time to look for slots of the job that nobody looks after: every few seconds is enough."""
         boot = self._clock.boot()
-        due = boot - self._looked.get(job, -LOOK_EVERY) >= LOOK_EVERY
+        due = boot - self._looked.get(job, -every) >= every
         if due:
             self._looked[job] = boot
         return due
@@ -307,7 +323,28 @@ class Ledger:
         prefix = f"run/{job}/" if job else "run/"
         upto = self.know.now() if self.know.epoch.birth else None
         page = yield from self.client.scan(Scan(prefix, "until", Mark.OPEN, upto, limit=limit))
-        return [cell for cell in page.cells if cell.until is not None and cell.until <= page.now]
+        over = [cell for cell in page.cells if cell.until is not None and cell.until <= page.now]
+        return over + (yield from self.ahead(prefix))
+
+    def ahead(self, prefix: str = "run/") -> Flow[list[Cell]]:
+        """What a clock that leapt has dated so far ahead that nobody would look at it: about once a minute."""
+        self._looked.setdefault(f"ahead {prefix}", self._clock.boot())  # who has just begun has seen nothing unchanged
+        if not self.looks_again(f"ahead {prefix}", LOOK_AHEAD):
+            return []
+        page = yield from self.client.scan(Scan(prefix, "until", Mark.OPEN, newest_first=True, limit=SWEEP))
+        now = self.know.now()
+        return [cell for cell in page.cells if cell.until is not None and is_ahead(cell.until, now)]
+
+    def begin_anew(self, cells: Iterable[Cell]) -> Flow[list[Answer]]:
+        """Leases that a clock which leapt has dated far ahead last for their own length from now on."""
+        views = [View(Cell(cell.key), None, NO_SAMPLE) for cell in cells]
+        slots = [slot_of_cell(cell.key) if cell.key.startswith("run/") else None for cell in cells]
+        asked = [
+            Question(Renew(cell.fence), view._replace(slot=slot), unread=True, quiet=True)
+            for cell, view, slot in zip(cells, views, slots, strict=True)
+            if cell.fence is not None
+        ]
+        return (yield from self._answers(asked))
 
     # --- effects: a claim on a cell that closes with a result ---
 
@@ -387,8 +424,10 @@ class Ledger:
             under=Maker(run.key, run.fence) if run else None,
             keep=begin.keep,
             lands_by=run.cells[0].until if run else None,
+            key=begin.sent,
         )
-        cell = Cell(begin.key, at=run.slot.at if run and run.slot else None)
+        of_slot = run.slot if run and begin.keep is None else None
+        cell = Cell(begin.key, at=of_slot.at if of_slot else None)
         view = View(cell, None, self.know.guess(), over=begin.over)
         return Question(command, view, run.birth if run else self.know.epoch.birth, quiet=True)
 

@@ -60,6 +60,8 @@ LEVELS: Final = {
     What.RESUMED: INFO,
     What.FORGOT: ERROR,
     What.DOUBTED: WARNING,
+    What.LEAPT: ERROR,
+    What.STEADY: INFO,
     What.SILENT: WARNING,
     What.ANSWERS: INFO,
     What.REGISTERED: INFO,

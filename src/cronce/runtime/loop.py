@@ -76,6 +76,8 @@ class Loop:
         """Bring every question to its answer. Commands about other runs are added to the list as they are found, and
         what is to be asked of the writes `beside`, which go with the first swap."""
         unanswered, beside = 0, beside or Beside()
+        for question in questions if self._know.doubt is not None else ():  # who does not ask never learns more
+            question.unread = True
         try:
             for _ in range(ROUNDS):
                 pending = [question for question in questions if question.answer is None]
@@ -141,6 +143,7 @@ class Loop:
         waking = (one.question.wakes or (one.question.view.slot and _wakes(one.decision.answer)) for one in steps)
         if beside.wakes or any(waking):
             writes.append(WAKE)
+        writes += self._know.contact.probes([one.view for one in pending if one.view.record is not None])
         if not writes:
             return None
         try:
@@ -169,8 +172,9 @@ class Loop:
     def around(self) -> View:
         """What holds for every command of a batch, by one knowledge of the store: that may change at any moment, by
         another thread or by the clock."""
-        know, halted = self._know, self._know.halted is not None
-        return View(Cell(""), None, NO_SAMPLE, None, (), None, halted, know.epoch, self._client.traits, know.watched)
+        know, traits = self._know, self._client.traits
+        view = View(Cell(""), None, NO_SAMPLE, halted=know.halted is not None, epoch=know.epoch, traits=traits)
+        return view._replace(even=know.watched, heard=know.contact.heard, doubt=know.doubt)
 
     def _decide(
         self,
@@ -181,9 +185,9 @@ class Loop:
         beside: Beside,
     ) -> list[_Step]:
         """What every command means. Those that need something else read first are left for the next round."""
-        around, reserved = self.around, set(beside.taken)
+        reserved, runs = set(beside.taken), {one.view.run.key: one.answer is not None for one in questions}
+        around = self.around._replace(reserved=reserved, beside={**beside.runs, **runs})
         birth = around.epoch.birth
-        runs = {**beside.runs, **{one.view.run.key: one.answer is not None for one in questions}}
         steps: list[_Step] = []
         for number, one in enumerate(pending, len(beside.writes)):
             if one.answer is not None or one.life != birth:
@@ -191,16 +195,12 @@ class Loop:
             job = known.get(one.job)
             if job is not None and job.birth != birth:
                 job = None
-            run, record, sample, slot, turns, *_ = old = one.view
-            one.view = view = View(
-                run, record, sample, slot, turns, job, *around[6:10],
-                old.over, old.guessed, old.unheard_in, reserved, runs, number,
-            )  # fmt: skip
+            one.view = view = one.view.within(around, job, number)
             step = self._decided(one, view, questions)
             if step is None:
                 continue
-            if step.decision.job is not None and slot is not None:
-                jobs.setdefault(slot.job, job_write(view, step.decision.job))
+            if step.decision.job is not None and view.slot is not None:
+                jobs.setdefault(view.slot.job, job_write(view, step.decision.job))
             if step.writes:
                 steps.append(step)
                 if step.decision.turn is not None:
@@ -257,7 +257,7 @@ class Loop:
             self._take_in(one, news, timed)
             one.unread = len(one.view.turns) > 1 and all(cell.key != one.view.run.key for cell in news)
         else:
-            one.answer = refused(one.command, writes[0].not_before, refusals)
+            one.answer = refused(one.command, writes[0].not_before, refusals, self._know.doubt)
             one.unread = one.answer is None
             if one.unread and one.view.slot:
                 self._know.forget_job(one.view.slot.job)

@@ -14,20 +14,10 @@ from cronce.model import SWITCH, Cell, Epoch, Instant, Mark, Slot, Traits, bundl
 from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import Settle
 from cronce.protocol.lease import Sample
-from cronce.protocol.notices import Stored, decode_machine
-from cronce.protocol.record import (
-    Act,
-    Bundle,
-    Holder,
-    Job,
-    Record,
-    decode,
-    decode_bundle,
-    decode_holder,
-    decode_job,
-    standing_act,
-)
+from cronce.protocol.notices import Bundle, Holder, Stored, decode_bundle, decode_holder, decode_machine
+from cronce.protocol.record import Act, Job, Record, decode, decode_job, standing_act
 from cronce.protocol.specs import read_spec
+from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.flow import Flow, Load, Timed
@@ -79,8 +69,9 @@ def row_of(cell: Cell, record: Record, now: Instant) -> Row:
 
 def _view(cell: Cell, record: Record | None, now: Instant) -> View:
     """For somebody who only tells what the protocol says: a lease is over by the store's clock alone, whether or not
-    this process has watched that for long enough to act on it."""
-    return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: timedelta.max)
+    this process has watched that for long enough to act on it. One that a clock which leapt has dated is not."""
+    even = timedelta.min if cell.until is not None and is_ahead(cell.until, now) else timedelta.max
+    return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: even, heard=lambda *_: timedelta.max)
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
@@ -107,8 +98,9 @@ class JobSeen(NamedTuple):
         return self.job is not None and (bool(self.job.firing) or "revision" in self.policies)
 
     def next(self, now: Instant) -> Instant | None:
-        """The next slot of any of its schedules."""
-        return min((slot for rule in self.schedules if (slot := rule.next(now)) is not None), default=None)
+        """The next slot of any of its schedules that may run."""
+        after = max(now, self.job.floor) if self.job else now
+        return min((slot for rule in self.schedules if (slot := rule.next(after)) is not None), default=None)
 
     def latest(self, now: Instant) -> Instant | None:
         """The latest slot that is due."""

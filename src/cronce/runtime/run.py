@@ -7,8 +7,8 @@ from contextvars import ContextVar, Token
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from cronce.errors import BadInput, LeaseLost
-from cronce.model import Boot, Fence, Slot, check_key
+from cronce.errors import BadInput, InDoubt, InProgress, LeaseLost
+from cronce.model import Boot, Fence, Slot
 from cronce.policy import WhenUnsure
 from cronce.protocol.record import effects_key
 from cronce.runtime.desk import Desk
@@ -18,11 +18,16 @@ from cronce.runtime.ledger import Grant
 from cronce.value import NamedTuple, Value
 
 if TYPE_CHECKING:
-    from cronce.runtime.effects.steps import Cursor, UnderRun
+    from cronce.runtime.effects.once import How
+    from cronce.runtime.effects.steps import Cursor, Target, UnderRun
+    from cronce.runtime.effects.things import Thing
     from cronce.runtime.steps import Steps
     from cronce.runtime.transactions import Database, Transaction
 
 C = TypeVar("C")
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments of a call."""
 
 Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 
@@ -47,12 +52,15 @@ class Run:
         self._made: UnderRun | None = None
         self.committed = False
         """Its completion is, together with what it wrote."""
-        self.doubts: list[str] = []
-        """Why it is not known of steps whether they happened, where a person has to look, whatever the body does."""
+        self.unfinished: dict[str, BaseException] = {}
+        """Effects that were to be made and are not known to be done, each with what the body was told of it."""
+        self._done_by: dict[str, object] = {}
         self.environment: dict[str, str] = {}
         """What a process that is its body is told besides: of what it is a part, for those who trace."""
         self.unawaited: list[str] = []
-        """Steps of coroutine functions that nobody has awaited yet."""
+        """Effects of coroutine functions that nobody has awaited yet."""
+        self.unentered: list[object] = []
+        """Transactions that nobody has entered yet."""
         self._closed = False
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
@@ -126,27 +134,58 @@ class Run:
 
     # --- effects ---
 
+    @property
+    def doubts(self) -> list[str]:
+        """Why it is not known of effects whether they happened, where a person has to look, whatever the body does."""
+        return [error.brief for error in self.unfinished.values() if isinstance(error, InDoubt)]
+
+    @property
+    def undone(self) -> list[str]:
+        """Effects that were to be made and are not, by what the body was told; not those that another is at."""
+        from cronce.runtime.attempt import describe  # noqa: PLC0415
+
+        done = self.key if self.committed else ""
+        left = {name: error for name, error in self.unfinished.items() if name != done}
+        undone = [one for one in left.items() if not isinstance(one[1], InDoubt | InProgress)]
+        return [f"{name} is not done: {describe(error)}" for name, error in undone]
+
+    @property
+    def forgotten(self) -> BadInput | None:
+        """What a body has asked for and then left: it would never happen."""
+        if self.unawaited:
+            return BadInput(f"{self.unawaited[0]} was never awaited, and did nothing: write `await` before it")
+        if self.unentered:
+            return BadInput(f"{self.unentered[0]} was never entered, and committed nothing: write `with` before it")
+        return None
+
+    def on(self, kind: str, key: object) -> "Thing":
+        """A thing that effects are made on, such as `run.on("invoice", 7)`: what is done to it is done once, whichever
+        slot, job or queue reaches it."""
+        from cronce.runtime.effects.things import Thing  # noqa: PLC0415  not every body has effects
+
+        return Thing(self, kind, key)
+
     def once(
         self,
         key: object,
         fn: Callable[..., Any],
         *args: Any,
+        per: Literal["slot"] | None = None,
         unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
         **named: Any,
     ) -> Any:
-        """Call `fn` once per slot: a durable step. A repeat returns what came of it, as JSON says it.
+        """Call `fn` once per slot: `run.once("report", send_report, per="slot")`. For what may not happen to a thing
+        twice, in whatever slot, write `run.on("invoice", 7).once("charge", …)`.
 
-        With an `async def` it is awaited: `await run.once("mail", send, order)`. When nobody knows whether it happened
-        (its run died, or it raised anything but `not_done`), `unsure` says what to do: "raise" `InDoubt`, for a person
-        to look; "retry", because the other side knows its key (`run.key_of`); or "skip".
+        A repeat returns what came of it, as JSON says it. With an `async def` it is awaited. When nobody knows whether
+        it happened (its run died, or it raised anything but `not_done`), `unsure` says what to do: "raise" `InDoubt`,
+        for a person to look; "retry", because the other side knows its key (`key_of`); or "skip".
         """
-        from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
-        from cronce.runtime.guard import check_call, finished  # noqa: PLC0415  not every body has effects
+        from cronce.runtime.effects.once import checked_how  # noqa: PLC0415  not every body has effects
 
-        check_call(fn, args, named)
-        how, done = checked_how(unsure, not_done), finished(fn, "the step")
-        return self._take(fn, f"run.once({key!r:.40}, …)", self._under.once(key, lambda: done(*args, **named), how))
+        target, how = self._of_slot("once", key, per), checked_how(unsure, not_done)
+        return self.make(target, target.name, fn, (args, named), how)
 
     def once_each(
         self,
@@ -154,18 +193,51 @@ class Run:
         *,
         key: Callable[[Any], object],
         fn: Callable[[Any], Any],
+        on: str | None = None,
+        what: str | None = None,
+        per: Literal["slot"] | None = None,
         unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
     ) -> Any:
-        """`once` for each of many, one after the other: the list of what came of them. With unsure="retry" the store is
-        asked for a hundred at a time; a run that dies may then repeat some of the last."""
+        """`once` for each of many, one after the other: the list of what came of them. The key of an item is the id of
+        a thing (`on="invoice", what="charge"`), or counts within the slot (`per="slot"`). With unsure="retry" the store
+        is asked for a hundred at a time; a run that dies may then repeat some of the last."""
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
+        from cronce.runtime.effects.things import target_each  # noqa: PLC0415
         from cronce.runtime.guard import check_callable, finished  # noqa: PLC0415
 
         check_callable(fn)
         check_callable(key)
-        steps = self._under.once_each(items, key, finished(fn, "the step"), checked_how(unsure, not_done))
+        target = target_each(self, key, fn, on=on, what=what, per=per)
+        steps = self._under.once_each(items, target, finished(fn, "the step"), checked_how(unsure, not_done))
         return self._take(fn, "run.once_each(…)", steps)
+
+    def make(self, target: "Target", what: str, fn: Callable[..., Any], given: "Given", how: "How") -> Any:
+        """Make an effect, once. What is done so is done by this function alone."""
+        from cronce.runtime.guard import check_call, finished  # noqa: PLC0415
+
+        args, named = given
+        check_call(fn, args, named)
+        self.note_function(what, fn)
+        done = finished(fn, "the step")
+        return self._take(fn, target.name, self._under.once(target, lambda: done(*args, **named), how))
+
+    def note_function(self, name: str, fn: Callable[..., Any]) -> None:
+        """Another function under the same name would never be called where the first one was."""
+        from cronce.runtime.effects.things import refuse_another  # noqa: PLC0415
+
+        refuse_another(self._done_by, name, fn)
+
+    def sent_key(self, target: "Target") -> str:
+        """What the other side knows an effect by."""
+        return self._under.key_of(target)
+
+    def _of_slot(self, call: str, key: object, per: object) -> "Target":
+        from cronce.runtime.effects.steps import of_slot  # noqa: PLC0415
+        from cronce.runtime.effects.things import refuse_scope  # noqa: PLC0415
+
+        refuse_scope(call, key, per)
+        return of_slot(self.key, key)
 
     def _take(self, fn: Callable[..., Any], call: str, steps: "Steps[Any]") -> Any:
         """Here, or where the function is a coroutine function, when it is awaited."""
@@ -185,12 +257,22 @@ class Run:
         self.unawaited.remove(call)
         return await take_async(steps, self._means.desk())
 
-    def transaction(self, conn: C, step: str = "") -> "Transaction[C]":
-        """What is written in the block commits under this run's fence, together with the run's completion, or with that
-        of a `step`: `with run.transaction(conn) as tx:`, or `async with`. A run that was taken over cannot commit.
+    def transaction(self, conn: C, step: str = "", *, per: Literal["slot"] | None = None) -> "Transaction[C]":
+        """What is written in the block commits under this run's fence, together with the run's completion: `with
+        run.transaction(conn) as tx:`, or `async with`. A run that was taken over cannot commit.
 
-        The job names the database by `transaction=`. A step that was committed before raises `AlreadyDone`.
+        One of several is named: `run.on("invoice", 7).transaction(conn, "charge")` commits once for the thing,
+        `run.transaction(conn, "totals", per="slot")` once for the slot. One that was committed before raises
+        `AlreadyDone`. The job names the database by `transaction=`.
         """
+        from cronce.runtime.effects.things import refuse_scope  # noqa: PLC0415
+
+        if step:
+            refuse_scope("transaction", step, per)
+        return self.join(conn, step)
+
+    def join(self, conn: C, step: str, of: str = "") -> "Transaction[C]":
+        """A transaction that puts this step on record: of the slot or, by the name of what is done, the thing."""
         from cronce.runtime.transactions import Transaction  # noqa: PLC0415
 
         database = self._means.database()
@@ -198,17 +280,25 @@ class Run:
             raise BadInput(
                 f"{self.job} does not say in which database its runs commit; declare it by @cron.job(…, transaction=…)"
             )
-        return Transaction(database, self, conn, step)
+        made = Transaction(database, self, conn, step, of, unfinished=self.unfinished)
+        self.unentered.append(made)
+        made.entered = lambda: self.unentered.remove(made)
+        return made
 
-    def key_of(self, key: object) -> str:
-        """The key of a step, for the other side to know it by: the same in every attempt and rerun of the slot."""
-        return f"{self.key}/{check_key(key)}"
+    def key_of(self, key: object, *, per: Literal["slot"] | None = None) -> str:
+        """The key of an effect of the slot, for the other side to know it by: the same in every attempt and rerun of
+        it. Of an effect on a thing: `run.on("invoice", 7).key_of("charge")`."""
+        return self._of_slot("key_of", key, per).name
 
-    def headers(self, key: object) -> dict[str, str]:
-        """What a request that makes the effect says of it: `Idempotency-Key` and `Cronce-Fence`."""
+    def headers(self, key: object, *, per: Literal["slot"] | None = None) -> dict[str, str]:
+        """What a request that makes an effect of the slot says of it: `Idempotency-Key` and `Cronce-Fence`. Of an
+        effect on a thing: `run.on("invoice", 7).headers("charge")`."""
+        return self.headers_of(self._of_slot("headers", key, per).name)
+
+    def headers_of(self, key: str) -> dict[str, str]:
         from cronce.headers import headers  # noqa: PLC0415
 
-        return headers(self.key_of(key), self.fence, self.scope)
+        return headers(key, self.fence, self.scope)
 
     @property
     def scope(self) -> str:
@@ -242,7 +332,7 @@ class Run:
         from cronce.runtime.effects.steps import UnderRun  # noqa: PLC0415
 
         if self._made is None:
-            self._made = UnderRun(self.key, self._lease, self._means.desk, self.doubts, self.check)
+            self._made = UnderRun(self._lease, self._means.desk, self.unfinished, self.check)
         return self._made
 
     def __repr__(self) -> str:

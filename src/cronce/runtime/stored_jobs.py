@@ -14,8 +14,8 @@ from typing import Any, Final
 from cronce.errors import BadInput, BadRecord, CronceError
 from cronce.model import Cell, Instant, Mark, Write, bundle_cells, check_name, job_cell, spell, stored_cell
 from cronce.protocol.codec import all_readable, json_text, readable
-from cronce.protocol.notices import Stored, decode_stored, encode_notice
-from cronce.protocol.record import Job, Spec, decode_bundle, decode_job, encode_job
+from cronce.protocol.notices import Stored, decode_bundle, decode_stored, encode_notice
+from cronce.protocol.record import Job, Spec, decode_job, encode_job
 from cronce.protocol.specs import read_spec
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.declare import Declaration, declare

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, effect_cells, job_cell, slot_of_cell, stored_cell
+from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slot_of_cell, stored_cell
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Refusals, Refused, decode_refusals
 from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, Span, decode_turn, effects_key
 from cronce.protocol.specs import after_forgetting
 from cronce.protocol.table import Row
-from cronce.runtime.effects.review import NONE, Survey, doubts, survey
+from cronce.runtime.effects.review import NONE, Survey, doubts, of_job, of_slot, survey
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
 from cronce.runtime.queries import JobSeen, RunSeen, carried, halted, load, read_all, read_page, seen_job, seen_run
@@ -79,7 +79,7 @@ class Story(NamedTuple):
     span: Span | None
     """Of a slot that is too old: why its job's floor rose past it; None: it is older than the job."""
     effects: Survey = NONE
-    """What its body did by `run.once`."""
+    """What its job function did once."""
 
 
 class Why(NamedTuple):
@@ -100,6 +100,8 @@ class Why(NamedTuple):
     """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
     journal: tuple[Entry, ...] = ()
     """What the machine of whoever asks could not tell the store yet."""
+    doubt: str = ""
+    """Why the store's clock is not believed by whoever asks."""
 
     @property
     def abandoned(self) -> bool:
@@ -130,15 +132,15 @@ def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
         span = _span(one, seen) if case is Case.TOO_OLD else None
         stories.append(Story(one, case, run, _turned(one, refusals), span, (yield from _effects(one, run))))
     times = {host: told.times for host, told in refusals}
-    doubtful = None if slot else (yield from doubts(f"effect/{name}/"))
+    doubtful = None if slot else (yield from doubts(of_job(name)))
     return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, is_carried, doubtful)
 
 
 def _effects(slot: Slot, run: RunSeen | None) -> Flow[Survey]:
-    """By the key that the run goes by: a rerun makes the steps of its slot."""
+    """By the key that the run goes by: a rerun makes the effects of its slot. And what it left in doubt on things."""
     if run is None or run.record is None:
         return NONE
-    return (yield from survey(effect_cells(effects_key(run.record, slot))))
+    return (yield from survey(of_slot(effects_key(run.record, slot), slot)))
 
 
 def _seen(name: str, job: Cell, stored: Cell) -> JobSeen | None:

@@ -370,6 +370,7 @@ PROMISES: Final = (
     ("history", "keeps every slot and effect, not only a job's last slots"),
     ("tally", "finds out by itself that it was put back to an earlier state"),
     ("one_clock", "one clock dates all leases"),
+    ("own_clock", "its clock is this machine's"),
     ("skew", "two reads of its clock disagree by at most"),
     ("step", "its clock is exact to"),
 )

@@ -8,6 +8,8 @@ from cronce.errors import NOBODY_KNOWS, BadInput
 from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
 from cronce.protocol.record import LAPSED, Record, Span
+from cronce.protocol.specs import is_floor_ahead
+from cronce.protocol.store_clock import SET_CLOCK, closed_ahead
 from cronce.runtime.effects.review import STATES, Survey
 from cronce.runtime.journal import UnaskedCall, UnsaidEnd
 from cronce.runtime.machine import UNASKED
@@ -43,6 +45,7 @@ def _about(found: Why) -> Iterator[str]:
         yield f"{seen.name} is called with {len(seen.schedules)} schedules: {listed}."
     else:
         yield f"{seen.name} runs {describe(seen.schedule)} ({as_written(seen.schedule)})."
+    yield from warnings(found)
     if seen.job.paused:
         whom = "Everything" if found.halted else "It"
         paused = f"{whom} is paused {by_whom(seen.job.paused)}".rstrip()
@@ -59,6 +62,16 @@ def _about(found: Why) -> Iterator[str]:
         yield f"Of its effects {many}: `cronce effects {seen.name}` says which."
     if not found.stories:
         yield "None of its slots is on record."
+
+
+def warnings(found: Why) -> Iterator[str]:
+    """What is to be said also where one slot was asked about: whatever stands there, it is not about that slot."""
+    if found.doubt:
+        yield f"{found.doubt[0].upper()}{found.doubt[1:]}."
+    job = found.job.job
+    if job is not None and is_floor_ahead(job, found.now):
+        closed = closed_ahead(f"slots up to {spell(job.floor)}")
+        yield f"{closed[0].upper()}{closed[1:]}. {SET_CLOCK}."
 
 
 # --- a slot ---------------------------------------------------------------------------------------------------------
@@ -101,7 +114,8 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
             )
         case Case.LOST:
             return (
-                f"is lost: {record.holder} was granted it at {say(record.started)} and was gone by {finished}."
+                f"is lost: {record.holder} was granted it at {say(record.started)} and did not renew its"
+                f" lease, as was seen at {finished}."
                 f" Nobody can tell how much of its work it did; {_why_lost(record)}"
             )
         case Case.UNKNOWN if record.reason.startswith(NOBODY_KNOWS):

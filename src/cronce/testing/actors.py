@@ -18,9 +18,10 @@ from cronce.protocol.commands import (
     Superseded,
     Unsure,
 )
-from cronce.protocol.record import Holder, Outcome, Record, decode, effects_key
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Outcome, Record, decode, effects_key
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
-from cronce.protocol.specs import raise_floor
+from cronce.protocol.specs import fires_alike, raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Over
@@ -30,6 +31,8 @@ from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.database import ModelDatabase
 from cronce.testing.deeds import TROUBLE, Deeds, Habit, handle
 from cronce.testing.holding import Holds, Run
+from cronce.testing.receivers import Way
+from cronce.testing.takeovers import LOOK
 from cronce.testing.world import Play, Sleep, Thread
 
 BEAT = timedelta(seconds=8)
@@ -117,13 +120,16 @@ class Node(Holds):
         """Claim what fell due since the last look, by the missed policy."""
         yield from self.ledger.jobs.learn(plan.job)
         known = self.ledger.know.job(plan.job)
-        if known is None or known.job is None:
+        if self.ledger.know.doubt is not None:  # who does not ask never learns more
+            yield from self.ledger.client.load([])
+        if known is None or known.job is None or self.ledger.know.doubt is not None:
             return
         since = max(cursor.since or known.job.floor, known.job.floor)
         now = min(self.ledger.know.now(), self.world.last_slot)
         found = due(plan.schedule, since, now, plan.missed, grace=timedelta(seconds=20))
         missed = found.skipped
-        if missed is not None and known.job.firing == plan.terms.digest:
+        has_a_say = fires_alike(known.job, plan.terms.digest)
+        if missed is not None and has_a_say:
             yield from self.ledger.jobs.edit(
                 plan.job, lambda job, _now: job and raise_floor(job, missed.last, missed.count, missed.reason)
             )
@@ -132,7 +138,8 @@ class Node(Holds):
             return
         replies = yield from self.ledger.claim(wanted)
         again = [want.slot.at for want, reply in zip(wanted, replies, strict=True) if self._took(plan, reply)]
-        cursor.since = min(again) - timedelta(seconds=1) if again else now
+        if missed is None or has_a_say:  # else what was missed is not on record, and is found again
+            cursor.since = min(again) - timedelta(seconds=1) if again else now
 
     def _took(self, plan: Plan, reply: Grant | Refused) -> bool:
         """Start what was granted; whether to ask again is the answer."""
@@ -146,15 +153,13 @@ class Node(Holds):
 
     def _sweep(self) -> Thread:
         """Look after what is overdue: take over, retry, close as lost."""
-        for tick in self._ticks(1.0, 3.0):
+        for tick in self._ticks(0.5, 1.0):
             yield tick
-            try:
-                cells = yield from self.ledger.overdue(limit=20)
-                yield from self._claim_overdue(cells)
-            except StoreUnavailable:
-                continue
+            with suppress(StoreUnavailable):
+                yield from self.asks(LOOK, self._claim_overdue())
 
-    def _claim_overdue(self, cells: list[Cell]) -> Play[None]:
+    def _claim_overdue(self) -> Play[None]:
+        cells = yield from self.ledger.overdue(limit=20)
         ready = yield from self._settled(cells)
         mine = [(cell, self.plan_of(cell)) for cell in ready]
         if not mine:
@@ -181,6 +186,10 @@ class Node(Holds):
         assert cell.fence is not None
         key = effects_key(decode(cell.value), slot_of_cell(cell.key))
         return {cell.key: cell.fence} if (yield from self.database.seal(key, cell.fence)) else {}
+
+    @property
+    def of_things(self) -> bool:
+        return any(plan.habit.way is Way.THING for plan in self.plans.values())
 
     def plan_of(self, cell: Cell) -> Plan:
         return self.plans[slot_of_cell(cell.key).job]
@@ -227,14 +236,14 @@ class Node(Holds):
                 yield from self.end(run, Outcome.SUCCEEDED)
                 return
         except (DatabaseUnavailable, LeaseLost):
-            self.runs.pop(grant.key, None)
+            self.let_go(grant)
             yield from self.ledger.release([run.grant])
             return
         if not self.begin(run):
             return
         outcome = yield from self._outcome(plan, run, deeds)
         if outcome is None:
-            self.runs.pop(grant.key, None)  # it just stops; somebody will find it lapsed
+            self.let_go(grant)  # it just stops; somebody will find it lapsed
         else:
             yield from self.end(run, outcome)
 
@@ -326,7 +335,7 @@ class Node(Holds):
             seconds -= 1.0
         assert run.body is not None
         run.body.ended = True
-        self.runs.pop(run.grant.key, None)
+        self.let_go(run.grant)
         yield from self.ledger.release([run.grant], rest=timedelta(seconds=self.world.random.choice([0, 2])))
 
 

@@ -15,7 +15,7 @@ from cronce.testing.deeds import Habit
 from cronce.testing.people import by_hand
 from cronce.testing.receivers import WAYS, Way
 from cronce.testing.referee import Referee, Rules
-from cronce.testing.world import Dump, Machine, Process, World
+from cronce.testing.world import Dump, How, Machine, Outage, Process, World
 
 BUSY: Final = 70.0
 """Seconds of faults; the length of the quiet while after them depends on the longest lease."""
@@ -23,14 +23,19 @@ BUSY: Final = 70.0
 PATIENCE: Final = 40
 """How many leases a backlog may take to be worked off in the quiet while."""
 
+TICK: Final = 1.0
+"""Seconds between two looks of the referee."""
+
 FORGETFUL: Final = Traits("model, can forget", durable=False, survives_failover=False)
 DURABLE: Final = Traits("model, durable")
 
 FAULTS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "slow message", "hit in an effect", "session cut off",
     "database outage",
-    "crash", "pause", "suspend", "outage", "body does not stop",
-    "store clock ahead", "store clock back", "store clock nudged", "host clock step", "store emptied",
+    "crash", "pause", "suspend", "outage", "outage for one machine", "read-only store", "flapping store",
+    "body does not stop",
+    "store clock ahead", "store clock back", "store clock nudged", "store clock leaps",
+    "host clock step", "store emptied",
     "old dump restored", "lagging replica promoted",
 )  # fmt: skip
 SITUATIONS: Final = (
@@ -50,6 +55,7 @@ class Stage:
     plans: dict[str, Plan]
     forgets: bool
     purges: bool
+    leaps: bool = False
     stubborn: Random | None = None
     nodes: list[Node] = field(default_factory=list)
     versions: int = 1
@@ -100,7 +106,7 @@ class Stage:
     def _pause(self, node: Node) -> None:
         seconds = self.world.random.uniform(1, 25)
         self.world.fault("pause", f"{node.process.name} {seconds:.1f} s")
-        node.process.paused_until = self.world.real + seconds
+        node.process.pause(seconds)
 
     def suspend(self) -> None:
         machine = self.world.random.choice(self.world.machines)
@@ -108,16 +114,37 @@ class Stage:
         self.world.fault("suspend", f"{machine.name} {seconds:.1f} s")
         for node in self.alive():
             if node.process.machine is machine:
-                node.process.paused_until = self.world.real + seconds
+                node.process.pause(seconds)
         self.world.after(seconds, lambda: setattr(machine, "suspended", machine.suspended + seconds * machine.rate))
 
     def outage(self) -> None:
         seconds = self.world.random.uniform(1, 20)
-        self.world.fault("outage", f"{seconds:.1f} s")
-        self.world.outage_until = self.world.real + seconds
+        how: How = self.world.random.choice(["silent", "refusing", "read-only"])
+        outage = Outage(self.world.real, self.world.real + seconds, how)
+        if outage.how != "read-only" and self.world.random.random() < 0.4:
+            machine = self.world.random.choice(self.world.machines)
+            self.world.fault("outage for one machine", f"{machine.name} {outage.how} {seconds:.1f} s")
+            machine.outage = outage
+        else:
+            kind = "read-only store" if outage.how == "read-only" else "outage"
+            self.world.fault(kind, f"{outage.how} {seconds:.1f} s")
+            self.world.go_away(outage)
+
+    def flap(self) -> None:
+        """The store goes away every few seconds, for a while longer than any lease."""
+        self.world.fault("flapping store")
+        for _ in range(8):
+            self.world.after(self.world.random.uniform(0, 60), self._flap)
+
+    def _flap(self) -> None:
+        if not self.world.calm:
+            seconds = self.world.random.uniform(2.2, 5)
+            self.world.say(f"FAULT away for {seconds:.1f} s")
+            self.world.go_away(Outage(self.world.real, self.world.real + seconds, "refusing"))
 
     def step_store_clock(self) -> None:
-        """Once in a while: two steps within one lease could cancel out between two samples."""
+        """All clocks are set right. Once in a while: two steps within one lease could cancel out between two
+        samples."""
         if self.world.real - self.stepped < 45 or self.forgets:
             return
         self.stepped = self.world.real
@@ -125,6 +152,24 @@ class Stage:
         seconds = self.world.random.uniform(2, 40) if ahead else -self.world.random.uniform(2, 20)
         self.world.fault("store clock ahead" if ahead else "store clock back", f"{seconds:.1f} s")
         self.world.store_offset += seconds
+        self.world.wall_offset += seconds
+
+    def leap_store_clock(self) -> None:
+        """The store's clock is wrong, for a while; no other is."""
+        if self.world.real - self.stepped < 45 or self.forgets:
+            return
+        self.stepped = self.world.real
+        dice = self.world.random
+        leap = timedelta(seconds=dice.choice([10, 20, 60, 3600, 400 * 86400]) * dice.choice([-1, 1]))
+        seconds = dice.uniform(1, 20)
+        self.world.fault("store clock leaps", f"{leap} for {seconds:.1f} s")
+        self.world.store_leap = leap
+        self.world.after(seconds, self._leap_back)
+        if dice.random() < 0.3:
+            self.world.after(dice.uniform(0, seconds), self.edit)
+
+    def _leap_back(self) -> None:
+        self.world.store_leap = timedelta(0)
 
     def nudge_store_clock(self) -> None:
         """A step too small for anybody's watch to notice: the margin has to pay for it."""
@@ -199,20 +244,30 @@ class Stage:
         if self.dump is None and dice.random() < 0.5:
             self.dump = self.replica
         acts: list[tuple[int, Callable[[], None]]] = [
-            (5, self.crash), (5, self.pause), (2, self.suspend), (2, self.outage), (3, self.step_store_clock),
-            (5, self.nudge_store_clock), (1, self.step_host_clock), (3, self.forget), (1, self.edit), (4, self.by_hand),
+            (5, self.crash), (5, self.pause), (2, self.suspend), (4, self.outage), (1, self.flap),
+            (3, self.step_store_clock), (5, self.nudge_store_clock), (1, self.step_host_clock), (3, self.forget),
+            (1, self.edit), (4, self.by_hand),
         ]  # fmt: skip
+        if self.leaps:
+            acts.append((6, self.leap_store_clock))
         if self.alive():
             weights, actions = zip(*acts, strict=True)
             dice.choices(actions, weights)[0]()
         self.world.after(dice.expovariate(1 / 6.0), self.torment)
 
+    def tick(self) -> None:
+        """The referee looks at who is left waiting for."""
+        self.referee.takeovers.look(self.alive(), TICK)
+        self.world.after(TICK, self.tick)
+
     def calm_down(self) -> None:
-        """No more faults: everybody wakes, and at least one process carries the latest version."""
+        """No more faults: who is paused wakes in a while, and at least one process carries the latest version."""
         self.world.calm = True
-        self.world.outage_until = 0.0
-        for node in self.alive():
-            node.process.paused_until = min(node.process.paused_until, self.world.real)
+        self._leap_back()
+        real = self.world.real
+        self.world.outage = self.world.outage.over_by(real)
+        for machine in self.world.machines:
+            machine.outage = machine.outage.over_by(real)
         if not any(node.plans is self.plans for node in self.alive()):
             self.spawn(self.world.machines[0])
 
@@ -254,11 +309,23 @@ def _habit(world: World, *, exclusive: bool) -> Habit:
     return Habit(way, dice.choice([1, 1, 2, 3]), at_once=dice.random() < 0.5, cursor=exclusive and dice.random() < 0.3)
 
 
+EACH: Final = 20
+OF_THINGS: Final = 16
+"""Of so many worlds this one is about things: all its jobs come by the same ones, slot after slot."""
+
+
+def _on_things(plan: Plan) -> Plan:
+    habit = Habit(Way.THING, max(2, plan.habit.number))
+    return replace(plan, habit=habit, terms=plan.terms._replace(joined=False))
+
+
 def stage(seed: int) -> Stage:
     """A world from a seed: which store, which jobs, which processes, and which faults."""
     forgets = seed % 4 == 3
     world = World(seed, FORGETFUL if forgets else DURABLE)
     plans = {name: _plan(world, name) for name in ["a", "b"][: world.random.choice([1, 2])]}
+    if seed % EACH == OF_THINGS:
+        plans = {name: _on_things(plan) for name, plan in plans.items()}
     rules = {
         name: Rules(plan.terms.limit, {} if plan.outside else {plan.terms.digest: plan.schedule}, plan.habit)
         for name, plan in plans.items()
@@ -267,11 +334,12 @@ def stage(seed: int) -> Stage:
         policies = (f"overlap={plan.terms.overlap}", f"missed={plan.missed}", f"on_lost={plan.terms.on_lost}")
         world.faults.update([*policies, "outside trigger" if plan.outside else "scheduler"])
     stubborn = Random(seed) if seed % 10 == 6 else None
-    stage = Stage(world, Referee(world, rules), plans, forgets, purges=seed % 5 == 0, stubborn=stubborn)
+    stage = Stage(world, Referee(world, rules), plans, forgets, seed % 5 == 0, seed % 8 == 6, stubborn)
     machines = [world.machine(f"m{number}") for number in range(world.random.choice([2, 3]))]
     for machine in machines:
         stage.spawn(machine)
     world.after(world.random.uniform(2, 8), stage.torment)
+    world.after(TICK, stage.tick)
     return stage
 
 

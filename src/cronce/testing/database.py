@@ -13,7 +13,7 @@ from cronce.errors import DatabaseUnavailable
 from cronce.model import Fence
 from cronce.runtime.transactions import drivers, fencing
 from cronce.runtime.transactions.connection import IDLE, LOOK, POSTGRESQL, READ, WAIT, Driver, Row, Talk
-from cronce.runtime.transactions.fencing import Found, short
+from cronce.runtime.transactions.fencing import Committed, Found, short
 from cronce.testing.receivers import Effect
 from cronce.testing.world import Answer, Play, Post, Process, Sleep, World
 
@@ -95,7 +95,7 @@ class Server:
         if statement in (POSTGRESQL.higher, POSTGRESQL.done("")):
             return values["slot"], ""
         if statement == POSTGRESQL.done("step"):
-            return values["slot"], values["step"]
+            return values["of"], values["step"]
         key = (values.get("slot", ""), "")
         return key if statement == f"{READ} FOR UPDATE" and key in self.lines else None
 
@@ -135,8 +135,8 @@ class Server:
         elif statement == POSTGRESQL.limits:
             session.limited = True
         elif statement == LOOK:
-            found = {step: self._line(session, (values["slot"], step)) for step in ("", values["step"])}
-            return [(step, *line) for step, line in found.items() if line]
+            rows = {(values["slot"], ""), (values["of"], values["step"])}
+            return [(row[1], *line) for row in rows if (line := self._line(session, row))]
         elif statement.startswith(READ):
             line = self._line(session, (values["slot"], ""))
             return [tuple(line)] if line else []
@@ -281,11 +281,11 @@ class ModelDatabase:
     def seal(self, key: str, fence: Fence) -> Play[bool]:
         return (yield from self._do(lambda driver: short(driver, fencing.higher(driver, key, f"{fence}+")))).done
 
-    def look(self, key: str, step: str = "") -> Play[Found]:
-        return self._do(lambda driver: fencing.glance(driver, key, step))
+    def look(self, key: str, committed: Committed | None = None) -> Play[Found]:
+        return self._do(lambda driver: fencing.glance(driver, key, committed or Committed(key)))
 
-    def settled(self, key: str, step: str = "") -> Play[Found]:
-        return self._do(lambda driver: short(driver, fencing.settled(driver, key, step)))
+    def settled(self, key: str, committed: Committed) -> Play[Found]:
+        return self._do(lambda driver: short(driver, fencing.settled(driver, key, committed)))
 
     def _do(self, work: Callable[[Driver], Talk[Found]]) -> Play[Found]:
         conn = self.connect()

@@ -14,11 +14,11 @@ from cronce.protocol.record import effects_key
 from cronce.runtime.desk import Desk
 from cronce.runtime.effects.once import Effect as EffectOnce
 from cronce.runtime.effects.once import How, once
-from cronce.runtime.effects.steps import Cursor, UnderRun
+from cronce.runtime.effects.steps import Cursor, Target, UnderRun, of_slot, of_thing
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Begin, Grant, Ledger
 from cronce.runtime.steps import Body, Do, Nap, Steps
-from cronce.runtime.transactions import Database, Transaction
+from cronce.runtime.transactions import Committed, Database, Transaction
 from cronce.runtime.transactions.fencing import Found
 from cronce.testing.database import CHARGE, Connection, Error, ModelDatabase
 from cronce.testing.receivers import Broken, Effect, Receivers, Refused, Silence, Way
@@ -36,6 +36,10 @@ TTL: Final = timedelta(seconds=8)
 """For how long it is known that a message was handled."""
 
 
+DONE_TO_THINGS: Final = ("charge", "letter")
+"""Two effects on one thing."""
+
+
 class Habit(NamedTuple):
     """What the bodies of a job do: how many effects, in which way."""
 
@@ -45,6 +49,9 @@ class Habit(NamedTuple):
     cursor: bool = False
 
     def items(self, key: str) -> list[str]:
+        """What a run by this key makes: of things, what is done to each, whichever run comes by."""
+        if self.way is Way.THING:
+            return [f"{what}/thing:{number}" for number in range(self.number) for what in DONE_TO_THINGS]
         return [f"{key}/{number}" for number in range(self.number)]
 
 
@@ -81,7 +88,7 @@ class Deeds:
         self.job = self.lease.grant.slot.job
         self.key = effects_key(self.lease.grant.record, self.lease.grant.slot)
         self.committed = False
-        self._under = UnderRun(self.key, self.lease, lambda: cast(Desk, self.doer))
+        self._under = UnderRun(self.lease, lambda: cast(Desk, self.doer))
 
     @property
     def fence(self) -> Fence:
@@ -92,7 +99,7 @@ class Deeds:
 
     @property
     def doubts(self) -> bool:
-        return bool(self._under.doubts)
+        return any(isinstance(error, InDoubt) for error in self._under.unfinished.values())
 
     # --- one after the other ---
 
@@ -103,30 +110,38 @@ class Deeds:
         deeds: list[Callable[[], Play[Any]]]
         match self.habit.way:
             case Way.KEY | Way.STEP if self.habit.at_once:
-                deeds = [lambda: taken(self._under.once_each(range(len(items)), str, self._step, how))]
-            case Way.KEY | Way.STEP:
+                deeds = [lambda: taken(self._under.once_each(range(len(items)), self._target, self._step, how))]
+            case Way.KEY | Way.STEP | Way.THING:
                 deeds = [partial(self._once, number, how) for number in range(len(items))]
             case Way.JOINED:
                 deeds = [partial(self._transaction, item, item != items[-1]) for item in items]
             case _:
-                deeds = [partial(self._send, item) for item in items]
+                deeds = [partial(self._send, item, item) for item in items]
         return [*deeds, self._move] if self.habit.cursor else deeds
 
     def _once(self, number: int, how: How) -> Play[Any]:
-        return taken(self._under.once(number, lambda: self._step(number), how))
+        return taken(self._under.once(self._target(number), lambda: self._step(number), how))
+
+    def _target(self, number: int) -> Target:
+        if self.habit.way is Way.THING:
+            what, thing = self._item(number).split("/")
+            return of_thing(thing, what)
+        return of_slot(self.key, number)
+
+    def _item(self, number: int) -> str:
+        return self.habit.items(self.key)[number]
 
     def _step(self, number: int) -> Play[str]:
-        item = f"{self.key}/{number}"
+        item = self._item(number)
         self.making(item)
         try:
-            return (yield from self._send(item))
+            return (yield from self._send(item, self._target(number).name))
         finally:
             self.making("")
 
-    def _send(self, item: str) -> Play[str]:
+    def _send(self, item: str, key: str) -> Play[str]:
         yield from self.doer.peril()
         yield Sleep(self.doer.world.random.choice([0.1, 0.2, 2.0]) * self.doer.world.random.random())
-        key = self._under.name(item.rpartition("/")[2])
         answer: str = yield self.receivers.post(Effect(self.habit.way, item, self.job, key, self.fence))
         yield from self.doer.peril()
         return answer
@@ -187,8 +202,8 @@ class Deeds:
 class Joined(Transaction[Connection]):
     """Its questions take their time in this world."""
 
-    def _asked(self, ask: Callable[[str, str], Any]) -> Play[Found]:
-        found: Found = yield from ask(self._run.key, self._step)
+    def _asked(self, ask: Callable[[str, Committed], Any]) -> Play[Found]:
+        found: Found = yield from ask(self._run.key, self._committed)
         return found
 
 

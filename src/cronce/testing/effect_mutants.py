@@ -7,13 +7,13 @@ from unittest.mock import patch
 
 from cronce.model import Cell, Fence, Instant, Mark, Write
 from cronce.protocol import table
-from cronce.protocol.commands import Claim, Command
+from cronce.protocol.commands import Claim, Command, Resolve
 from cronce.protocol.notices import encode_notice
 from cronce.protocol.record import Outcome, Record
 from cronce.protocol.table import TABLE, Row
 from cronce.protocol.view import View
 from cronce.runtime.effects import once, steps
-from cronce.runtime.ledger import Begin, Ledger
+from cronce.runtime.ledger import Begin, Begun, Ledger
 from cronce.runtime.loop import Question
 from cronce.runtime.steps import Body
 from cronce.runtime.transactions import fencing, transaction
@@ -21,7 +21,7 @@ from cronce.runtime.transactions.connection import POSTGRESQL
 from cronce.testing import actors, database
 from cronce.testing.database import ModelDatabase
 from cronce.testing.deeds import Deeds
-from cronce.testing.receivers import Receivers
+from cronce.testing.receivers import Receivers, Way
 from cronce.testing.world import Play
 
 BEGIN = Ledger._begin_question
@@ -68,7 +68,12 @@ def begun_after_its_lease() -> Any:
 
 def forgotten_is_not_done() -> Any:
     """After the store forgot, a step of a slot from before is taken not to have been done."""
-    wrong = {**TABLE, Row.BELOW: {**TABLE[Row.BELOW], Claim: table.grant}}
+    right = TABLE[Row.BELOW][Claim]
+
+    def claim(view: View, command: Claim) -> Any:
+        return (table.grant if command.under else right)(view, command)
+
+    wrong = {**TABLE, Row.BELOW: {**TABLE[Row.BELOW], Claim: claim}}
     return patch.object(table, "TABLE", wrong)
 
 
@@ -78,14 +83,66 @@ def every_failure_is_none() -> Any:
 
 
 def a_key_for_each_run() -> Any:
-    def name(self: steps.UnderRun, key: str) -> str:
-        return f"{self._key}/{key}/{self._lease.grant.fence}"
+    def target(self: Deeds, number: int) -> steps.Target:
+        right = steps.of_slot(self.key, number)
+        return right._replace(name=f"{right.name}/{self.fence}")
 
-    return patch.object(steps.UnderRun, "name", name)
+    return patch.object(Deeds, "_target", target)
 
 
 def retry_what_another_does() -> Any:
     return patch.object(once, "whereabouts", lambda *_: "over")
+
+
+# --- on a thing ---
+
+
+def a_thing_for_each_slot() -> Any:
+    """What is done to a thing belongs to the slot that did it."""
+    right = steps.of_thing
+
+    def target(self: Deeds, number: int) -> steps.Target:
+        if self.habit.way is not Way.THING:
+            return steps.of_slot(self.key, number)
+        what, thing = self._item(number).split("/")
+        return right(f"{thing}:{self.key}", what)
+
+    return patch.object(Deeds, "_target", target)
+
+
+def an_effect_is_known_by_its_thing_alone() -> Any:
+    """Two effects on one thing are taken for one."""
+    right = Deeds._target
+
+    def target(self: Deeds, number: int) -> steps.Target:
+        found = right(self, number)
+        return found._replace(cell=found.cell.replace("once/letter/", "once/charge/"))
+
+    return patch.object(Deeds, "_target", target)
+
+
+def the_next_slot_ignores_the_doubt() -> Any:
+    """What another run left in doubt is done again."""
+    right = once._settled
+
+    def settled(ledger: Ledger, begins: Any, begun: Any, unsure: Any) -> Any:
+        found = yield from right(ledger, begins, begun, unsure)
+        places = [
+            place for place, one in enumerate(found) if once._is_doubtful(one) and _of_another(begins[place], one)
+        ]
+        if not places:
+            return found
+        keys = [begins[place].key for place in places]
+        yield from ledger.resolve_effects(keys, Resolve("retry", "by the next slot"))
+        _, again = yield from ledger.exchange_effects((), [begins[place] for place in places])
+        return once._put(found, places, again)
+
+    return patch.object(once, "_settled", settled)
+
+
+def _of_another(begin: Begin, begun: Begun) -> bool:
+    maker = begun.record.under if begun.record else None
+    return maker is not None and begin.under is not None and maker.run != begin.under.key
 
 
 # --- for a while ---
@@ -159,9 +216,9 @@ def no_raise_before_the_body() -> Any:
     """The fence is raised with the check, at the end of the transaction."""
     right = fencing.close_joint
 
-    def late(driver: Any, key: str, fence: Fence, step: str) -> Any:
+    def late(driver: Any, key: str, fence: Fence, committed: fencing.Committed) -> Any:
         yield from driver.ask(driver.dialect.higher, slot=key, fence=str(fence))
-        yield from right(driver, key, fence, step)
+        yield from right(driver, key, fence, committed)
 
     def done_before(self: ModelDatabase, key: str, _fence: Fence) -> Play[bool]:
         return (yield from self.look(key)).done
@@ -195,7 +252,7 @@ def closed_without_asking() -> Any:
     """Whoever finds a run whose holder is gone closes it, though it may be committed."""
 
     def lose(view: View, _command: Command) -> Any:
-        return table._close(view, view.stands, Outcome.LOST, "its holder was gone")
+        return table._close(view, view.stands, Outcome.LOST, "its holder did not renew its lease")
 
     return patch.object(table, "lose", lose)
 
@@ -208,6 +265,9 @@ EFFECT_MUTANTS = {
     "an exception means that nothing happened": every_failure_is_none,
     "a key for each run": a_key_for_each_run,
     "what another still does is done again": retry_what_another_does,
+    "a thing for each slot": a_thing_for_each_slot,
+    "an effect is known by its thing alone": an_effect_is_known_by_its_thing_alone,
+    "the next slot ignores the doubt": the_next_slot_ignores_the_doubt,
     "unknown expires": unknown_expires,
     "known from when it was begun": kept_from_the_beginning,
     "a cursor for everybody": a_cursor_for_everybody,

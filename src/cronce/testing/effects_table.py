@@ -9,8 +9,9 @@ Effects = Mapping[str, Mapping[str, int]]
 """By the way in which they were made, then by column."""
 
 HOW: Final = {
-    Way.KEY: '`run.once(…, unsure="retry")`',
-    Way.STEP: "`run.once(…)`",
+    Way.KEY: '`once(…, unsure="retry")`',
+    Way.STEP: "`once(…)`",
+    Way.THING: "`run.on(…).once(…)`, in every slot of two jobs",
     Way.MESSAGE: "`@cron.idempotent(…)`",
     Way.JOINED: "`run.transaction(…)`",
     Way.FENCE: "`run.fence`, of which the other side refuses a lower one",
@@ -19,6 +20,7 @@ HOW: Final = {
 ZERO: Final = {
     Way.KEY: ("repeats", "lost"),
     Way.STEP: ("repeats", "lost"),
+    Way.THING: ("repeats", "lost"),
     Way.MESSAGE: ("repeats",),
     Way.JOINED: ("repeats", "lost", "in_doubt"),
     Way.FENCE: ("out_of_order",),

@@ -3,14 +3,27 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import inf
+from typing import Final, TypeVar
 
+from cronce.model import Fence
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
 from cronce.protocol.record import Outcome
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant, Ledger
 from cronce.testing.referee import Body, Referee
+from cronce.testing.takeovers import RENEWAL
 from cronce.testing.world import Play, Process, Sleep, Thread, World
+
+RETRY: Final = 0.45
+"""Seconds. What a holder has to say it says at least twice a second."""
+
+
+STUCK: Final = 0.5
+"""Seconds. Who waits for longer waits for an answer that does not come."""
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -39,6 +52,8 @@ class Holds:
     process: Process
     hit: Callable[[], None]  # it crashes, or is paused
     runs: dict[str, Run] = field(default_factory=dict, init=False)
+    asking: dict[str, float] = field(default_factory=dict, init=False)  # since when each of its threads asks the store
+    stuck: dict[str, float] = field(default_factory=dict, init=False)  # until when it waited in vain
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.world.store.traits, self.process, self.process.name, self.nonce)
@@ -62,16 +77,42 @@ class Holds:
         return self.held(grant).lease
 
     def let_go(self, grant: Grant) -> None:
+        """It is not this process's any more: it takes what it left over itself, like others."""
         self.runs.pop(grant.key, None)
+        self.ledger.know.own.discard(grant.fence)
 
     def held(self, grant: Grant) -> Run:
         run = self.runs[grant.key] = Run(Lease(grant, self.process, lambda _over: None))
+        run.lease.renew_at = self.process.boot() + self._interval(grant)
+        self.referee.takeovers.holders[grant.fence] = self
+        if grant.slot is not None:
+            self.ledger.know.own.add(grant.fence)
         return run
+
+    def asks(self, who: str, play: Play[T]) -> Play[T]:
+        """Ask the store; whether that gets stuck is noted."""
+        began = self.asking[who] = self.world.real
+        try:
+            return (yield from play)
+        finally:
+            self.asking.pop(who, None)
+            if self.world.real - began > STUCK:
+                self.stuck[who] = self.world.real
+
+    def able_since(self, *who: str) -> float:
+        """Since when it reaches the store, and these of its threads are not stuck in a call."""
+        stuck = [inf for one in who if self.world.real - self.asking.get(one, inf) > STUCK]
+        return max(self.process.reaches_since, *stuck, *(self.stuck.get(one, 0.0) for one in who))
+
+    def wants(self, key: str, fence: Fence) -> bool:
+        """Whether it has something to say of that grant, or will have."""
+        run = self.runs.get(key)
+        return self.process.alive and run is not None and run.grant.fence == fence and not run.told
 
     def begin(self, run: Run) -> bool:
         grant = run.grant
         if run.told or not grant.trust.holds(self.process.boot()):
-            self.runs.pop(grant.key, None)
+            self.let_go(grant)
             return False
         run.body = self.referee.started(grant, self.process)
         self.world.faults["lock"] += grant.slot is None
@@ -87,27 +128,32 @@ class Holds:
 
     def end(self, run: Run, outcome: Outcome) -> Thread:
         """Say how it ended until the store has heard it; the lease is renewed meanwhile."""
-        for _ in range(40):
-            answer = yield from self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
+        for _ in range(100):
+            finish = self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
+            answer = yield from self.asks(run.grant.key, finish)
             self.world.say(f"{self.process.name} finish {run.grant.key} {run.grant.fence}: {answer}")
             if not isinstance(answer, Unsure):
                 break
-            yield Sleep(0.5)
-        self.runs.pop(run.grant.key, None)
+            yield Sleep(RETRY)
+        self.let_go(run.grant)
 
     # --- the keeper ---
 
     def renew(self) -> Thread:
+        """What is due, and again soon what got no answer, also after trust has ended."""
         while True:
-            yield Sleep(min([self._interval(run.grant) for run in self.runs.values()], default=0.5))
-            runs = [run for run in self.runs.values() if not run.is_stubborn or run.lease.held_on]
+            yield Sleep(RETRY)
+            due = [run for run in self.runs.values() if run.lease.renew_at <= self.process.boot()]
+            runs = [run for run in due if not run.is_stubborn or run.lease.held_on]
             if not runs:
                 continue
             self._renewing(runs, now=True)
-            replies = yield from self.ledger.renew([run.grant for run in runs])
+            replies = yield from self.asks(RENEWAL, self.ledger.renew([run.grant for run in runs]))
             self._renewing(runs, now=False)
             for run, reply in zip(runs, replies, strict=True):
                 self._kept(run, reply)
+                if not isinstance(reply, Unsure):
+                    run.lease.renew_at = self.process.boot() + self._interval(run.grant)
 
     def _renewing(self, runs: list[Run], *, now: bool) -> None:
         for run in runs:
@@ -115,7 +161,9 @@ class Holds:
                 run.body.renewing, run.body.renewed = now, self.world.real
 
     def _interval(self, grant: Grant) -> float:
-        return renew_every(grant.lease, self.world.store.traits).total_seconds()
+        """As the keeper does it: sooner, the less trust is left."""
+        left = max(grant.trust.end - self.process.boot(), 0.0) / 3
+        return min(renew_every(grant.lease, self.world.store.traits).total_seconds(), left)
 
     def _kept(self, run: Run, reply: Grant | Stale | Unsure) -> None:
         if isinstance(reply, Grant):

@@ -44,6 +44,9 @@ class ManualClock:
     def wall(self) -> datetime:
         return self._start + timedelta(microseconds=self._us)
 
+    def synchronised(self) -> bool:
+        return True
+
     def turn_to(self, boot: float) -> None:
         """Always a little on, however floats round."""
         self._us = max(self._us + 1, round(boot * 1e6))

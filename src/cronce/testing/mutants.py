@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from cronce.errors import StoreUnavailable
 from cronce.model import EPOCH, FREE, Cell, Epoch, Instant, Refusal, Write
-from cronce.protocol import commands, decide, gates, lease, specs, table
+from cronce.protocol import commands, decide, gates, lease, specs, store_clock, table
 from cronce.protocol.commands import (
     Claim,
     Finish,
@@ -24,7 +24,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.record import Job, Record
 from cronce.protocol.table import TABLE, Row
 from cronce.protocol.view import View
-from cronce.runtime import client, jobs, keeper, ledger, loop
+from cronce.runtime import client, contact, jobs, keeper, ledger, loop
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
 from cronce.testing import world
@@ -173,6 +173,48 @@ def _() -> Any:
     return patch.object(table, "lapsed", lapsed)
 
 
+# --- a store that is away ---
+
+
+@_mutant("takeover without a hearing")
+def _() -> Any:
+    return patch.object(table, "hearing", lambda _lease: timedelta(0))
+
+
+@_mutant("reading counts as contact")
+def _() -> Any:
+    learn = client.Knowledge.learn
+
+    def wrong(self: client.Knowledge, timed: Any) -> Any:
+        self.contact.answered(timed.began, timed.ended)
+        return learn(self, timed)
+
+    both = ExitStack()
+    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self, _began: None))
+    both.enter_context(patch.object(client.Knowledge, "learn", wrong))
+    return both
+
+
+@_mutant("a hearing that never adds up")
+def _() -> Any:
+    def heard(contacts: Any, renewed: float, boot: float) -> timedelta:
+        unbroken = contacts and contacts[-1].reaches(boot) and contacts[-1].since <= renewed
+        return timedelta.max if unbroken else timedelta(0)
+
+    return patch.object(contact, "heard", heard)
+
+
+@_mutant("contact without end")
+def _() -> Any:
+    both = ExitStack()
+    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self, _began: None))
+    both.enter_context(patch.object(lease.Contact, "reaches", lambda _self, _boot: True))
+    return both
+
+
+# --- a body that does not stop ---
+
+
 @_mutant("the turn is freed while the body runs")
 def _() -> Any:
     return patch.object(keeper.Lease, "held_on", property(lambda _self: False))
@@ -181,6 +223,43 @@ def _() -> Any:
 @_mutant("slots before their instant")
 def _() -> Any:
     return patch.object(decide, "not_before", lambda *_: None)
+
+
+# --- a clock that leaps ---
+
+
+@_mutant("a leap is believed")
+def _() -> Any:
+    return patch.object(client, "judged", lambda _before, sample, *_: store_clock.Believed(sample))
+
+
+@_mutant("a grant in a leap")
+def _() -> Any:
+    both = ExitStack()
+    both.enter_context(patch.object(decide, "doubted", lambda *_: None))
+    both.enter_context(patch.object(client.Knowledge, "corrected", lambda _self, timed: timed))
+    return both
+
+
+@_mutant("a lapse in a leap")
+def _() -> Any:
+    both = ExitStack()
+    both.enter_context(MUTANTS["a grant in a leap"]())
+    both.enter_context(patch.object(client.Knowledge, "watched", lambda *_: timedelta.max))
+    return both
+
+
+@_mutant("a floor raised in a leap")
+def _() -> Any:
+    both = ExitStack()
+    both.enter_context(patch.object(client.Client, "check_clock", lambda _self: None))
+    both.enter_context(patch.object(client.Knowledge, "corrected", lambda _self, timed: timed))
+    return both
+
+
+@_mutant("dated by a clock that leapt")
+def _() -> Any:
+    return patch.object(decide, "dated", lambda _doubt, change: change)
 
 
 # --- a store that forgets ---

@@ -9,14 +9,15 @@ from cronce.protocol.record import decode, effects_key
 from cronce.runtime.operations.actions import Operator
 from cronce.stores.base import Scan
 from cronce.testing.actors import Node
+from cronce.testing.deeds import DONE_TO_THINGS
 from cronce.testing.receivers import Way
 from cronce.testing.world import Play, Thread
 
-REPEATABLE = (Way.KEY, Way.STEP, Way.JOINED)
+REPEATABLE = (Way.KEY, Way.STEP, Way.THING, Way.JOINED)
 """What goes by a key may be run again; the rest would just be repeated."""
 
-FORGOTTEN = (Way.KEY, Way.JOINED)
-"""Also when the store has forgotten what was done: the other side has not."""
+FORGOTTEN = (Way.KEY, Way.STEP, Way.JOINED)
+"""Also when the store has forgotten what was done: the other side has not; or a step of before is in doubt."""
 
 
 def by_hand(node: Node) -> Thread:
@@ -33,6 +34,12 @@ def _resolve(node: Node) -> Play[None]:
         verdict = node.referee.receivers.look_up(f"{job}@{at}/{number}")
         node.world.fault("resolved", f"{cell.key} {verdict}")
         yield from node.ledger.resolve_effects([cell.key], Resolve(verdict, "by ann"))
+    for what in DONE_TO_THINGS if node.of_things else ():
+        page = yield from node.ledger.client.scan(Scan(f"once/{what}/", mark=Mark.ATTENTION, limit=5))
+        for cell in page.cells:
+            verdict = node.referee.receivers.look_up(cell.key.removeprefix("once/"), Way.THING)
+            node.world.fault("resolved", f"{cell.key} {verdict}")
+            yield from node.ledger.resolve_effects([cell.key], Resolve(verdict, "by ann"))
 
 
 def _run_again(node: Node) -> Play[None]:

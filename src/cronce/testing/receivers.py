@@ -21,6 +21,7 @@ class Way(StrEnum):
 
     KEY = "by key, which the other side knows"
     STEP = "by key, which it does not know"
+    THING = "on a thing, by any slot and job"
     MESSAGE = "by key, for a while"
     JOINED = "by joined transaction"
     FENCE = "by fence alone"
@@ -28,9 +29,9 @@ class Way(StrEnum):
 
 
 WAYS: Final = (Way.KEY, Way.STEP, Way.JOINED, Way.FENCE, Way.NOTHING)
-"""Of these a job has one."""
+"""Of these a job has one. Things are for worlds of their own, in which all jobs reach the same ones."""
 
-ONCE: Final = (Way.KEY, Way.STEP, Way.MESSAGE, Way.JOINED)
+ONCE: Final = (Way.KEY, Way.STEP, Way.THING, Way.MESSAGE, Way.JOINED)
 """The ways by which nothing happens twice."""
 
 COLUMNS: Final = ("made", "repeats", "lost", "out_of_order", "in_doubt")
@@ -137,9 +138,9 @@ class Receivers:
         """A body has begun: from now on no earlier run of the slot commits."""
         self.latest[key] = max(self.latest.get(key, 0), self.orders[fence])
 
-    def look_up(self, item: str) -> Literal["done", "retry"]:
-        """A person asks whether a step is in the ledger; if not, it shall be done, even if it is on its way."""
-        if self.ledgers[Way.STEP].times[item]:
+    def look_up(self, item: str, way: Way = Way.STEP) -> Literal["done", "retry"]:
+        """A person asks whether it is in the ledger; if not, it shall be done, even if it is on its way."""
+        if self.ledgers[way].times[item]:
             return "done"
         self.wanted_again.add(item)
         return "retry"

@@ -5,19 +5,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from cronce.model import Cell, Fence, Instant, Mark, Slot, Write, slot_of_cell
 from cronce.protocol.lease import FACTS_AGE, renew_every
 from cronce.protocol.notices import decode_position
 from cronce.protocol.record import Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
+from cronce.protocol.store_clock import SMALL
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
 from cronce.testing.database import Server
-from cronce.testing.deeds import TTL, Habit
+from cronce.testing.deeds import DONE_TO_THINGS, TTL, Habit
 from cronce.testing.receivers import Figures, Receivers, Way
+from cronce.testing.takeovers import RENEWAL, Takeovers
 from cronce.testing.world import TIMEOUT, Process, World
 
 PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
@@ -26,6 +28,9 @@ PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
 
 decode = lru_cache(1000)(decode_record)
 """Whatever is written is read as the next one's past."""
+
+LEAP: Final = SMALL + timedelta(seconds=30)
+"""A clock that is off by more has leapt, and every process knows: also one that has just begun."""
 
 NUDGES: Final = timedelta(seconds=3)
 """By how much the store's clock may be nudged back within a few seconds."""
@@ -48,6 +53,13 @@ class Body:
 
     def __str__(self) -> str:
         return f"{self.process.name} under {self.grant.fence}"
+
+
+class Known(NamedTuple):
+    """Until when it is known that a message was handled, and when that was."""
+
+    until: Instant
+    real: float
 
 
 @dataclass
@@ -76,12 +88,14 @@ class Referee:
         self.floors: dict[str, list[tuple[float, Instant]]] = defaultdict(list)
         self.firing: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self.carries: dict[str, dict[str, str]] = {}
+        joined = any(rule.habit.way is Way.JOINED for rule in rules.values())
+        self.takeovers = Takeovers(world, self.broken, asks_database=joined)
         self.succeeded: set[str] = set()
         self.forgot = False
         self.lives = 0
         self.rounds: Counter[str] = Counter()  # how often a message may have been handled, by the record
         self.messages: dict[Fence, str] = {}
-        self.handled: dict[str, Instant] = {}
+        self.handled: dict[str, Known] = {}
         self.receivers = Receivers(world, self.broken)
         self.receivers.unordered = {job for job, rule in rules.items() if rule.turns != 1}
         self.server = Server(world, self.receivers.happens)
@@ -98,7 +112,7 @@ class Referee:
         shelf = dict(before)
         for write, verdict in zip(writes, swapped.verdicts, strict=True):
             if verdict.refused is None:
-                self._saw_write(write, shelf[write.key], verdict.cell, swapped.now)
+                self._saw_write(write, shelf[write.key], verdict.cell, self.world.right_now())
                 shelf[write.key] = verdict.cell
 
     def _saw_write(self, write: Write, old: Cell, new: Cell, now: Instant) -> None:
@@ -113,13 +127,17 @@ class Referee:
             if write.grant:
                 self._saw_grant(old, new, record, now)
             if kind == "once" and record.succeeded:
-                self.handled[new.key] = now
+                self.handled[new.key] = Known(self._known_until(new, now), self.world.real)
             if kind == "run":
                 self._saw_run(was, record, new)
+                if was is not None and was.is_running:
+                    self.takeovers.saw(old, record)
 
     def _saw_job(self, old: Cell, new: Cell, now: Instant) -> None:
         name, job = new.key.removeprefix("job/"), decode_job(new.value)
         was = decode_job(old.value) if old.version else None
+        if job.floor > now + LEAP and not self.world.faults["store clock back"]:
+            self.broken("no floor by a clock that leapt", f"{new.key} to {job.floor}, now {now}")
         if was is None:
             self.registered[name] = job.floor
         elif was.floor > job.floor:
@@ -127,9 +145,14 @@ class Referee:
         if was is None or was.firing != job.firing:
             self.firing[name].append((self.world.real, job.firing))
             edited = was is not None and was.firing and not self._alike(name, was.firing, job.firing)
-            if edited and job.floor < now - FACTS_AGE:
+            if edited and job.floor < now - FACTS_AGE - self._believable():
                 self.broken("an edit raises the floor to now", f"{new.key}: floor {job.floor}, now {now}")
         self.floors[name].append((self.world.real, job.floor))
+
+    def _believable(self) -> timedelta:
+        """By how much a process that has just begun may take the store's clock to be right, and be wrong."""
+        leap = abs(self.world.store_leap)
+        return leap if leap < SMALL else timedelta(0)
 
     def _saw_grant(self, old: Cell, new: Cell, record: Record, now: Instant) -> None:
         assert new.fence is not None
@@ -142,11 +165,11 @@ class Referee:
         if new.key.startswith("effect/"):
             self._saw_step(new, record, now)
         if new.key.startswith("once/"):
-            self._saw_message(new, record)
+            self._saw_message(new, now)
         if not new.key.startswith("run/"):
             return
         slot = slot_of_cell(new.key)
-        if now < slot.at:
+        if self.world.store_now() < slot.at:
             self.broken("no slot before its instant", f"{new.key} at {now}")
         self._check_renewed(old)
         if 0 < old.version <= self.world.store.dump()[1].base:
@@ -161,7 +184,7 @@ class Referee:
 
     def _saw_step(self, cell: Cell, record: Record, now: Instant) -> None:
         """A step is begun by a run that is on record as running, unless the clock was set back."""
-        if self.forgot or self.world.faults["store clock back"]:
+        if self.forgot or self.world.faults["store clock back"] or self.world.faults["store clock leaps"]:
             return
         assert record.under is not None
         run, fence = record.under
@@ -171,13 +194,23 @@ class Referee:
         if not live or not decode(found.value).is_running:
             self.broken("a step is begun within the lease of its run", f"{cell.key} by {record.under}")
 
-    def _saw_message(self, new: Cell, record: Record) -> None:
+    def _saw_message(self, new: Cell, now: Instant) -> None:
         """It may happen anew when it is known for long enough that it was done."""
         assert new.fence is not None
         done = self.handled.pop(new.key, None)
-        if done is not None and record.started is not None and record.started >= done + TTL:
+        if done is not None and (now >= done.until or self._has_passed(TTL, done.real)):
             self.rounds[new.key] += 1
         self.messages[new.fence] = f"{new.key}, {self.lives}, {self.rounds[new.key]}"
+
+    def _known_until(self, cell: Cell, now: Instant) -> Instant:
+        """Until when it is known that it was done: for less, if the store's clock leapt back by little just before."""
+        if cell.until is None or not timedelta(0) < -self.world.store_leap < SMALL:
+            return now + TTL
+        return min(cell.until, now + TTL)
+
+    def _has_passed(self, span: timedelta, since: float) -> bool:
+        """Also if the clock was set back since."""
+        return (self.world.real - since) * self.world.store_rate >= span.total_seconds()
 
     def message(self, fence: Fence) -> str:
         """Which of the times that a message may be handled this is."""
@@ -201,7 +234,8 @@ class Referee:
         digest = self.carries.get(record.holder, {}).get(slot.job, "")
         fired = self.firing[slot.job]
         ends = [*(real for real, _ in fired[1:]), self.world.real]
-        recent = {firing for (_, firing), end in zip(fired, ends, strict=True) if self.world.real - end <= PATIENCE}
+        pairs = zip(fired, ends, strict=True)
+        recent = sorted({firing for (_, firing), end in pairs if self.world.real - end <= PATIENCE})
         if digest and not any(self._alike(slot.job, digest, firing) for firing in recent):
             self.broken("the newest live version fires", f"{key} by {record.holder} with {digest}, firing {recent}")
 
@@ -244,6 +278,9 @@ class Referee:
 
     def started(self, grant: Grant, process: Process) -> Body:
         body = Body(grant, process)
+        new = NUDGES if abs(self.world.store_leap) > SMALL else LEAP
+        if grant.slot is not None and self.world.right_now() < grant.slot.at - new:
+            self.broken("no slot starts before its instant", f"{grant.key} at {self.world.right_now()}")
         self._check_nobody_acts(grant.key, "one run trusts a slot at a time")
         self._check_starts(body)
         self.bodies[grant.key].append(body)
@@ -285,7 +322,9 @@ class Referee:
         """What does not stop may lapse all the same, if its process is cut off; not because nobody asks for it."""
         for body in self.bodies[run.key]:
             every = renew_every(body.grant.lease, self.world.store.traits).total_seconds() * 1.1 + 0.5
-            awake = body.process.alive and not self.world.calm and self.world.real > body.process.paused_until + every
+            holder = self.takeovers.holders[body.grant.fence]
+            able = self.world.real > holder.able_since(RENEWAL) + every
+            awake = body.process.alive and not self.world.calm and able
             lately = body.renewing or self.world.real <= body.renewed + every
             runs = body.stubborn and not body.ended and body.grant.fence == run.fence
             if runs and awake and not lately:
@@ -332,7 +371,7 @@ class Referee:
 
     def _check_committed(self) -> None:
         """What was committed is on record as succeeded."""
-        for key in self._committed() - self.succeeded:
+        for key in sorted(self._committed() - self.succeeded):
             self.broken("what is committed is on record", key)
 
     def _committed(self) -> set[str]:
@@ -346,6 +385,11 @@ class Referee:
             item, record = f"{job}@{at}/{number}", decode(cell.value)
             if done[item] and record.state in (State.DUE, State.RETRYING) and item not in self.receivers.wanted_again:
                 self.broken("no step that happened is on record as not done", f"{cell.key} is {record.state}")
+        for cell in [cell for what in DONE_TO_THINGS for cell in self.world.store.cells(f"once/{what}/")]:
+            item, state = cell.key.removeprefix("once/"), decode(cell.value).state
+            happened = self.receivers.ledgers[Way.THING].times[item] and item not in self.receivers.wanted_again
+            if happened and state in (State.DUE, State.RETRYING):
+                self.broken("no step that happened is on record as not done", f"{cell.key} is {state}")
 
     def counted(self) -> Figures:
         """The figures of all ways to make an effect."""
@@ -362,7 +406,8 @@ class Referee:
         for cell in [*self.world.store.cells("effect/"), *self.world.store.cells("once/")]:
             if cell.mark is Mark.ATTENTION:
                 kind, name, _ = cell.key.split("/", 2)
-                found[self.rules[name].habit.way if kind == "effect" else Way.MESSAGE] += 1
+                keyed = Way.THING if name in DONE_TO_THINGS else Way.MESSAGE
+                found[self.rules[name].habit.way if kind == "effect" else keyed] += 1
         return found
 
     def _check_none_missed(self, name: str, job: Job, runs: dict[str, Record], upto: Instant) -> None:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from cronce.errors import StoreUnavailable
-from cronce.model import Cell, Epoch, Instant, Origin, Traits, Write, to_us
+from cronce.model import Cell, Epoch, Instant, Mark, Origin, Traits, Write, to_us
 from cronce.runtime.flow import Purge, Reply, Request, Swap, Timed, perform
 from cronce.stores.base import Swapped, next_life
 from cronce.stores.memory import MemoryStore
@@ -58,6 +58,26 @@ Play = Generator[Wish, Any, T]
 Thread = Play[None]
 
 
+How = Literal["silent", "refusing", "read-only"]
+
+
+class Outage(NamedTuple):
+    """From when to when the store is away: it is silent, refuses calls, or refuses to write."""
+
+    since: float = 0.0
+    until: float = 0.0
+    how: How = "silent"
+
+    def over_by(self, real: float) -> "Outage":
+        return self._replace(until=min(self.until, real))
+
+    def refuses(self, real: float, request: Request) -> bool:
+        return real < self.until and (self.how != "read-only" or isinstance(request, Swap | Purge))
+
+
+NO_OUTAGE: Final = Outage()
+
+
 @dataclass(eq=False)
 class Machine:
     """A host: its boot clock drifts, its wall clock is off, and it can be suspended."""
@@ -66,6 +86,7 @@ class Machine:
     rate: float
     boot_offset: float
     wall_offset: timedelta
+    outage: Outage = NO_OUTAGE  # of the way from here to the store
     suspended: float = 0.0  # seconds spent in suspend: only a clock that stops there notices
 
     def boot_at(self, real: float) -> float:
@@ -87,11 +108,22 @@ class Process:
         """Nothing more happens in it: what is left of its threads is only tidied up."""
         return not self.alive or self.world.over
 
+    def pause(self, seconds: float) -> None:
+        self.paused_until = max(self.paused_until, self.world.real + seconds)
+
+    @property
+    def reaches_since(self) -> float:
+        """Since when it can reach the store."""
+        return max(self.paused_until, self.world.outage.until, self.machine.outage.until)
+
     def boot(self) -> float:
         return self.machine.boot_at(self.world.real)
 
     def wall(self) -> datetime:
-        return START + timedelta(seconds=self.world.real) + self.machine.wall_offset
+        return START + timedelta(seconds=self.world.real + self.world.wall_offset) + self.machine.wall_offset
+
+    def synchronised(self) -> bool:
+        return True
 
 
 class ModelStore(MemoryStore):
@@ -118,6 +150,9 @@ class ModelStore(MemoryStore):
 
     def cells(self, prefix: str) -> list[Cell]:
         return [cell for key, cell in sorted(self._cells.items()) if key.startswith(prefix)]
+
+    def open_runs(self) -> list[Cell]:
+        return [cell for key, cell in self._cells.items() if cell.mark is Mark.OPEN and key.startswith("run/")]
 
     def dump(self) -> Dump:
         return dict(self._cells), self._epoch, self._last_write
@@ -150,9 +185,11 @@ class World:
         self.calm = False
         self.over = False
         self.last_slot = datetime.max.replace(tzinfo=UTC)
-        self.outage_until = 0.0
+        self.outage = NO_OUTAGE  # for everybody
         self.store_rate = 1.0 + self.random.uniform(-0.015, 0.015)
         self.store_offset = 0.0
+        self.store_leap = timedelta(0)  # it is wrong by so much, for a while
+        self.wall_offset = 0.0  # of all machines
         self.machines: list[Machine] = []
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -161,6 +198,10 @@ class World:
     # --- time ---
 
     def store_now(self) -> Instant:
+        return self.right_now() + self.store_leap
+
+    def right_now(self) -> Instant:
+        """What the store's clock would say, were it right."""
         return START + timedelta(seconds=self.real * self.store_rate + self.store_offset)
 
     def at(self, real: float, action: Callable[[], None]) -> None:
@@ -182,6 +223,12 @@ class World:
     def fault(self, kind: str, what: str = "") -> None:
         self.faults[kind] += 1
         self.say(f"FAULT {kind} {what}")
+
+    def go_away(self, outage: Outage) -> None:
+        """The store is away for everybody. If it is away already, it stays so as it is, and for as long at least."""
+        before = self.outage
+        goes_on = self.real < before.until
+        self.outage = before._replace(until=max(before.until, outage.until)) if goes_on else outage
 
     def say(self, text: str) -> None:
         if self.tracing:
@@ -245,7 +292,7 @@ class World:
             deliver, silence, patience = wish.deliver, wish.silence, wish.patience
         else:
             self.calls += 1
-            deliver, silence, patience = partial(self._ask_store, wish), StoreUnavailable("no answer"), TIMEOUT
+            deliver, silence, patience = partial(self._ask_store, process, wish), StoreUnavailable("no answer"), TIMEOUT
         if there is not None:
             reply: Answer = (lambda _value: None) if back is None else self._after(back, answer)
             self.after(there, lambda: deliver(reply))
@@ -275,9 +322,12 @@ class World:
             return self.random.uniform(0.5, TIMEOUT - 0.1), back
         return there, back
 
-    def _ask_store(self, request: Request, answer: Answer) -> None:
-        if self.real < self.outage_until:
-            return
+    def _ask_store(self, process: Process, request: Request, answer: Answer) -> None:
+        for outage in (self.outage, process.machine.outage):
+            if outage.refuses(self.real, request):
+                if outage.how != "silent":
+                    answer(StoreUnavailable(f"the store is {outage.how}"))
+                return
         reply = perform(self.store, request)
         if self.tracing and isinstance(request, Swap | Purge):
             self.say(_brief(request, reply))

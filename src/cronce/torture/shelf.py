@@ -10,7 +10,8 @@ from cronce.clock import Clock
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.model import Cell, Instant, Mark, Slot, job_cell
 from cronce.protocol.lease import forgotten_floor
-from cronce.protocol.record import EDITED, FORGOTTEN, Job, Outcome, Span, decode_bundle, decode_holder, decode_job
+from cronce.protocol.notices import decode_bundle, decode_holder
+from cronce.protocol.record import EDITED, FORGOTTEN, Job, Outcome, Span, decode_job
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Ledger
 from cronce.runtime.operations.actions import Operator, drain_cell

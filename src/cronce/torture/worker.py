@@ -105,6 +105,9 @@ class SkewedClock:
     def wall(self) -> datetime:
         return self._clock.wall() + self._skew
 
+    def synchronised(self) -> bool:
+        return self._clock.synchronised()
+
 
 class Ends(logging.Handler):
     """Hears from cronce's log how the ends of runs were answered."""

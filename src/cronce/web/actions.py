@@ -21,7 +21,6 @@ from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
 from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect
 from cronce.runtime.flow import Flow
-from cronce.runtime.machine import recall_clock
 from cronce.runtime.operations.actions import LONGEST_ID, LONGEST_TEXT, AskedFor, Operator, Verdict
 from cronce.runtime.queries import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import why
@@ -111,7 +110,8 @@ def _cancel(hand: Operator, key: str, given: Given) -> Flow[Document]:
 
 def _resolve(hand: Operator, key: str, given: Given) -> Flow[Document]:
     before = yield from _record(hand, key)
-    reply = yield from hand.resolve(slot_named(key), given["verdict"], given.get("reason", ""))
+    reason, force = given.get("reason", ""), given.get("force", False)
+    reply = yield from hand.resolve(slot_named(key), given["verdict"], reason, force=force)
     outcome = None if isinstance(reply, Queued) else reply.outcome
     changed = before is None or (before.is_closed and before.outcome is not outcome)
     return {"slot": key, "due": outcome is None, "outcome": outcome, "changed": changed}
@@ -132,9 +132,9 @@ def _asked(hand: Operator, asked: AskedFor) -> Document:
 
 def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     verdict: Verdict = given["verdict"]
-    yield from recall_clock(hand.ledger)
+    reason, result, force = given.get("reason", ""), given.get("result"), given.get("force", False)
     before = yield from effect(effect_named(name))
-    seen = yield from resolve_effect(hand, name, verdict, given.get("reason", ""), given.get("result"))
+    seen = yield from resolve_effect(hand, name, verdict, reason, result, force=force)
     if isinstance(seen, Unwatched):
         raise Problem(409, f"{seen}: say it again then")
     changed = before is None or before.cell.version != seen.cell.version
@@ -174,6 +174,7 @@ def _by_whom(act: Any) -> str:
 
 _REASON: Final = Field("reason", "Why, for the record")
 _ID: Final = Field("id", "A name for it: one run, however often it is asked for", longest=LONGEST_ID)
+_FORCE: Final = Field("force", "Retry: I have made sure that the process that was at it is not alive", "yes")
 _VERDICT: Final = Field("verdict", "It is done, or shall be tried again", "choice", ("done", "retry"))
 
 ACTIONS: Final = (
@@ -219,7 +220,7 @@ ACTIONS: Final = (
         "Resolve",
         "Done: somebody made sure of its work, and it counts as succeeded. Retry: the slot is due again, with all its"
         " attempts.",
-        (_VERDICT, _REASON),
+        (_VERDICT, _FORCE, _REASON),
         _resolve,
     ),
     Action(
@@ -227,7 +228,7 @@ ACTIONS: Final = (
         "effects",
         "Resolve",
         "Done: it happened, and whoever repeats it gets the result. Retry: it did not happen, and may be begun again.",
-        (_VERDICT, _REASON, Field("result", "What came of it, as JSON", "json")),
+        (_VERDICT, _FORCE, _REASON, Field("result", "What came of it, as JSON", "json")),
         _resolve_effect,
     ),
 )

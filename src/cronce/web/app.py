@@ -33,8 +33,8 @@ from starlette.staticfiles import StaticFiles
 
 from cronce.errors import BadInput, CronceError
 from cronce.monitor.metrics.exposition import CONTENT_TYPE
+from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.app import Cronce
-from cronce.runtime.queries import load
 from cronce.web import actions, api, gate, live, pages
 from cronce.web.requests import on_cronce, on_http
 from cronce.web.security import Keys
@@ -111,11 +111,14 @@ async def healthz(_request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Whether the store answers. Why it does not is for those who may look: here anybody may."""
+    """Whether the store answers, and its clock is believed. More is for those who may look: here anybody may."""
     try:
-        await site_of(request).ask(load([]))
+        desk = await site_of(request).opened()
+        doubt = await site_of(request).ask(clock_doubt(desk.ledger))
     except CronceError:
         return PlainTextResponse("the store does not answer\n", 503)
+    if doubt is not None:
+        return PlainTextResponse("the store's clock is not believed\n", 503)
     return PlainTextResponse("ok\n")
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from os import urandom
 from pathlib import Path
 from typing import Final
@@ -19,10 +19,11 @@ from cronce.testing.crew import Crew
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import Address, address, through
 from cronce.value import NamedTuple
+from tests.faults.billing import nights
 from tests.faults.billing.ledgers import Books, Ledger, Progress, Table
 from tests.faults.billing.plan import Fault, Kind, plan
 from tests.faults.billing.verdict import Verdict, count
-from tests.faults.billing.worker import Order, Variant
+from tests.faults.billing.worker import VARIANTS, Order, Variant, expected
 
 PROCESSES: Final = ("w1", "w2", "w3")
 IN_THE_MIDDLE: Final = 0.7
@@ -80,12 +81,14 @@ class Billing:
                 self._start(name)
             self._play()
             self._crew.end(PATIENCE)
+            if self.settings.variant.startswith("nights"):
+                self._look_into_doubts()
             return self._verdict(time.monotonic() - began)
 
     # --- the stage ---
 
     def _open_ledger(self) -> Ledger:
-        if self.settings.variant == "transaction":
+        if self.settings.variant.endswith("transaction"):
             return Table(self.settings.shop)
         if self.settings.variant == "redis-lock":
             with closing(sqlite3.connect(self._file)) as shop, shop:
@@ -204,6 +207,29 @@ class Billing:
                 del self._paused[who]
                 self._crew.go_on(who)
 
+    # --- the books are read, and then comes one more night ---
+
+    def _look_into_doubts(self) -> None:
+        charged = self._charged()
+        doubtful = nights.in_doubt(self.settings.store)
+        self._done["in doubt"] = len(doubtful)
+        self._done["unexplained"] = len({*self._invoices} - charged - doubtful)
+        nights.resolve(self.settings.store, doubtful, charged)
+        settings, deadline = self.settings, time.monotonic() + PATIENCE
+        order = Order(
+            "last", settings.variant, self._job, self._slot, settings.invoices, settings.lease, settings.store,
+            settings.shop or self._file, self._payments, str(self._said),
+        )  # fmt: skip
+        fire, troubles = VARIANTS[settings.variant](order), expected(settings.variant)
+        while self._ledger.progress().invoices < settings.invoices and time.monotonic() < deadline:
+            with suppress(*troubles):
+                fire()
+            nights.resolve(settings.store, nights.in_doubt(settings.store), self._charged())
+            time.sleep(STILL)
+
+    def _charged(self) -> set[int]:
+        return {entry.invoice for entry in self._ledger.entries() if entry.what == "charge"}
+
     # --- what became of it ---
 
     def _verdict(self, seconds: float) -> Verdict:
@@ -216,5 +242,6 @@ class Billing:
         return Verdict(
             self.settings.variant, scheme_of(self.settings.store), self.settings.seed, self.settings.invoices,
             self._done["kill"], self._done["pause"], self._done["reply"] - left, seen["hung-up"],
-            seen["request"] or charges, charges, duplicates, missing, round(seconds, 1),
+            seen["request"] or charges, charges, duplicates, missing, round(seconds, 1), self._done["in doubt"],
+            self._done["unexplained"],
         )  # fmt: skip

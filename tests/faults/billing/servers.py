@@ -26,9 +26,9 @@ def places(variant: Variant, store: Store, folder: Path) -> Iterator[tuple[str, 
         if store == "valkey":
             urls["valkey"] = stack.enter_context(Valkey(*DURABLE)).url
             init(urls["valkey"])  # a store that was born by itself takes no slots from before its birth
-        if store == "postgres" or variant == "transaction":
+        if store == "postgres" or variant.endswith("transaction"):
             urls["postgres"] = stack.enter_context(database(stack.enter_context(Postgres()).url))
-        yield urls[store], urls["postgres"] if variant == "transaction" else ""
+        yield urls[store], urls["postgres"] if variant.endswith("transaction") else ""
 
 
 @contextmanager

@@ -23,10 +23,14 @@ class Verdict(NamedTuple):
     duplicates: int
     missing: int
     seconds: float
+    in_doubt: int = 0
+    """Night after night: invoices that a script looked up in the receiver's books, and resolved."""
+    unexplained: int = 0
+    """Invoices that were not charged before that, and not in doubt either."""
 
     @property
     def once_each(self) -> bool:
-        return (self.charges, self.duplicates, self.missing) == (self.invoices, 0, 0)
+        return (self.charges, self.duplicates, self.missing, self.unexplained) == (self.invoices, 0, 0, 0)
 
 
 def count(charged: Iterable[int], invoices: Collection[int]) -> tuple[int, int, int]:

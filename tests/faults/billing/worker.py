@@ -27,12 +27,13 @@ from cronce import Cronce, Run, Skipped
 from cronce.errors import AlreadyDone, DatabaseUnavailable, LeaseLost, StoreUnavailable
 from cronce.runtime.guard import Guard
 from cronce.value import NamedTuple
+from tests.faults.billing import nights
 from tests.faults.billing.plain_lock import HeartbeatLock
 
 if TYPE_CHECKING:
     import psycopg
 
-Variant = Literal["key", "transaction", "redis-lock"]
+Variant = Literal["key", "transaction", "redis-lock"] | nights.Nights
 Fire = Callable[[], bool]
 """One call of the job; whether the month is billed."""
 
@@ -105,14 +106,14 @@ def guarded(order: Order, body: Callable[[Run], None], transaction: str | None =
 def by_key(order: Order) -> Fire:
     def billing(run: Run) -> None:
         def charge(invoice: int) -> str:
-            headers = run.headers(f"invoice-{invoice}")
+            headers = run.on("invoice", invoice).headers("charge")
             for _ in range(TRIES - 1):
                 with suppress(OSError):  # no answer: the service knows the key, so ask again
                     return pay(order, invoice, headers)
             return pay(order, invoice, headers)
 
         invoices = range(1, order.invoices + 1)
-        run.once_each(invoices, key=lambda invoice: f"invoice-{invoice}", fn=charge, unsure="retry")
+        run.once_each(invoices, on="invoice", key=lambda one: one, what="charge", fn=charge, unsure="retry")
 
     return guarded(order, billing)
 
@@ -139,7 +140,7 @@ def by_transaction(order: Order) -> Fire:
     def billing(run: Run) -> None:
         connection = shop.connection()
         for invoice in range(1, order.invoices + 1):
-            with suppress(AlreadyDone), run.transaction(connection, step=f"invoice-{invoice}"):
+            with suppress(AlreadyDone), run.on("invoice", invoice).transaction(connection, "charge"):
                 connection.execute("INSERT INTO charges (invoice, who) VALUES (%s, %s)", (invoice, order.name))
                 time.sleep(random.uniform(0, TAKES))  # whatever else a charge takes
 
@@ -188,6 +189,13 @@ VARIANTS: Final[dict[Variant, Callable[[Order], Fire]]] = {
     "key": by_key,
     "transaction": by_transaction,
     "redis-lock": by_lock,
+    "nights-once": lambda order: nights.once(order, pay),
+    "nights-cursor": lambda order: nights.cursor(order, pay),
+    "nights-each": lambda order: nights.each(order, pay),
+    "nights-queue": lambda order: nights.queue(order, pay),
+    "nights-transaction": lambda order: nights.transaction(
+        order, Shop(order.shop).connection, lambda: time.sleep(random.uniform(0, TAKES))
+    ),
 }
 
 
@@ -195,7 +203,7 @@ def expected(variant: Variant) -> tuple[type[Exception], ...]:
     """What a body under fire raises. The trigger calls again; anything else is a bug. (A driver that is not needed is
     not imported: processes are killed and started again all the time.)"""
     ours = (LeaseLost, StoreUnavailable, DatabaseUnavailable, OSError)
-    if variant == "transaction":
+    if variant.endswith("transaction"):
         import psycopg  # noqa: PLC0415  not where it is not needed
 
         return (*ours, psycopg.Error)

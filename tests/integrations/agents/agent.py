@@ -59,14 +59,14 @@ def tools(run: Run) -> list[BaseTool]:
     @tool
     def charge(customer: str, cents: int) -> str:
         """Charge a customer, by a key that the bank knows."""
-        return pay("charge", run.key_of(f"charge:{customer}"))
+        return pay("charge", run.key_of(f"charge:{customer}", per="slot"))
 
     @tool
     def mail(to: str) -> str:
         """Write to somebody."""
         return pay("mail")
 
-    return [once(search, run), once(charge, run, unsure="retry"), once(mail, run)]
+    return [once(search, run, per="slot"), once(charge, run, per="slot", unsure="retry"), once(mail, run, per="slot")]
 
 
 @cron.job(name="plain", on_lost="rerun", lease="3s")
@@ -79,7 +79,7 @@ def plain(run: Run) -> list[str]:
         return messages_to_dict([model.invoke(messages)])
 
     while True:
-        (said,) = messages_from_dict(run.once(f"thought-{len(messages)}", think))
+        (said,) = messages_from_dict(run.once(f"thought-{len(messages)}", think, per="slot"))
         messages.append(said)
         assert isinstance(said, AIMessage)
         if not said.tool_calls:

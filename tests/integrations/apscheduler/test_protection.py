@@ -718,7 +718,7 @@ def test_what_cannot_be_claimed_is_not_run(caplog: pytest.LogCaptureFixture) -> 
             clock.turn_to(clock.boot() + 10)
             return super().swap(*args, **named)
 
-    shelf = Slow()
+    shelf = Slow(clock.wall)
     machine = Machine(shelf, clock=clock)
     machine.scheduler.start()
     shelf.away = 10**6

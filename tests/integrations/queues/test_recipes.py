@@ -40,9 +40,9 @@ def test_an_arq_job_that_is_queued_again_after_it_was_forgotten_runs_once(valkey
         @cron.job(name="nightly", retries=1)
         async def nightly(run: Run) -> None:
             async def queue() -> None:
-                await pool.enqueue_job("report", "ada", _job_id=run.key_of("report"))
+                await pool.enqueue_job("report", "ada", _job_id=run.key_of("report", per="slot"))
 
-            await run.once("queue-report", queue, unsure="retry")
+            await run.once("queue-report", queue, unsure="retry", per="slot")
 
         results = []
         for _ in range(2):

@@ -226,7 +226,7 @@ def test_a_key_whose_process_died_is_in_progress_until_its_lease_is_over_and_the
         mail(1)
     watch(alive, 31)
     if unsure == "raise":
-        with pytest.raises(InDoubt, match=r"its holder .* was gone"):
+        with pytest.raises(InDoubt, match=r"its holder .* did not renew its lease"):
             mail(1)
     else:
         assert mail(1) == (None if unsure == "skip" else "sent")

@@ -15,29 +15,34 @@ from cronce.model import ABSENT, Mark, Slot, Write, effect_cells, once_cell, spe
 from cronce.protocol.commands import Finish, Queue
 from cronce.protocol.record import Outcome, Record, State, decode, encode
 from cronce.runtime.desk import Desk as RealDesk
+from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.effects.review import (
     COUNTED,
     DOUBTS_SHOWN,
     EffectSeen,
     Unwatched,
+    Where,
     doubts,
     effect,
     effect_name,
     effect_named,
     effects,
+    of_job,
+    of_slot,
     places,
     resolve_effect,
     survey,
 )
 from cronce.runtime.ledger import Begin, Grant
 from cronce.runtime.operations.actions import Operator
+from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.redis import init
 from tests.runtime.operations.test_actions import url_of
 from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, claim, granted
 
-ALL = ["effect/", "once/"]
+ALL = [Where("effect/"), Where("once/")]
 CHARGE = f"{SLOT.key}/charge:7"
 MAIL = "order-mail/42"
 
@@ -66,6 +71,7 @@ def watch(clock: HandClock, desk: Desk, seconds: int) -> None:
     for _ in range(seconds):
         clock.turn(1.0)
         desk.do(desk.ledger.overdue())
+        desk.do(desk.ledger.client.probe())
 
 
 def seen(store: Wire, *, everything: bool = True) -> list[tuple[str, str, str]]:
@@ -74,8 +80,9 @@ def seen(store: Wire, *, everything: bool = True) -> list[tuple[str, str, str]]:
     return [(one.name.removeprefix(f"{SLOT.key}/"), one.state, one.why) for one in found]
 
 
-def resolve(desk: Desk, name: str, *words: Any, by: str = "ada") -> EffectSeen | Unwatched:
-    return desk.do(resolve_effect(Operator(desk.ledger, by), name, *words))
+def resolve(desk: Desk, name: str, *words: Any, by: str = "ada", force: bool = True) -> EffectSeen | Unwatched:
+    """By a person who has looked, unless it is said otherwise."""
+    return desk.do(resolve_effect(Operator(desk.ledger, by), name, *words, force=force))
 
 
 # --- names ---
@@ -231,7 +238,7 @@ def test_a_step_that_a_run_by_hand_is_at_belongs_to_the_slot(desk: Desk, store: 
     desk.do(desk.ledger.put({again: Queue(by="ada", key=SLOT.key)}))
     run = granted(desk, again)
     begin(desk, run)
-    assert desk.do(places(again.key)) == desk.do(places(SLOT.key)) == [effect_cells(SLOT.key)]
+    assert desk.do(places(again.key)) == desk.do(places(SLOT.key)) == of_slot(SLOT.key, SLOT)
     assert seen(store) == [("charge:7", "in progress", "")]
     desk.do(desk.ledger.finish(run, Outcome.FAILED, "boom"))
     assert seen(store) == [("charge:7", "in doubt", "its run is over")]
@@ -340,15 +347,15 @@ DOUBTFUL = Record(State.CLOSED, outcome=Outcome.UNKNOWN, reason="Boom")
 def test_counts_are_capped_and_say_so(desk: Desk, store: Wire) -> None:
     fill(store, COUNTED, DONE, Mark.CLOSED)
     fill(store, 30, DOUBTFUL, Mark.ATTENTION)
-    found = desk.do(survey(effect_cells(SLOT.key)))
+    found = desk.do(survey([Where(effect_cells(SLOT.key))]))
     assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset())
     assert len(found.doubtful) == DOUBTS_SHOWN
     store.swap(
         [Write(f"{effect_cells(SLOT.key)}one more", ABSENT, encode(DONE), Mark.CLOSED)], store.load([]).epoch.seen
     )
-    found = desk.do(survey(effect_cells(SLOT.key)))
+    found = desk.do(survey([Where(effect_cells(SLOT.key))]))
     assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset({"done"}))
-    assert desk.do(doubts("effect/billing/")).counts == {"in doubt": 30}
+    assert desk.do(doubts(of_job("billing"))).counts == {"in doubt": 30}
 
 
 def test_a_list_ends_where_it_should_and_says_that_there_is_more(desk: Desk, store: Wire) -> None:
@@ -389,7 +396,9 @@ def test_the_first_word_stands_and_the_same_again_is_no_error(desk: Desk, store:
         assert resolved.record
         assert (resolved.record.result, resolved.why) == ('{"id":7}', "resolved: by ada: I looked")
     for verdict, result in (("done", {"id": 8}), ("done", None), ("retry", None)):
-        with pytest.raises(CronceError, match=r'was done at 2026-\S+, with the result \{"id":7\}: nothing is to be'):
+        with pytest.raises(
+            CronceError, match=r'was done, resolved: by ada: I looked, at 2026-\S+, with the result \{"id":7\}: '
+        ):
             resolve(desk, CHARGE, verdict, "", result)
 
 
@@ -456,10 +465,43 @@ def test_programs_say_it_by_the_same_name(desk: Desk, store: Wire, clock: HandCl
         with pytest.raises(BadInput, match="only an effect has a result"):
             cron.resolve(SLOT, "done", result=7)
         with pytest.raises(CronceError, match=r"clock is to be watched for 30s: say it again later$"):
-            cron.resolve(MAIL, "retry")
+            cron.resolve(MAIL, "retry", force=True)
         clock.turn(31)
-        cron.resolve(MAIL, "retry", by="ada")
+        cron.resolve(MAIL, "retry", by="ada", force=True)
         assert seen(store)[0] == (MAIL, "not done", "lost, retried: by ada")
+
+
+def test_a_program_that_says_retry_is_refused_while_the_holder_may_be_alive(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
+    """It was asked on the command line and on the page only: by a program the customer was charged twice."""
+    run = granted(desk, on_lost="skip")
+    begin(desk, run)
+    clock.turn(11)
+    with Cronce(store=store, clock=clock) as cron:
+        watch(clock, cron.at_work().desk, 11)  # type: ignore[arg-type]
+        for what in (CHARGE, SLOT.key):
+            if what == SLOT.key:
+                cron.at_work().desk.do(cron.at_work().desk.ledger.settle([store.load([SLOT.cell]).cells[0]]))
+            with pytest.raises(RetryRefused, match=f"{what} may still be in progress. web-1 did not renew its lease"):
+                cron.resolve(what, "retry")
+        assert [state for _, state, _ in seen(store)] == ["in doubt"]
+        cron.resolve(CHARGE, "retry", force=True)
+        cron.resolve(SLOT, "retry", force=True)
+        assert decode(store.load([SLOT.cell]).cells[0].value).state is State.DUE
+
+
+def test_a_slot_that_an_effect_keeps_in_doubt_is_refused_until_that_is_resolved(desk: Desk, store: Wire) -> None:
+    run = granted(desk)
+    end(desk, begin(desk, run), Outcome.UNKNOWN, "Boom: x")
+    desk.do(desk.ledger.finish(run, Outcome.UNKNOWN, InDoubt(CHARGE, "Boom: x").brief))
+    with Cronce(store=store, clock=store.clock) as cron:
+        with pytest.raises(RetryRefused) as refused:
+            cron.resolve(SLOT, "retry")
+        assert "resolve the effect first" in str(refused.value)
+        assert f"`cronce resolve {CHARGE} done`" in str(refused.value)
+        cron.resolve(CHARGE, "retry")  # whoever was at it has said that it is over
+        cron.resolve(SLOT, "retry")
 
 
 # --- on every store ---
@@ -483,7 +525,7 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
         @cron.job("* * * * *", name="billing")
         def billing(run: Run) -> None:
             for what in "abc":
-                run.once(f"charge/{what}", charge, what)
+                run.once(f"charge/{what}", charge, what, per="slot")
 
         @cron.idempotent("order-mail", key=lambda order: order)
         def mail(order: int) -> int:
@@ -502,7 +544,7 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
                 (name, "in doubt", "ConnectionError: no answer"),
                 (MAIL, "in doubt", "ConnectionError: no answer"),
             ]
-            counts = desk.do(survey(effect_cells(name.partition("/")[0]))).counts
+            counts = desk.do(survey([Where(effect_cells(name.partition("/")[0]))])).counts
             assert counts == {"done": 1, "in doubt": 1}
             cron.resolve(name, "done", result={"charged": "b"})
             cron.resolve(MAIL, "done", result=7)
@@ -514,6 +556,6 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
 
 
 def _slot(name: str) -> Slot:
-    slot = effect_named(name).slot
+    slot = slot_named(name.partition("/")[0])
     assert slot
     return slot

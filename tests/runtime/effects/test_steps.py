@@ -64,7 +64,7 @@ def test_a_repeat_returns_the_recorded_result(office: Office, receiver: Receiver
     seen: list[Any] = []
 
     def body(run: Run) -> None:
-        seen.append(run.once("mail:1", receiver, "mail"))
+        seen.append(run.once("mail:1", receiver, "mail", per="slot"))
         if run.attempt < 3:
             raise Boom
 
@@ -78,28 +78,26 @@ def test_a_repeat_returns_the_recorded_result(office: Office, receiver: Receiver
 
 def test_each_slot_has_steps_of_its_own(office: Office, clock: HandClock, receiver: Receiver) -> None:
     for _ in range(2):
-        office.call(job(), lambda run: run.once("mail", receiver, str(run.at)))
+        office.call(job(), lambda run: run.once("mail", receiver, str(run.at), per="slot"))
         clock.turn(15 * 60)
     assert list(receiver.done.values()) == [1, 1]
 
 
 def test_the_first_call_returns_what_a_repeat_will(office: Office) -> None:
-    assert (
-        office.call(job(), lambda run: [run.once("k", lambda: (1, {2: "x"})), run.once("k", list)])
-        == [[1, {"2": "x"}]] * 2
-    )
+    results = office.call(job(), lambda run: [run.once("k", lambda: (1, {2: "x"}), per="slot") for _ in range(2)])
+    assert results == [[1, {"2": "x"}]] * 2
 
 
 def test_arguments_are_passed_on(office: Office) -> None:
-    assert office.call(job(), lambda run: run.once("k", lambda a, *, b: [a, b], 1, b=2)) == [1, 2]
+    assert office.call(job(), lambda run: run.once("k", lambda a, *, b: [a, b], 1, b=2, per="slot")) == [1, 2]
 
 
 def test_a_step_costs_two_calls_of_the_store(office: Office) -> None:
     def body(run: Run) -> list[str]:
         office.store.calls.clear()
-        run.once("k", lambda: 1)
+        run.once("k", int, per="slot")
         first, office.store.calls[:] = list(office.store.calls), []
-        run.once("k", lambda: 1)
+        run.once("k", int, per="slot")
         return [*first, "again", *office.store.calls]
 
     assert office.call(job(), body) == ["swap", "swap", "again", "swap"]
@@ -110,24 +108,24 @@ def test_a_key_that_cannot_be_one_is_refused_before_anything_is_done(
     office: Office, receiver: Receiver, key: Any
 ) -> None:
     with pytest.raises(BadName, match="key"):
-        office.call(job(), lambda run: run.once(key, receiver, "x"))
+        office.call(job(), lambda run: run.once(key, receiver, "x", per="slot"))
     assert receiver.done == {}
 
 
 @pytest.mark.parametrize("key", ["größe/7", "a b", 7, "x" * 500])
 def test_a_key_is_any_text_or_number(office: Office, receiver: Receiver, key: Any) -> None:
-    assert office.call(job(), lambda run: run.once(key, receiver, "x")) == "did x"
+    assert office.call(job(), lambda run: run.once(key, receiver, "x", per="slot")) == "did x"
 
 
 @pytest.mark.parametrize("policy", [{"unsure": "maybe"}, {"not_done": 7}, {"not_done": (7,)}])
 def test_what_cannot_be_meant_is_refused(office: Office, receiver: Receiver, policy: dict[str, Any]) -> None:
     with pytest.raises((BadPolicy, BadInput)):
-        office.call(job(), lambda run: run.once("k", receiver, "x", **policy))
+        office.call(job(), lambda run: run.once("k", receiver, "x", per="slot", **policy))
     assert receiver.done == {}
 
 
 def test_the_key_for_the_other_side_is_that_of_the_slot_and_the_step(office: Office) -> None:
-    assert office.call(job(), lambda run: run.key_of("mail:1")) == "billing@2026-03-29T12:00:00Z/mail:1"
+    assert office.call(job(), lambda run: run.key_of("mail:1", per="slot")) == "billing@2026-03-29T12:00:00Z/mail:1"
 
 
 # --- results --------------------------------------------------------------------------------------------------------
@@ -142,7 +140,7 @@ def test_a_result_that_cannot_be_kept_is_an_error_each_time_and_done_once(office
         return result
 
     def body(run: Run) -> None:
-        run.once("k", effect)
+        run.once("k", effect, per="slot")
 
     for _ in range(2):
         with pytest.raises(
@@ -157,7 +155,7 @@ def test_a_generator_or_coroutine_that_nobody_runs_is_refused(office: Office) ->
     async def later() -> None: ...
 
     with pytest.raises(BadInput, match="of which nothing has run"):
-        office.call(job(), lambda run: run.once("k", lambda: later()))  # noqa: PLW0108
+        office.call(job(), lambda run: run.once("k", lambda: later(), per="slot"))  # noqa: PLW0108
     assert office.record(NOON).outcome is Outcome.FAILED
 
 
@@ -173,7 +171,7 @@ def test_an_exception_leaves_a_doubt_and_the_slot_is_closed_as_unknown_without_r
     receiver.act = fails
     name = "billing@2026-03-29T12:00:00Z/pay"
     with pytest.raises(InDoubt, match=f"nobody knows whether {name} happened: Boom: timed out") as raised:
-        office.call(job(retries=5), lambda run: run.once("pay", receiver, "pay"))
+        office.call(job(retries=5), lambda run: run.once("pay", receiver, "pay", per="slot"))
     assert (raised.value.name, raised.value.why) == (name, "Boom: timed out")
     record = office.record(NOON)
     assert (record.state, record.outcome, receiver.done) == (State.CLOSED, Outcome.UNKNOWN, {"pay": 1})
@@ -192,7 +190,7 @@ def test_a_body_that_swallows_the_doubt_does_the_rest_and_its_slot_is_unknown_al
     def body(run: Run) -> str:
         for what in "1234":
             try:
-                run.once(what, receiver, what)
+                run.once(what, receiver, what, per="slot")
             except InDoubt:
                 continue
         return "went on"
@@ -212,7 +210,7 @@ def test_what_raised_stays_in_doubt_on_record_until_it_is_done(
         return "paid"
 
     def body(run: Run) -> Any:
-        return run.once("pay", receiver, "pay", unsure=unsure)
+        return run.once("pay", receiver, "pay", unsure=unsure, per="slot")
 
     receiver.act = fails_once
     if unsure == "skip":
@@ -233,12 +231,12 @@ def test_what_raised_stays_in_doubt_on_record_until_it_is_done(
 @pytest.mark.parametrize(
     "call",
     [
-        lambda run: run.once("k", {"sent": 1}),
-        lambda run: run.once("k", len),
-        lambda run: run.once("k", lambda order: order),
-        lambda run: run.once("k", lambda: 1, 2),
-        lambda run: run.once_each([1], key="id", fn=str),
-        lambda run: run.once_each([1], key=str, fn=None),
+        lambda run: run.once("k", {"sent": 1}, per="slot"),
+        lambda run: run.once("k", len, per="slot"),
+        lambda run: run.once("k", lambda order: order, per="slot"),
+        lambda run: run.once("k", lambda: 1, 2, per="slot"),
+        lambda run: run.once_each([1], key="id", fn=str, per="slot"),
+        lambda run: run.once_each([1], key=str, fn=None, per="slot"),
     ],
 )
 def test_a_call_that_cannot_be_made_is_refused_before_it_is_begun(office: Office, call: Callable[[Run], Any]) -> None:
@@ -251,7 +249,7 @@ def test_a_run_that_is_over_makes_no_more_effects(office: Office, receiver: Rece
     kept: list[Run] = []
     office.call(job(), kept.append)
     (run,) = kept
-    for act in (run.check, lambda: run.once("k", receiver, "x"), lambda: run.cursor.set(1), run.cursor.get):
+    for act in (run.check, lambda: run.once("k", receiver, "x", per="slot"), lambda: run.cursor.set(1), run.cursor.get):
         with pytest.raises(LeaseLost, match="is over: its body has ended"):
             act()
     assert (run.trusted, receiver.done) == (False, {})
@@ -265,9 +263,13 @@ def test_what_surely_did_nothing_is_tried_again(office: Office, receiver: Receiv
 
     receiver.act = refuses_once
     with pytest.raises(Refused):
-        office.call(job(retries=1, backoff="1ms"), lambda run: run.once("pay", receiver, "pay", not_done=Refused))
+        office.call(
+            job(retries=1, backoff="1ms"), lambda run: run.once("pay", receiver, "pay", not_done=Refused, per="slot")
+        )
     office.hand.turn(1)
-    again = office.call(job(retries=1), lambda run: run.once("pay", receiver, "pay", not_done=Refused), when=NOON)
+    again = office.call(
+        job(retries=1), lambda run: run.once("pay", receiver, "pay", not_done=Refused, per="slot"), when=NOON
+    )
     assert (again, receiver.done, office.record(NOON).outcome) == ("paid", {"pay": 2}, Outcome.SUCCEEDED)
 
 
@@ -275,7 +277,7 @@ def _dies_in(office: Office, receiver: Receiver, how: dict[str, Any]) -> None:
     """A process that dies while it does a step, after the other side has done it."""
     receiver.act = lambda _what: dies(office)
     with pytest.raises((NotRecorded, StoreUnavailable)):
-        office.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay", **how), when=NOON)
+        office.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay", per="slot", **how), when=NOON)
     receiver.act = lambda what: f"did {what}"
 
 
@@ -301,10 +303,10 @@ def test_a_step_whose_run_died_is_in_doubt_and_unsure_says_what_to_do(
     watch(alive, 12)
 
     def body(run: Run) -> Any:
-        return run.once("pay", receiver, "pay", unsure=unsure)
+        return run.once("pay", receiver, "pay", unsure=unsure, per="slot")
 
     if result is InDoubt:
-        with pytest.raises(InDoubt, match=r"its holder web-[0-9]+ was gone"):
+        with pytest.raises(InDoubt, match=r"its run at web-[0-9]+ is over"):
             alive.call(job(**RERUN), body, when=NOON)
     else:
         assert alive.call(job(**RERUN), body, when=NOON) == result
@@ -317,7 +319,7 @@ def test_a_stricter_reader_is_not_overruled_by_how_it_was_begun(store: Wire, rec
     _dies_in(dead, receiver, {"unsure": "retry"})
     watch(alive, 12)
     with pytest.raises(InDoubt):
-        alive.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
+        alive.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay", per="slot"), when=NOON)
     assert receiver.done == {"pay": 1}
 
 
@@ -330,7 +332,7 @@ def test_a_run_whose_lease_has_lapsed_begins_no_step(store: Wire, receiver: Rece
 
     def body(run: Run) -> None:
         watch(other, 12)
-        run.once("pay", receiver, "pay")
+        run.once("pay", receiver, "pay", per="slot")
 
     with pytest.raises(LeaseLost, match="no longer ours"):
         paused.call(job(**RERUN), body, when=NOON)
@@ -350,7 +352,7 @@ def test_a_run_that_was_paused_between_its_check_and_the_store_begins_no_step(st
             return ""
 
         store.lose = late
-        run.once("pay", receiver, "pay")
+        run.once("pay", receiver, "pay", per="slot")
 
     with pytest.raises(LeaseLost, match="was not begun: the lease of its run has lapsed"):
         paused.call(job(**RERUN), body, when=NOON)
@@ -365,11 +367,11 @@ def test_a_run_that_was_taken_over_in_a_step_cannot_say_that_it_is_done(store: W
         receiver.act = lambda what: f"did {what}"
         watch(other, 12)
         with pytest.raises(InDoubt):
-            other.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
+            other.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay", per="slot"), when=NOON)
 
     receiver.act = slow
     with pytest.raises(LeaseLost):
-        paused.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
+        paused.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay", per="slot"), when=NOON)
     assert (receiver.done, other.record(NOON).outcome) == ({"pay": 1}, Outcome.UNKNOWN)
 
 
@@ -381,7 +383,7 @@ def test_what_a_generator_would_take_for_its_end_is_an_error_like_others(
         raise error
 
     with pytest.raises(InDoubt, match=f"RuntimeError: the step raised {error.__name__}"):
-        office.call(job(), lambda run: run.once("pay", fails))
+        office.call(job(), lambda run: run.once("pay", fails, per="slot"))
     assert office.record(NOON).outcome is Outcome.UNKNOWN
 
 
@@ -394,12 +396,12 @@ def test_a_stop_that_comes_before_the_function_is_called_leaves_no_doubt(office:
             return ""
 
         office.store.lose = stop_meanwhile
-        run.once("pay", receiver, "pay")
+        run.once("pay", receiver, "pay", per="slot")
 
     with pytest.raises(LeaseLost, match="it is drained"):
         office.call(job(**RERUN), body, when=NOON)
     assert (receiver.done, office.record(NOON).state) == ({}, State.RETRYING)
-    office.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay"), when=NOON)
+    office.call(job(**RERUN), lambda run: run.once("pay", receiver, "pay", per="slot"), when=NOON)
     assert (receiver.done, office.record(NOON).outcome) == ({"pay": 1}, Outcome.SUCCEEDED)
 
 
@@ -409,10 +411,10 @@ def test_two_threads_of_one_run_are_two_and_one_is_told_that_it_is_in_progress(
     def body(run: Run) -> None:
         def meanwhile(_what: str) -> None:
             with pytest.raises(InProgress, match="billing@2026-03-29T12:00:00Z/pay is in progress at web-"):
-                run.once("pay", receiver, "pay")
+                run.once("pay", receiver, "pay", per="slot")
 
         receiver.act = meanwhile
-        run.once("pay", receiver, "pay")
+        run.once("pay", receiver, "pay", per="slot")
 
     office.call(job(), body)
     assert receiver.done == {"pay": 1}
@@ -426,7 +428,7 @@ def test_a_body_that_is_stopped_in_a_step_leaves_a_doubt_and_is_not_tried_again(
             pass
 
     with pytest.raises(LeaseLost, match="was stopped: it could not be renewed in time"):
-        office.call(job(retries=3, **RERUN), lambda run: run.once("pay", hangs), when=NOON)
+        office.call(job(retries=3, **RERUN), lambda run: run.once("pay", hangs, per="slot"), when=NOON)
     assert (step(office, "pay")[1].outcome, office.record(NOON).outcome) == (Outcome.UNKNOWN, Outcome.UNKNOWN)
 
 
@@ -447,10 +449,10 @@ def test_a_step_that_another_run_by_the_same_key_is_at_is_in_progress_and_not_in
 
     def meanwhile(_what: str) -> None:
         with pytest.raises(InProgress):
-            other.call(declared, lambda run: run.once("pay", receiver, "pay"), when=second)
+            other.call(declared, lambda run: run.once("pay", receiver, "pay", per="slot"), when=second)
 
     receiver.act = meanwhile
-    one.call(declared, lambda run: run.once("pay", receiver, "pay"), when=first)
+    one.call(declared, lambda run: run.once("pay", receiver, "pay", per="slot"), when=first)
     assert receiver.done == {"pay": 1}
 
 
@@ -461,11 +463,11 @@ def test_a_step_of_another_run_by_the_same_key_that_is_over_is_in_doubt(store: W
     first, second = _asked_for(one, "a"), _asked_for(one, "b")
     receiver.act = lambda _what: dies(one)
     with pytest.raises(StoreUnavailable):
-        one.call(declared, lambda run: run.once("pay", receiver, "pay"), when=first)
+        one.call(declared, lambda run: run.once("pay", receiver, "pay", per="slot"), when=first)
     watch(other, 12)
     other.desk.do(other.desk.ledger.settle([Cell(first.cell)]))
     with pytest.raises(InDoubt):
-        other.call(declared, lambda run: run.once("pay", receiver, "pay"), when=second)
+        other.call(declared, lambda run: run.once("pay", receiver, "pay", per="slot"), when=second)
     assert receiver.done == {"pay": 1}
 
 
@@ -490,7 +492,7 @@ def _lived_through(receiver: Receiver, lose: int, times: int, fate: str) -> Offi
         try:
             office.call(
                 job(retries=9, backoff="1ms", on_lost="rerun", lease="10s"),
-                lambda run: [run.once(key, receiver, key) for key in ("a", "b")],
+                lambda run: [run.once(key, receiver, key, per="slot") for key in ("a", "b")],
                 when=NOON,
             )
         except (StoreUnavailable, InDoubt, LeaseLost):
@@ -529,7 +531,7 @@ def test_each_of_many_is_done_once_and_the_results_are_in_order(
     office: Office, receiver: Receiver, unsure: Literal["raise", "retry", "skip"]
 ) -> None:
     def body(run: Run) -> Any:
-        each = run.once_each(range(250), key=str, fn=lambda item: receiver(str(item)), unsure=unsure)
+        each = run.once_each(range(250), key=str, fn=lambda item: receiver(str(item)), unsure=unsure, per="slot")
         if run.attempt == 1:
             raise Boom
         return each
@@ -546,7 +548,7 @@ def test_a_thousand_that_may_be_repeated_take_two_calls_of_the_store_per_hundred
 ) -> None:
     def body(run: Run) -> list[str]:
         office.store.calls.clear()
-        run.once_each(range(1000), key=str, fn=lambda item: receiver(str(item)), unsure="retry")
+        run.once_each(range(1000), key=str, fn=lambda item: receiver(str(item)), unsure="retry", per="slot")
         return list(office.store.calls)
 
     assert office.call(job(), body) == ["swap"] * 11
@@ -558,7 +560,7 @@ def test_slow_ones_are_put_on_record_about_every_second(office: Office, receiver
 
     def body(run: Run) -> list[str]:
         office.store.calls.clear()
-        run.once_each(range(9), key=str, fn=lambda item: receiver(str(item)), unsure="retry")
+        run.once_each(range(9), key=str, fn=lambda item: receiver(str(item)), unsure="retry", per="slot")
         return list(office.store.calls)
 
     assert office.call(job(), body) == ["swap"] * 4  # begun; after the third, the sixth and the ninth
@@ -573,7 +575,7 @@ def test_one_that_fails_gives_back_those_after_it_and_nothing_before_it_is_repea
         return what
 
     def body(run: Run) -> Any:
-        return run.once_each(range(10), key=str, fn=lambda item: receiver(str(item)), unsure="retry")
+        return run.once_each(range(10), key=str, fn=lambda item: receiver(str(item)), unsure="retry", per="slot")
 
     receiver.act = fails_once
     with pytest.raises(Boom):
@@ -590,7 +592,7 @@ def test_items_that_end_in_an_error_leave_what_is_done_on_record(office: Office,
         raise Boom
 
     def body(run: Run) -> Any:
-        return run.once_each(items(), key=str, fn=lambda item: receiver(str(item)), unsure="retry")
+        return run.once_each(items(), key=str, fn=lambda item: receiver(str(item)), unsure="retry", per="slot")
 
     for _ in range(2):
         with pytest.raises(Boom):
@@ -609,7 +611,7 @@ def test_long_results_are_put_on_record_a_megabyte_at_a_time(office: Office) -> 
             return swap(writes, seen)
 
         office.store.swap = sized  # type: ignore[method-assign]
-        run.once_each(range(60), key=str, fn=lambda _item: "x" * 60_000, unsure="retry")
+        run.once_each(range(60), key=str, fn=lambda _item: "x" * 60_000, unsure="retry", per="slot")
         return sizes
 
     assert max(office.call(job(), body)) < 1_200_000
@@ -624,14 +626,16 @@ def test_a_batch_is_stopped_where_its_run_lost_its_lease(office: Office, receive
     with pytest.raises(LeaseLost):
         office.call(
             job(**RERUN),
-            lambda run: run.once_each(range(9), key=str, fn=lambda item: receiver(str(item)), unsure="retry"),
+            lambda run: run.once_each(
+                range(9), key=str, fn=lambda item: receiver(str(item)), unsure="retry", per="slot"
+            ),
         )
     assert receiver.done == dict.fromkeys("0123", 1)
 
 
 def test_two_items_of_one_key_are_refused_before_the_second_is_done(office: Office, receiver: Receiver) -> None:
-    with pytest.raises(BadInput, match="two items have the key 'a'"):
-        office.call(job(), lambda run: run.once_each(["a", "b", "a"], key=str, fn=receiver))
+    with pytest.raises(BadInput, match="two items have the key 'billing@2026-03-29T12:00:00Z/a'"):
+        office.call(job(), lambda run: run.once_each(["a", "b", "a"], key=str, fn=receiver, per="slot"))
     assert receiver.done == {"a": 1, "b": 1}
 
 
@@ -649,9 +653,9 @@ def test_a_coroutine_function_is_awaited(office: Office, receiver: Receiver) -> 
         return receiver(what)
 
     async def body(run: Run) -> Any:
-        one = await run.once("mail", send, "mail")
-        again = await run.once("mail", send, "mail")
-        many = await run.once_each("ab", key=str, fn=send, unsure="retry")
+        one = await run.once("mail", send, "mail", per="slot")
+        again = await run.once("mail", send, "mail", per="slot")
+        many = await run.once_each("ab", key=str, fn=send, unsure="retry", per="slot")
         return [one, again, many]
 
     assert _awaited(office, body) == ["did mail", "did mail", ["did a", "did b"]]
@@ -663,7 +667,7 @@ def test_a_coroutine_function_in_a_plain_body_is_refused(office: Office, receive
         return receiver(what)
 
     with pytest.raises(BadInput, match="make the body `async def`, and await it there"):
-        office.call(job(), lambda run: run.once("mail", send, "mail"))
+        office.call(job(), lambda run: run.once("mail", send, "mail", per="slot"))
     assert receiver.done == {}
 
 
@@ -673,9 +677,9 @@ def test_a_step_that_nobody_awaits_fails_the_run(office: Office, receiver: Recei
         return receiver(what)
 
     async def body(run: Run) -> None:
-        run.once("mail", send, "mail")
+        run.once("mail", send, "mail", per="slot")
 
-    with pytest.raises(BadInput, match=r"run\.once\('mail', …\) was never awaited, and did nothing"):
+    with pytest.raises(BadInput, match=r"billing@2026-03-29T12:00:00Z/mail was never awaited, and did nothing"):
         _awaited(office, body)
     assert (receiver.done, office.record(NOON).failures) == ({}, 1)
 
@@ -688,7 +692,7 @@ def test_a_cancelled_step_is_in_doubt_and_the_cancellation_goes_on(office: Offic
         await asyncio.Event().wait()
 
     async def body(run: Run) -> None:
-        task = asyncio.ensure_future(run.once("mail", hangs))
+        task = asyncio.ensure_future(run.once("mail", hangs, per="slot"))
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -705,7 +709,7 @@ def test_an_async_doubt_closes_the_slot_as_unknown(office: Office) -> None:
         raise Boom
 
     async def body(run: Run) -> None:
-        await run.once("mail", fails)
+        await run.once("mail", fails, per="slot")
 
     with pytest.raises(InDoubt):
         _awaited(office, body)
@@ -743,7 +747,7 @@ def test_a_rerun_goes_on_with_the_steps_and_settles_its_slot(office: Office, rec
         return what
 
     def body(run: Run) -> Any:
-        return [run.once(key, receiver, key) for key in "abc"]
+        return [run.once(key, receiver, key, per="slot") for key in "abc"]
 
     receiver.act = fails_once
     with pytest.raises(InDoubt):

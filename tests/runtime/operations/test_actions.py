@@ -17,7 +17,8 @@ from cronce.errors import BadInput, BadRecord, CronceError, StoreUnavailable
 from cronce.model import ABSENT, BOARD_RUNS, SWITCH, Instant, Mark, Slot, Write, asked_cell, job_cell
 from cronce.protocol.codec import json_text
 from cronce.protocol.commands import Asked, Closed, Held, Paused, Queue, Queued
-from cronce.protocol.record import Act, Holder, Job, Outcome, Record, Span, Spec, State, decode, decode_act, decode_job
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Act, Job, Outcome, Record, Span, Spec, State, decode, decode_act, decode_job
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.flow import Flow, Timed, perform
@@ -582,7 +583,7 @@ def test_a_slot_that_failed_counts_as_done_when_somebody_says_so(desk: Desk, sto
     for by in ("ada", "bob"):
         done = Closed(Outcome.SUCCEEDED, "resolved: by ada: I looked")
         assert desk.do(hand(desk, by).resolve(SLOT, "done", "I looked")) == done
-    with pytest.raises(CronceError, match="was succeeded, and only what failed, is lost or unknown can be resolved"):
+    with pytest.raises(CronceError, match=r"was succeeded \(resolved: by ada: I looked\), and only what failed"):
         desk.do(hand(desk).resolve(SLOT, "retry"))
 
 
@@ -863,3 +864,16 @@ def colour(url: str, name: str, ran: dict[str, list[tuple[str, Any]]]) -> Iterat
         with cron.start(labels={"colour": name}) as scheduler:
             assert scheduler.wait_ready(60)
             yield scheduler
+
+
+def test_a_rerun_that_another_takes_the_place_of_does_not_wait_for_a_person_any_more(desk: Desk, store: Wire) -> None:
+    """It stayed in doubt for ever, though its slot was done by the next one."""
+    declare(desk)
+    close(desk, outcome=Outcome.FAILED, reason="boom")
+    first = desk.do(hand(desk, "ada").rerun(SLOT)).slot
+    desk.do(desk.ledger.finish(granted(desk, first), Outcome.UNKNOWN, "nobody knows"))
+    second = desk.do(hand(desk, "bob").rerun(SLOT)).slot
+    (cell,) = store.load([first.cell]).cells
+    assert (cell.mark, decode(cell.value).reason) == (Mark.CLOSED, f"resolved: by bob: superseded by {second.key}")
+    (base,) = store.load([SLOT.cell]).cells
+    assert decode(base.value).outcome is Outcome.FAILED  # the slot itself waits for the second one

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,25 @@ class Nested:
     @staticmethod
     def body() -> str:
         return "found"
+
+
+def charges_after_a_lease(run: Run, book: str) -> None:
+    """Says nothing for as long as it was granted first, and then makes an effect: the parent has renewed meanwhile."""
+    first = run.grant.trust.end
+    while time.clock_gettime(time.CLOCK_BOOTTIME) < first + 0.5:
+        time.sleep(0.01)
+    run.on("invoice", 7).once("charge", Path(book).write_text, "charged")
+
+
+def swallows(run: Run) -> str:
+    def fails() -> None:
+        raise OSError("no answer")
+
+    with suppress(OSError):
+        run.on("invoice", 8).once("charge", fails, unsure="retry")
+    return "went on"
+
+
+def forgets_with(run: Run, book: str) -> None:
+    run.unentered.append("the transaction")
+    Path(book).touch()

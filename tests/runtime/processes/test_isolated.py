@@ -191,6 +191,22 @@ def test_a_body_is_trusted_for_as_long_as_its_lease_is_renewed(place: Place) -> 
     assert place.job(tasks.outlives, lease="4s")() == [True, True]
 
 
+def test_an_effect_after_a_lease_without_a_check_is_made_since_the_lease_was_renewed(place: Place) -> None:
+    """It raised `LeaseLost`: what the parent had told of renewals was not heard before the effect was begun."""
+    place.job(tasks.charges_after_a_lease, lease="2s")(str(place.book.with_suffix(".charged")))
+    assert (place.book.with_suffix(".charged").read_text(), place.record().outcome) == ("charged", Outcome.SUCCEEDED)
+
+
+def test_what_a_child_left_undone_or_forgot_is_no_success(place: Place) -> None:
+    assert place.job(tasks.swallows, name="swallows")() == "went on"
+    record = place.record("swallows")
+    assert (record.outcome, record.reason) == (
+        Outcome.FAILED, "charge/invoice:8 is not done: BodyFailed: OSError: no answer",
+    )  # fmt: skip
+    with pytest.raises(BodyFailed, match="was never entered, and committed nothing: write `with` before it"):
+        place.job(tasks.forgets_with, name="forgets")(str(place.folder / "forgot"))
+
+
 def test_progress_comes_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cronce.runtime.keeper.NOTED", 0.3)
     release = place.folder / "release"

@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -14,8 +14,10 @@ from cronce import Cronce, Run
 from cronce.errors import StoreUnavailable
 from cronce.model import Mark, Slot, Write
 from cronce.protocol.commands import Queue
-from cronce.protocol.record import Holder, Job, Outcome, State
+from cronce.protocol.notices import Holder
+from cronce.protocol.record import Job, Outcome, State
 from cronce.runtime.attempt import Work
+from cronce.runtime.scheduling.candidates import DueSlots
 from cronce.runtime.scheduling.engine import uncollected
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores.base import Loaded, Page, Scan, Swapped
@@ -175,6 +177,24 @@ def test_who_is_superseded_says_so_once(caplog: pytest.LogCaptureFixture) -> Non
         desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me._replace(holder=desk.holder), specs, 0.0))
         assert time.advance("10m") == []
     assert caplog.text.count("tick is fired by another version of it") == 1
+
+
+def test_a_job_that_fires_again_is_settled_in_at_the_next_beat_if_the_store_fails(
+    cron: Cronce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fires_again, tries = [{"tick"}], []
+
+    def settle_in(_self: DueSlots, names: Set[str]) -> None:
+        if names:
+            tries.append(set(names))
+        if len(tries) == 1:
+            raise StoreUnavailable("no answer")
+
+    with manual(cron, "2026-03-01T00:00:30Z") as time:
+        monkeypatch.setattr(Roster, "regained", lambda _self: fires_again.pop() if fires_again else set())
+        monkeypatch.setattr(DueSlots, "settle_in", settle_in)
+        time.advance("61m")
+    assert tries == [{"tick"}, {"tick"}]
 
 
 def test_every_failure_has_a_line_with_its_reason(cron: Cronce, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cronce import Cronce
 from cronce.model import FREE, LOOKED_ON, Mark, Slot, Write
-from cronce.protocol.record import Holder, decode_holder
+from cronce.protocol.notices import Holder, decode_holder
 from cronce.protocol.terms import Terms
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Keeper

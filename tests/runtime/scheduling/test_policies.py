@@ -278,7 +278,7 @@ def test_on_lost_skip_closes_the_slot_as_lost(season: Season) -> None:
     assert season.runs("lost_skip") == []
     record = season.records[slot]
     assert record.holder not in season.holders
-    assert (record.outcome, record.reason) == ("lost", f"its holder {record.holder} was gone")
+    assert (record.outcome, record.reason) == ("lost", f"its holder {record.holder} did not renew its lease")
 
 
 def test_on_lost_rerun_runs_it_again(season: Season) -> None:

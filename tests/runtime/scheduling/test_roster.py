@@ -8,7 +8,8 @@ import pytest
 from cronce import Cronce
 from cronce.errors import StoreUnavailable
 from cronce.model import Slot, holder_cell
-from cronce.protocol.record import Holder, decode_holder, decode_job
+from cronce.protocol.notices import Holder, decode_holder
+from cronce.protocol.record import decode_job
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster, digest_of, rank, seed
 from cronce.stores.base import Scan
 from tests.runtime.scheduling.manual_cluster import ManualCluster
@@ -124,6 +125,22 @@ def test_a_version_whose_holders_died_gives_way_when_their_beats_lapse(store: Wi
     old = Member(store, "blue", V1).beat()
     Member(store, "green", V2).beat()
     for _ in range(int(HOLDER_TTL.total_seconds()) - 1):
+        clock.turn(1)
+        old.beat()
+        assert firing(store) == "v2"
+    clock.turn(2)
+    old.beat()
+    assert firing(store) == "v1"
+
+
+def test_a_version_that_died_in_a_leap_of_the_clock_gives_way_when_it_is_over(store: Wire, clock: HandClock) -> None:
+    """Its last beat is dated far ahead."""
+    old = Member(store, "blue", V1).beat()
+    new = Member(store, "green", V2).beat()
+    clock.leap = timedelta(days=400)
+    new.beat()
+    clock.leap = timedelta(0)
+    for _ in range(int(HOLDER_TTL.total_seconds())):
         clock.turn(1)
         old.beat()
         assert firing(store) == "v2"

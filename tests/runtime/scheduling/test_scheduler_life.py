@@ -24,7 +24,8 @@ from cronce import Cronce
 from cronce.cli import main
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Write
-from cronce.protocol.record import Outcome, State, decode_holder
+from cronce.protocol.notices import decode_holder
+from cronce.protocol.record import Outcome, State
 from cronce.runtime.scheduling.scheduler import SAME, Orders, Scheduler, see_through
 from cronce.stores.base import Loaded, Scan, Swapped
 from cronce.stores.memory import MemoryStore
@@ -388,7 +389,8 @@ def test_what_could_not_be_recorded_is_an_exit_code(found: Found) -> None:
         began = time.monotonic()
         process.terminate()
         code, out = ended(process)
-    assert (code, time.monotonic() - began < 30) == (1, True), out
+    assert (code, time.monotonic() - began < 60) == (1, True), out  # it tries for 10 s, and so does its last word
+    assert "still runs" not in out
 
 
 # --- by hand --------------------------------------------------------------------------------------------------------

@@ -4,16 +4,20 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from itertools import product
+from unittest.mock import patch
 
 import pytest
+from sqlalchemy import text
 
-from cronce.errors import AlreadyDone, LeaseLost
-from cronce.runtime.transactions import read_database
+from cronce.errors import AlreadyDone, BadInput, LeaseLost
+from cronce.runtime.transactions import Transaction, read_database
+from cronce.runtime.transactions.connection import Talk, drive
 from cronce.runtime.transactions.drivers import DRIVERS as RECOGNISED
-from cronce.runtime.transactions.drivers import names_of
-from tests.runtime.transactions.site import Client, Run, Site, next_fence
+from cronce.runtime.transactions.drivers import Alchemy, driver_of, names_of
+from tests.runtime.transactions.site import Client, Run, Site, next_fence, next_key, put
 from tests.runtime.transactions.ways import DATABASES, DRIVERS, MATRIX, NEWER
 
 CELLS = {
@@ -39,7 +43,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[Client]:
 def test_every_cell_of_the_matrix_is_there_or_says_why_not() -> None:
     assert sorted(MATRIX) == sorted(DRIVERS)
     assert {driver: sorted(row) for driver, row in MATRIX.items()} == dict.fromkeys(DRIVERS, sorted(DATABASES))
-    assert len(CELLS) == 20 + (0 if NEWER else 2)
+    assert len(CELLS) == 20 + (0 if NEWER else 1)
 
 
 def test_every_kind_of_connection_that_is_recognised_has_a_cell(
@@ -168,3 +172,64 @@ def _fail() -> None:
 
 def _never() -> None:
     pytest.fail("the block was entered")
+
+
+# --- what was done on the connection before ---------------------------------------------------------------------------
+
+
+def _before(client: Client, run: Run, statement: str, who: str) -> None:
+    """A statement, and then a transaction of the run on the same connection."""
+    if client.way.asynchronous:
+        asyncio.run(_abefore(client, run, statement, who))
+        return
+    with client.way.open() as conn:
+        client.way.say(conn, statement)
+        with Transaction(client.database, run, conn) as tx:
+            client.way.say(tx, put(who))
+
+
+async def _abefore(client: Client, run: Run, statement: str, who: str) -> None:
+    async with client.way.open() as conn:
+        await client.way.say(conn, statement)
+        async with Transaction(client.database, run, conn) as tx:
+            await client.way.say(tx, put(who))
+
+
+COMMITS_EACH = ("autocommit", "isolation_level=None", "Django")
+"""Words of drivers that commit each statement by itself outside of a block."""
+
+
+def test_writes_that_are_pending_do_not_become_part_of_it(client: Client, request: pytest.FixtureRequest) -> None:
+    """They were committed with the run's own, and once more by a repeat."""
+    run, pending = Run.begun(client.database), next_key()
+    commits = any(word in request.node.name for word in COMMITS_EACH)
+    if commits:
+        _before(client, run, put(pending), run.key)
+    else:
+        with pytest.raises(BadInput, match=r"Commit it or roll it back before run\.transaction\(\)"):
+            _before(client, run, put(pending), run.key)
+    assert client.site.written(pending, run.key) == ([pending, run.key] if commits else [])
+
+
+def test_what_was_only_read_before_does_not_matter(client: Client) -> None:
+    run = Run.begun(client.database)
+    _before(client, run, "SELECT who FROM written", run.key)
+    assert client.site.written(run.key) == [run.key]
+
+
+def test_where_nobody_knows_whether_it_wrote_an_open_transaction_is_refused(mariadb_site: Site) -> None:
+    """SQLAlchemy over a driver that does not tell what its server said."""
+    way = MATRIX["SQLAlchemy connection"]["mariadb"]
+    assert not isinstance(way, str)
+    with way(mariadb_site).open() as conn, closing(read_database(mariadb_site.url)) as database:
+        conn.execute(text("SELECT 1"))
+        driver = driver_of(conn)
+        with patch.object(Alchemy, "_plain", _silent):
+            assert "whether that has written cannot be known" in drive(driver.pending())
+        with Transaction(database, Run.begun(database), conn):
+            pass
+
+
+def _silent(_self: object) -> Talk[object]:
+    yield from ()
+    return object()

@@ -114,14 +114,19 @@ def test_in_autocommit_of_sqlalchemy_it_is_refused(mariadb_site: Site, database:
     run = Run.begun(database)
     with (
         engine.execution_options(isolation_level="AUTOCOMMIT").connect() as conn,
-        pytest.raises(Exception, match="transaction block"),
+        pytest.raises(BadInput, match="is in AUTOCOMMIT"),
     ):
         enter(database, run, conn)
+    with (
+        Session(engine.execution_options(isolation_level="AUTOCOMMIT")) as session,
+        pytest.raises(BadInput, match="is in AUTOCOMMIT"),
+    ):
+        enter(database, run, session)
     mysql = create_engine(mariadb_site.alchemy_url("pymysql"), poolclass=NullPool, isolation_level="AUTOCOMMIT")
     with (
         mysql.connect() as conn,
         closing(read_database(mariadb_site.url)) as its,
-        pytest.raises(Exception, match="SAVEPOINT"),
+        pytest.raises(BadInput, match="is in AUTOCOMMIT"),
     ):
         enter(its, Run.begun(its), conn)
 
@@ -311,18 +316,6 @@ def test_on_sqlite_another_writer_is_waited_for(sqlite_site: Site) -> None:
             later.start()
         later.join()
     assert sqlite_site.written("other") == ["other"]
-
-
-def test_what_was_begun_by_itself_before_the_block_belongs_to_it(postgres_site: Site, database: Database) -> None:
-    """A connection out of autocommit begins with its first statement, and nobody else commits it."""
-    run, failed = Run.begun(database), Run.begun(database)
-    with psycopg.connect(postgres_site.url) as conn:
-        conn.execute(put(run.key))
-        commit(database, run, conn, lambda _: None)
-        conn.execute(put(failed.key))
-        with pytest.raises(ZeroDivisionError):
-            commit(database, failed, conn, lambda _: 1 // 0)
-    assert postgres_site.written(run.key, failed.key) == [run.key]
 
 
 # --- what may not happen inside --------------------------------------------------------------------------------------

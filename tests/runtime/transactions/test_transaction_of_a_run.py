@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from datetime import timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ class Books:
         self.conn.commit()
 
     def charge(self, run: Run, invoice: int = 1, step: str = "") -> None:
-        with run.transaction(self.conn, step) as tx:
+        with run.transaction(self.conn, step, per="slot") as tx:
             tx.execute("insert into charges values (?)", (invoice,))
 
     @property
@@ -348,7 +349,7 @@ def test_a_stop_does_not_cut_a_commit_in_two(
 def test_a_doubt_outweighs_a_commit(office: Office, books: Books, billing: Callable[..., Declaration]) -> None:
     def body(run: Run) -> None:
         with suppress(InDoubt):
-            run.once("mail", lambda: 1 / 0)
+            run.once("mail", lambda: 1 / 0, per="slot")
         books.charge(run)
 
     office.call(billing(), body, when=NOON)
@@ -475,7 +476,7 @@ def test_a_block_in_a_block_is_refused_and_nothing_is_committed(
     office: Office, books: Books, billing: Callable[..., Declaration]
 ) -> None:
     def body(run: Run) -> None:
-        with run.transaction(books.conn, step="outer") as tx:
+        with run.transaction(books.conn, step="outer", per="slot") as tx:
             tx.execute("insert into charges values (1)")
             books.charge(run, 2, "inner")
 
@@ -539,3 +540,156 @@ def test_jobs_that_name_the_same_database_share_it_and_closing_hangs_up(books: B
         assert database is cron.jobs["b"].database
         assert len(database._kept) == 1
     assert (database._kept, books.charges) == ([], [1])
+
+
+# --- once for a thing -------------------------------------------------------------------------------------------------
+
+
+def charge_thing(books: Books, run: Run, invoice: int = 7) -> None:
+    with run.on("invoice", invoice).transaction(books.conn, "charge") as tx:
+        tx.execute("insert into charges values (?)", (invoice,))
+
+
+def test_a_thing_is_committed_once_whichever_slot_and_job_reaches_it(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    declared = billing()
+    office.call(declared, lambda run: charge_thing(books, run))
+    for later in (declared, declared._replace(name="dunning")):
+        office.hand.turn(15 * 60)
+        with pytest.raises(AlreadyDone, match="charge of invoice:7 was committed before"):
+            office.call(later, lambda run: charge_thing(books, run))
+    assert books.charges == [7]
+    rows = books.conn.execute("select slot, step from cronce_effects where step <> ''").fetchall()
+    assert rows == [("charge", "invoice:7")]
+
+
+def test_two_things_and_two_names_are_committed_each(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    def body(run: Run) -> None:
+        for invoice in (7, 8):
+            charge_thing(books, run, invoice)
+        with run.on("invoice", 7).transaction(books.conn, "remind") as tx:
+            tx.execute("insert into charges values (70)")
+
+    office.call(billing(), body)
+    assert books.charges == [7, 8, 70]
+
+
+def test_of_two_runs_at_one_thing_at_the_same_time_one_commits(
+    store: Wire, tmp_path: Path, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    """Each has looked before the other committed."""
+    first, second, declared = Office(store), Office(store), billing()
+
+    def body(run: Run) -> None:
+        with run.on("invoice", 7).transaction(books.conn, "charge") as tx:
+            with closing(sqlite3.connect(tmp_path / "books.db")) as mine:
+                second.call(declared._replace(name="dunning"), partial(_charge_beside, mine))
+            tx.execute("insert into charges values (1)")
+
+    with pytest.raises(AlreadyDone, match="charge of invoice:7 was committed before"):
+        first.call(declared, body)
+    assert books.charges == [2]
+
+
+def _charge_beside(conn: sqlite3.Connection, run: Run) -> None:
+    with run.on("invoice", 7).transaction(conn, "charge") as tx:
+        tx.execute("insert into charges values (2)")
+
+
+def test_what_a_slot_and_a_thing_commit_is_told_apart(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    declared, done = billing(), []
+
+    def body(run: Run) -> None:
+        with run.transaction(books.conn, "invoice:7", per="slot") as tx:
+            tx.execute("insert into charges values (1)")
+        with suppress(AlreadyDone):
+            charge_thing(books, run)
+            done.append(run.slot)
+
+    for _ in range(2):
+        office.call(declared, body)
+        office.hand.turn(15 * 60)
+    assert (books.charges, len(done)) == ([1, 1, 7], 1)
+
+
+def test_purging_the_slots_of_a_job_leaves_what_was_done_to_things(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    declared = billing()
+    office.call(declared, lambda run: charge_thing(books, run))
+    assert declared.database is not None
+    declared.database.purge("charge", START + timedelta(days=400))
+    declared.database.purge("billing", START + timedelta(days=400))
+    rows = books.conn.execute("select slot, step from cronce_effects").fetchall()
+    assert rows == [("charge", "invoice:7")]
+
+
+# --- a failure that nobody made anything of is no success -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["", "totals", "thing"])
+def test_a_transaction_whose_error_was_swallowed_is_not_a_success(
+    office: Office, books: Books, billing: Callable[..., Declaration], step: str
+) -> None:
+    """Of the issue: rows were missing, and the slot succeeded."""
+
+    def body(run: Run) -> str:
+        joined = (
+            run.on("invoice", 7).transaction(books.conn, "charge") if step == "thing"
+            else run.transaction(books.conn, step, per="slot")
+        )  # fmt: skip
+        with suppress(Exception), joined as tx:
+            tx.execute("insert into nowhere values (1)")
+        return "went on"
+
+    assert office.call(billing(), body, when=NOON) == "went on"
+    what = {"": NOON.key, "totals": f"the step 'totals' of {NOON.key}", "thing": "charge of invoice:7"}[step]
+    record = office.record(NOON)
+    assert (record.outcome, record.reason) == (
+        Outcome.FAILED, f"{what} is not done: OperationalError: no such table: nowhere",
+    )  # fmt: skip
+
+
+def test_one_that_was_committed_in_a_second_try_is_a_success(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    def body(run: Run) -> None:
+        for table in ("nowhere", "charges", "charges"):
+            with suppress(sqlite3.Error, AlreadyDone), run.on("invoice", 7).transaction(books.conn, "charge") as tx:
+                tx.execute(f"insert into {table} values (7)")
+
+    office.call(billing(), body, when=NOON)
+    assert (office.record(NOON).outcome, books.charges) == (Outcome.SUCCEEDED, [7])
+
+
+def test_a_forgotten_with_is_an_error_at_the_end_of_the_run(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    def body(run: Run) -> None:
+        run.on("invoice", 7).transaction(books.conn, "charge")
+
+    with pytest.raises(
+        BadInput, match="the transaction for charge of invoice:7 was never entered, and committed nothing: write `with`"
+    ):
+        office.call(billing(), body, when=NOON)
+    assert office.record(NOON).outcome is Outcome.FAILED
+
+
+def test_writes_before_the_transaction_are_refused_and_named(
+    office: Office, books: Books, billing: Callable[..., Declaration]
+) -> None:
+    """They were committed with the run's, and once more by each repeat."""
+
+    def body(run: Run) -> None:
+        books.conn.execute("insert into charges values (1)")
+        books.charge(run, 2)
+
+    with pytest.raises(BadInput, match="has written, and that is not committed yet"):
+        office.call(billing(), body, when=NOON)
+    books.conn.rollback()
+    assert books.charges == []

@@ -137,7 +137,7 @@ MATRIX: Final[dict[str, dict[str, Cell]]] = {
     "sqlite3": _only("sqlite", sqlite_way),
     "sqlite3 isolation_level=None": _only("sqlite", lambda site: sqlite_way(site, isolation_level=None)),
     "sqlite3 autocommit=True": _only("sqlite", NEWER or (lambda site: sqlite_way(site, autocommit=True))),
-    "sqlite3 autocommit=False": _only("sqlite", NEWER or (lambda site: sqlite_way(site, autocommit=False))),
+    "sqlite3 autocommit=False": _only("sqlite", "is always in a transaction, of which nobody knows whether it wrote"),
     "SQLAlchemy connection": _row(
         lambda site: alchemy(site, "psycopg", session=False),
         lambda site: alchemy(site, "pymysql", session=False),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cronce.model import FREE, Mark, Write, holder_cell
-from cronce.protocol.record import Holder, encode_holder
+from cronce.protocol.notices import Holder, encode_holder
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores.base import Scan
 from cronce.web import pages
@@ -205,7 +205,7 @@ def newcomer() -> Browser:
         ("/holders", "cronce run app:cron -n 3"),
         ("/locks", 'with cron.lock("reindex"'),
         ("/leaders", 'cron.leader("indexer")'),
-        ("/effects", "run.once("),
+        ("/effects", "run.on("),
         ("/alerts", "cronce watch --alert"),
         ("/others", "cronce beat legacy-cron"),
         ("/findings", "cronce audit . --format json"),

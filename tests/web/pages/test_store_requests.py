@@ -95,7 +95,9 @@ def test_a_job() -> None:
         f"run/{name}/",
         f"refusals/{name}/",
         f"effect/{name}/ attention",
+        "once/ attention",
         f"effect/{name}/ open",
+        "once/ open",
         "alert/ open",
     ]
 
@@ -112,6 +114,8 @@ def test_a_job_with_more_runs_than_are_read() -> None:
         f"run/{name}/ attention",
         f"refusals/{name}/",
         f"effect/{name}/ attention",
+        "once/ attention",
         f"effect/{name}/ open",
+        "once/ open",
         "alert/ open",
     ]

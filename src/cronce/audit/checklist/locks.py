@@ -71,7 +71,10 @@ def connections_are_given_back(seen: Seen) -> Answer:
 def effects_have_keys(seen: Seen) -> Answer:
     if kept := seen.mentioned("once"):
         return met(*kept)
-    shows = "a key for each effect that must happen once: a unique column beside the effect, or `run.once` of cronce"
+    shows = (
+        "a key for each effect that must happen once: a unique column beside the effect, or `run.on(…).once(…)` of"
+        " cronce"
+    )
     return cannot_tell(shows, *seen.mentioned("keys"))
 
 

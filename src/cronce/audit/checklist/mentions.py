@@ -47,7 +47,7 @@ SIGNS: Final = (
     _sign("silence", r"^\s*-?\s*(?:alert|expr):.*(?:heartbeat|absent(?:_over_time)?\(|last_success|silent)", _ALERTS),
     _sign("doubled", r"^\s*-?\s*alert:.*(?:duplicat|doubled|twice|second_?scheduler)", _ALERTS),
     _sign("duration", r"^\s*-?\s*(?:alert|expr):.*(?:lock|lease|duration|overrun|runtime)", _ALERTS),
-    _sign("once", r"\brun\.once(?:_each)?\(|@\w+\.idempotent\b", _SCRIPTS),
+    _sign("once", r"\brun\.(?:on|once(?:_each)?)\(|@\w+\.idempotent\b", _SCRIPTS),
     _sign("keys", r"idempotency[-_]?key|\bon conflict\b|\binsert ignore\b", _SCRIPTS),
     _sign(
         "retries",

@@ -38,6 +38,11 @@ PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
 """Seconds until a store that did not answer is asked again; each time for twice as long."""
 
+
+class ResultNotKept(BadInput):
+    """The effect is done, and what it returned cannot be kept for a repeat."""
+
+
 Word = tuple[Grant, Finish | Release]
 """What is said of an effect that was begun."""
 
@@ -179,23 +184,25 @@ def _settled(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun], unsure
 
 
 def _ask_of_other_runs(ledger: Ledger, begins: Sequence[Begin], begun: list[Begun]) -> Flow[list[Begun]]:
-    """A step may be at another run by the same key: one that was asked for by hand. Is that one over?"""
+    """An effect may be at another run: of the same slot by hand or, where it is on a thing, of any slot and job. Is
+    that run over?"""
     others = {place: maker for place, one in enumerate(begun) if (maker := _other_run(begins[place], one))}
     if not others:
         return begun
     makers = sorted(set(others.values()))
     loaded, _ = yield from ledger.client.load([maker.run for maker in makers])
-    runs = zip(makers, loaded.cells, strict=True)
-    over = frozenset(maker for maker, run in runs if whereabouts(run, maker, loaded.now) == "over")
+    found = {maker: whereabouts(run, maker, loaded.now) for maker, run in zip(makers, loaded.cells, strict=True)}
+    lapsed = [maker.run for maker, where in found.items() if where == "lapsed"]
+    gone = {(cell.key, cell.fence) for cell in ((yield from ledger.gone(lapsed)) if lapsed else ())}
+    over = frozenset(maker for maker, where in found.items() if where == "over" or (*maker,) in gone)
     _, again = yield from ledger.exchange_effects((), [begins[place]._replace(over=over) for place in others])
     return _put(begun, list(others), again)
 
 
 def _other_run(begin: Begin, begun: Begun) -> Maker | None:
-    if not isinstance(begun.answer, Held) or begun.record is None or begin.under is None:
-        return None
-    maker = begun.record.under
-    return maker if maker is not None and maker.run != begin.under.key else None
+    maker = begun.record.under if isinstance(begun.answer, Held) and begun.record else None
+    mine = begin.under.key if begin.under else ""
+    return maker if maker is not None and maker.run != mine else None
 
 
 def _put(into: list[Begun], places: Sequence[int], news: Sequence[Begun]) -> list[Begun]:
@@ -246,7 +253,7 @@ def returned(name: str, word: Finish | Record) -> Any:
     """What came of it. A result that could not be kept is an error each time: a repeat cannot return it, either."""
     if word.reason.startswith(UNSAYABLE):
         why = word.reason.removeprefix(UNSAYABLE)
-        raise BadInput(
+        raise ResultNotKept(
             f"{name} is done, but what it returned cannot be kept for a repeat: {why}. Let it return something that"
             " JSON can say, such as an id, or nothing"
         )

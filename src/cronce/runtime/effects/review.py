@@ -10,20 +10,27 @@ Facts, no words: whoever shows them to a person says them in theirs.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import product
+from shlex import quote
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from cronce.errors import BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable
+from cronce.errors import NOBODY_KNOWS, BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable
 from cronce.model import Cell, Instant, Mark, Slot, check_key, check_name, effect_cells, once_cell, spell
 from cronce.protocol.codec import json_text, readable
 from cronce.protocol.commands import Closed, Held, Queued, Resolve
 from cronce.protocol.record import Maker, Record, decode, effects_key
 from cronce.protocol.table import Row
 from cronce.runtime.client import ROUNDS
+from cronce.runtime.effects import steps
+from cronce.runtime.effects.makers import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
 from cronce.runtime.effects.once import whereabouts
+from cronce.runtime.effects.steps import Target
 from cronce.runtime.flow import Flow
+from cronce.runtime.machine import recall_once
 from cronce.runtime.operations.actions import Operator, Verdict, sure
 from cronce.runtime.queries import load, read_page, row_of, slot_named
+from cronce.runtime.scheduling.roster import chunks
 from cronce.schedule import format_duration
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple, Value
@@ -41,15 +48,7 @@ _AT_ONCE: Final = 100
 
 # --- names ----------------------------------------------------------------------------------------------------------
 
-_EXAMPLES: Final = "billing@2026-03-29T01:00:00Z/charge:7 (a step of a slot) or order-mail/42 (a key of a function)"
-
-
-class Named(NamedTuple):
-    """An effect as a person names it: a step of a slot, or a key of an idempotent function, which has none."""
-
-    name: str
-    cell: str
-    slot: Slot | None
+_EXAMPLES: Final = "billing@2026-03-29T01:00:00Z/report (of a slot) or charge/invoice:7 (on a thing, or a key)"
 
 
 def names_effect(what: object) -> bool:
@@ -57,14 +56,14 @@ def names_effect(what: object) -> bool:
     return isinstance(what, str) and "/" in what
 
 
-def effect_named(text: str) -> Named:
+def effect_named(text: str) -> Target:
+    """An effect as a person names it: of a slot, or on a thing or of a key."""
     of, slash, key = text.partition("/")
     if not slash or not key:
         raise BadInput(f"{text[:80]!r} is not an effect, which is written like {_EXAMPLES}")
     if "@" not in of:
-        return Named(text, once_cell(check_name(of), check_key(key)), None)
-    slot = slot_named(of)
-    return Named(f"{slot.key}/{key}", f"{effect_cells(slot.key)}{check_key(key)}", slot)
+        return Target(once_cell(check_name(of), check_key(key)), text)
+    return steps.of_slot(slot_named(of).key, key)
 
 
 def effect_name(cell: str) -> str:
@@ -104,8 +103,7 @@ def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
     may have been done, and its run have ended."""
     found = {cell.key: _seen(cell, now) for cell in cells}
     begun = [(key, run) for key, one in found.items() if one is not None and (run := _run_of(one))]
-    for start in range(0, len(begun), _AT_ONCE):
-        part = dict(begun[start : start + _AT_ONCE])
+    for part in map(dict, chunks(begun, _AT_ONCE)):
         loaded = yield from load([*sorted(set(part.values())), *part])
         known = {cell.key: cell for cell in loaded.cells}
         found |= {key: _seen(known[key], loaded.now, known) for key in part}
@@ -185,51 +183,81 @@ class Survey(NamedTuple):
 NONE: Final = Survey(MappingProxyType({}), frozenset(), ())
 
 
-def effect(named: Named) -> Flow[EffectSeen | None]:
+def effect(named: Target) -> Flow[EffectSeen | None]:
     loaded = yield from load([named.cell])
     found = yield from look_at(loaded.cells, loaded.now)
     return found[0] if found else None
 
 
-def places(what: str | None) -> Flow[list[str]]:
-    """The prefixes of the cells that are meant: of a job, an idempotent function, a slot, or of all."""
+class Where(NamedTuple):
+    """The cells that are meant: those with this prefix and, of what is not done, those on things that a run has made
+    whose own cell begins so."""
+
+    prefix: str
+    made_by: str = ""
+
+    def scanned(self, mark: Mark) -> str:
+        """Effects on things stand under their own names, whichever run has made them: all of these are looked at."""
+        return _THINGS if self.made_by and mark in _NOT_DONE else self.prefix
+
+    def has(self, one: EffectSeen) -> bool:
+        maker = one.record.under if one.record else None
+        made = self.made_by and maker is not None and maker.run.startswith(self.made_by)
+        return bool(made) or one.cell.key.startswith(self.prefix)
+
+
+_THINGS: Final = "once/"
+_NOT_DONE: Final = (Mark.ATTENTION, Mark.OPEN)
+
+
+def places(what: str | None) -> Flow[list[Where]]:
+    """Where the effects stand of a job, a slot, of what is done to things or by an idempotent function, or all."""
     if what is None:
-        return ["effect/", "once/"]
+        return [Where("effect/"), Where(_THINGS)]
     if "@" not in what:
         name = check_name(what)
-        return [f"effect/{name}/", f"once/{name}/"]
+        return [Where(f"effect/{name}/"), Where(f"{_THINGS}{name}/", f"run/{name}/")]
     slot = slot_named(what)
     (run,) = (yield from load([slot.cell])).cells
-    return [effect_cells(effects_key(readable(run, decode), slot))]
+    return of_slot(effects_key(readable(run, decode), slot), slot)
 
 
-def any_effect(prefixes: Iterable[str]) -> Flow[bool]:
+def of_slot(key: str, slot: Slot) -> list[Where]:
+    """Those of a slot and its reruns, by the key that its effects go by."""
+    return [Where(effect_cells(key)), Where(f"{_THINGS}@/", slot._replace(request="").cell)]
+
+
+def of_job(name: str) -> list[Where]:
+    return [Where(f"effect/{name}/"), Where(f"{_THINGS}@/", f"run/{name}/")]
+
+
+def any_effect(wheres: Iterable[Where]) -> Flow[bool]:
     """Whether any effect is on record there, whatever came of it."""
-    for prefix in prefixes:
-        page = yield from read_page(Scan(prefix, limit=1))
+    for where in wheres:
+        page = yield from read_page(Scan(where.prefix, limit=1))
         if page.cells:
             return True
     return False
 
 
 def effects(
-    prefixes: Sequence[str], limit: int, *, everything: bool = False, after: Spot | None = None
+    wheres: Sequence[Where], limit: int, *, everything: bool = False, after: Spot | None = None
 ) -> Flow[Listed]:
     """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
     found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
     looked = 0
-    for start, prefix in _ways(prefixes, after, everything=everything):
+    for start, where in _ways(wheres, after, everything=everything):
         spot = start
         size = COUNTED if spot.mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
-        scan: Scan | None = Scan(prefix, mark=spot.mark, after=Position(0, spot.key), limit=size)
+        scan: Scan | None = Scan(where.scanned(spot.mark), mark=spot.mark, after=Position(0, spot.key), limit=size)
         while scan is not None:
             if looked >= LOOKED:
                 return _listed(found, spot)
             page = yield from read_page(scan)
             looked += len(page.cells)
             for one in (yield from look_at(page.cells, page.now)):
-                if one.state in wanted:
+                if one.state in wanted and where.has(one):
                     if len(found) == limit and one.name not in found:
                         return _listed(found, spot)
                     found[one.name] = one
@@ -240,19 +268,19 @@ def effects(
     return _listed(found, None)
 
 
-def _ways(prefixes: Sequence[str], after: Spot | None, *, everything: bool) -> Iterator[tuple[Spot, str]]:
+def _ways(wheres: Sequence[Where], after: Spot | None, *, everything: bool) -> Iterator[tuple[Spot, Where]]:
     """Where there is to look, one after the other, from `after` on."""
-    marks = (Mark.ATTENTION, Mark.OPEN, *([Mark.FREE, Mark.CLOSED] if everything else []))
-    ways = [(Spot(mark, prefix), prefix) for mark in marks for prefix in prefixes]
+    marks = (*_NOT_DONE, *([Mark.FREE, Mark.CLOSED] if everything else []))
+    ways = [(Spot(mark, where.scanned(mark)), where) for mark in marks for where in wheres]
     if after is None:
         yield from ways
         return
     reached = False
-    for spot, prefix in ways:
-        here = spot.mark is after.mark and after.key.startswith(prefix)
+    for spot, where in ways:
+        here = spot.mark is after.mark and after.key.startswith(spot.key)
         reached = reached or here
         if reached:
-            yield (after if here else spot), prefix
+            yield (after if here else spot), where
 
 
 def _listed(found: Mapping[str, EffectSeen], spot: Spot | None) -> Listed:
@@ -261,22 +289,22 @@ def _listed(found: Mapping[str, EffectSeen], spot: Spot | None) -> Listed:
     return Listed(tuple(ordered), spot is not None, spot)
 
 
-def survey(prefix: str, marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[Survey]:
+def survey(wheres: Sequence[Where], marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[Survey]:
     """What there is to say of the effects of a slot, or of a job."""
     found: dict[str, EffectSeen] = {}
     capped: set[EffectState] = set()
-    for mark in marks:
-        page = yield from read_page(Scan(prefix, mark=mark, limit=COUNTED))
-        found |= {one.name: one for one in (yield from look_at(page.cells, page.now))}
+    for mark, where in product(marks, wheres):
+        page = yield from read_page(Scan(where.scanned(mark), mark=mark, limit=COUNTED))
+        found |= {one.name: one for one in (yield from look_at(page.cells, page.now)) if where.has(one)}
         capped |= set(_OF_MARK[mark]) if page.next else set()
     doubtful = [one for one in found.values() if one.state == "in doubt"]
     counts = Counter(one.state for one in found.values())
     return Survey(counts, frozenset(capped), tuple(doubtful[:DOUBTS_SHOWN]))
 
 
-def doubts(prefix: str) -> Flow[Survey]:
+def doubts(wheres: Sequence[Where]) -> Flow[Survey]:
     """The same without what is done, of which there may be much."""
-    return (yield from survey(prefix, (Mark.ATTENTION, Mark.OPEN)))
+    return (yield from survey(wheres, _NOT_DONE))
 
 
 # --- resolving what is in doubt -------------------------------------------------------------------------------------
@@ -301,14 +329,37 @@ class Unwatched(Value):
         )
 
 
+def refuse_retry(slot: Slot, run: Record) -> Flow[None]:
+    """An effect that is in doubt would stop the slot again; and one that is only paused would go on beside it."""
+    if run.reason.startswith(NOBODY_KNOWS):
+        found = yield from doubts(of_slot(effects_key(run, slot), slot))
+        if found.doubtful:
+            raise RetryRefused(_effect_first(slot, found))
+    refuse_unless_gone(slot.key, unsure_of_slot(run))
+
+
+def _effect_first(slot: Slot, found: Survey) -> str:
+    command = f"cronce resolve {quote(found.doubtful[0].name)}"
+    others = f" (`cronce effects {quote(slot.key)}` lists the others)" if found.counts["in doubt"] > 1 else ""
+    return (
+        f"{slot.key} is kept in doubt by an effect: resolve the effect first. If it happened, run `{command} done`; if"
+        f" it did not, `{command} retry`{others}. Then `cronce rerun {slot.key}` goes on with the slot"
+    )
+
+
 def resolve_effect(
-    operator: Operator, name: str, verdict: Verdict, reason: str = "", result: Any = None
+    operator: Operator, name: str, verdict: Verdict, reason: str = "", result: Any = None, *, force: bool = False
 ) -> Flow[EffectSeen | Unwatched]:
-    """The effect as it stands then: done, with this result for whoever repeats it, or free to be begun again."""
+    """The effect as it stands then: done, with this result for whoever repeats it, or free to be begun again. That is
+    refused while the process that was at it may be alive, unless somebody has looked (`force`)."""
     named, text = effect_named(name), json_text("a result", result)
     if verdict == "retry" and text:
         raise BadInput("what is to be done again has no result yet: that is said with done")
     command = Resolve(verdict, operator.word(verdict, reason), text)
+    yield from recall_once(operator.ledger)
+    before = (yield from effect(named)) if verdict == "retry" and not force else None
+    if before is not None and before.record is not None and before.state == "in doubt":
+        refuse_unless_gone(named.name, (yield from unsure_of(before.record)))
     over: frozenset[Maker] = frozenset()
     for _ in range(ROUNDS):
         (reply,) = yield from operator.ledger.resolve_effects([named.cell], command, over)
@@ -328,7 +379,7 @@ def resolve_effect(
     raise StoreUnavailable(f"could not resolve {named.name}: it changed {ROUNDS} times meanwhile")
 
 
-def _gone_maker(operator: Operator, named: Named) -> Flow[frozenset[Maker] | Unwatched]:
+def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | Unwatched]:
     """The run that was at it, if that one is gone. Whoever is at it now is left alone."""
     seen = yield from effect(named)
     if seen is None or seen.record is None or not seen.record.is_running:
@@ -343,7 +394,9 @@ def _gone_maker(operator: Operator, named: Named) -> Flow[frozenset[Maker] | Unw
         return Unwatched(named.name, seen.cell.until, seen.record.lease)
     loaded = yield from load([maker.run])
     (cell,) = loaded.cells
-    if whereabouts(cell, maker, loaded.now) == "over" or (yield from operator.ledger.gone([maker.run])):
+    if whereabouts(cell, maker, loaded.now) == "over" or (
+        yield from operator.ledger.gone([maker.run], for_person=True)
+    ):
         return frozenset({maker})
     return Unwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
 
@@ -355,11 +408,13 @@ def _is_so(seen: EffectSeen, command: Resolve) -> bool:
     return seen.state == "done" and seen.record.resolved and seen.record.result == command.result
 
 
-def _refusal(named: Named, seen: EffectSeen | None) -> CronceError:
+def _refusal(named: Target, seen: EffectSeen | None) -> CronceError:
     if seen is None or seen.record is None:
         return NotOnRecord(f"nothing is known of {named.name}; `cronce effects` lists what is in doubt")
     if seen.state == "not done":
         return CronceError(f"{named.name} is not done, and may be begun again: nothing is to be resolved")
     when = f" at {spell(seen.record.finished)}" if seen.record.finished else ""
+    if seen.record.resolved:
+        when = f", {seen.record.reason},{when}"
     result = f", with the result {seen.record.result[:100]}" if seen.record.result else ""
     return CronceError(f"{named.name} was done{when}{result}: nothing is to be resolved")

@@ -1,25 +1,58 @@
-"""What a body does under its run's lease: steps, which are done once per slot however often the body is run, and the
-cursor, which says how far the job has come. Beside them, what a receiver has seen of fences."""
+"""What a body does under its run's lease: effects, each once for its slot or once for the thing it is done to, however
+often the body is run, and the cursor, which says how far the job has come. Beside them, what a receiver has seen of
+fences.
+
+*The slot's or the thing's.* An effect of a slot (today's report) has a cell for each slot; an effect on a thing (the
+charge of an invoice) has one cell for all slots, jobs and queues that reach the thing. All else is the same for both.
+"""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from cronce.errors import BadInput, InDoubt, LeaseLost
-from cronce.model import Cell, Fence, Instant, Mark, Write, check_key, cursor_cell, effect_cells, scope_cell
-from cronce.protocol.codec import json_text
+from cronce.model import (
+    Cell,
+    Fence,
+    Instant,
+    Mark,
+    Write,
+    check_key,
+    check_name,
+    cursor_cell,
+    effect_cells,
+    once_cell,
+    scope_cell,
+)
+from cronce.protocol.codec import json_text, readable
 from cronce.protocol.commands import Finish, Release
 from cronce.protocol.notices import Position, decode_position, encode_notice
+from cronce.protocol.record import decode
 from cronce.runtime.client import Client
 from cronce.runtime.desk import Desk
-from cronce.runtime.effects.once import Effect, How, Word, exchange, heard, known, once, performed, returned, say
+from cronce.runtime.effects.once import (
+    Effect,
+    How,
+    ResultNotKept,
+    Word,
+    exchange,
+    heard,
+    known,
+    once,
+    performed,
+    returned,
+    say,
+)
 from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.steps import Body, Do, Steps, take, take_async
+from cronce.value import NamedTuple
+
+T = TypeVar("T")
 
 AT_ONCE: Final = 100
 """How many steps are begun, and said to be done, in one call of the store."""
@@ -31,20 +64,53 @@ UNSAID: Final = 1.0
 UNSAID_BYTES: Final = 1 << 20
 """Of results that are kept back to be said together: no store need take more in one call."""
 
+KEPT: Final = timedelta(days=400)
+"""For how long it is known that an effect on a thing is done: more than a year. What is in doubt is known for ever."""
+
+
+class Target(NamedTuple):
+    """Which effect is meant: its cell, what people and the other side call it, and for how long it is known once it is
+    done; None: for as long as its slot may run."""
+
+    cell: str
+    name: str
+    keep: timedelta | None = None
+
+
+def of_slot(slot: str, key: object) -> Target:
+    """An effect of the slot that has this key."""
+    text = check_key(key)
+    return Target(f"{effect_cells(slot)}{text}", f"{slot}/{text}")
+
+
+def of_thing(thing: str, what: str) -> Target:
+    """What is done to a thing, such as the charge of `invoice:7`."""
+    return Target(once_cell(check_name(what), thing), f"{what}/{thing}", KEPT)
+
+
+def thing_named(kind: str, key: object) -> str:
+    """`invoice:7`. A kind has no colon, so that two things never have one name."""
+    if ":" in check_name(kind):
+        raise BadInput(
+            f"{kind!r:.60} cannot be a kind of thing: a colon separates the kind from the id; write on('invoice', 7)"
+        )
+    return check_key(f"{kind}:{check_key(key)}")
+
 
 class UnderRun:
-    """A run's lease, as steps are made under it. Nobody renews a step: it is over with its run."""
+    """A run's lease, as effects are made under it. Nobody renews them: they are over with their run."""
 
     def __init__(
         self,
-        key: str,
         lease: Lease,
         desk: Callable[[], Desk],
-        doubts: list[str] | None = None,
+        unfinished: dict[str, BaseException] | None = None,
         check: Callable[[], None] | None = None,
     ) -> None:
-        self._key, self._lease, self._desk = key, lease, desk
-        self.doubts = [] if doubts is None else doubts
+        self._lease, self._desk = lease, desk
+        self._sent: dict[str, str] = {}
+        self.unfinished = {} if unfinished is None else unfinished
+        """Effects that were to be made and are not known to be done, each with what the body was told of it."""
         self._check = check or lease.check
 
     @property
@@ -66,47 +132,76 @@ class UnderRun:
     def check(self) -> None:
         self._check()
 
-    def hold(self, _grant: Grant, _body: Body) -> None:
+    def hold(self, grant: Grant, _body: Body) -> None:
         """It is held with the run."""
+        self._sent[grant.key] = grant.record.key
 
     def let_go(self, grant: Grant) -> Grant:
+        self._sent.pop(grant.key, None)
         return grant
 
     def doubt(self, doubt: InDoubt) -> None:
-        self.doubts.append(doubt.brief)
+        self.unfinished[doubt.name] = doubt
 
-    def begin(self, key: str) -> Begin:
-        return Begin(f"{effect_cells(self._key)}{key}", self.ledger.nonce(), under=self._lease.grant)
+    def begin(self, target: Target) -> Begin:
+        return Begin(target.cell, self.ledger.nonce(), under=self._lease.grant, keep=target.keep)
 
-    def name(self, key: str) -> str:
-        """What the step is called, and what the other side knows it by."""
-        return f"{self._key}/{key}"
+    def key_of(self, target: Target) -> str:
+        """What the other side knows the effect by: its name, unless another key is on record as sent. While the effect
+        is being made that is known here; else the store is asked."""
+        sent = self._sent.get(target.cell)
+        if sent is None:
+            sent = take(self._sent_before(target), self.desk) if target.keep else ""
+        return sent or target.name
 
-    def once(self, key: object, work: Callable[[], Any], how: How) -> Steps[Any]:
-        text = check_key(key)
-        return once(Effect(self.name(text), self.begin(text), work), how, self)
+    def _sent_before(self, target: Target) -> Steps[str]:
+        loaded, _ = yield Do(self.ledger.client.load([target.cell]))
+        (cell,) = loaded.cells
+        record = readable(cell, decode) if cell.version else None
+        return record.key if record else ""
+
+    def once(self, target: Target, work: Callable[[], Any], how: How) -> Steps[Any]:
+        return self.noted(target.name, self._once(target, work, how))
+
+    def _once(self, target: Target, work: Callable[[], Any], how: How) -> Steps[Any]:
+        self.check()  # before it is begun: in a process of its own, a run hears only now that its lease was renewed
+        return (yield from once(Effect(target.name, self.begin(target), work), how, self))
+
+    def noted(self, name: str, steps: Steps[Any]) -> Steps[Any]:
+        """Take the steps of an effect; what does not come to its end is noted."""
+        try:
+            result = yield from steps
+        except (GeneratorExit, ResultNotKept):  # nobody takes these steps any more; or it is done
+            raise
+        except BaseException as error:
+            self.unfinished.setdefault(name, error)
+            raise
+        self.unfinished.pop(name, None)
+        return result
 
     def once_each(
-        self, items: Iterable[Any], key: Callable[[Any], object], fn: Callable[[Any], Any], how: How
+        self, items: Iterable[Any], target: Callable[[Any], Target], fn: Callable[[Any], Any], how: How
     ) -> Steps[list[Any]]:
         """Each of many. Where they may be repeated, many are begun and said to be done in one call of the store."""
-        keyed = _keyed(items, key)
+        targets = _targets(items, target)
         if how.unsure == "retry":
-            return (yield from _Batches(self, fn, how).steps(keyed))
+            return (yield from _Batches(self, fn, how).steps(targets))
         results = []
-        for text, item in keyed:
-            results.append((yield from self.once(text, partial(fn, item), how)))
+        for one, item in targets:
+            results.append((yield from self.once(one, partial(fn, item), how)))
         return results
 
 
-def _keyed(items: Iterable[Any], key: Callable[[Any], object]) -> Iterable[tuple[str, Any]]:
+def _targets(items: Iterable[Any], target: Callable[[Any], Target]) -> Iterable[tuple[Target, Any]]:
     seen: set[str] = set()
     for item in items:
-        text = check_key(key(item))
-        if text in seen:
-            raise BadInput(f"two items have the key {text!r:.80}, so one of them would not be done; each has its own")
-        seen.add(text)
-        yield text, item
+        one = target(item)
+        if one.cell in seen:
+            raise BadInput(
+                f"two items have the key {one.name!r:.80}, so one of them would not be done; each has its own"
+            )
+        seen.add(one.cell)
+        yield one, item
 
 
 class _Batches:
@@ -117,13 +212,13 @@ class _Batches:
         self._unsaid: list[Word] = []
         self._said_at = 0.0
 
-    def steps(self, keyed: Iterable[tuple[str, Any]]) -> Steps[list[Any]]:
+    def steps(self, targets: Iterable[tuple[Target, Any]]) -> Steps[list[Any]]:
         results: list[Any] = []
-        left = iter(keyed)
+        left = iter(targets)
         try:
             while batch := list(islice(left, AT_ONCE)):
                 self._under.check()
-                begun = yield from self._begin([self._under.begin(key) for key, _ in batch])
+                begun = yield from self._begin([self._under.begin(target) for target, _ in batch])
                 results += yield from self._do(batch, begun)
         except GeneratorExit:
             raise
@@ -140,11 +235,11 @@ class _Batches:
         self._said_at = self._boot()
         return begun
 
-    def _do(self, batch: Sequence[tuple[str, Any]], begun: Sequence[Begun]) -> Steps[list[Any]]:
+    def _do(self, batch: Sequence[tuple[Target, Any]], begun: Sequence[Begun]) -> Steps[list[Any]]:
         results = []
-        for place, ((key, item), one) in enumerate(zip(batch, begun, strict=True)):
+        for place, ((target, item), one) in enumerate(zip(batch, begun, strict=True)):
             try:
-                results.append((yield from self._one(self._under.name(key), item, one)))
+                results.append((yield from self._under.noted(target.name, self._one(target.name, item, one))))
             except GeneratorExit:
                 raise
             except BaseException:
@@ -190,7 +285,8 @@ SCOPE_KEPT: Final = timedelta(days=90)
 
 class Cursor:
     """The last position of a job: what its next slot goes on from. It moves only while the run's lease is live, by the
-    store's clock: a run that was taken over cannot set it back."""
+    store's clock: a run that was taken over cannot set it back. And it moves only past what is done: a run that leaves
+    an effect in doubt, or to another that is at it, moves it no further."""
 
     def __init__(self, job: str, lease: Lease, under: UnderRun) -> None:
         self._job, self._lease, self._under = job, lease, under
@@ -200,12 +296,25 @@ class Cursor:
         return take(self._got(default), self._under.desk)
 
     def set(self, position: Any) -> None:
-        """Keep the position, which is anything that JSON can say. Raises `LeaseLost` if the run was taken over."""
+        """Keep the position, which is anything that JSON can say. Raises `LeaseLost` if the run was taken over, and
+        what an effect raised before, if that is not done."""
         take(self._put(position), self._under.desk)
+
+    def over(self, items: Iterable[T] | AsyncIterable[T], *, at: Callable[[T], Any]) -> "Passing[T]":
+        """The items one after the other, in a `for` or an `async for`. When the loop comes back for the next, the
+        position is that of the last one: `at(item)`, each greater than the one before. A loop that ends by an
+        exception leaves the position before the item. One that catches it goes on, and the position stays where it is.
+        """
+        return Passing(self, items, at)
 
     async def aget(self, default: Any = None) -> Any:
         """`get`, on an event loop."""
         return await take_async(self._got(default), self._under.desk)
+
+    @property
+    def moves(self) -> bool:
+        """Whether all that the run was to do so far is done."""
+        return not self._under.unfinished
 
     async def aset(self, position: Any) -> None:
         """`set`, on an event loop."""
@@ -220,11 +329,58 @@ class Cursor:
     def _put(self, position: Any) -> Steps[None]:
         text = json_text("a cursor", position) or "null"
         self._under.check()
+        if self._under.unfinished:
+            raise next(iter(self._under.unfinished.values()))
         grant = self._lease.grant
         until, value = grant.cells[0].until, Position(grant.fence, text)
         if not (yield Do(_moved(self._under.ledger.client, cursor_cell(self._job), value, until))):
             name = self._lease.name
             raise LeaseLost(f"{name} was taken over, and does not move the cursor", name=name, fence=grant.fence)
+
+
+class Passing(Generic[T]):
+    """Items that a job passes, and its cursor with it."""
+
+    def __init__(self, cursor: Cursor, items: Iterable[T] | AsyncIterable[T], at: Callable[[T], Any]) -> None:
+        if not callable(at):
+            raise BadInput(f"at={at!r:.60} is no function of an item, such as at=lambda order: order.id")
+        self._cursor, self._items, self._at = cursor, items, at
+        self._last: Any = None
+
+    def __iter__(self) -> Iterator[T]:
+        if not isinstance(self._items, Iterable):
+            raise BadInput("these items come asynchronously: write `async for`, or hand over a list")
+        for item in self._items:
+            position = self._next(item)
+            yield item
+            if self._cursor.moves:
+                self._cursor.set(position)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        async for item in _asynchronously(self._items):
+            position = self._next(item)
+            yield item
+            if self._cursor.moves:
+                await self._cursor.aset(position)
+
+    def _next(self, item: T) -> Any:
+        position, last = self._at(item), self._last
+        if last is not None and not position > last:
+            raise BadInput(
+                f"the cursor was at {last!r:.60}, and the next item is at {position!r:.60}: the next run would"
+                " skip items; let them come in the order of their positions, no two at the same"
+            )
+        self._last = position
+        return position
+
+
+async def _asynchronously(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    if isinstance(items, AsyncIterable):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
 
 
 def admitted(client: Client, scope: str, fence: Fence) -> Flow[bool]:

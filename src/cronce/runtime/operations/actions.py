@@ -34,8 +34,8 @@ from cronce.model import (
 )
 from cronce.protocol.codec import json_text
 from cronce.protocol.commands import Answer, Asked, Closed, Queue, Queued, Resolve, Skip, Unsure
-from cronce.protocol.lease import PURGE_DELAY
-from cronce.protocol.record import Act, Job, Record, effects_key, encode_act, standing_act
+from cronce.protocol.record import RESOLVED, Act, Job, Record, effects_key, encode_act, standing_act
+from cronce.protocol.retention import PURGE_DELAY
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.client import ROUNDS, WAKE
 from cronce.runtime.flow import Flow
@@ -190,6 +190,9 @@ class Operator:
         # numbers come back once their runs are purged, but effects are remembered for longer
         key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else effects_key(record, base)
         queued = yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key))
+        bad = [one.slot for one in reruns if one.record and one.record.outcome and one.record.outcome.is_bad]
+        for older in bad:  # whoever asks for another takes its place: it does not wait for a person any more
+            yield from self.ledger.resolve(older, Resolve("done", f"by {self.by}: superseded by {asked.key}"))
         return queued._replace(new=queued.new and new)
 
     def _rerun_asked_for(self, base: Slot, request: str) -> Flow[AskedFor | None]:
@@ -229,16 +232,25 @@ class Operator:
                 return reply  # type: ignore[return-value]
         raise StoreUnavailable(f"could not cancel {slot.key}: it changed {ROUNDS} times meanwhile")
 
-    def resolve(self, slot: Slot, verdict: Verdict, reason: str = "") -> Flow[Closed | Queued]:
-        """A person's word on a slot that failed, was lost or is unknown: it is done, or shall be tried again."""
-        reply = sure((yield from self.ledger.resolve(slot, Resolve(verdict, self.word(verdict, reason)))))
+    def resolve(self, slot: Slot, verdict: Verdict, reason: str = "", *, force: bool = False) -> Flow[Closed | Queued]:
+        """A person's word on a slot that failed, was lost or is unknown: it is done, or shall be tried again. That is
+        refused while its holder may be alive or an effect of it is in doubt, unless somebody has looked (`force`)."""
+        from cronce.runtime.effects.review import refuse_retry  # noqa: PLC0415  it needs an operator itself
+
+        command = Resolve(verdict, self.word(verdict, reason))
+        if verdict == "retry" and not force:
+            yield from refuse_retry(slot, (yield from self._record(slot)))
+        reply = sure((yield from self.ledger.resolve(slot, command)))
         match reply:
             case Queued():
                 return reply
             case Closed(outcome) if outcome.is_success and verdict == "done":
                 return reply
-            case Closed(outcome):
-                raise CronceError(f"{slot.key} was {outcome}, and only what failed, is lost or unknown can be resolved")
+            case Closed(outcome, why):
+                first = f" ({why})" if why.startswith(RESOLVED) else ""
+                raise CronceError(
+                    f"{slot.key} was {outcome}{first}, and only what failed, is lost or unknown can be resolved"
+                )
         record = yield from self._record(slot)
         if verdict == "retry" and not record.is_running:
             return Queued(waiting=False)  # somebody wanted that before

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from cronce.errors import BadInput, BodyFailed
+from cronce.errors import BadInput, BodyFailed, InDoubt
 from cronce.model import Traits, to_us
 from cronce.protocol.codec import LONGEST
 from cronce.protocol.record import Outcome, encode
@@ -168,7 +168,8 @@ class Isolated(Command):
         if "progress" in word:
             run.progress(*word["progress"])
             return
-        run.doubts += word.get("doubts", ())
+        for name, (doubt, why) in word.get("unfinished", {}).items():
+            run.unfinished[name] = InDoubt(name, why) if doubt else BodyFailed(why)
         run.committed |= word.get("committed", False)
         self._told.update(word)
 

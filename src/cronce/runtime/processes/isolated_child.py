@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from cronce.clock import Clock, SystemClock
-from cronce.errors import BadInput, LeaseLost, tell
+from cronce.errors import BadInput, InDoubt, LeaseLost, tell
 from cronce.model import Cell, from_us, read_fence, slot_of_cell
 from cronce.protocol.codec import LONGEST
 from cronce.protocol.lease import Trust
@@ -149,16 +149,26 @@ def main() -> None:
         found = find(Place(*told["place"]))
         with Current(run):
             value = call_with_run(plain(found), run, tuple(told["args"]), told["named"])
+        if run.forgotten:
+            raise run.forgotten
     except Interrupt:
         sys.exit(128 + signal.SIGTERM)
     except BaseException as error:
         tell(traceback_of(error))
         progress.say()
         untrusted = isinstance(error, LeaseLost) and not run.trusted
-        line.tell(raised=describe(error), untrusted=untrusted, doubts=run.doubts, committed=run.committed)
+        line.tell(raised=describe(error), untrusted=untrusted, unfinished=_unfinished(run), committed=run.committed)
         sys.exit(1)
     progress.say()
-    line.tell(**_sayable(value), doubts=run.doubts)
+    line.tell(**_sayable(value), unfinished=_unfinished(run))
+
+
+def _unfinished(run: Run) -> dict[str, list[str]]:
+    """Of effects that are not known to be done: whether a person has to look, and what the body was told."""
+    errors = run.unfinished.items()
+    return {
+        name: ["in doubt", error.why] if isinstance(error, InDoubt) else ["", describe(error)] for name, error in errors
+    }
 
 
 def read_grant(told: dict[str, Any]) -> Grant:

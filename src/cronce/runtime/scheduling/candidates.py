@@ -9,7 +9,7 @@ on record is left out, of those that shall run and of those that are passed over
 another process leaves behind is taken up.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 from datetime import timedelta
 from itertools import islice
@@ -18,12 +18,15 @@ from typing import Final
 
 from cronce.errors import BadInput, BadRecord
 from cronce.events import Event, What
-from cronce.model import Boot, Cell, Instant, Mark, Slot, job_cell, slot_of_cell, spell
+from cronce.model import Boot, Cell, Instant, Mark, Slot, job_cell, slot_of_cell, spell, to_us
 from cronce.policy import wants_all
+from cronce.protocol.codec import all_readable
+from cronce.protocol.lease import LONGEST_LEASE, hearing
 from cronce.protocol.record import Job, decode
 from cronce.protocol.specs import fires_alike, raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.commits import Settling
+from cronce.runtime.contact import AHEAD, is_near
 from cronce.runtime.declare import Declaration
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
@@ -83,7 +86,7 @@ def _ends(gap: Gap, span: Span) -> list[Slot]:
         newest.append(at)
     while span.count > CAP and len(oldest) < most and (at := schedule.next(oldest[-1])) is not None:
         oldest.append(at)
-    return [Slot(gap.job.name, at) for at in {*newest, *oldest}]
+    return [Slot(gap.job.name, at) for at in sorted({*newest, *oldest})]
 
 
 def _load(ledger: Ledger, slots: Iterable[Slot]) -> Flow[dict[str, Cell]]:
@@ -126,10 +129,6 @@ NEEDED: Final = 1000
 """How many jobs a look reads that will be due before the next but one."""
 
 
-LATE: Final = timedelta(seconds=1)
-"""A slot that is found later than this after it fell due, or together with another of its job, is part of a backlog."""
-
-
 class DueSlots:
     """One thread's. `fires`: whether this process claims just now, and finds what is due."""
 
@@ -137,7 +136,7 @@ class DueSlots:
         self._desk, self._ledger, self._know = desk, desk.ledger, desk.ledger.know
         self._jobs, self._roster = jobs, roster
         self._agenda = Agenda()
-        self._due: deque[tuple[str, Instant, bool]] = deque()  # and whether it is part of a backlog
+        self._due: deque[tuple[str, Instant]] = deque()
         self.line = Waitlist()
 
     @property
@@ -198,31 +197,26 @@ class DueSlots:
         for gap in gaps:
             self._agenda.skip_to(gap.job.name, now)
         for _ in range(min(len(self._due), AT_ONCE)):  # of many, the first need not wait for the last to stand in line
-            name, at, is_backlog = self._due.popleft()
+            name, at = self._due.popleft()
             if name in self._jobs:
-                self._stand(Slot(name, at), now, is_backlog=is_backlog)
+                self._stand(Slot(name, at), now)
         self.line.ripen(now)
         return bool(gaps)
 
     def _pop_due(self, now: Instant) -> list[Gap]:
         """What was missed, which is found again until it was seen to; the rest is due."""
         popped = self._agenda.pop_due(now)
-        several = len({name for name, _ in popped.slots}) < len(popped.slots)
-        times = Counter(name for name, _ in popped.slots) if several else Counter[str]()
-        self._due.extend((name, at, times[name] > 1 or now - at > LATE) for name, at in popped.slots)
+        self._due.extend(popped.slots)
         for name, since in popped.behind:
             self._agenda.skip_to(name, since)
         return [Gap(self._jobs.job(name), self._jobs.digest(name), since) for name, since in popped.behind]
 
     def _try_missed(self, gaps: Sequence[Gap], now: Instant) -> None:
         for slot in self._desk.do(catch_up(self._ledger, gaps, now)) if gaps else ():
-            self._stand(slot, now, is_backlog=True)
+            self._stand(slot, now)
 
-    def _stand(self, slot: Slot, now: Instant, *, is_backlog: bool) -> None:
-        """Of a backlog of which each slot is wanted, none gives way to another."""
+    def _stand(self, slot: Slot, now: Instant) -> None:
         terms = self._jobs.terms(slot)
-        if is_backlog and wants_all(self._jobs.job(slot.job).missed):
-            terms = terms.each_wanted()
         self.add(slot, terms, slot.at + terms.delay, now)
 
     def add(self, slot: Slot, terms: Terms, due: Instant, now: Instant, *, known: bool = False) -> None:
@@ -232,6 +226,9 @@ class DueSlots:
 
 PAGES: Final = 5
 """Thousands of open runs that a look goes through."""
+
+NEAREST: Final = 100
+"""How many runs are looked at whose leases are nearest to their ends."""
 
 
 class OpenRuns:
@@ -247,16 +244,32 @@ class OpenRuns:
         time came last are looked at first: what just lapsed must not stand behind what others left thousands of. Of so
         many, each look goes through some."""
         client = self._desk.ledger.client
-        scan = Scan("run/", "until", Mark.OPEN, client.know.now() + within)
+        now = client.know.now()
+        scan = Scan("run/", "until", Mark.OPEN, now + within)
         page = self._desk.do(client.scan(scan._replace(newest_first=True)))
         comes = self._take_up_page(page)
+        self._hear(now)
         for _ in range(PAGES if page.next is not None else 0):
             page = self._desk.do(client.scan(scan._replace(after=self._after)))
             comes = min(comes, self._take_up_page(page))
             self._after = page.next
             if self._after is None:
                 break
+        now = client.know.now()
+        for cell in self._desk.do(self._desk.ledger.ahead()):
+            if job_of(cell.key) in self._jobs and cell.key not in self._runs and cell.key not in self._due_slots.line:
+                self._take_up(cell, now, now)
         return comes
+
+    def _hear(self, now: Instant) -> None:
+        """Write something, if a lease of another is so near to its end that its holder should be heard by then."""
+        client = self._desk.ledger.client
+        upto = now + hearing(LONGEST_LEASE) + AHEAD
+        scan = Scan("run/", "until", Mark.OPEN, upto, after=Position(to_us(now), ""), limit=NEAREST)
+        cells = self._desk.do(client.scan(scan)).cells
+        others = [cell for cell in cells if job_of(cell.key) in self._jobs and cell.key not in self._runs]
+        if any(is_near(cell, record, now) for cell, record in all_readable(others, decode)):
+            self._desk.do(client.probe())
 
     def _take_up_page(self, page: Page) -> float:
         comes = inf

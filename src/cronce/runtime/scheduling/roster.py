@@ -15,28 +15,25 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from itertools import islice
+from typing import Final, TypeVar
 
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.model import FREE, Cell, Instant, Mark, Refusal, Slot, Write, bundle_cells, holder_cell
 from cronce.protocol.codec import all_readable
 from cronce.protocol.lease import tolerance
-from cronce.protocol.record import (
-    Bundle,
-    Holder,
-    Job,
-    decode_bundle,
-    decode_holder,
-    encode_bundle,
-    encode_holder,
-)
+from cronce.protocol.notices import Bundle, Holder, decode_bundle, decode_holder, encode_bundle, encode_holder
+from cronce.protocol.record import Job
 from cronce.protocol.specs import fires_alike, respec
+from cronce.protocol.store_clock import is_ahead
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, Jobs
 from cronce.runtime.log import LOGGER
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple
+
+T = TypeVar("T")
 
 HOLDER_TTL: Final = timedelta(seconds=30)
 """A process that has not beaten for this long no longer decides which version of a job fires."""
@@ -124,6 +121,8 @@ class Roster:
 
     def _remember(self, seen: Iterable["Seen"]) -> None:
         for one in seen:
+            if one.last is None:
+                continue
             for job in self._bundles.get(one.holder.bundle, NO_JOBS).specs:
                 self._before[job] = max(one.last, self._before.get(job, one.last))
 
@@ -160,19 +159,22 @@ class Roster:
         after: Position | None = None
         while True:
             page = yield from client.scan(Scan("holder/", after=after))
-            watched = client.know.even(client.know.guess(), tolerance(ttl)) >= ttl
+            sample, steady = client.know.guess(), tolerance(ttl)
+            even = client.know.even(sample, steady)
             for cell in page.cells:
                 if cell.key == mine.key:
                     mine = cell
                 else:
+                    ahead = cell.until is not None and is_ahead(cell.until, page.now)
+                    watched = client.know.watched(cell, sample, steady) if ahead else even
                     with suppress(BadRecord):  # of a newer cronce: alive, but it says nothing that we understand
-                        seen.append(_seen(cell, page.now, ttl, watched=watched))
+                        seen.append(_seen(cell, page.now, ttl, watched=watched >= ttl))
             after = page.next
             if after is None:
                 return seen, mine
 
     def _learn_bundles(self, bundles: Set[str]) -> Flow[None]:
-        for bundle in bundles - self._bundles.keys():
+        for bundle in sorted(bundles - self._bundles.keys()):
             page = yield from self._client.scan(Scan(bundle_cells(bundle)))
             parts = [part for _, part in all_readable(page.cells, decode_bundle)]
             if parts:
@@ -187,7 +189,7 @@ class Roster:
         state = (mine, bundles, self._client.know.epoch.birth)
         if state == self._registered and not self._is_overruled(specs):
             return
-        others = [self._bundles[bundle] for bundle in bundles if bundle in self._bundles]
+        others = [self._bundles[bundle] for bundle in sorted(bundles & self._bundles.keys())]
         for names in chunks(specs):
             done = yield from self._jobs.edit_all({name: _respec(name, specs, code, others) for name in names})
             for name, job in done.items():
@@ -220,29 +222,27 @@ class Roster:
 
 
 class Seen(NamedTuple):
-    """A scheduler that left a cell: whether it lives, and when it last said so."""
+    """A scheduler that left a cell: whether it lives, and when it last said so, if that is known."""
 
     holder: Holder
     live: bool
-    last: Instant
+    last: Instant | None
 
 
 def _seen(cell: Cell, now: Instant, ttl: timedelta, *, watched: bool) -> Seen:
-    """One whose beat merely looks old by a clock that was not watched long enough still counts as live."""
+    """One whose beat merely looks old by a clock that was not watched long enough still counts as live. One whose beat
+    a clock that leapt has dated far ahead does until its cell was seen unchanged for as long."""
     holder, until = decode_holder(cell.value, cell.key), cell.until or now
+    if is_ahead(until, now):
+        return Seen(holder, live=not (holder.gone or watched), last=None)
     if holder.gone:
         return Seen(holder, live=False, last=until)
     return Seen(holder, live=not watched or now < until, last=until - ttl)
 
 
-def chunks(names: Iterable[str]) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    for name in names:
-        chunk.append(name)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
+def chunks(many: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
+    left = iter(many)
+    while chunk := list(islice(left, size or CHUNK)):
         yield chunk
 
 

@@ -7,10 +7,11 @@ from datetime import timedelta
 from itertools import islice
 from typing import Final
 
+from cronce.errors import BadRecord
 from cronce.events import What
 from cronce.model import Boot, Cell, Instant, Slot
 from cronce.protocol.lease import LONGEST_LEASE
-from cronce.protocol.record import ask_of
+from cronce.protocol.record import decode
 from cronce.protocol.terms import Terms
 from cronce.runtime.allowed_jobs import Carried
 from cronce.runtime.attempt import Attempt
@@ -137,7 +138,7 @@ class LocalRuns:
         return list(islice(self._running, HEEDED))
 
     def heed(self, cell: Cell) -> None:
-        attempt, ask = self._running[cell.key], ask_of(cell)
+        attempt, ask = self._running[cell.key], _ask_of(cell)
         if ask and cell.fence == attempt.lease.grant.fence:
             self._keeper.end(attempt.lease, Over("asked", f"asked to stop: {ask}"))
 
@@ -168,3 +169,11 @@ class LocalRuns:
         slot, started = attempt.run.slot, attempt.lease.grant.record.started
         gap = None if slot.request else attempt.job.gap_after(slot.at)
         return gap if gap is not None and started is not None and now - started > gap else None
+
+
+def _ask_of(cell: Cell) -> str:
+    """Why somebody asks the run to stop, if one does. Most records say nothing of it, and are not read at length."""
+    try:
+        return decode(cell.value, cell.key).ask if '"ask":' in cell.value else ""
+    except BadRecord:
+        return ""

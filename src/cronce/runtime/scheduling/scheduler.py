@@ -70,6 +70,8 @@ class Vitals(NamedTuple):
     claims: bool
     no_worker: bool = False
     """Each of its workers is taken by a run that was told to stop, and still runs."""
+    doubts: bool = False
+    """It does not believe the store's clock."""
 
 
 class Scheduler:
@@ -115,7 +117,8 @@ class Scheduler:
     @property
     def vitals(self) -> Vitals:
         engine = self.engine
-        return Vitals(self._ticked, self._keeper.outage.heard, engine.joined, engine.claims, engine.no_worker)
+        doubts = self._keeper.desk.ledger.know.doubt is not None
+        return Vitals(self._ticked, self._keeper.outage.heard, engine.joined, engine.claims, engine.no_worker, doubts)
 
     @property
     def idle(self) -> bool:

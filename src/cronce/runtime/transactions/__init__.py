@@ -1,10 +1,11 @@
-"""Effects that commit together with the user's own writes: `run.transaction(conn, step="")`.
+"""Effects that commit together with the user's own writes: `run.transaction(conn)`.
 
 `fencing` says how and why that holds, `transaction` is the block, `database` what a job declares, and what is asked
 there beside the body. `connection` and `drivers` are how connections are spoken to.
 """
 
 from cronce.runtime.transactions.database import Database, read_database
+from cronce.runtime.transactions.fencing import Committed
 from cronce.runtime.transactions.transaction import Transaction
 
-__all__ = ["Database", "Transaction", "read_database"]
+__all__ = ["Committed", "Database", "Transaction", "read_database"]

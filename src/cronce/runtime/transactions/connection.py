@@ -4,7 +4,7 @@ What is said is written once, as generators that yield what a call of the driver
 is asynchronous something to await. `drive` sends the answer right back, `drive_async` awaits it first; an error comes
 up in the generator either way, at the same place.
 
-Parameters of a statement are named `:slot`, `:step`, `:fence`; each driver respells them. In no statement does a
+Parameters of a statement are named `:slot`, `:of`, `:step`, `:fence`; each driver respells them. In no statement does a
 literal hold a colon or a per cent sign, so that respelling is a plain replacement.
 """
 
@@ -31,13 +31,18 @@ ROLLBACK_TO: Final = "ROLLBACK TO SAVEPOINT cronce_transaction"
 RELEASE: Final = "RELEASE SAVEPOINT cronce_transaction"
 
 PROBE: Final = "SELECT slot FROM cronce_effects WHERE slot = '' AND step = ''"
-LOOK: Final = "SELECT step, fence, done IS NOT NULL FROM cronce_effects WHERE slot = :slot AND step IN ('', :step)"
+LOOK: Final = """SELECT step, fence, done IS NOT NULL FROM cronce_effects
+    WHERE (slot = :slot AND step = '') OR (slot = :of AND step = :step)"""
 READ: Final = "SELECT fence, done IS NOT NULL FROM cronce_effects WHERE slot = :slot AND step = ''"
 DONE: Final = "UPDATE cronce_effects SET done = {now} WHERE slot = :slot AND step = ''"
-STEP_DONE: Final = "INSERT INTO cronce_effects (slot, step, fence, done) VALUES (:slot, :step, :fence, {now})"
+STEP_DONE: Final = "INSERT INTO cronce_effects (slot, step, fence, done) VALUES (:of, :step, :fence, {now})"
 PURGE: Final = "DELETE FROM cronce_effects WHERE slot >= :first AND slot < :before"
 
 _INSERT: Final = "INSERT INTO cronce_effects (slot, step, fence) VALUES (:slot, '', :fence)"
+
+
+HAS_WRITTEN: Final = "SELECT txid_current_if_assigned() IS NOT NULL"
+"""On PostgreSQL: a transaction gets a number with its first write."""
 
 
 class Dialect(NamedTuple):
@@ -162,8 +167,33 @@ class Driver(ABC):
     def obstacle(self) -> str:
         """Why a commit of ours would not be the real one; "" if it will be."""
 
+    def pending(self) -> Talk[str]:
+        """Why what its user did before would become part of a transaction of ours; "" if it does not. A transaction
+        that has only read is ended."""
+        if not self.is_open():
+            return ""
+        written = yield from self.has_written()
+        if written:
+            return "has written, and that is not committed yet"
+        if written is None:
+            return "is in a transaction (a SELECT opens one as well), and whether that has written cannot be known"
+        yield from self.end_reading()
+        return ""
+
+    def is_open(self) -> bool:
+        """Whether it is in a transaction already."""
+        return False
+
+    def has_written(self) -> Talk[bool | None]:
+        """Whether the open transaction has written; None: nobody knows."""
+        yield from ()
+        return None
+
+    def end_reading(self) -> Talk[None]:
+        yield from self.rollback()
+
     def begin(self) -> Talk[None]:
-        """Open a transaction, or go on with the one that was opened by itself."""
+        """Open a transaction."""
         yield from ()
 
     def ask(self, statement: str, **values: str) -> Talk[list[Row]]:

@@ -9,7 +9,17 @@ from contextlib import closing
 from typing import Any, Final
 
 from cronce.errors import BadInput
-from cronce.runtime.transactions.connection import DIALECTS, MYSQL, POSTGRESQL, SQLITE, Dialect, Driver, Row, Talk
+from cronce.runtime.transactions.connection import (
+    DIALECTS,
+    HAS_WRITTEN,
+    MYSQL,
+    POSTGRESQL,
+    SQLITE,
+    Dialect,
+    Driver,
+    Row,
+    Talk,
+)
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------
 
@@ -30,6 +40,13 @@ class Psycopg2(Driver):
         if self.autocommit and status != _IDLE:
             return "is inside a transaction block (BEGIN by hand)"
         return "is in a transaction that failed" if status == _IN_ERROR else ""
+
+    def is_open(self) -> bool:
+        return bool(self.conn.get_transaction_status() != _IDLE)
+
+    def has_written(self) -> Talk[bool | None]:
+        ((written,),) = yield from self.ask(HAS_WRITTEN)
+        return bool(written)
 
     def begin(self) -> Talk[None]:
         if self.autocommit:
@@ -59,6 +76,9 @@ class Psycopg(Psycopg2):
             return "is in a transaction that failed"
         return "is in pipeline mode" if self.conn.pgconn.pipeline_status else ""
 
+    def is_open(self) -> bool:
+        return bool(self.conn.info.transaction_status != _IDLE)
+
     def ask(self, statement: str, **values: str) -> Talk[list[Row]]:
         import psycopg  # noqa: PLC0415  not without its user
 
@@ -82,13 +102,25 @@ _ECHO: Final = 274177
 """A number that nobody else asks for."""
 
 
+def wrote_mysql(conn: Any) -> bool:
+    """Whether the server said, after a statement that is no SELECT, that a transaction is open (its IN_TRANS flag)."""
+    return bool(conn.server_status & 1)
+
+
 class PyMysql(Driver):
     def __init__(self, conn: Any) -> None:
         super().__init__(conn, MYSQL)
 
     def obstacle(self) -> str:
-        begun = self.conn.server_status & 1  # SERVER_STATUS_IN_TRANS
+        begun = wrote_mysql(self.conn)
         return "is inside a transaction (begin() by hand)" if self.conn.get_autocommit() and begun else ""
+
+    def is_open(self) -> bool:
+        return wrote_mysql(self.conn)
+
+    def has_written(self) -> Talk[bool | None]:
+        yield from ()
+        return True
 
     def begin(self) -> Talk[None]:
         if self.conn.get_autocommit():
@@ -121,8 +153,18 @@ class Sqlite(Driver):
         self.autocommit = getattr(conn, "autocommit", -1)
 
     def obstacle(self) -> str:
+        if self.autocommit == 0:
+            return "is always in a transaction (autocommit=False; open it without that)"
         by_hand = self.autocommit == 1 or (self.autocommit == -1 and self.conn.isolation_level is None)
         return "is inside a transaction (BEGIN by hand)" if by_hand and self.conn.in_transaction else ""
+
+    def is_open(self) -> bool:
+        return bool(self.conn.in_transaction)
+
+    def has_written(self) -> Talk[bool | None]:
+        """It begins with the first write."""
+        yield from ()
+        return True
 
     def begin(self) -> Talk[None]:
         # without it the savepoint would be the transaction, and its release the commit
@@ -175,12 +217,32 @@ class Alchemy(Driver):
             return "is inside a transaction block (begin() or begin_nested())"
         return ""
 
+    def pending(self) -> Talk[str]:
+        pending = yield from super().pending()
+        connection = yield from self._connection()
+        return "is in AUTOCOMMIT" if not pending and connection._is_autocommit_isolation() else pending
+
+    def is_open(self) -> bool:
+        return bool(self.sync.in_transaction())
+
+    def has_written(self) -> Talk[bool | None]:
+        if self.dialect is POSTGRESQL:
+            ((written,),) = yield from self.ask(HAS_WRITTEN)
+            return bool(written)
+        plain = yield from self._plain()
+        if self.dialect is SQLITE:
+            return bool(plain.in_transaction)
+        return wrote_mysql(plain) if hasattr(plain, "server_status") else None
+
+    def _plain(self) -> Talk[Any]:
+        """The driver's own connection."""
+        connection = yield from self._connection()
+        return connection.dialect.get_driver_connection(connection.connection.dbapi_connection)
+
     def begin(self) -> Talk[None]:
         """It begins by itself; but on SQLite it only says so, and leaves it to the first write."""
-        if self.dialect is SQLITE:
-            connection = Alchemy._sync((yield self._connection()))
-            if not connection.dialect.get_driver_connection(connection.connection.dbapi_connection).in_transaction:
-                yield from self.ask("BEGIN")
+        if self.dialect is SQLITE and not (yield from self._plain()).in_transaction:
+            yield from self.ask("BEGIN")
 
     def ask(self, statement: str, **values: str) -> Talk[list[Row]]:
         from sqlalchemy import text  # noqa: PLC0415
@@ -200,8 +262,9 @@ class Alchemy(Driver):
     def _bind(self) -> Any:
         return self.sync
 
-    def _connection(self) -> Any:
-        return self.conn
+    def _connection(self) -> Talk[Any]:
+        yield from ()
+        return self.sync
 
 
 class AlchemySession(Alchemy):
@@ -210,6 +273,15 @@ class AlchemySession(Alchemy):
         if hasattr(bind, "in_transaction") and bind.in_transaction():
             return "is bound to a connection that is in a transaction already"
         return super().obstacle()
+
+    def has_written(self) -> Talk[bool | None]:
+        if self.sync.new or self.sync.dirty or self.sync.deleted:
+            return True
+        return (yield from super().has_written())
+
+    def end_reading(self) -> Talk[None]:
+        """Not by a rollback: that would let it forget what it has read."""
+        yield self.conn.commit()
 
     def flush(self) -> Talk[None]:
         yield self.conn.flush()
@@ -221,8 +293,8 @@ class AlchemySession(Alchemy):
     def _bind(self) -> Any:
         return self.sync.get_bind()
 
-    def _connection(self) -> Any:
-        return self.conn.connection()
+    def _connection(self) -> Talk[Any]:
+        return Alchemy._sync((yield self.conn.connection()))
 
 
 class AsyncAlchemy(Alchemy):

@@ -4,8 +4,9 @@ Theory of operation
 ===================
 
 One table in the user's database, `cronce_effects (slot, step, fence, done)`. The row (slot, '') is the *fence row* of a
-slot: which grant may commit, and whether the run has. A row (slot, step) is a step that was committed. Only what
-follows touches it; cronce's ledger and its keeper never do, wherever the store is.
+slot: which grant may commit, and whether the run has. A row (slot, step) is a step that was committed; of an effect on
+a thing it is (what is done, thing), such as ('charge', 'invoice:7'), for all slots and jobs. Only what follows touches
+the table; cronce's ledger and its keeper never do, wherever the store is.
 
     raise    before the body   the fence row gets this grant's fence, where it was lower and the slot is not done
     commit   user's own        … the user's writes …; LOCK the fence row, read it: my fence? not done?;
@@ -26,6 +27,9 @@ under one before is seen by whoever raised.
 COMMIT there is room for a raise. Locking is SELECT … FOR UPDATE, and where there is no such thing (SQLite) an UPDATE
 that changes nothing: its turn to write is waited for, whereas whoever reads first and writes then is refused if another
 wrote in between. How many rows an UPDATE met is never asked: some drivers count those met, some those changed.
+
+*Two runs at one thing.* Each checks its own fence row, and then inserts the same row: the database lets one of them
+have it. The other waits for that one's end, and is refused if it committed; then its own writes are rolled back.
 
 *Why last.* From its check to its commit a transaction keeps others from raising the fence. Nothing but the commit
 follows, and a process that is paused right there is cut off by its server after IDLE seconds, which others wait for:
@@ -61,8 +65,18 @@ LONGEST: Final = 1000
 """Bytes of a step's name; MySQL has room for 3,072 in an index."""
 
 
+class Committed(NamedTuple):
+    """What a transaction puts on record: the slot's end, a step of a slot or, by its name, what is done to a thing."""
+
+    of: str
+    step: str = ""
+
+    def __str__(self) -> str:
+        return f"the step {self.step!r} of {self.of}" if "@" in self.of else f"{self.of} of {self.step}"
+
+
 class Found(NamedTuple):
-    """What the table says about a slot, and of one of its steps."""
+    """What the table says about a slot, and of one step."""
 
     fence: str = ""  # "" if there is no fence row
     done: bool = False
@@ -113,24 +127,24 @@ def locked(driver: Driver, key: str) -> Talk[Found]:
     return Found(_text(rows[0][0]), bool(rows[0][1])) if rows else Found()
 
 
-def glance(driver: Driver, key: str, step: str) -> Talk[Found]:
+def glance(driver: Driver, key: str, committed: Committed) -> Talk[Found]:
     """How things stand, without waiting for anybody."""
-    found = yield from look(driver, key, step)
+    found = yield from look(driver, key, committed)
     yield from driver.rollback()
     return found
 
 
-def settled(driver: Driver, key: str, step: str) -> Talk[Found]:
+def settled(driver: Driver, key: str, committed: Committed) -> Talk[Found]:
     """How things stand once every transaction that had checked the fence has ended."""
     yield from locked(driver, key)
-    return (yield from look(driver, key, step))
+    return (yield from look(driver, key, committed))
 
 
-def look(driver: Driver, key: str, step: str) -> Talk[Found]:
-    rows = yield from driver.ask(LOOK, slot=key, step=step)
+def look(driver: Driver, key: str, committed: Committed) -> Talk[Found]:
+    rows = yield from driver.ask(LOOK, slot=key, of=committed.of, step=committed.step)
     steps = {_text(name): (_text(fence), bool(done)) for name, fence, done in rows}
     fence, done = steps.pop("", ("", False))
-    step_fence, _ = steps.get(step, ("", True))
+    step_fence, _ = steps.get(committed.step, ("", True))
     return Found(fence, done, step_fence)
 
 
@@ -173,7 +187,7 @@ def open_joint(driver: Driver) -> Talk[None]:
         raise
 
 
-def close_joint(driver: Driver, key: str, fence: Fence, step: str) -> Talk[None]:
+def close_joint(driver: Driver, key: str, fence: Fence, committed: Committed) -> Talk[None]:
     """All but the commit."""
     yield from driver.flush()
     yield from _release(driver, key)
@@ -181,10 +195,10 @@ def close_joint(driver: Driver, key: str, fence: Fence, step: str) -> Talk[None]
     found = yield from locked(driver, key)
     if not found.fence:
         raise Elsewhere(key)
-    if refusal := verdict(found, key, fence, step):
+    if refusal := verdict(found, key, fence, committed):
         raise refusal
-    values = {"slot": key, "step": step, "fence": str(fence)} if step else {"slot": key}
-    yield from driver.ask(driver.dialect.done(step), **values)
+    row = {"of": committed.of, "step": committed.step, "fence": str(fence)} if committed.step else {"slot": key}
+    yield from driver.ask(driver.dialect.done(committed.step), **row)
 
 
 def _release(driver: Driver, key: str) -> Talk[None]:
@@ -200,16 +214,16 @@ def _release(driver: Driver, key: str) -> Talk[None]:
         ) from error
 
 
-def verdict(found: Found, key: str, fence: Fence, step: str) -> CronceError | None:
+def verdict(found: Found, key: str, fence: Fence, committed: Committed) -> CronceError | None:
     """Why a run may not commit this step, or its end; None if it may."""
     if found.fence != str(fence):
         return lease_lost(key, fence, found.fence)
     if found.step_fence:
-        return AlreadyDone(f"the step {step!r} of {key} was committed before")
-    if found.done and step:
-        return BadInput(f"{key} is done: a transaction without step= ended it, and has to be its last")
+        return AlreadyDone(f"{committed} was committed before")
+    if found.done and committed.step:
+        return BadInput(f"{key} is done: a transaction without a step ended it, and has to be its last")
     if found.done:
-        return AlreadyDone(f"{key} was committed before; several transactions in one run need step=")
+        return AlreadyDone(f"{key} was committed before; several transactions in one run need names")
     return None
 
 

@@ -1,4 +1,4 @@
-"""`with run.transaction(conn, step="")`: what the user writes, the check of the fence and the run's completion commit
+"""`with run.transaction(conn)`: what the user writes, the check of the fence and the run's completion commit
 together, or not at all. `fencing` says how, and why that holds. Nothing stops a body halfway into the block or out of
 it, and its run learns that it is committed."""
 
@@ -7,12 +7,20 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from cronce.errors import BadInput, CronceError, DatabaseUnavailable
+from cronce.errors import AlreadyDone, BadInput, CronceError, DatabaseUnavailable
 from cronce.model import Fence
 from cronce.runtime.interrupt import Interrupt, shielded
 from cronce.runtime.transactions.connection import Driver, Talk, drive, drive_async, leave, undo
 from cronce.runtime.transactions.drivers import driver_of
-from cronce.runtime.transactions.fencing import Elsewhere, Found, check_step, close_joint, open_joint, verdict
+from cronce.runtime.transactions.fencing import (
+    Committed,
+    Elsewhere,
+    Found,
+    check_step,
+    close_joint,
+    open_joint,
+    verdict,
+)
 
 if TYPE_CHECKING:
     from cronce.runtime.transactions.database import Database
@@ -38,11 +46,25 @@ class Runs(Protocol):
 
 
 class Transaction(Generic[C]):
-    """A transaction of the user's connection that commits only under the fence of a run. It gives the connection."""
+    """A transaction of the user's connection that commits only under the fence of a run. It gives the connection. It
+    puts on record the run's end, a step of its slot or, `of` what is done, the thing that it is done to."""
 
-    def __init__(self, database: "Database", run: Runs, conn: C, step: str = "") -> None:
+    def __init__(
+        self,
+        database: "Database",
+        run: Runs,
+        conn: C,
+        step: str = "",
+        of: str = "",
+        *,
+        unfinished: dict[str, BaseException] | None = None,
+    ) -> None:
         check_step(step)
-        self._database, self._run, self._conn, self._step = database, run, conn, step
+        self._unfinished = {} if unfinished is None else unfinished
+        self.entered: Callable[[], None] = lambda: None
+        """Whom to tell that the block has begun."""
+        self._database, self._run, self._conn = database, run, conn
+        self._committed = Committed(of or run.key, step)
 
     def __enter__(self) -> C:
         entered = False
@@ -94,16 +116,46 @@ class Transaction(Generic[C]):
 
     # --- as conversations ---
 
+    def __repr__(self) -> str:
+        return f"the transaction for {self._what}"
+
     def _enter(self, *, asynchronous: bool) -> Talk[None]:
+        self.entered()
+        yield from self._noted(self._begin(asynchronous=asynchronous))
+
+    def _exit(self, error: BaseException | None) -> Talk[None]:
+        yield from self._noted(self._end(error))
+        if error is None:
+            self._unfinished.pop(self._what, None)
+        else:
+            self._unfinished[self._what] = error
+
+    def _noted(self, talk: Talk[None]) -> Talk[None]:
+        """What was to be committed and is not, is noted: the body may make nothing of the error."""
+        try:
+            yield from talk
+        except AlreadyDone:
+            self._unfinished.pop(self._what, None)
+            raise
+        except BaseException as error:
+            self._unfinished[self._what] = error
+            raise
+
+    def _begin(self, *, asynchronous: bool) -> Talk[None]:
         self._run.check()
         self._fence = self._run.fence
         self._driver = _driver(self._conn, self._run.key, asynchronous=asynchronous)
+        if pending := (yield from self._driver.pending()):
+            raise BadInput(
+                f"the connection for {self._run.key} {pending}: what was written before would be committed with the"
+                " run's own writes, and once more by a repeat. Commit it or roll it back before run.transaction()"
+            )
         found = yield from self._asked(self._database.look)
-        if refusal := verdict(found, self._run.key, self._fence, self._step):
+        if refusal := verdict(found, self._run.key, self._fence, self._committed):
             raise refusal
         yield from open_joint(self._driver)
 
-    def _exit(self, error: BaseException | None) -> Talk[None]:
+    def _end(self, error: BaseException | None) -> Talk[None]:
         try:
             if error is None:
                 yield from self._finish()
@@ -111,13 +163,13 @@ class Transaction(Generic[C]):
                 yield from undo(self._driver)
         finally:
             yield from leave(self._driver, limited=error is None)
-        if error is None and not self._step:
+        if error is None and not self._committed.step:
             self._run.committed = True
 
     def _finish(self) -> Talk[None]:
         try:
             self._run.check()
-            yield from close_joint(self._driver, self._run.key, self._fence, self._step)
+            yield from close_joint(self._driver, self._run.key, self._fence, self._committed)
         except BaseException as error:
             yield from undo(self._driver)
             if isinstance(error, Elsewhere) or not isinstance(error, CronceError):
@@ -140,7 +192,7 @@ class Transaction(Generic[C]):
             found = yield from self._asked(self._database.settled)
         except DatabaseUnavailable:
             return
-        if refusal := verdict(found, self._run.key, self._fence, self._step):
+        if refusal := verdict(found, self._run.key, self._fence, self._committed):
             raise refusal from error
         if "cronce_effects" in str(error):  # all is well where it should be: the table is missing where it is not
             raise Elsewhere(self._run.key) from error
@@ -155,24 +207,24 @@ class Transaction(Generic[C]):
                 f"{self._what} may have been committed, or not: the connection was lost meanwhile ({error}), and to ask"
                 f" again failed too ({silence}). The next run finds out, and repeats nothing that was"
             ) from error
-        if found.is_by(self._fence, self._step):
+        if found.is_by(self._fence, self._committed.step):
             return _of_a_database(error)
-        if refusal := verdict(found, self._run.key, self._fence, self._step):
+        if refusal := verdict(found, self._run.key, self._fence, self._committed):
             raise refusal from error
         return False
 
-    def _asked(self, ask: Callable[[str, str], Found]) -> Talk[Found]:
+    def _asked(self, ask: Callable[[str, Committed], Found]) -> Talk[Found]:
         """Over a connection of our own, which is no asynchronous one."""
         if not self._driver.asynchronous:
-            return ask(self._run.key, self._step)
+            return ask(self._run.key, self._committed)
         import asyncio  # noqa: PLC0415  slow to import, and here already
 
-        found: Found = yield asyncio.to_thread(ask, self._run.key, self._step)
+        found: Found = yield asyncio.to_thread(ask, self._run.key, self._committed)
         return found
 
     @property
     def _what(self) -> str:
-        return f"the step {self._step!r} of {self._run.key}" if self._step else self._run.key
+        return str(self._committed) if self._committed.step else self._run.key
 
 
 def _driver(conn: Any, key: str, *, asynchronous: bool) -> Driver:

@@ -56,8 +56,8 @@ TRAITS: Final = Traits(
 second; the clocks of its API servers and the way of a reply add the rest."""
 
 NOT_KEPT: Final = {
-    "effect": "effects of a run (run.once)",
-    "once": "keys (idempotent)",
+    "effect": "effects of a slot (run.once)",
+    "once": "effects on things (run.on) or keys (idempotent)",
     "cursor": "cursors (run.cursor)",
     "asked": "runs by hand (trigger, rerun, backfill, a Job made by hand)",
     "stored": "jobs that live in the store",

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from cronce.stores.checks import Check
     from cronce.stores.sqlite.news import SqliteListener
 
-TRAITS: Final = Traits("sqlite", survives_failover=False, notifies=True, step=timedelta(milliseconds=1))
+TRAITS: Final = Traits("sqlite", survives_failover=False, notifies=True, own_clock=True, step=timedelta(milliseconds=1))
 
 PATIENCE: Final = timedelta(seconds=10)
 """How long a call waits for a lock that another process holds; a transaction holds it for one flush to disk."""

@@ -183,7 +183,8 @@ class Claimants:
         cell = Cell(SLOT.cell, seen.version, at=SLOT.at, fence=own if seen.mine else others, until=until)
         record = seen.record and seen.record._replace(nonce=MINE if seen.mine else THEIRS)
         view = View(
-            cell, record, READ, SLOT, known=JOB, epoch=epoch_of(who.life), traits=TRAITS, even=lambda *_: even
+            cell, record, READ, SLOT, known=JOB, epoch=epoch_of(who.life), traits=TRAITS, even=lambda *_: even,
+            heard=lambda *_: timedelta.max,
         )  # fmt: skip
         decision = decide(view, self._command(who, errand, own))
         assert isinstance(decision, Decision)

@@ -13,7 +13,7 @@ from cronce.monitor.survey import attempts, policy_span, timeout
 from cronce.policy import OnLost
 from cronce.protocol.specs import read_spec
 from cronce.protocol.terms import lease_for
-from cronce.runtime.effects.review import doubts
+from cronce.runtime.effects.review import doubts, of_job
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import JobSeen, RunSeen
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
@@ -76,7 +76,7 @@ def job_page(request: Request) -> Flow[Shown]:
         "silent": view.seen.is_scheduled and not view.carried,
         "observed": None if view.carried or view.refused else view.observed,
         "actions": [one for one in ACTIONS if one.of == "jobs" and _fits(one.name, view)],
-        "doubtful": (yield from doubts(f"effect/{name}/")),
+        "doubtful": (yield from doubts(of_job(name))),
         "picture": None if after else (yield from picture(root, view)),
         "after": after,
         "frame": Frame((yield from open_alerts()), view.halted),

@@ -1,0 +1,109 @@
+"""Whether who began an effect, or ran a slot, is still there: what is asked before it is done once more.
+
+A lease that has passed says that a process did not renew it, not that it is dead. One that is only paused (SIGSTOP, a
+suspended machine, a debugger) goes on where it was when it wakes up: in the middle of the charge. So whoever says
+*retry* is told what to check, unless the process is known to be dead: it was on this machine, and is there no more.
+"""
+
+import os
+from pathlib import Path
+from shlex import quote
+from typing import Final, Literal
+
+from cronce.errors import CronceError
+from cronce.protocol.codec import readable
+from cronce.protocol.record import Outcome, Record, decode
+from cronce.runtime.desk import host_name
+from cronce.runtime.flow import Flow
+from cronce.runtime.queries import load
+from cronce.value import NamedTuple
+
+SLACK: Final = 1.0
+"""Seconds by which a process may seem to be younger than its name says."""
+
+
+class RetryRefused(CronceError):
+    """The process that was at it may be alive, or an effect of the slot is to be resolved first. Who has looked may
+    force it."""
+
+
+There = Literal["gone", "running", "stopped", "elsewhere"]
+
+
+class Holding(NamedTuple):
+    """A process by its name: where, which, and since when by the boot clock of its machine."""
+
+    host: str
+    pid: int
+    since: float
+
+
+def holding(holder: str) -> Holding | None:
+    """None: it is no name of a process of ours."""
+    try:
+        host, pid, since = holder.rsplit(":", 2)
+        return Holding(host, int(pid), int(since, 16) / 1_000_000)
+    except ValueError:
+        return None
+
+
+def whether_there(holder: str) -> There:
+    process = holding(holder)
+    if process is None or process.host != host_name():
+        return "elsewhere"
+    try:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "running" if _signalled(process.pid) else "gone"
+    began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    if began > process.since + SLACK or fields[0] in "ZX":
+        return "gone"
+    return "stopped" if fields[0] in "Tt" else "running"
+
+
+def _signalled(pid: int) -> bool:
+    """Where there is no /proc."""
+    if Path("/proc/self/stat").exists():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def unsure_of(effect: Record) -> Flow[str]:
+    """The holder of an effect in doubt that may be in the middle of it; "" if it said itself that it is not."""
+    if effect.outcome is Outcome.UNKNOWN:
+        return ""  # it raised an error, and that is on record
+    maker = effect.under
+    if maker is None:
+        return effect.holder
+    (cell,) = (yield from load([maker.run])).cells
+    run = readable(cell, decode) if cell.version else None
+    ended = run is not None and cell.fence == maker.fence and run.is_closed and run.outcome is not Outcome.LOST
+    return "" if ended else effect.holder
+
+
+def unsure_of_slot(run: Record) -> str:
+    """The holder of a slot that was lost."""
+    return run.holder if run.outcome is Outcome.LOST else ""
+
+
+def refuse_unless_gone(what: str, holder: str) -> None:
+    """Before it is done once more: the process that was at it is known to be gone, or an error says what to check."""
+    there, process = whether_there(holder) if holder else "gone", holding(holder)
+    if there == "gone":
+        return
+    if process is None or there == "elsewhere":
+        look = f"`ps -o pid,stat,lstart,cmd -p {process.pid}`" if process else ""
+        where = f"on {process.host}: {look}" if process else f"where {holder} runs"
+        seen = f"{holder} did not renew its lease; whether it is dead cannot be seen from here. Check {where}"
+    else:
+        seen = f"{holder} is {there}, as process {process.pid} here. See what it does, or end it: kill -9 {process.pid}"
+    raise RetryRefused(
+        f"{what} may still be in progress. {seen}. One that is only paused goes on where it was, and then it happens"
+        f" twice. When you are sure that it does not: `cronce resolve {quote(what)} retry --force`"
+    )

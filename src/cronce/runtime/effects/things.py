@@ -1,0 +1,128 @@
+"""Effects on a thing, such as an invoice: once for it, whichever slot, job or queue reaches it. And what a call has to
+say for that: whether it is once for a thing or once for the slot, and one name for what one function does."""
+
+from collections.abc import Callable
+from functools import partial
+from inspect import unwrap
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from cronce.errors import BadInput
+from cronce.model import check_key, check_name
+from cronce.policy import WhenUnsure
+from cronce.runtime.effects.once import checked_how
+from cronce.runtime.effects.steps import Target, of_slot, of_thing, thing_named
+
+if TYPE_CHECKING:
+    from cronce.runtime.run import Run
+    from cronce.runtime.transactions import Transaction
+
+C = TypeVar("C")
+
+
+class Thing:
+    """What is done to it is known by its name, such as "charge": one name for each thing that may happen once. Two
+    names are two effects."""
+
+    def __init__(self, run: "Run", kind: str, key: object) -> None:
+        self._run, self.name = run, thing_named(kind, key)
+
+    def once(
+        self,
+        what: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        unsure: WhenUnsure = "raise",
+        not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+        **named: Any,
+    ) -> Any:
+        """Call `fn` once for the thing. A repeat, in whatever slot, returns what came of it; while another run is at it
+        `InProgress` is raised. With an `async def` it is awaited; `unsure` and `not_done` are as in `run.once`."""
+        return self._run.make(of_thing(self.name, what), what, fn, (args, named), checked_how(unsure, not_done))
+
+    def transaction(self, conn: C, what: str) -> "Transaction[C]":
+        """What is written in the block commits once for the thing: `with run.on("invoice", 7).transaction(conn,
+        "charge") as tx:`. What was committed before, in whatever slot, raises `AlreadyDone`."""
+        return self._run.join(conn, self.name, check_name(what))
+
+    def key_of(self, what: str) -> str:
+        """What the other side knows the effect by: the same in every attempt, slot and process."""
+        return self._run.sent_key(of_thing(self.name, what))
+
+    def headers(self, what: str) -> dict[str, str]:
+        """What a request that makes the effect says of it: `Idempotency-Key` and `Cronce-Fence`."""
+        return self._run.headers_of(self.key_of(what))
+
+
+# --- the slot's, or the thing's -------------------------------------------------------------------------------------
+
+_SPELLINGS: Final = {
+    "once": ("once('charge', fn, …)", "once({key!r:.40}, fn, …, per='slot')"),
+    "key_of": ("key_of('charge')", "key_of({key!r:.40}, per='slot')"),
+    "headers": ("headers('charge')", "headers({key!r:.40}, per='slot')"),
+    "transaction": ("transaction(conn, 'charge')", "transaction(conn, {key!r:.40}, per='slot')"),
+}
+
+
+def refuse_scope(call: str, key: object, per: object) -> None:
+    """Whether it is once for each slot or once for a thing has to be said: the one would repeat what the other must
+    not."""
+    if per == "slot":
+        return
+    thing, slot = _SPELLINGS[call]
+    raise scope_unsaid(f"run.{call}({key!r:.40}, …)", f"run.on('invoice', 7).{thing}", f"run.{slot.format(key=key)}")
+
+
+def scope_unsaid(call: str, thing: str, slot: str) -> BadInput:
+    return BadInput(
+        f"{call} does not say what may not happen twice. Once for a thing, such as an invoice,"
+        f" whichever slot reaches it: {thing}. Once for this slot, and again in the next: {slot}"
+    )
+
+
+def target_each(
+    run: "Run", key: Callable[[Any], object], fn: Callable[..., Any], *, on: str | None, what: str | None, per: object
+) -> Callable[[Any], Target]:
+    """Of each of many: which effect is meant."""
+    if per == "slot" and on is None and what is None:
+
+        def step(item: Any) -> Target:
+            target = of_slot(run.key, key(item))
+            run.note_function(target.name, fn)
+            return target
+
+        return step
+    if per is not None or on is None or what is None:
+        thing = "run.once_each(items, on='invoice', key=…, what='charge', fn=…)"
+        raise scope_unsaid("run.once_each('items', …)", thing, "run.once_each(items, key=…, fn=…, per='slot')")
+    run.note_function(check_name(what), fn)
+    thing_named(on, "id")
+    return lambda item: of_thing(thing_named(on, check_key(key(item))), what)
+
+
+# --- two functions are two effects ----------------------------------------------------------------------------------
+
+
+def refuse_another(known: dict[str, object], name: str, fn: Callable[..., Any]) -> None:
+    """Another function under a name that has one: it would never be called where the first one was."""
+    if callable(fn) and known.setdefault(name, _identity(fn)) != _identity(fn):
+        raise BadInput(
+            f"{name!r:.80} is done by another function already, and what is done once is known by its name:"
+            f" {_called(fn)} would never be called where that one was. Give each a name of its own"
+        )
+
+
+def _identity(fn: Any) -> object:
+    """The same for a function that is made anew in each turn of a loop; another for another function, also where one
+    decorator wraps both."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    plain = unwrap(fn)
+    plain = getattr(plain, "__func__", plain)
+    name = getattr(plain, "__qualname__", None)
+    if name is None:
+        return type(plain)
+    return getattr(plain, "__code__", name) if "<" in name else (getattr(plain, "__module__", ""), name)
+
+
+def _called(fn: Any) -> str:
+    return getattr(fn, "__qualname__", None) or repr(fn)[:60]

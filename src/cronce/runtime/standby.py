@@ -1,0 +1,157 @@
+"""Standing by: a guard that was refused a slot takes it over if the process that runs it dies, without another call.
+
+While such a run goes on, its cell is claimed again from time to time: shortly before its lease would be over, and then
+often until it is closed, renewed or ours. What is granted runs in a thread of its own, which the interpreter waits for
+at its end; a coroutine runs on the event loop that the guard was called on.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from cronce.clock import Clock
+from cronce.errors import StoreError
+from cronce.model import Boot, Instant
+from cronce.protocol.commands import Busy, Early, Held, Queued, Unsure
+from cronce.protocol.lease import hearing
+from cronce.protocol.terms import Terms
+from cronce.runtime.call import Call
+from cronce.runtime.contact import AHEAD
+from cronce.runtime.desk import Desk
+from cronce.runtime.keeper import Beat, Look
+from cronce.runtime.ledger import Expired, Grant, Wanted
+from cronce.runtime.machine import leave_clock, recall_clock
+from cronce.runtime.steps import Steps, take, take_async
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+MOST: Final = 1000
+"""How many runs a process stands by for."""
+
+NEAR: Final = 0.7
+OVERDUE: Final = 0.3
+"""Seconds between two claims while a lease nears its end, and after that."""
+
+ASKED_AGAIN: Final = 1.0
+"""Seconds for which a call that was refused may be repeated: whoever does that takes over by it, and has the result."""
+
+PATIENCE: Final = 3600.0
+"""Seconds for which a process stands by for a run."""
+
+
+class Waiting:
+    """A refused call."""
+
+    def __init__(self, call: Call, terms: Terms, boot: Boot, loop: "AbstractEventLoop | None") -> None:
+        self.call, self.terms, self.loop = call, terms, loop
+        self.at, self.give_up = boot, boot + PATIENCE
+
+    def put_off(self, until: Instant | None, boot: Boot) -> None:
+        """Until shortly before the lease is over; then claim often."""
+        left = ((until - self.call.desk.ledger.know.now()) if until else timedelta(0)).total_seconds()
+        early = left - (hearing(self.terms.lease) + AHEAD).total_seconds()
+        near = min(left + 0.01, NEAR) if left > 0 else OVERDUE
+        self.at = boot + max(early, near)
+
+
+class Standby:
+    """One for each process. For any number of threads."""
+
+    def __init__(self, clock: Clock, beat: Callable[[str, Look, Clock], Beat] = Beat) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._waiting: dict[str, Waiting] = {}
+        self._recalled = False
+        self._beat = beat("cronce-standby", self.look, clock)
+
+    def add(self, call: Call, terms: Terms, held: Held) -> None:
+        """Another runs the slot of this call."""
+        waiting = Waiting(call, terms, self._clock.boot(), _loop() if call.is_async else None)
+        waiting.put_off(held.until, self._clock.boot())
+        waiting.at = max(waiting.at, self._clock.boot() + ASKED_AGAIN)
+        with self._lock:
+            if len(self._waiting) < MOST:
+                self._waiting[call.slot.cell] = waiting
+        self._beat.wake(waiting.at)
+
+    def drop(self, cell: str) -> None:
+        """It is called again: that call takes it over, if anybody here does."""
+        with self._lock:
+            self._waiting.pop(cell, None)
+
+    def close(self) -> None:
+        """Stand by for nobody any more."""
+        with self._lock:
+            self._waiting.clear()
+        self._beat.wake()
+
+    def look(self) -> Boot | None:
+        """Claim what it is time for; when is the next?"""
+        boot = self._clock.boot()
+        with self._lock:
+            due = [waiting for waiting in self._waiting.values() if waiting.at <= boot]
+        for waiting in due:
+            try:
+                goes_on = self._claim(waiting)
+            except StoreError:
+                goes_on = True
+                waiting.at = self._clock.boot() + NEAR
+            if not goes_on or boot > waiting.give_up:
+                with self._lock:
+                    if self._waiting.get(waiting.call.slot.cell) is waiting:
+                        del self._waiting[waiting.call.slot.cell]
+        with self._lock:
+            return min((waiting.at for waiting in self._waiting.values()), default=None)
+
+    def _claim(self, waiting: Waiting) -> bool:
+        """Whether to stand by on."""
+        desk = waiting.call.desk
+        if not self._recalled:
+            desk.do(recall_clock(desk.ledger))
+            desk.do(leave_clock(desk.ledger))
+            self._recalled = True
+        (answer,) = desk.do(desk.ledger.claim([Wanted(waiting.call.slot, waiting.terms, known=True)]))
+        match answer:
+            case Grant():
+                _run(waiting, answer)
+                return False
+            case Held(_, until):
+                waiting.put_off(until, self._clock.boot())
+            case Busy() | Early() | Queued() | Unsure() | Expired():
+                waiting.at = self._clock.boot() + NEAR
+            case _:
+                return False
+        return True
+
+
+def _loop() -> "AbstractEventLoop":
+    import asyncio  # noqa: PLC0415  45 ms, and whoever is on an event loop has paid them
+
+    return asyncio.get_running_loop()
+
+
+def _run(waiting: Waiting, grant: Grant) -> None:
+    call = waiting.call
+    steps = call.run_older(grant)
+    try:
+        if waiting.loop is None:
+            threading.Thread(target=take, args=(steps, call.desk), name="cronce-takeover").start()
+        else:
+            waiting.loop.call_soon_threadsafe(_run_async, steps, call.desk)
+    except RuntimeError:  # this process ends, or its event loop has
+        with suppress(StoreError):
+            call.desk.do(call.desk.ledger.release([grant]))
+
+
+_TASKS: Final[set[Any]] = set()
+"""Those that are under way: an event loop holds on to none."""
+
+
+def _run_async(steps: Steps[None], desk: Desk) -> None:
+    import asyncio  # noqa: PLC0415
+
+    task = asyncio.ensure_future(take_async(steps, desk))
+    _TASKS.add(task)
+    task.add_done_callback(_TASKS.discard)

@@ -1,0 +1,103 @@
+"""What the referee sees of takeovers: the living are heard first, and the dead do not keep others waiting."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from functools import lru_cache
+from typing import Final, Protocol
+
+from cronce.model import Cell, Fence, slot_of_cell
+from cronce.protocol.lease import PIECE, hearing, tolerance
+from cronce.protocol.record import LAPSED, Outcome, Record
+from cronce.protocol.record import decode as decode_record
+from cronce.runtime.ledger import Ledger
+from cronce.testing.world import Process, World
+
+ABLE: Final = 1.0
+"""Seconds. Who was able to write for so long has said what it had to say."""
+
+NOTICED: Final = 2.5
+"""Seconds that the store must be away for others to notice."""
+
+RENEWAL: Final = "renewal"
+LOOK: Final = "look"
+"""Threads that speak up for what a process holds, and look after what others left."""
+
+SOON: Final = 3.0
+"""Seconds of contact, besides the hearing, in which the dead are taken over."""
+
+decode = lru_cache(1000)(decode_record)
+
+
+class Holder(Protocol):
+    """A process that was granted something, and may act on what others left."""
+
+    process: Process
+    ledger: Ledger
+
+    def wants(self, key: str, fence: Fence) -> bool:
+        """Whether it has something to say of that grant, or will have."""
+        ...
+
+    def able_since(self, *who: str) -> float:
+        """Since when it reaches the store, and these of its threads are not stuck in a call."""
+        ...
+
+
+class Takeovers:
+    def __init__(self, world: World, broken: Callable[[str, str], None], *, asks_database: bool = False) -> None:
+        self._world, self._broken, self._asks_database = world, broken, asks_database
+        self._waited: defaultdict[tuple[str, Fence, str], float] = defaultdict(float)
+        """Seconds, by grant and by who could have acted on it."""
+        self.holders: dict[Fence, Holder] = {}
+
+    def saw(self, old: Cell, record: Record) -> None:
+        """A run that went on was written. Nobody acts on the silence of a holder that could speak for a second; nor, if
+        the store was away for everybody until now, of one that can speak again."""
+        assert old.fence is not None
+        lapsed = any(past.fence == old.fence and past.end == LAPSED for past in record.past[-1:])
+        if not (lapsed or record.outcome is Outcome.LOST):
+            return
+        self._check_hearing(old.key, record)
+        holder = self.holders.get(old.fence)
+        if holder is None or not holder.wants(old.key, old.fence):
+            return
+        outage, since = self._world.outage, holder.able_since(RENEWAL, old.key)
+        able, away = self._world.real - since, outage.until == since and outage.until - outage.since >= NOTICED
+        if able >= (0.0 if away else ABLE):
+            self._broken("a living holder is heard first", f"{old.key} of {holder.process.name}, for {able:.1f} s able")
+
+    def _check_hearing(self, key: str, record: Record) -> None:
+        """Right after an outage for everybody nobody can know who is dead. (A call from before may be late.)"""
+        outage, real = self._world.outage, self._world.real
+        began = self._world.right_now() - timedelta(seconds=real - outage.since)
+        decided = record.finished or record.started
+        late = decided is not None and decided < began
+        if outage.until - outage.since >= NOTICED and outage.until <= real < outage.until + PIECE and not late:
+            self._broken("after an outage holders are heard", f"{key}, {real - outage.until:.2f} s after it")
+
+    def look(self, holders: Iterable[Holder], seconds: float) -> None:
+        """Whose holder is gone is taken over, or closed as lost, within the hearing and some seconds of contact. Where
+        the user's database is asked first, it may be away."""
+        now, base = self._world.store_now(), self._world.store.dump()[1].base
+        for cell in () if self._asks_database else self._world.store.open_runs():
+            if cell.until is None or now < cell.until or cell.version <= base or cell.fence is None:
+                continue
+            if now < slot_of_cell(cell.key).at:
+                continue  # the clock was set back since: nobody is granted a slot before its instant
+            record, holder = decode(cell.value), self.holders.get(cell.fence)
+            if record.is_running and (holder is None or not holder.wants(cell.key, cell.fence)):
+                for other in holders:
+                    self._wait(cell.key, cell.fence, record, other, seconds)
+
+    def _wait(self, key: str, fence: Fence, record: Record, other: Holder, seconds: float) -> None:
+        know, process = other.ledger.know, other.process
+        if fence in know.own:
+            return
+        if know.even(know.guess(), tolerance(record.lease)) < record.lease:
+            return
+        if self._world.real - other.able_since(LOOK) < ABLE:
+            return
+        self._waited[key, fence, process.name] += seconds
+        if self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + SOON:
+            self._broken("the dead are taken over soon", f"{key} of {record.holder}, but not by {process.name}")

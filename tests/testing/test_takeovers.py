@@ -1,0 +1,107 @@
+"""What the referee makes of a takeover: by facts alone, without a world around it."""
+
+from datetime import timedelta
+
+import pytest
+
+from cronce.model import Cell, Fence, Mark, Slot, Traits, Write
+from cronce.protocol.record import LAPSED, Past, Record, State, encode
+from cronce.runtime.ledger import Ledger
+from cronce.testing.takeovers import SOON, Takeovers
+from cronce.testing.world import START, Outage, Process, World
+
+FENCE = Fence(1, 7)
+SLOT = Slot("billing", START)
+LEASE = timedelta(seconds=8)
+RUNS = Record(State.RUNNING, grant=1, holder="m0:1", lease=LEASE, on_lost="rerun")
+TAKEN = RUNS._replace(grant=2, past=(Past(FENCE, "m0:1", START, LAPSED, START),))
+
+
+class Broken(Exception):
+    """A promise was."""
+
+
+def broken(promise: str, facts: str) -> None:
+    raise Broken(promise)
+
+
+class Holder:
+    """A process, as far as the referee asks."""
+
+    def __init__(self, world: World, able: float = 0.0, *, wants: bool = True) -> None:
+        self.process = Process("m0:1", world.machine("m0"), world)
+        self.ledger = Ledger(world.store.traits, self.process, "m0:1")
+        self._able, self._wants = able, wants
+
+    def wants(self, _key: str, _fence: Fence) -> bool:
+        return self._wants
+
+    def able_since(self, *_who: str) -> float:
+        return self._able
+
+
+@pytest.fixture
+def world() -> World:
+    world = World(0, Traits("model"))
+    world.real = 100.0
+    return world
+
+
+@pytest.mark.parametrize(("able", "heard"), [(98.9, False), (99.1, True), (120.0, True)])
+def test_nobody_takes_over_from_who_could_speak_for_a_second(world: World, able: float, heard: bool) -> None:
+    takeovers = Takeovers(world, broken)
+    takeovers.holders[FENCE] = Holder(world, able)
+    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
+    if heard:
+        takeovers.saw(was, TAKEN)
+        return
+    with pytest.raises(Broken, match="a living holder is heard first"):
+        takeovers.saw(was, TAKEN)
+
+
+def test_nor_from_who_can_speak_again_after_an_outage_for_everybody(world: World) -> None:
+    takeovers = Takeovers(world, broken)
+    takeovers.holders[FENCE] = Holder(world, 99.2)
+    world.go_away(Outage(90.0, 99.2))
+    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
+    with pytest.raises(Broken, match="a living holder is heard first"):
+        takeovers.saw(was, TAKEN)
+
+
+@pytest.mark.parametrize(("decided", "is_late"), [(timedelta(0), False), (timedelta(seconds=60), True)])
+def test_nor_from_anybody_right_after_it_unless_the_call_is_late(
+    world: World, decided: timedelta, is_late: bool
+) -> None:
+    takeovers = Takeovers(world, broken)
+    takeovers.holders[FENCE] = Holder(world, wants=False)
+    world.go_away(Outage(90.0, 99.9))
+    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
+    taken = TAKEN._replace(started=world.right_now() - decided)
+    if is_late:
+        takeovers.saw(was, taken)
+        return
+    with pytest.raises(Broken, match="after an outage holders are heard"):
+        takeovers.saw(was, taken)
+
+
+@pytest.mark.parametrize("new", [RUNS, RUNS._replace(state=State.RETRYING)])
+def test_what_its_holder_says_itself_is_no_takeover(world: World, new: Record) -> None:
+    takeovers = Takeovers(world, broken)
+    takeovers.holders[FENCE] = Holder(world)
+    takeovers.saw(Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START), new)
+
+
+def test_a_dead_holder_is_taken_over_within_the_hearing_and_some_seconds(world: World) -> None:
+    takeovers = Takeovers(world, broken)
+    dead, other = Holder(world, wants=False), Holder(world)
+    seen = world.store.load([]).epoch.seen
+    world.store.swap([Write(SLOT.cell, 0, encode(RUNS), Mark.OPEN, at=SLOT.at, grant=True, ttl=LEASE)], seen)
+    (cell,) = world.store.open_runs()
+    assert cell.fence is not None
+    takeovers.holders[cell.fence] = dead
+    other.ledger.know.even = lambda *_: LEASE  # type: ignore[method-assign]
+    takeovers.look([other], 60.0)  # its lease is live
+    world.real += 9.0
+    takeovers.look([other], 2.0 + SOON)
+    with pytest.raises(Broken, match="the dead are taken over soon"):
+        takeovers.look([other], 0.1)
