@@ -7,21 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, Slot, to_us, turn_cell
+from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, Slot, Traits, to_us, turn_cell
 from cronce.policy import OnLost, Overlap
 from cronce.protocol import shapes
 from cronce.protocol.commands import Claim, Finish
 from cronce.protocol.decide import Decision, decide, writes_of
 from cronce.protocol.gates import GATES, paused
 from cronce.protocol.lease import Sample
-from cronce.protocol.record import Act, Outcome, Past, Record, State, Turn, encode_turn
+from cronce.protocol.record import Act, Maker, Outcome, Past, Record, State, Turn, encode_turn
 from cronce.protocol.shapes import claim_shape, end_shape
+from cronce.protocol.store_clock import Doubt
 from cronce.protocol.terms import Terms
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.ledger import Wanted
 from tests.protocol.views import AT, JOB, NOW, SLOT, claimable
 
 SECOND = timedelta(seconds=1)
+DOUBT = Doubt("it jumped 20s ahead", 20 * SECOND, Sample(0.0, 0.0, NOW))
 
 
 def known(birth: int = 1, read: Instant = NOW, **fields: Any) -> dict[str, Any]:
@@ -39,6 +41,8 @@ BATCH: list[dict[str, Any]] = [
     {"epoch": Epoch(to_us(AT + 2 * SECOND), origin=Origin.FOUND)},
     {"epoch": Epoch(1, base=9)},
     {"sample": Sample(0.0, 0.0, NOW + SECOND)},
+    {"doubt": DOUBT},
+    {"doubt": DOUBT._replace(off=-20 * SECOND)},
 ]
 """What may be otherwise for a whole batch."""
 
@@ -199,10 +203,31 @@ def test_what_does_not_pass_the_comparisons_is_decided(change: dict[str, Any]) -
     assert shape.stamp(wanted._replace(slot=other.slot), other.known, (), 0) is None
 
 
-def test_nothing_is_stamped_for_a_store_that_forgot_nor_while_all_is_paused() -> None:
+FORGOT = Epoch(to_us(AT - 600 * SECOND), origin=Origin.FOUND)
+
+
+@pytest.mark.parametrize("around", [{"epoch": FORGOT}, {"halted": True}, {"doubt": DOUBT}], ids=str)
+def test_nothing_is_stamped_for_a_store_that_forgot_or_is_doubted_nor_while_all_is_paused(
+    around: dict[str, Any],
+) -> None:
     claim = _claim(Wanted(_slot(0), Terms(30 * SECOND, digest="v1"), nonce="0"))
-    forgot = Epoch(to_us(AT - 600 * SECOND), origin=Origin.FOUND)
-    assert [claim_shape(claimed(**one), claim) for one in ({"epoch": forgot}, {"halted": True})] == [None, None]
+    assert claim_shape(claimed(), claim) is not None
+    assert claim_shape(claimed(**around), claim) is None
+
+
+def test_what_holds_for_a_batch_is_in_the_view_of_each_and_the_rest_stays() -> None:
+    """All but the run, its turns, and what is said of them."""
+    around = View(
+        Cell(""), None, Sample(0.0, 0.0, NOW), halted=True, epoch=FORGOT, traits=Traits("other"),
+        even=lambda *_: SECOND, heard=lambda *_: SECOND, reserved={"turn"}, beside={"run": True}, doubt=DOUBT,
+    )  # fmt: skip
+    view = _running(1)._replace(over=(Maker("run/a", Fence(1, 1)),), unheard_in=3)
+    within = view.within(around, None, 7)
+    same = {name for name in View._fields if getattr(within, name) == getattr(view, name)}
+    assert same == {"run", "record", "sample", "slot", "turns", "over", "guessed", "unheard_in"}
+    others = {*View._fields} - same - {"known", "number"}
+    assert {name for name in others if getattr(within, name) is not getattr(around, name)} == set()
+    assert (within.known, within.number) == (None, 7)
 
 
 def test_a_gate_that_the_comparisons_do_not_stand_for_keeps_all_from_being_stamped(

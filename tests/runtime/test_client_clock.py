@@ -17,10 +17,10 @@ from cronce.protocol.notices import Machine, encode_notice
 from cronce.protocol.record import Act, Job, Outcome, Purging, decode, decode_job, encode_act
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.flow import Purge
-from cronce.runtime.ledger import Begin, Expired, Grant
+from cronce.runtime.ledger import Begin, Expired, Grant, Wanted
 from tests.runtime.office import Office
 from tests.runtime.office import job as declared
-from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire, claim, granted
+from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire, claim, granted, terms
 
 NOON = Slot("billing", START + timedelta(hours=1))
 LEAPS = [timedelta(hours=1), timedelta(hours=-1), timedelta(days=400), timedelta(days=-400)]
@@ -104,6 +104,24 @@ def test_a_slot_that_a_leap_of_some_seconds_granted_too_early_is_given_back(stor
     early = Slot("billing", clock.wall() + 10 * SECOND)
     clock.leap = 20 * SECOND
     assert isinstance(claim(desk, early, overlap="allow"), Expired)
+
+
+def test_two_slots_at_once_are_granted_in_a_leap_as_little_as_one(store: Wire, clock: HandClock) -> None:
+    """Those that were stamped by one decision were decided without the doubt, and both were granted."""
+    desk = steady(store)
+    granted(desk, NOON, overlap="allow")
+    slots = [Slot("billing", clock.wall() + number * SECOND) for number in range(2)]
+    clock.turn(2)
+    clock.leap = 20 * SECOND
+    watch(desk, 1)
+    assert desk.ledger.know.doubt is not None
+    with pytest.raises(StoreUnavailable, match="is not believed"):
+        desk.do(desk.ledger.claim([Wanted(slot, terms(overlap="allow")) for slot in slots]))
+    assert [cell.version for cell in store.load([slot.cell for slot in slots]).cells] == [0, 0]
+    clock.leap = timedelta(0)
+    watch(desk, 1)
+    answers = desk.do(desk.ledger.claim([Wanted(slot, terms(overlap="allow")) for slot in slots]))
+    assert [type(answer) for answer in answers] == [Grant, Grant]
 
 
 @pytest.mark.parametrize("leap", LEAPS)

@@ -4,18 +4,17 @@ lost or is unknown."""
 import argparse
 import time
 from collections.abc import Iterator, Mapping
-from shlex import quote
 from typing import Any, Final
 
 from cronce.cli import refuse_outside, say
 from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_json
 from cronce.cli.terminal import Text, Tone, Toned, screen, show, table
-from cronce.errors import NOBODY_KNOWS, BadInput, CronceError
+from cronce.errors import BadInput, CronceError
 from cronce.model import Slot, slot_of_cell, spell
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import RESOLVED, Record, effects_key
 from cronce.runtime.effects import review
-from cronce.runtime.effects.makers import to_check, unsure_of, unsure_of_slot
+from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.effects.review import EffectSeen, EffectState, Listed, Unwatched
 from cronce.runtime.flow import Flow
 from cronce.runtime.machine import recall_clock
@@ -149,10 +148,10 @@ def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_resolve(options: argparse.Namespace) -> None:
-    if review.names_effect(options.what):
-        _resolve_effect(options)
-    else:
-        _resolve_slot(options)
+    try:
+        (_resolve_effect if review.names_effect(options.what) else _resolve_slot)(options)
+    except RetryRefused as error:
+        raise CronceError(safe(str(error))) from None
 
 
 # --- resolving a slot -------------------------------------------------------------------------------------------------
@@ -165,10 +164,11 @@ def _resolve_slot(options: argparse.Namespace) -> None:
     with acting(options) as actor:
         (run,) = actor.desk.do(actor.hand.look([slot]))
         record = run.record if run else None
-        _heed_doubts(actor, slot, record, options)
-        if options.verdict == "retry" and not options.force:
-            _refuse_unless_gone(slot.key, actor.desk.do(unsure_of_slot(slot)), options)
-        reply = actor.desk.do(actor.hand.resolve(slot, options.verdict, options.reason))
+        reply = actor.desk.do(actor.hand.resolve(slot, options.verdict, options.reason, force=options.force))
+        survey = actor.desk.do(review.doubts(review.of_slot(effects_key(record, slot), slot)))
+    if survey.doubtful:
+        lines = [f"  {line}" for line in tell_doubts(survey)]
+        say("resolve", "\n".join(["some of its effects are in doubt, and stay so:", *lines]))
     outcome = None if isinstance(reply, Queued) else reply.outcome
     text = f"{slot.key} counts as {outcome}" if outcome else f"{slot.key} is due again"
     show(options, {"slot": slot.key, "due": outcome is None, "outcome": outcome}, f"{text}{_resolved_before(record)}")
@@ -182,24 +182,6 @@ def _resolved_before(record: Record | None) -> str:
     return f"; that was said before, {record.reason.removeprefix(RESOLVED)}{when}"
 
 
-def _heed_doubts(actor: Actor, slot: Slot, record: Record | None, options: argparse.Namespace) -> None:
-    """What is in doubt of its effects stays so, and stops a slot that it has stopped again: it is resolved first."""
-    survey = actor.desk.do(review.doubts(review.of_slot(effects_key(record, slot), slot)))
-    if not survey.doubtful:
-        return
-    lines = [f"  {line}" for line in tell_doubts(survey)]
-    kept = record is not None and record.reason.startswith(NOBODY_KNOWS)
-    if options.verdict == "retry" and kept and not options.force:
-        first = "\n".join([f"{slot.key} is kept in doubt by an effect: resolve the effect first", *lines])
-        raise CronceError(f"{first}\nthen `cronce rerun {slot.key}` goes on with it")
-    say("resolve", "\n".join(["some of its effects are in doubt, and stay so:", *lines]))
-
-
-def _refuse_unless_gone(what: str, holder: str, options: argparse.Namespace) -> None:
-    if holder and (words := to_check(what, holder, f"cronce resolve {quote(options.what)} retry")):
-        raise CronceError(safe(words))
-
-
 # --- resolving an effect ----------------------------------------------------------------------------------------------
 
 
@@ -208,8 +190,6 @@ def _resolve_effect(options: argparse.Namespace) -> None:
     with acting(options) as actor:
         before = actor.desk.do(review.effect(review.effect_named(options.what)))
         record = before.record if before else None
-        if options.verdict == "retry" and not options.force and before and record and before.state == "in doubt":
-            _refuse_unless_gone(before.name, actor.desk.do(unsure_of(record)), options)
         seen = _resolved(actor, options, result)
         stopped = _stopped(actor, _slot_of(seen))
     said = "counts as done" if options.verdict == "done" else "may be begun again"
@@ -222,9 +202,9 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
     """While it is not sure that whoever was at it is gone, watch the store's clock: for as long as a lease, if that
     clock runs evenly."""
     actor.desk.do(recall_clock(actor.hand.ledger))
-    patience = None
+    said, patience = (options.what, options.verdict, options.reason, result), None
     while True:
-        answer = actor.desk.do(review.resolve_effect(actor.hand, options.what, options.verdict, options.reason, result))
+        answer = actor.desk.do(review.resolve_effect(actor.hand, *said, force=options.force))
         if not isinstance(answer, Unwatched):
             return answer
         now = actor.desk.clock.boot()

@@ -47,28 +47,32 @@ class View(NamedTuple):
     slot: Slot | None = None
     turns: tuple[Cell, ...] = ()
     """The turns that a claim may take, and those that the run is known to hold."""
-    known: KnownJob | None = None
-    """The job; None: unread, or read too long ago."""
-    halted: bool = False
-    """All jobs are paused."""
-    epoch: Epoch = Epoch()
-    traits: Traits = NO_TRAITS
-    even: Even = nothing_yet
-    heard: Heard = nothing_yet
     over: Collection[Maker] = ()
     """Runs that are known to be over."""
     guessed: bool = False
     """The run was not read, but taken to be absent. That may lead to a write, which then fails; never to a refusal."""
     unheard_in: int = 0
     """The life of the store in which a write of this command got no answer first."""
+    known: KnownJob | None = None
+    """The job; None: unread, or read too long ago."""
+    number: int = 0
+    """Its place in the batch: what it writes are a group of that number."""
+    halted: bool = False
+    """All jobs are paused. From here on it holds for every command of a batch."""
+    epoch: Epoch = Epoch()
+    traits: Traits = NO_TRAITS
+    even: Even = nothing_yet
+    heard: Heard = nothing_yet
+    doubt: Doubt | None = None
+    """Why the store's clock is not believed."""
     reserved: Collection[str] = ()
     """Turns that are taken by earlier decisions of the same batch, whose writes have not landed yet."""
     beside: Mapping[str, bool] = {}
     """Runs that other commands of the batch are about: whether they are answered."""
-    number: int = 0
-    """Its place in the batch: what it writes are a group of that number."""
-    doubt: Doubt | None = None
-    """Why the store's clock is not believed."""
+
+    def within(self, around: "View", known: KnownJob | None, number: int = 0) -> "View":
+        """With its job, its place in the batch, and what holds for all of it."""
+        return View(*self[:8], known, number, *around[10:])  # by place: this is done for every command
 
     @property
     def now(self) -> Instant:

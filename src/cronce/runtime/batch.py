@@ -116,7 +116,7 @@ class Batch(Beside):
             if isinstance(word, Finish) and grant.birth == around.epoch.birth:
                 key = (bool(record.turn), *alike(record), *word[1:])
                 if key not in shapes:
-                    shapes[key] = end_shape(_seen(self._ask_end(one).view, around), word)
+                    shapes[key] = end_shape(self._ask_end(one).view.within(around, None), word)
                 shape = shapes[key]
                 writes = shape.stamp(grant.fence, record, cells, place) if shape else None
             if shape is None or writes is None:
@@ -149,7 +149,7 @@ class Batch(Beside):
         from cronce.protocol.shapes import claim_shape  # noqa: PLC0415
 
         question = self._ask_claim(want)
-        return claim_shape(_seen(question.view, around, known), cast(Claim, question.command))
+        return claim_shape(question.view.within(around, known), cast(Claim, question.command))
 
     def _left_end(self, place: int) -> "Question":
         question = self.said[place] = self._ask_end(self._ended[place])
@@ -207,7 +207,3 @@ class Batch(Beside):
 
 def _is_lost(found: Sequence[Verdict]) -> bool:
     return found[0].refused is not None or found[-1].refused is not None  # a run, and its turn if it has one
-
-
-def _seen(view: View, around: View, known: KnownJob | None = None) -> View:
-    return view._replace(known=known, halted=around.halted, epoch=around.epoch, traits=around.traits, even=around.even)

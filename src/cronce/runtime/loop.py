@@ -173,8 +173,8 @@ class Loop:
         """What holds for every command of a batch, by one knowledge of the store: that may change at any moment, by
         another thread or by the clock."""
         know, traits = self._know, self._client.traits
-        halted, watch = know.halted is not None, (know.watched, know.contact.heard)
-        return View(Cell(""), None, NO_SAMPLE, None, (), None, halted, know.epoch, traits, *watch, doubt=know.doubt)
+        view = View(Cell(""), None, NO_SAMPLE, halted=know.halted is not None, epoch=know.epoch, traits=traits)
+        return view._replace(even=know.watched, heard=know.contact.heard, doubt=know.doubt)
 
     def _decide(
         self,
@@ -185,9 +185,9 @@ class Loop:
         beside: Beside,
     ) -> list[_Step]:
         """What every command means. Those that need something else read first are left for the next round."""
-        around, reserved = self.around, set(beside.taken)
+        reserved, runs = set(beside.taken), {one.view.run.key: one.answer is not None for one in questions}
+        around = self.around._replace(reserved=reserved, beside={**beside.runs, **runs})
         birth = around.epoch.birth
-        runs = {**beside.runs, **{one.view.run.key: one.answer is not None for one in questions}}
         steps: list[_Step] = []
         for number, one in enumerate(pending, len(beside.writes)):
             if one.answer is not None or one.life != birth:
@@ -195,16 +195,12 @@ class Loop:
             job = known.get(one.job)
             if job is not None and job.birth != birth:
                 job = None
-            run, record, sample, slot, turns, *_ = old = one.view
-            one.view = view = View(
-                run, record, sample, slot, turns, job, *around[6:11],
-                old.over, old.guessed, old.unheard_in, reserved, runs, number, around.doubt,
-            )  # fmt: skip
+            one.view = view = one.view.within(around, job, number)
             step = self._decided(one, view, questions)
             if step is None:
                 continue
-            if step.decision.job is not None and slot is not None:
-                jobs.setdefault(slot.job, job_write(view, step.decision.job))
+            if step.decision.job is not None and view.slot is not None:
+                jobs.setdefault(view.slot.job, job_write(view, step.decision.job))
             if step.writes:
                 steps.append(step)
                 if step.decision.turn is not None:

@@ -19,7 +19,6 @@ from cronce.errors import BadInput, CronceError, NotOnRecord, StoreError
 from cronce.model import check_name
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
-from cronce.runtime.effects.makers import to_check, unsure_of, unsure_of_slot
 from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect
 from cronce.runtime.flow import Flow
 from cronce.runtime.machine import recall_clock
@@ -112,9 +111,8 @@ def _cancel(hand: Operator, key: str, given: Given) -> Flow[Document]:
 
 def _resolve(hand: Operator, key: str, given: Given) -> Flow[Document]:
     before = yield from _record(hand, key)
-    if given["verdict"] == "retry" and not given.get("force", False):
-        _refuse_unless_gone(key, (yield from unsure_of_slot(slot_named(key))))
-    reply = yield from hand.resolve(slot_named(key), given["verdict"], given.get("reason", ""))
+    reason, force = given.get("reason", ""), given.get("force", False)
+    reply = yield from hand.resolve(slot_named(key), given["verdict"], reason, force=force)
     outcome = None if isinstance(reply, Queued) else reply.outcome
     changed = before is None or (before.is_closed and before.outcome is not outcome)
     return {"slot": key, "due": outcome is None, "outcome": outcome, "changed": changed}
@@ -135,22 +133,14 @@ def _asked(hand: Operator, asked: AskedFor) -> Document:
 
 def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     verdict: Verdict = given["verdict"]
+    reason, result, force = given.get("reason", ""), given.get("result"), given.get("force", False)
     yield from recall_clock(hand.ledger)
     before = yield from effect(effect_named(name))
-    in_doubt = before is not None and before.state == "in doubt" and before.record
-    if verdict == "retry" and in_doubt and not given.get("force", False):
-        _refuse_unless_gone(name, (yield from unsure_of(in_doubt)))
-    seen = yield from resolve_effect(hand, name, verdict, given.get("reason", ""), given.get("result"))
+    seen = yield from resolve_effect(hand, name, verdict, reason, result, force=force)
     if isinstance(seen, Unwatched):
         raise Problem(409, f"{seen}: say it again then")
     changed = before is None or before.cell.version != seen.cell.version
     return {**effect_document(seen), "changed": changed}
-
-
-def _refuse_unless_gone(what: str, holder: str) -> None:
-    """One that is only paused goes on where it was, after another has done it."""
-    if holder and (words := to_check(what, holder, f"cronce resolve {quote(what)} retry")):
-        raise Problem(409, words)
 
 
 # --- what came of it --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 from cronce.clock import SystemClock
 from cronce.protocol.record import Maker, Outcome, Record, State
 from cronce.runtime.desk import holder_name, host_name
-from cronce.runtime.effects.makers import Holding, holding, to_check, unsure_of, whether_there
+from cronce.runtime.effects.makers import Holding, RetryRefused, holding, refuse_unless_gone, unsure_of, whether_there
 from cronce.runtime.run import Run
 from tests.house.wait import wait_until
 from tests.runtime.office import Office, dies, job, watch
@@ -53,13 +53,15 @@ def test_a_process_of_this_machine_is_seen_to_run_to_be_stopped_and_to_be_gone(
     process.send_signal(signal.SIGSTOP)
     wait_until(lambda: state(process.pid) == "T")
     assert whether_there(holder) == "stopped"
-    assert f"{holder} is stopped, as process {process.pid} here" in to_check("charge/invoice:7", holder, "again")
+    with pytest.raises(RetryRefused, match=f"{holder} is stopped, as process {process.pid} here"):
+        refuse_unless_gone("charge/invoice:7", holder)
     process.send_signal(signal.SIGCONT)
     process.kill()
     wait_until(lambda: state(process.pid) == "Z")
     assert whether_there(holder) == "gone"
     process.wait()
-    assert (whether_there(holder), to_check("charge/invoice:7", holder, "again")) == ("gone", "")
+    assert whether_there(holder) == "gone"
+    refuse_unless_gone("charge/invoice:7", holder)
 
 
 def test_a_number_that_another_process_has_by_now_is_not_the_one_that_is_meant() -> None:
@@ -71,8 +73,9 @@ def test_of_another_machine_a_person_is_told_what_to_check() -> None:
         ("web-7:12:f4240", "on web-7: `ps -o pid,stat,lstart,cmd -p 12`"),
         ("web-1", "where web-1 runs"),
     ):
-        words = to_check("charge/invoice:7", holder, "cronce resolve charge/invoice:7 retry")
-        assert where in words
+        with pytest.raises(RetryRefused) as refused:
+            refuse_unless_gone("charge/invoice:7", holder)
+        assert where in (words := str(refused.value))
         assert words.endswith("When you are sure that it does not: `cronce resolve charge/invoice:7 retry --force`")
 
 

@@ -106,7 +106,7 @@ def resolved_by_the_books(office: Office, books: Counter[int]) -> int:
     doubtful = [one for one in found if one.state == "in doubt"]
     for one in doubtful:
         verdict: Any = "done" if books[int(one.name.rpartition(":")[2])] else "retry"
-        office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), one.name, verdict))
+        office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), one.name, verdict, force=True))
     return len(doubtful)
 
 

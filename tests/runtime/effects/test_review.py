@@ -15,6 +15,7 @@ from cronce.model import ABSENT, Mark, Slot, Write, effect_cells, once_cell, spe
 from cronce.protocol.commands import Finish, Queue
 from cronce.protocol.record import Outcome, Record, State, decode, encode
 from cronce.runtime.desk import Desk as RealDesk
+from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.effects.review import (
     COUNTED,
     DOUBTS_SHOWN,
@@ -78,8 +79,9 @@ def seen(store: Wire, *, everything: bool = True) -> list[tuple[str, str, str]]:
     return [(one.name.removeprefix(f"{SLOT.key}/"), one.state, one.why) for one in found]
 
 
-def resolve(desk: Desk, name: str, *words: Any, by: str = "ada") -> EffectSeen | Unwatched:
-    return desk.do(resolve_effect(Operator(desk.ledger, by), name, *words))
+def resolve(desk: Desk, name: str, *words: Any, by: str = "ada", force: bool = True) -> EffectSeen | Unwatched:
+    """By a person who has looked, unless it is said otherwise."""
+    return desk.do(resolve_effect(Operator(desk.ledger, by), name, *words, force=force))
 
 
 # --- names ---
@@ -462,10 +464,43 @@ def test_programs_say_it_by_the_same_name(desk: Desk, store: Wire, clock: HandCl
         with pytest.raises(BadInput, match="only an effect has a result"):
             cron.resolve(SLOT, "done", result=7)
         with pytest.raises(CronceError, match=r"clock is to be watched for 30s: say it again later$"):
-            cron.resolve(MAIL, "retry")
+            cron.resolve(MAIL, "retry", force=True)
         clock.turn(31)
-        cron.resolve(MAIL, "retry", by="ada")
+        cron.resolve(MAIL, "retry", by="ada", force=True)
         assert seen(store)[0] == (MAIL, "not done", "lost, retried: by ada")
+
+
+def test_a_program_that_says_retry_is_refused_while_the_holder_may_be_alive(
+    desk: Desk, store: Wire, clock: HandClock
+) -> None:
+    """It was asked on the command line and on the page only: by a program the customer was charged twice."""
+    run = granted(desk, on_lost="skip")
+    begin(desk, run)
+    clock.turn(11)
+    with Cronce(store=store, clock=clock) as cron:
+        watch(clock, cron.at_work().desk, 11)  # type: ignore[arg-type]
+        for what in (CHARGE, SLOT.key):
+            if what == SLOT.key:
+                cron.at_work().desk.do(cron.at_work().desk.ledger.settle([store.load([SLOT.cell]).cells[0]]))
+            with pytest.raises(RetryRefused, match=f"{what} may still be in progress. web-1 did not renew its lease"):
+                cron.resolve(what, "retry")
+        assert [state for _, state, _ in seen(store)] == ["in doubt"]
+        cron.resolve(CHARGE, "retry", force=True)
+        cron.resolve(SLOT, "retry", force=True)
+        assert decode(store.load([SLOT.cell]).cells[0].value).state is State.DUE
+
+
+def test_a_slot_that_an_effect_keeps_in_doubt_is_refused_until_that_is_resolved(desk: Desk, store: Wire) -> None:
+    run = granted(desk)
+    end(desk, begin(desk, run), Outcome.UNKNOWN, "Boom: x")
+    desk.do(desk.ledger.finish(run, Outcome.UNKNOWN, InDoubt(CHARGE, "Boom: x").brief))
+    with Cronce(store=store, clock=store.clock) as cron:
+        with pytest.raises(RetryRefused) as refused:
+            cron.resolve(SLOT, "retry")
+        assert "resolve the effect first" in str(refused.value)
+        assert f"`cronce resolve {CHARGE} done`" in str(refused.value)
+        cron.resolve(CHARGE, "retry")  # whoever was at it has said that it is over
+        cron.resolve(SLOT, "retry")
 
 
 # --- on every store ---

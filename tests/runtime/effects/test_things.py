@@ -77,7 +77,7 @@ def charging(bank: Bank, invoice: int = 7, **how: Any) -> Callable[[Run], Any]:
 
 
 def say(office: Office, verdict: Any, effect: str = EFFECT, **more: Any) -> Any:
-    return office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), effect, verdict, **more))
+    return office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), effect, verdict, force=True, **more))
 
 
 def watched(store: Wire) -> Office:

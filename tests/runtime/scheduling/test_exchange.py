@@ -1,11 +1,18 @@
-"""Ends wait for starts, but not for long."""
+"""Ends wait for starts, but not for long; those that the store did not take are written down."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from cronce import Cronce
+from cronce.errors import StoreUnavailable
+from cronce.model import Write
 from cronce.runtime.attempt import End
+from cronce.runtime.journal import Entry, Journal
 from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, SAID_BESIDE, Endings, Said
+from cronce.stores.base import Swapped
 from tests.runtime.office import Office
+from tests.runtime.scheduling.manual_cluster import ManualCluster
 
 
 def said(number: int) -> Said:
@@ -46,3 +53,56 @@ def test_so_it_is_after_an_outage_when_thousands_have_ended(office: Office) -> N
     endings.keep(map(said, range(SAID_AT_ONCE + 300)))
     now = endings.take(10.0, ["job-750"])
     assert [one.attempt.job.name for one in now][SAID_AT_ONCE - 1 :] == [f"job-{SAID_AT_ONCE - 1}", "job-750"]
+
+
+class Written(Journal):
+    """Counts what is written down, each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: list[int] = []
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        self.counts += [len(entries)] if entries else []
+
+
+def many_jobs() -> Cronce:
+    cron = Cronce("memory:")
+    for number in range(400):
+        cron.job(every="1m", name=f"job-{number}")(lambda: None)
+    return cron
+
+
+def test_ends_that_are_only_put_off_are_not_written_down() -> None:
+    """After each exchange whatever was not said yet went to the disk, and each time the disk was waited for."""
+    with ManualCluster(many_jobs()) as cluster:
+        process = cluster.join("web-1:1:0", workers=100)
+        journal = process.keeper.unsaid.journal = Written()
+        put_off = set[int]()
+        cluster.turn_to(61_000, lambda: put_off.add(len(process.engine._exchange.endings)))
+        assert len(cluster.begun) == 400
+        assert max(put_off) > 0
+        assert journal.counts == []
+
+
+def test_ends_that_got_no_answer_are_written_down_at_once_and_together() -> None:
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=400)
+        journal = process.keeper.unsaid.journal = Written()
+        cluster.turn_to(60_000)
+        while process.held:
+            process.end(process.held.pop())
+        swap, lost = cluster.store.swap, list[int]()
+
+        def away(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            lost.append(len(writes))
+            raise StoreUnavailable("the call was lost")
+
+        cluster.store.swap = away  # type: ignore[method-assign]
+        process.step()
+        cluster.store.swap = swap  # type: ignore[method-assign]
+        assert lost
+        assert journal.counts == [400]
+        cluster.turn_to(70_000)
+        assert len(process.engine._exchange.endings) == 0
+        assert journal.counts == [400]

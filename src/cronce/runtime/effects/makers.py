@@ -7,9 +7,10 @@ suspended machine, a debugger) goes on where it was when it wakes up: in the mid
 
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Final, Literal
 
-from cronce.model import Slot
+from cronce.errors import CronceError
 from cronce.protocol.codec import readable
 from cronce.protocol.record import Outcome, Record, decode
 from cronce.runtime.desk import host_name
@@ -19,6 +20,12 @@ from cronce.value import NamedTuple
 
 SLACK: Final = 1.0
 """Seconds by which a process may seem to be younger than its name says."""
+
+
+class RetryRefused(CronceError):
+    """The process that was at it may be alive, or an effect of the slot is to be resolved first. Who has looked may
+    force it."""
+
 
 There = Literal["gone", "running", "stopped", "elsewhere"]
 
@@ -80,25 +87,23 @@ def unsure_of(effect: Record) -> Flow[str]:
     return "" if ended else effect.holder
 
 
-def unsure_of_slot(slot: Slot) -> Flow[str]:
+def unsure_of_slot(run: Record) -> str:
     """The holder of a slot that was lost."""
-    (cell,) = (yield from load([slot.cell])).cells
-    run = readable(cell, decode) if cell.version else None
-    return run.holder if run is not None and run.outcome is Outcome.LOST else ""
+    return run.holder if run.outcome is Outcome.LOST else ""
 
 
-def to_check(what: str, holder: str, command: str) -> str:
-    """Why a retry is not accepted yet, and what to do; "" if the holder is known to be gone."""
-    there, process = whether_there(holder), holding(holder)
+def refuse_unless_gone(what: str, holder: str) -> None:
+    """Before it is done once more: the process that was at it is known to be gone, or an error says what to check."""
+    there, process = whether_there(holder) if holder else "gone", holding(holder)
     if there == "gone":
-        return ""
+        return
     if process is None or there == "elsewhere":
         look = f"`ps -o pid,stat,lstart,cmd -p {process.pid}`" if process else ""
         where = f"on {process.host}: {look}" if process else f"where {holder} runs"
         seen = f"{holder} did not renew its lease; whether it is dead cannot be seen from here. Check {where}"
     else:
         seen = f"{holder} is {there}, as process {process.pid} here. See what it does, or end it: kill -9 {process.pid}"
-    return (
+    raise RetryRefused(
         f"{what} may still be in progress. {seen}. One that is only paused goes on where it was, and then it happens"
-        f" twice. When you are sure that it does not: `{command} --force`"
+        f" twice. When you are sure that it does not: `cronce resolve {quote(what)} retry --force`"
     )

@@ -11,16 +11,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from itertools import product
+from shlex import quote
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from cronce.errors import BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable
+from cronce.errors import NOBODY_KNOWS, BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable
 from cronce.model import Cell, Instant, Mark, Slot, check_key, check_name, effect_cells, once_cell, spell
 from cronce.protocol.codec import json_text, readable
 from cronce.protocol.commands import Closed, Held, Queued, Resolve
 from cronce.protocol.record import Maker, Record, decode, effects_key
 from cronce.protocol.table import Row
 from cronce.runtime.client import ROUNDS
+from cronce.runtime.effects.makers import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
 from cronce.runtime.effects.once import whereabouts
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations.actions import Operator, Verdict, sure
@@ -332,14 +334,36 @@ class Unwatched(Value):
         )
 
 
+def refuse_retry(slot: Slot, run: Record) -> Flow[None]:
+    """An effect that is in doubt would stop the slot again; and one that is only paused would go on beside it."""
+    if run.reason.startswith(NOBODY_KNOWS):
+        found = yield from doubts(of_slot(effects_key(run, slot), slot))
+        if found.doubtful:
+            raise RetryRefused(_effect_first(slot, found))
+    refuse_unless_gone(slot.key, unsure_of_slot(run))
+
+
+def _effect_first(slot: Slot, found: Survey) -> str:
+    command = f"cronce resolve {quote(found.doubtful[0].name)}"
+    others = f" (`cronce effects {quote(slot.key)}` lists the others)" if found.counts["in doubt"] > 1 else ""
+    return (
+        f"{slot.key} is kept in doubt by an effect: resolve the effect first. If it happened, run `{command} done`; if"
+        f" it did not, `{command} retry`{others}. Then `cronce rerun {slot.key}` goes on with the slot"
+    )
+
+
 def resolve_effect(
-    operator: Operator, name: str, verdict: Verdict, reason: str = "", result: Any = None
+    operator: Operator, name: str, verdict: Verdict, reason: str = "", result: Any = None, *, force: bool = False
 ) -> Flow[EffectSeen | Unwatched]:
-    """The effect as it stands then: done, with this result for whoever repeats it, or free to be begun again."""
+    """The effect as it stands then: done, with this result for whoever repeats it, or free to be begun again. That is
+    refused while the process that was at it may be alive, unless somebody has looked (`force`)."""
     named, text = effect_named(name), json_text("a result", result)
     if verdict == "retry" and text:
         raise BadInput("what is to be done again has no result yet: that is said with done")
     command = Resolve(verdict, operator.word(verdict, reason), text)
+    before = (yield from effect(named)) if verdict == "retry" and not force else None
+    if before is not None and before.record is not None and before.state == "in doubt":
+        refuse_unless_gone(named.name, (yield from unsure_of(before.record)))
     over: frozenset[Maker] = frozenset()
     for _ in range(ROUNDS):
         (reply,) = yield from operator.ledger.resolve_effects([named.cell], command, over)

@@ -232,9 +232,15 @@ class Operator:
                 return reply  # type: ignore[return-value]
         raise StoreUnavailable(f"could not cancel {slot.key}: it changed {ROUNDS} times meanwhile")
 
-    def resolve(self, slot: Slot, verdict: Verdict, reason: str = "") -> Flow[Closed | Queued]:
-        """A person's word on a slot that failed, was lost or is unknown: it is done, or shall be tried again."""
-        reply = sure((yield from self.ledger.resolve(slot, Resolve(verdict, self.word(verdict, reason)))))
+    def resolve(self, slot: Slot, verdict: Verdict, reason: str = "", *, force: bool = False) -> Flow[Closed | Queued]:
+        """A person's word on a slot that failed, was lost or is unknown: it is done, or shall be tried again. That is
+        refused while its holder may be alive or an effect of it is in doubt, unless somebody has looked (`force`)."""
+        from cronce.runtime.effects.review import refuse_retry  # noqa: PLC0415  it needs an operator itself
+
+        command = Resolve(verdict, self.word(verdict, reason))
+        if verdict == "retry" and not force:
+            yield from refuse_retry(slot, (yield from self._record(slot)))
+        reply = sure((yield from self.ledger.resolve(slot, command)))
         match reply:
             case Queued():
                 return reply

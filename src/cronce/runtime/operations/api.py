@@ -55,19 +55,26 @@ class ByHand:
         self._by_hand(by, lambda operator: operator.cancel(_slot(slot), reason))
 
     def resolve(
-        self, what: Slot | str, verdict: "Verdict", reason: str = "", *, result: Any = None, by: str | None = None
+        self,
+        what: Slot | str,
+        verdict: "Verdict",
+        reason: str = "",
+        *,
+        result: Any = None,
+        force: bool = False,
+        by: str | None = None,
     ) -> None:
         """Say of a slot that failed, was lost or is unknown that it is done, or shall be tried again; or the same of an
         effect that is in doubt, such as "billing@2026-03-29T01:00:00Z/charge:7". One that is done has a `result`, for
-        whoever repeats it."""
+        whoever repeats it. A retry is refused while the process that was at it may be alive, unless you `force` it."""
         from cronce.runtime.effects.review import names_effect  # noqa: PLC0415
 
         if names_effect(what):
-            self._by_hand(by, lambda operator: _resolved(operator, str(what), verdict, reason, result))
+            self._by_hand(by, lambda operator: _resolved(operator, str(what), verdict, reason, result, force=force))
         elif result is not None:
             raise BadInput("only an effect has a result, such as a step: billing@2026-03-29T01:00:00Z/charge:7")
         else:
-            self._by_hand(by, lambda operator: operator.resolve(_slot(what), verdict, reason))
+            self._by_hand(by, lambda operator: operator.resolve(_slot(what), verdict, reason, force=force))
 
     def backfill(self, name: str, start: datetime | str, end: datetime | str, *, by: str | None = None) -> list[str]:
         """Ask for a run of each slot from `start` until before `end` that never succeeded: their keys. A slot gets one
@@ -128,9 +135,11 @@ def _slot(named: Slot | str) -> Slot:
     return named if isinstance(named, Slot) else slot_named(named)
 
 
-def _resolved(operator: "Operator", name: str, verdict: "Verdict", reason: str, result: Any) -> "Flow[None]":
+def _resolved(
+    operator: "Operator", name: str, verdict: "Verdict", reason: str, result: Any, *, force: bool
+) -> "Flow[None]":
     from cronce.runtime.effects.review import Unwatched, resolve_effect  # noqa: PLC0415
 
-    answer = yield from resolve_effect(operator, name, verdict, reason, result)
+    answer = yield from resolve_effect(operator, name, verdict, reason, result, force=force)
     if isinstance(answer, Unwatched):
         raise CronceError(f"{answer}: say it again later")

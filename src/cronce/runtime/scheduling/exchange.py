@@ -104,7 +104,7 @@ class Endings:
         """Where the store is known to be away it is written down at once: the process may not live to say it."""
         said = Said(attempt, end)
         if self._keeper.outage.lasts:
-            self._write_down([said])
+            self.write_down([said])
         self._new.append(said)
 
     def pop_new(self) -> Iterable[Said]:
@@ -116,10 +116,10 @@ class Endings:
         """To be said, or said again."""
         self._unsaid = [*self._unsaid, *said]
 
-    def write_down(self) -> None:
-        """The store takes nothing just now: what is not said yet is not to be lost with the process."""
-        if self._unsaid:
-            self._write_down(self._unsaid)
+    def write_down(self, unsaid: Iterable[Said] | None = None) -> None:
+        """On disk, so that it is not lost with the process: these, which the store did not take; or all."""
+        ends = self._unsaid if unsaid is None else unsaid
+        self._keeper.unsaid.write_down(self._end_of(said) for said in ends if not said.end.open)
 
     def hand_over(self) -> None:
         """Nobody says anything here any more: the keeper does."""
@@ -127,9 +127,6 @@ class Endings:
         for said in unsaid:
             if not said.end.open:
                 self._keeper.say_later(self._end_of(said))
-
-    def _write_down(self, unsaid: Iterable[Said]) -> None:
-        self._keeper.unsaid.write_down(self._end_of(said) for said in unsaid if not said.end.open)
 
     def _end_of(self, said: Said) -> UnsaidEnd:
         grant, word, _ = said.word
@@ -229,7 +226,8 @@ class Exchange:
         try:
             for said, answer in zip(over, answers, strict=True):
                 self._heard(said, answer)
-            self.endings.write_down()
+            pairs = zip(over, answers, strict=True)
+            self.endings.write_down(said for said, answer in pairs if isinstance(answer, Unsure))
         finally:  # what is granted begins, whatever else goes wrong
             now = self._ledger.know.now()
             answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
