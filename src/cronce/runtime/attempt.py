@@ -234,8 +234,7 @@ class Attempt:
             )
         closed = end._replace(ending=Ending(outcome, reason, output=ending.output))
         if ending.outcome.is_success and end.error is None:  # the function has caught what went wrong
-            verb = "failed" if outcome is Outcome.FAILED else f"is {outcome}"
-            error = SlotFailed(f"{self.lease.name} {verb}, though its job function returned: {reason}")
+            error = SlotFailed(f"{self.lease.name} ended as {outcome}, though its job function returned: {reason}")
             error.__cause__ = next(iter(self.run.unfinished.values()), None)
             return closed._replace(error=error)
         return closed
