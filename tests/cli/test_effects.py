@@ -400,7 +400,7 @@ def test_a_second_word_names_who_said_it_first_and_when(url: str, say: Said) -> 
     words = ("resolve", "charge/invoice:7", "done", "--result", "1")
     assert say(*words, "--by", "ada", "--reason", "I looked") == "charge/invoice:7 counts as done\n"
     second = say(*words, "--by", "bob")
-    assert second.startswith("charge/invoice:7 counts as done; that was said before, by ada: I looked at 20")
+    assert second.startswith("charge/invoice:7 counts as done; already resolved by ada: I looked at 20")
     say("resolve", "charge/invoice:7", "done", "--result", "2", "--by", "bob", code=1)
     assert "charge/invoice:7 was done, resolved: by ada: I looked, at 20" in say.err
 
@@ -410,7 +410,7 @@ def test_a_word_is_taken_back_by_the_other_and_who_said_the_first_is_named(url: 
     put(url, ("once/charge/invoice:7", doubtful(), Mark.ATTENTION))
     say("resolve", "charge/invoice:7", "retry", "--by", "ada")
     again = say("resolve", "charge/invoice:7", "retry", "--by", "bob")
-    assert "; that was said before, by ada at 20" in again
+    assert "; already resolved by ada at 20" in again
     done_after_all = say("resolve", "charge/invoice:7", "done", "--by", "bob", "--reason", "it is in the books")
     assert done_after_all.startswith("charge/invoice:7 counts as done; before, retry was said by ada at 20")
     taken_back = say("resolve", "charge/invoice:7", "retry", "--by", "cay")

@@ -343,7 +343,7 @@ def test_resolving_says_what_it_counts_as(url: str, say: Say) -> None:
     ran(url, ago(1), Outcome.FAILED, "boom")
     assert say("resolve", ago(1).key, "done", "--reason", "I looked") == f"{ago(1).key} counts as succeeded\n"
     assert say.json("resolve", ago(1).key, "done")["outcome"] == "succeeded"
-    assert "; that was said before, by ada: I looked at 20" in say("resolve", ago(1).key, "done")
+    assert "; already resolved by ada: I looked at 20" in say("resolve", ago(1).key, "done")
     assert "resolved: by ada: I looked" in say.look("why", ago(1).key)
     ran(url, ago(2))
     assert "was succeeded, and only" in say("resolve", ago(2).key, "retry", code=1)

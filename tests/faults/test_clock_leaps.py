@@ -2,12 +2,9 @@
 before its instant, none twice, and all of them in the end; the alert is raised and cleared."""
 
 import os
-import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,8 +18,8 @@ from cronce.monitor.monitor import Monitor
 from cronce.protocol.record import decode_job
 from cronce.stores import open_store
 from cronce.stores.redis import init
+from tests.faults.leaping import Leaping, leaping
 from tests.faults.notes import Note
-from tests.house.needs import tool
 from tests.house.wait import wait_until
 from tests.servers.postgres import Postgres
 from tests.servers.process import Server
@@ -40,55 +37,6 @@ PLAYS = [
 MAKE: dict[str, Callable[[], Server]] = {"postgres": Postgres, "valkey": Valkey}
 
 
-class Leaping:
-    """A clock that is right until it leaps."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file, self._library = folder / "leap", folder / "leap.so"
-        source = Path(__file__).with_name("leap.c")
-        compiler = tool("gcc", "apt-get install gcc")
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", self._library, source, "-ldl"], check=True)
-        self._file.write_bytes(struct.pack("d", 0.0))
-        for path in (self._file, self._library):
-            path.chmod(0o755)
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {"LD_PRELOAD": str(self._library), "LEAP_FILE": str(self._file)}
-
-    def to(self, seconds: float) -> None:
-        with self._file.open("r+b") as file:
-            file.write(struct.pack("d", seconds))
-
-    @contextmanager
-    def by(self, seconds: float, long: float) -> Iterator[None]:
-        self.to(seconds)
-        try:
-            time.sleep(long)
-            yield
-        finally:
-            self.to(0.0)
-
-
-@contextmanager
-def leaping(name: str) -> Iterator[tuple[Server, Leaping]]:
-    """A server, whose clock a test may set."""
-    server = MAKE[name]()
-    clock = Leaping(server.directory)
-    before = {word: os.environ.get(word) for word in clock.env}
-    os.environ.update(clock.env)
-    try:
-        server.start()
-    finally:
-        for word, text in before.items():
-            os.environ.pop(word) if text is None else os.environ.update({word: text})
-    try:
-        yield server, clock
-    finally:
-        clock.to(0.0)
-        server.close()
-
-
 def hour() -> datetime:
     return datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 
@@ -104,7 +52,9 @@ def test_schedulers_run_each_slot_once_while_the_clock_of_their_server_leaps(
 ) -> None:
     ran: list[tuple[datetime, datetime]] = []
     told: list[dict[str, Any]] = []
-    with leaping(name) as (server, clock), Cronce(server.url) as cron:
+    server = MAKE[name]()
+    clock = leaping(server)
+    with server, Cronce(server.url) as cron:
         if name == "valkey":
             init(server.url)  # else nobody leads for half a minute
 
@@ -149,7 +99,7 @@ def test_a_command_on_an_sqlite_host_whose_clock_is_ahead_for_a_while_runs_the_s
         said = late.stderr.readline()
         clock.to(0.0)
         assert late.wait(60) == 0
-    assert "the store's clock is not believed, and nothing starts: it jumped 2h ahead" in said
+    assert "the store's clock jumped 2h ahead, so cronce starts no runs until it is right" in said
     assert "`cronce store clock`" in said
     ran = book.read_text().split()
     assert set(ran) <= {spell(before), spell(hour())}
@@ -175,7 +125,7 @@ def test_a_command_that_finds_its_slots_closed_by_a_leap_says_so_until_one_comma
     store.close()
     blocked = cronce(*execute)
     assert blocked.returncode == 76
-    assert "was not run: the store's clock was far ahead once, so slots up to" in blocked.stderr
+    assert "was not run: the store's clock was far ahead once, and closed slots up to" in blocked.stderr
     assert "`cronce store clock`" in blocked.stderr
     for words in (("doctor",), ("watch", "--once"), ("why", "tick")):
         assert "`cronce store clock`" in cronce(*words, "--store", url).stdout.replace("\n", " ")

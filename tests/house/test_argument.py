@@ -62,7 +62,6 @@ SPELLS = {
 """Modules outside of the protocol that spell a record, and what for."""
 
 FLOORS = {
-    "runtime/jobs.py": "whether an edit raises it, which waits while the store's clock is in doubt",
     "runtime/operations/actions.py": "below it, a run that was asked for may have been purged",
     "runtime/scheduling/candidates.py": "whether the slots that were missed are passed over already",
 }

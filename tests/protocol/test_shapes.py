@@ -23,7 +23,7 @@ from cronce.runtime.ledger import Wanted
 from tests.protocol.views import AT, JOB, NOW, SLOT, claimable
 
 SECOND = timedelta(seconds=1)
-DOUBT = Doubt("it jumped 20s ahead", 20 * SECOND, Sample(0.0, 0.0, NOW))
+DOUBT = Doubt("jumped 20s ahead", 20 * SECOND, Sample(0.0, 0.0, NOW))
 
 
 def known(birth: int = 1, read: Instant = NOW, **fields: Any) -> dict[str, Any]:

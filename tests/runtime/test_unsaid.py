@@ -54,7 +54,7 @@ def refusing(store: ReadOnly, ran: list[str]) -> Callable[[Run], None]:
 def ran_unsaid(office: Office, store: ReadOnly, declared: Declaration) -> list[str]:
     """A run that ended, and whose call gave up saying so."""
     ran: list[str] = []
-    with pytest.raises(NotRecorded, match="succeeded, but that could not be recorded: this store is a replica; it is"):
+    with pytest.raises(NotRecorded, match="succeeded, but that could not be recorded: this store is a replica; cronce"):
         office.call(declared, refusing(store, ran))
     return ran
 
@@ -86,7 +86,7 @@ def test_a_call_says_it_twice_a_second_while_it_may_pass_and_its_lease_is_truste
     def body(_run: Run) -> None:
         store.lose = lambda _call: "before"
 
-    with pytest.raises(NotRecorded, match="could not be recorded: the call was lost; it is said again until it is"):
+    with pytest.raises(NotRecorded, match="could not be recorded: the call was lost; cronce keeps trying to record it"):
         office.call(job(on_lost=on_lost, lease="30s"), body)
     assert clock.seconds == pytest.approx(24.2)
     assert max(office.naps) == 0.5

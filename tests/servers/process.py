@@ -77,6 +77,8 @@ class Server(Service):
         self.directory = directory_for(name)
         self.url = url.format(port=self.port)
         self.demoted = False
+        self.env: dict[str, str] = {}
+        """What its environment has besides."""
         self._command = command
         self._answers = answers
         self._process: subprocess.Popen[bytes] | None = None
@@ -86,7 +88,7 @@ class Server(Service):
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(self), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.directory,
-                user=self.who, group=self.who,
+                user=self.who, group=self.who, env={**os.environ, **self.env},
             )  # fmt: skip
         self.wait_until_up()
         return self

@@ -40,10 +40,11 @@ class Here:
         return answer
 
     def look_on(self, until: float) -> None:
-        """See the store's clock run evenly, up to then."""
+        """See the store's clock run evenly, and that the store takes writes, up to then."""
         while self.world.real < until:
             self.world.real += 0.5
             self.do(self.ledger.jobs.learn("a"))
+            self.do(self.ledger.client.probe())
 
 
 def world_at(seconds: float, *, forgets: bool = False) -> World:

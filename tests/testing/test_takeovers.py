@@ -61,11 +61,27 @@ def test_nobody_takes_over_from_who_could_speak_for_a_second(world: World, able:
 
 def test_nor_from_who_can_speak_again_after_an_outage_for_everybody(world: World) -> None:
     takeovers = Takeovers(world, broken)
-    takeovers.holders[FENCE] = Holder(world, 99.9)
-    world.go_away(Outage(90.0, 99.9))
+    takeovers.holders[FENCE] = Holder(world, 99.2)
+    world.go_away(Outage(90.0, 99.2))
     was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
     with pytest.raises(Broken, match="a living holder is heard first"):
         takeovers.saw(was, TAKEN)
+
+
+@pytest.mark.parametrize(("decided", "is_late"), [(timedelta(0), False), (timedelta(seconds=60), True)])
+def test_nor_from_anybody_right_after_it_unless_the_call_is_late(
+    world: World, decided: timedelta, is_late: bool
+) -> None:
+    takeovers = Takeovers(world, broken)
+    takeovers.holders[FENCE] = Holder(world, wants=False)
+    world.go_away(Outage(90.0, 99.9))
+    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
+    taken = TAKEN._replace(started=world.right_now() - decided)
+    if is_late:
+        takeovers.saw(was, taken)
+        return
+    with pytest.raises(Broken, match="after an outage holders are heard"):
+        takeovers.saw(was, taken)
 
 
 @pytest.mark.parametrize("new", [RUNS, RUNS._replace(state=State.RETRYING)])

@@ -127,9 +127,7 @@ def test_an_act_that_changes_nothing_says_so(town: Busy, ada: Browser) -> None:
         path = way(of, subject, "resolve")
         tellings = [sent(ada, path, form_at(ada, path, verdict="done"))[1] for _ in range(2)]
         assert tellings[0].startswith("It counts as done.")
-        assert tellings[1].startswith(
-            "It counted as done before: nothing changed. (that was said before, by ada (page)"
-        )
+        assert tellings[1].startswith("It counted as done before: nothing changed. (already resolved by ada (page)")
 
 
 def test_nobody_else_can_have_the_page_say_something(town: Busy, ada: Browser) -> None:

@@ -16,7 +16,6 @@ from cronce.runtime.effects import review
 from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.effects.review import EffectSeen, EffectState, Listed, Unwatched
 from cronce.runtime.flow import Flow
-from cronce.runtime.machine import recall_clock
 from cronce.runtime.queries import job_names, slot_named
 from cronce.telling.documents import effect_document
 from cronce.telling.story import said_before, tell_doubts
@@ -215,7 +214,6 @@ def _reruns(stopped: Sequence[str]) -> Iterator[str]:
 def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectSeen:
     """While it is not sure that whoever was at it is gone, watch the store's clock: for as long as a lease, if that
     clock runs evenly."""
-    actor.desk.do(recall_clock(actor.hand.ledger))
     said, patience = (options.what, options.verdict, options.reason, result), None
     while True:
         answer = actor.desk.do(review.resolve_effect(actor.hand, *said, force=options.force))

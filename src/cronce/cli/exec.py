@@ -18,13 +18,13 @@ from cronce.model import Instant, spell
 from cronce.policy import Fold, Gap, OnLost, Overlap
 from cronce.runtime.call import could_not_ask
 from cronce.runtime.declare import Declaration, declare
-from cronce.runtime.journal import Journal
+from cronce.runtime.journal import own_journal
 from cronce.runtime.pod import JOB_NAME
 from cronce.runtime.processes.process_group import find_command
 from cronce.schedule import Cron, Schedule, parse_duration
 from cronce.schedule.instant import SECOND
 from cronce.stores import mask
-from cronce.stores.default import choose, journal_directory, open_chosen, pinned
+from cronce.stores.default import choose, open_chosen
 
 EXEC_DESCRIPTION: Final = """\
 Put it before the command of a crontab line, in every crontab that shares the store:
@@ -156,7 +156,7 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
     is_new = chosen.is_default and not os.path.exists(chosen.file)  # noqa: PTH110  pathlib is slow to import
     in_cluster = bool(job_name) or "KUBERNETES_SERVICE_HOST" in os.environ
     with Supervisor(clock, parse_duration(options.grace).total_seconds(), hastens=in_cluster) as supervisor:
-        journal = Journal(journal_directory(pinned(chosen).url))
+        journal = own_journal(chosen)
         command = Exec(
             job,
             options.command,

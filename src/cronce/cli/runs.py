@@ -12,7 +12,7 @@ from cronce.model import Instant, Slot, check_name, spell
 from cronce.protocol.notices import Doubled, Observed, Stored
 from cronce.protocol.record import Record
 from cronce.runtime.ahead import clock_doubt
-from cronce.runtime.journal import Journal
+from cronce.runtime.journal import own_journal
 from cronce.runtime.observe import ObservedSeen, observations
 from cronce.runtime.queries import (
     WANTED,
@@ -28,7 +28,7 @@ from cronce.runtime.queries import (
 from cronce.runtime.stored_jobs import listed
 from cronce.runtime.why import Case, why
 from cronce.schedule import Schedule, parse_duration
-from cronce.stores.default import choose, journal_directory, pinned
+from cronce.stores.default import choose
 from cronce.telling.documents import act_document, job_document, observed_document, run_document, why_document
 from cronce.telling.story import about, tell, warnings
 from cronce.telling.words import as_written, away, by_whom, moment, overdue, short
@@ -147,7 +147,7 @@ def run_why(options: argparse.Namespace) -> int:
     with looking(options) as desk:
         doubt = desk.do(clock_doubt(desk.ledger))
         found = desk.do(why(job, wanted, desk.store.traits))
-        journal = Journal(journal_directory(pinned(choose(options.store)).url)).all()
+        journal = own_journal(choose(options.store)).all()
         if found is None:
             refuse_unknown(job, desk.do(job_names()))
     assert found is not None

@@ -68,7 +68,8 @@ def _set_clock(url: str) -> str:
         (len(ahead.holders), "scheduler has to say again that it lives", "schedulers have to say again that they live"),
     ]
     said = [f"{count:,} {one if count == 1 else many}" for count, one, many in brought if count]
-    return f"its clock says {now:%Y-%m-%d %H:%M:%S} UTC, and is right; {', '.join(said) or 'nothing lies ahead of it'}"
+    brought_back = ", ".join(said) or "nothing is dated in the future"
+    return f"its clock says {now:%Y-%m-%d %H:%M:%S} UTC, and is right; {brought_back}"
 
 
 def _begun(action: str, epoch: Epoch) -> str:

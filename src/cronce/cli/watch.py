@@ -36,10 +36,10 @@ from cronce.monitor.watch_runs import first_of_each, unsaid
 from cronce.protocol.notices import Alert
 from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.app import Cronce
-from cronce.runtime.journal import Journal
+from cronce.runtime.journal import own_journal
 from cronce.schedule import parse_duration
 from cronce.stores import mask
-from cronce.stores.default import alerts_table, choose, journal_directory, pinned
+from cronce.stores.default import alerts_table, choose
 from cronce.telling.documents import raised_document
 from cronce.telling.words import short
 from cronce.value import NamedTuple
@@ -218,8 +218,8 @@ def _once(options: argparse.Namespace, given: Told) -> int:
             found = [clock(doubt, desk.ledger.know.now())]
         else:
             found, _ = judge(desk.do(survey(Known(), desk.store.traits)), Memory(), given.settings)
-    journal = Journal(journal_directory(pinned(choose(options.store)).url))
-    findings = gathered([*found, *first_of_each(unsaid(journal.all(), SystemClock().wall()))])
+    journal = own_journal(choose(options.store)).all()
+    findings = gathered([*found, *first_of_each(unsaid(journal, SystemClock().wall()))])
     if options.json:
         print(json.dumps({"alerts": [raised_document(one) for one in findings]}))
     else:

@@ -15,12 +15,12 @@ from cronce.clock import Clock
 from cronce.errors import CronceError, LeaseLost, NotRecorded, StoreError
 from cronce.events import Event, What
 from cronce.integrations.process import Supervisor
-from cronce.model import Cell, Origin, Slot, Write, slot_of_cell, spell
+from cronce.model import Origin, Slot, Write, slot_of_cell, spell
 from cronce.policy import is_rerun
 from cronce.protocol.commands import Held
 from cronce.protocol.record import Outcome
 from cronce.protocol.specs import is_floor_ahead
-from cronce.protocol.store_clock import is_ahead
+from cronce.protocol.store_clock import SET_CLOCK, closed_ahead, dated_ahead, is_ahead
 from cronce.runtime.attempt import Ending
 from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, When
@@ -87,14 +87,13 @@ class Exec:
         self._stand_by = stand_by or is_rerun(job.on_lost)
         self._job_name, self._journal, self._say, self._hear = job_name, journal, say, hear
         self.ran = False
-        self._clock_cell = Cell("")
         self._left = False  # what was seen of the clock is written
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
         desk = Desk(store, clock, lambda: store, self._heard)
         keeper = Keeper(desk, journal=self._journal)
         try:
-            self._clock_cell = desk.do(recall_clock(desk.ledger, self._job.name))
+            desk.do(recall_clock(desk.ledger, self._job.name))
         except StoreError as error:
             could_not_ask(keeper.unsaid.journal, self._job, clock, error, when)
             raise
@@ -112,7 +111,7 @@ class Exec:
             keeper.close()
             with suppress(StoreError):
                 if not self._left:
-                    desk.do(leave_clock(desk.ledger, self._clock_cell))
+                    desk.do(leave_clock(desk.ledger))
 
     def _in_pod(self, desk: Desk) -> tuple[Slot, bool]:
         """The slot, and whether somebody named it: then it is to run, and not only if the schedule lets it."""
@@ -155,17 +154,17 @@ class Exec:
         """Why a slot is not run, and none of its job, though it was not run by anybody: that is never silent."""
         now, known = ledger.know.now(), ledger.know.job(self._job.name)
         if known is not None and known.job is not None and is_floor_ahead(known.job, now):
-            why = f"the store's clock was far ahead once, so slots up to {spell(known.job.floor)} are closed"
+            why = closed_ahead(f"slots up to {spell(known.job.floor)}")
         elif isinstance(call.answer, Held) and call.answer.until is not None and is_ahead(call.answer.until, now):
-            why = f"the store's clock was far ahead once, and {call.answer.by} has it until {spell(call.answer.until)}"
+            why = dated_ahead(f"the lease of {call.answer.by}")
         else:
             return ""
-        return f"{why}. `cronce store clock` brings that back"
+        return f"{why}. {SET_CLOCK}"
 
     def _note_clock(self, ledger: Ledger) -> list[Write]:
         """With the end of the run: it costs no request of its own."""
         self._left = True
-        return clock_note(ledger, self._clock_cell)
+        return clock_note(ledger)
 
     def _sleep(self, nap: Nap) -> None:
         if nap.in_hand:
@@ -196,7 +195,7 @@ class Exec:
         """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""
         self._hear(event)
         if event.what is What.LEAPT:
-            self._say(f"the store's clock is not believed, and nothing starts: {event.detail}")
+            self._say(event.detail)
         if event.in_doubt:
             self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
 

@@ -17,6 +17,7 @@ from cronce.integrations.deliveries import stand_by, stand_by_async
 from cronce.model import check_key
 from cronce.policy import WhenUnsure
 from cronce.runtime.effects.once import checked_how
+from cronce.runtime.effects.things import scope_unsaid
 from cronce.runtime.run import Run
 
 READABLE: Final = 160
@@ -35,10 +36,9 @@ class Calls:
             raise BadInput(f"a tool is guarded under a run, which a job's body is given, and this is {run!r:.60}")
         per, on, key = scope
         if (per, on) != ("slot", None) and (per is not None or on is None or key is None):
-            raise BadInput(
-                f"once({tool}, run) does not say what may not happen twice. Once for a thing, such as an invoice,"
-                f" whichever slot reaches it: once({tool}, run, on='invoice', key=lambda invoice: invoice). Once for"
-                f" this slot, and again in the next: once({tool}, run, per='slot')"
+            call = f"once({tool}, run"
+            raise scope_unsaid(
+                f"{call})", f"{call}, on='invoice', key=lambda invoice: invoice)", f"{call}, per='slot')"
             )
         self._run, self._tool, self._on, self._key = run, tool, on, key
         self._how = checked_how(unsure, not_done)

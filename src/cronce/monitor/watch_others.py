@@ -15,7 +15,7 @@ from cronce.monitor.watch_schedulers import host
 from cronce.protocol.notices import Alert, Beaten, Beats, Observed
 from cronce.protocol.record import RELEASED, Past
 from cronce.protocol.specs import is_floor_ahead
-from cronce.protocol.store_clock import Doubt, is_ahead
+from cronce.protocol.store_clock import REMEDY, SET_CLOCK, Doubt, closed_ahead, dated_ahead, is_ahead
 from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.queries import HeldSeen, RunSeen
 from cronce.telling.words import counted, listed, safe, short, times
@@ -60,28 +60,24 @@ def _begun(one: EffectSeen) -> Instant | None:
     return one.record.started if one.record else None
 
 
-SET_CLOCK: Final = "See that the store's clock is right, then `cronce store clock` brings it back."
-
-
 def clock(doubt: Doubt, now: Instant) -> Alert:
     """While it stands nothing else can be judged: everything is by the store's clock."""
-    text = f"the store's clock is not believed, and nothing starts: {doubt.why}."
-    remedy = "This ends by itself when the clock is right again. If it is right now, say so with `cronce store clock`."
-    return Alert(Kind.CLOCK, "", "critical", text, now, remedy=remedy)
+    remedy = f"This ends by itself when the clock is right again. {REMEDY}."
+    return Alert(Kind.CLOCK, "", "critical", f"{doubt.text}.", now, remedy=remedy)
 
 
 def ahead(survey: Survey) -> Iterator[Alert]:
     """What a clock that leapt has left behind: it would last for as long as the leap was."""
     jobs = [name for name, seen in survey.jobs.items() if is_floor_ahead(seen.job, survey.now)]
     if jobs:
-        text = f"the store's clock was far ahead once, and closed the slots to come of {listed(sorted(jobs))}."
-        yield Alert(Kind.AHEAD, "jobs", "critical", text, survey.now, remedy=SET_CLOCK)
+        text = f"{closed_ahead(f'the slots to come of {listed(sorted(jobs))}')}."
+        yield Alert(Kind.AHEAD, "jobs", "critical", text, survey.now, remedy=f"{SET_CLOCK}.")
     open_runs = [run.slot.key for run in survey.open if run.record and run.record.is_running and _is_far(run, survey)]
     others = [one.name for one in survey.leaders if one.record and one.record.is_running and _is_far(one, survey)]
     others += [one.holder.holder for one in survey.holders if is_ahead(one.until, survey.now)]
     if open_runs or others:
-        text = f"the store's clock was far ahead once, and dated {listed([*open_runs, *others])} by that."
-        yield Alert(Kind.AHEAD, "leases", "warning", text, survey.now, remedy=SET_CLOCK)
+        text = f"{dated_ahead(listed([*open_runs, *others]))}."
+        yield Alert(Kind.AHEAD, "leases", "warning", text, survey.now, remedy=f"{SET_CLOCK}.")
 
 
 def _is_far(one: RunSeen | HeldSeen, survey: Survey) -> bool:

@@ -30,7 +30,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.gates import AGAIN, GATES, Errand, Need, free_turn, job_of, no_turn, rests_on_job
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
 from cronce.protocol.record import FREED, Job, Turn, encode, encode_job, encode_turn
-from cronce.protocol.store_clock import SMALL, dated, doubted, is_dated
+from cronce.protocol.store_clock import SMALL, Doubt, dated, doubted, is_dated
 from cronce.protocol.table import rule
 from cronce.protocol.view import View
 from cronce.value import NamedTuple
@@ -107,11 +107,14 @@ def _without_turn(view: View, command: Claim, job: Job | None) -> Decision | Nee
             assert_never(found.instead)
 
 
-def refused(command: Command, not_before: Instant | None, refusals: Collection[Refusal | None]) -> Answer | None:
-    """What it means that a write came too early or too late; None: read again what it rests on, and decide again."""
-    if Refusal.LATE in refusals:
-        return Stale("") if isinstance(command, Claim) and command.lands_by is not None else None
-    return Early(not_before)
+def refused(
+    command: Command, not_before: Instant | None, refusals: Collection[Refusal | None], doubt: Doubt | None = None
+) -> Answer | None:
+    """What it means that a write came too early or too late; None: read again what it rests on, and decide again. By a
+    clock that leapt it was neither."""
+    if doubt is None and Refusal.LATE not in refusals:
+        return Early(not_before)
+    return Stale("") if doubt is None and isinstance(command, Claim) and command.lands_by is not None else None
 
 
 # --- the writes -----------------------------------------------------------------------------------------------------

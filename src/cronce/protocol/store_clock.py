@@ -30,9 +30,10 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import StoreUnavailable
-from cronce.model import EPOCH, Boot, Instant, Traits, spell
+from cronce.model import EPOCH, Boot, Instant, Slot, Traits, spell
 from cronce.protocol.commands import Ask, Change, Command, Finish, Release, Renew, Unsure
 from cronce.protocol.lease import LONGEST_LEASE, Sample
+from cronce.protocol.record import Job
 from cronce.schedule.instant import format_duration
 from cronce.value import NamedTuple
 
@@ -60,7 +61,8 @@ FRESH_BOOT: Final = 120.0
 SAID: Final = timedelta(hours=1)
 """For so long after a person said so, by that very clock, it is right."""
 
-REMEDY: Final = "If it is right now, say so with `cronce store clock`"
+REMEDY: Final = "If the clock is right now, run `cronce store clock`"
+SET_CLOCK: Final = "Once the store's clock is right, `cronce store clock` brings that back"
 
 
 class Host(NamedTuple):
@@ -76,6 +78,7 @@ class Doubt(NamedTuple):
     """Why the store's clock is not believed."""
 
     why: str
+    """What is wrong with it: *jumped 20s ahead*."""
     off: timedelta
     first: Sample
     """Since then the readings agree with each other."""
@@ -83,9 +86,13 @@ class Doubt(NamedTuple):
     """It is behind the birth of the store. A person's word on that holds for good."""
 
     @property
+    def text(self) -> str:
+        return f"the store's clock {self.why}, so cronce starts no runs until it is right"
+
+    @property
     def words(self) -> str:
         """For people, with what to do about it."""
-        return f"the store's clock is not believed, and nothing starts: {self.why}. {REMEDY}"
+        return f"{self.text}. {REMEDY}"
 
 
 class Believed(NamedTuple):
@@ -133,10 +140,29 @@ def dated(doubt: Doubt | None, change: Change) -> Change:
     return change._replace(ttl=change.ttl - doubt.off)
 
 
+def is_job_dated(job: Job | None, new: Job) -> bool:
+    """Whether an edit closes slots, or lets runs be deleted: by a clock in doubt neither is done."""
+    return job is None or (job.floor, job.purging, job.firing) != (new.floor, new.purging, new.firing)
+
+
+def is_early(doubt: Doubt | None, slot: Slot | None, now: Instant) -> bool:
+    """Whether a clock in doubt granted a slot before its instant: then it is given back."""
+    return doubt is not None and slot is not None and now < slot.at
+
+
 def is_ahead(until: Instant, now: Instant) -> bool:
     """Whether an instant lies so far ahead that a clock which leapt must have dated it: no lease is as long. Such a
     lease has lapsed when nobody renewed it for its own length, by the boot clock of whoever looks."""
     return until - now > 2 * LONGEST_LEASE
+
+
+def closed_ahead(slots: str) -> str:
+    """Of a floor that a clock which leapt has raised: for people."""
+    return f"the store's clock was far ahead once, and closed {slots}"
+
+
+def dated_ahead(leases: str) -> str:
+    return f"the store's clock was far ahead once, and dated {leases} by that"
 
 
 def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: Instant = EPOCH) -> Believed:
@@ -160,13 +186,13 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
 def _wrong(last: Sample | None, sample: Sample, host: Host, tolerance: timedelta, born: Instant) -> str:
     """What is wrong with a reading, if anything is."""
     if sample.now < born - SMALL:
-        return f"it says {spell(sample.now)}, and the store was made at {spell(born)}"
+        return f"says {spell(sample.now)}, and the store was made at {spell(born)}"
     if last is None:
         return _first(sample, host)
     if _fits(last, sample, tolerance):
         return ""
     off = sample.now - last.now - timedelta(seconds=sample.ended - last.ended)
-    return f"it jumped {_span(off)} {'ahead' if off > timedelta(0) else 'back'}"
+    return f"jumped {_span(off)} {'ahead' if off > timedelta(0) else 'back'}"
 
 
 def recalled(samples: Sequence[Sample], traits: Traits) -> Believed:
@@ -186,9 +212,9 @@ def _first(sample: Sample, host: Host) -> str:
     """Why a process does not believe the first reading that it has."""
     off = sample.now - host.wall
     if abs(off) > SMALL + timedelta(seconds=sample.ended - sample.began):
-        return f"it is {_span(off)} {'ahead of' if off > timedelta(0) else 'behind'} this machine's"
+        return f"is {_span(off)} {'ahead of' if off > timedelta(0) else 'behind'} this machine's"
     if host.is_store and sample.ended < FRESH_BOOT and not host.synchronised():
-        return "it is this machine's, which was just started and is not synchronised yet"
+        return "is this machine's, which was just started and is not synchronised yet"
     return ""
 
 

@@ -349,12 +349,14 @@ def forget(view: View, _command: Command) -> Ruling:
 
 
 def resolve(view: View, command: Resolve) -> Ruling:
-    """Also of what a person said to be done: that word may be taken back, and stays on record with this one."""
+    """A person's word may be taken back by another: done by retry and, where nobody has begun it since, retry by done.
+    Both stay on record."""
     record = view.stands
+    retried = not record.is_closed and any(past.retried for past in record.past[-1:])
     if record.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):  # it ended then, however late a person looks
         record = _past(record, _grant_of(view, str(record.outcome))._replace(ended=record.finished))
-    elif command.verdict == "done" or not record.resolved:
-        return closed(view, command)
+    elif not (record.resolved if command.verdict == "retry" else retried):
+        return closed(view, command) if record.is_closed else nothing(view, command)
     if command.verdict == "done":
         known = record._replace(result=command.result or record.result)
         return _close(view, known, Outcome.SUCCEEDED, f"{RESOLVED}{command.reason}")
@@ -364,13 +366,6 @@ def resolve(view: View, command: Resolve) -> Ruling:
     was = record._replace(past=(*before, last), outcome=None, reason="", finished=None, result="")
     again = was._replace(state=State.DUE, failures=0, turn="", ask="")
     return Ruling(Queued(waiting=False), Change(again, Mark.OPEN))
-
-
-def resolve_retried(view: View, command: Resolve) -> Ruling:
-    """A person said that it shall be tried again, and nobody has begun it since: it may be done after all."""
-    if command.verdict == "retry" or not any(past.retried for past in view.stands.past[-1:]):
-        return nothing(view, command)
-    return _close(view, view.stands._replace(result=command.result), Outcome.SUCCEEDED, f"{RESOLVED}{command.reason}")
 
 
 def held(view: View, _command: Command) -> Ruling:
@@ -439,15 +434,15 @@ TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
     },
     Row.QUEUED: {
         Claim: grant, Renew: stale, Finish: stale, Release: stale, Queue: queue, Skip: skip,
-        Settle: nothing, Ask: nothing, Resolve: resolve_retried,
+        Settle: nothing, Ask: nothing, Resolve: resolve,
     },
     Row.IDLE: {
         Claim: grant, Renew: stale, Finish: finish_again, Release: release_again, Queue: queue, Skip: skip,
-        Settle: nothing, Ask: nothing, Resolve: resolve_retried,
+        Settle: nothing, Ask: nothing, Resolve: resolve,
     },
     Row.RESTING: {
         Claim: early, Renew: stale, Finish: finish_again, Release: release_again, Queue: early, Skip: skip,
-        Settle: nothing, Ask: nothing, Resolve: resolve_retried,
+        Settle: nothing, Ask: nothing, Resolve: resolve,
     },
     Row.HELD: {
         Claim: held, Renew: stale, Finish: stale, Release: stale, Queue: held, Skip: held,

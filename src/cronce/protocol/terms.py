@@ -62,7 +62,7 @@ class Terms(NamedTuple):
         return self._replace(start_within=None, overlap="wait" if is_limited(self.overlap) else self.overlap)
 
     def each_wanted(self) -> "Terms":
-        """Of a backlog, or of what waits already, no slot gives way to another."""
+        """Under missed="all", and of what waits already, no slot gives way to another."""
         return self._replace(overlap="wait") if self.overlap == "skip" else self
 
     def only_noted(self) -> "Terms":

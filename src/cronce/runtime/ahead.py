@@ -57,10 +57,7 @@ def _far(prefix: str) -> Flow[list[Cell]]:
 
 def clock_doubt(ledger: Ledger) -> Flow[Doubt | None]:
     """Whether this process believes the store's clock: by what this machine has seen of it before."""
-    if ledger.know.epoch.birth:
-        yield from ledger.client.load([])
-    else:
-        yield from recall_clock(ledger)
+    yield from ledger.client.load([]) if ledger.know.machine else recall_clock(ledger)
     return ledger.know.doubt
 
 

@@ -17,7 +17,7 @@ from cronce.events import Event
 from cronce.model import Fence, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
-from cronce.runtime.call import Call, NoStore
+from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
 from cronce.runtime.guard import (
     CommandGuard,
@@ -157,13 +157,14 @@ class Cronce(StoreAccess, ByHand):
             raise BadPolicy("mode='observe' leaves a body as it is: leave out isolate, which gives it another process")
         return ObservedJob(job, self._in_background, self.at_work, self._clock, **how).guard(fn, *slot)
 
-    def _call(self, job: Declaration, work: Work, take_over: bool) -> Steppable:
+    def _call(self, job: Declaration, work: Work, take_over: bool, when: When | None) -> Steppable:
         defined(f"calls {job.name}")
         job_name, refused = os.environ.get(JOB_NAME), self._notebook.refused
         try:
             keeper = self.at_work()
         except StoreError as error:
-            return NoStore(self._journal(), job, self._clock, error)
+            could_not_ask(self._journal(), job, self._clock, error, when)
+            raise
         standby = self._standby if isinstance(self._clock, SystemClock) else None
         call = Call(keeper, job, work, take_over=take_over, stand_by=bool(job_name), refused=refused, standby=standby)
         return PodCall(job_name, call) if job_name else call

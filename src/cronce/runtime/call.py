@@ -163,7 +163,7 @@ class Call:
     def _learn(self) -> Flow[object]:
         """The job and the store's clock; at first contact also what others of this machine saw of that."""
         ledger, name = self.desk.ledger, self.job.name
-        return ledger.jobs.learn(name) if ledger.know.epoch.birth else recall_clock(ledger, name)
+        return ledger.jobs.learn(name) if ledger.know.machine else recall_clock(ledger, name)
 
     def _wait_for_clock(self) -> Steps[None]:
         """Until the store's clock is believed."""
@@ -274,8 +274,8 @@ class Call:
         """Somebody seems to be gone, and only who watched the store's clock for a whole lease may act on it. A process
         of one call goes on from what those before it on this machine have seen."""
         with suppress(StoreError):
-            cell = yield Do(recall_clock(self.desk.ledger))
-            yield Do(leave_clock(self.desk.ledger, cell))
+            yield Do(recall_clock(self.desk.ledger))  # others may have left more since the first contact
+            yield Do(leave_clock(self.desk.ledger))
 
     def _hear(self, dead: list[Cell]) -> Steps[None]:
         """A process of one call was not there when they could speak: it hears them first, if it may act on it then."""
@@ -334,7 +334,7 @@ class Call:
                 raise LeaseLost(words, name=lease.name, fence=lease.grant.fence, why=whose(by, self.desk.holder))
             case Unsure(why):
                 words = f"{lease.name} {ending.outcome}, but that could not be recorded: {why}"
-                raise NotRecorded(f"{words}; it is said again until it is")
+                raise NotRecorded(f"{words}; cronce keeps trying to record it")
 
     def _said(self, attempt: Attempt, word: Finish | Release, *, once: bool) -> Steps[object]:
         """What the store says to how it ended. Without an answer it is written down, and said again while the call can
@@ -383,20 +383,6 @@ def could_not_ask(journal: Journal, job: Declaration, clock: Clock, error: Store
     with suppress(BadInput):
         slot = job.slot_at(clock.wall()) if when is None else job.slot_named(when)
         journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall())])
-
-
-class NoStore:
-    """A call whose store could not even be opened."""
-
-    desk: Any = None
-
-    def __init__(self, journal: Journal, job: Declaration, clock: Clock, error: StoreError) -> None:
-        self._journal, self._job, self._clock, self._error = journal, job, clock, error
-
-    def steps(self, when: When | None = None) -> Steps[Any]:
-        could_not_ask(self._journal, self._job, self._clock, self._error, when)
-        raise self._error
-        yield  # type: ignore[unreachable]  # steps like any other
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:

@@ -33,7 +33,7 @@ from cronce.model import (
 )
 from cronce.protocol.lease import FACTS_AGE, LONGEST_LEASE, Sample, even_span
 from cronce.protocol.record import Act, decode_job, standing_act
-from cronce.protocol.store_clock import REMEDY, Believed, Doubt, Host, is_ahead, is_said, judged, recalled
+from cronce.protocol.store_clock import Believed, Doubt, Host, is_ahead, is_said, judged, recalled
 from cronce.protocol.view import NO_TRAITS, KnownJob
 from cronce.runtime.contact import PROBE, Contacts
 from cronce.runtime.flow import Flow, Load, Purge, Request, Swap, Timed
@@ -74,6 +74,9 @@ class Knowledge:
         self._latest: Sample | None = None
         self._jobs: dict[str, KnownJob] = {}
         self.contact = Contacts(clock)
+        self.machine: Cell | None = None
+        """What processes of this machine left here, as it was last read. What they saw of the store's clock is taken in
+        then; None: not yet."""
         self.epoch = Epoch()
         self.own: set[Fence] = set()
         """Of runs whose end is this process's to say: it runs them, or has yet to say how they ended."""
@@ -290,7 +293,7 @@ class Client:
         doubt = self.know.doubt
         if (doubt is None) == self._doubted:
             self._doubted = doubt is not None
-            what, why = (What.STEADY, "") if doubt is None else (What.LEAPT, f"{doubt.why}. {REMEDY}")
+            what, why = (What.STEADY, "") if doubt is None else (What.LEAPT, doubt.words)
             self.report(Event(what, "the store's", self.holder, self.know.now(), detail=why))
 
     def _tell_why_nothing_runs(self, epoch: Epoch) -> None:

@@ -183,9 +183,10 @@ class Declaration(NamedTuple):
         return slot(self.name, instant_of(when, self.tz))
 
     def terms(self, wanted: Slot, *, inferred: bool) -> Terms:
-        """On what terms one of its slots is claimed from outside. What is asked for by hand is never too late."""
+        """On what terms one of its slots is claimed from outside. What is asked for by hand is never too late. Where
+        each slot is wanted, none gives way to another."""
         gap, delay = self.gap_after(wanted.at), self.delay(wanted)
-        return Terms(
+        terms = Terms(
             self.lease or lease_for(self.on_lost, gap),
             self.on_lost,
             self.overlap,
@@ -197,6 +198,7 @@ class Declaration(NamedTuple):
             payload=self.payload,
             joined=self.database is not None,
         )
+        return terms.each_wanted() if wants_all(self.missed) else terms
 
     def delay(self, wanted: Slot) -> timedelta:
         """How long after its instant a slot may start at the earliest: less than the jitter, and less than the gap to

@@ -18,6 +18,7 @@ from cronce.clock import Clock, KernelClock, kernel_clock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Instant, Origin, Traits
 from cronce.protocol.notices import Bundle
+from cronce.protocol.store_clock import SET_CLOCK, closed_ahead, dated_ahead
 from cronce.runtime.ahead import Ahead, find_ahead
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.queries import holders, machines_tzdata, mixed_tzdata, read_bundle, shared_names
@@ -30,7 +31,6 @@ from cronce.value import NamedTuple
 
 SAMPLES: Final = 20
 SHOWN: Final = 3
-SET_CLOCK: Final = "`cronce store clock` brings it back, once the store's clock is right"
 SLOW: Final = timedelta(milliseconds=250)
 OFF: Final = timedelta(milliseconds=100)
 FAR_OFF: Final = timedelta(seconds=5)
@@ -115,11 +115,10 @@ def life(epoch: Epoch) -> Iterator[Check]:
 def lying_ahead(ahead: Ahead) -> Iterator[Check]:
     """What a clock that leapt has left behind."""
     if ahead.jobs:
-        says = f"no slot of {listed(ahead.jobs)} runs: the store's clock was far ahead once, and closed what is to come"
-        yield error("ahead", says, SET_CLOCK)
+        yield error("ahead", closed_ahead(f"the slots to come of {listed(ahead.jobs)}"), SET_CLOCK)
     if ahead.leases or ahead.holders:
         names = listed([cell.key for cell in (*ahead.leases, *ahead.holders)])
-        yield error("ahead", f"the store's clock was far ahead once, and dated {names} by that", SET_CLOCK)
+        yield error("ahead", dated_ahead(names), SET_CLOCK)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -82,8 +82,8 @@ class Steppable(Protocol):
     def steps(self, when: When | None = None) -> Steps[Any]: ...
 
 
-MakeCall = Callable[[Work, bool], Steppable]
-"""A call of some work; whether it may take over older slots."""
+MakeCall = Callable[[Work, bool, When | None], Steppable]
+"""A call of some work; whether it may take over older slots; and for which slot, if that is known."""
 Isolate = Callable[[tuple[Any, ...], dict[str, Any], bool], Work]
 """The work of one call with these arguments, in a process of its own; whether it is awaited."""
 
@@ -132,7 +132,7 @@ def guarded(
         if when is None and slot is not None:
             when = slot(*args, **named)
         work = work_for(args, named)
-        return work, make_call(work, not args and not named), when
+        return work, make_call(work, not args and not named, when), when
 
     scheduled = None
     if _needs_nothing(plain):
@@ -174,7 +174,7 @@ class CommandGuard:
 
     def __call__(self, *, slot: When | None = None) -> int | Skipped:
         work = self.work()
-        call = self._make_call(work, True)  # noqa: FBT003
+        call = self._make_call(work, True, slot)  # noqa: FBT003
         answer: int | Skipped = work.answer(take(call.steps(slot), call.desk))
         return answer
 

@@ -24,6 +24,7 @@ from cronce.protocol.record import (
 )
 from cronce.protocol.retention import PURGE_DELAY, Keep, default_keep, excess
 from cronce.protocol.specs import after_forgetting, declared, raise_floor
+from cronce.protocol.store_clock import is_job_dated
 from cronce.runtime.client import NEWS, ROUNDS, Client
 from cronce.runtime.flow import Flow, Purge, drive
 from cronce.stores.base import Loaded, Position, Scan, Store
@@ -102,7 +103,7 @@ class Jobs:
                 writes[name] = Write(cell.key, cell.version, encode_job(new), Mark.OPEN, not_after=limit)
         if not writes:
             return
-        if any(_is_dated(was[name], new) for name, new in made.items()):
+        if any(is_job_dated(was[name], new) for name, new in made.items()):
             self._client.check_clock()
         swapped, _ = yield from self._client.swap([*writes.values(), *news], loaded.epoch.seen)
         for name, verdict in zip(writes, swapped.verdicts, strict=False):
@@ -274,11 +275,6 @@ def paused_and_resumed(paused: Act, by: str) -> str:
 def _is_news(job: Job | None, new: Job) -> bool:
     """What other processes should not rest on the old facts for; a floor that rises can wait until they age."""
     return job is None or job.firing != new.firing or job.paused != new.paused
-
-
-def _is_dated(job: Job | None, new: Job) -> bool:
-    """Whether slots are closed by it, or runs will be deleted."""
-    return job is None or (job.floor, job.purging, job.firing) != (new.floor, new.purging, new.firing)
 
 
 def _upto(cell: Cell, upto: Instant | None) -> bool:

@@ -25,7 +25,7 @@ from cronce.model import Fence, Instant, from_us, read_fence, to_us
 from cronce.protocol.commands import Finish, Release
 from cronce.protocol.record import Outcome
 from cronce.runtime.log import LOGGER
-from cronce.stores.default import make_way
+from cronce.stores.default import Chosen, journal_directory, make_way, pinned
 from cronce.value import NamedTuple
 
 VERSION: Final = 1
@@ -74,13 +74,15 @@ class Journal:
         self._warned = False
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """On disk when this returns. A disk that does not take it is told of, and is no reason to stop."""
+        """On disk when this returns, an end once. A disk that does not take it is told of, and is no reason to stop."""
         if not self._directory or not entries:
             return
         name = f"{os.getpid()}-{to_us(entries[0].at)}-{next(self._numbers)}.jsonl"
-        ends = {entry.word.fence for entry in entries if isinstance(entry, UnsaidEnd)}
         with self._lock:
-            if not ends and len(self._names()) >= MOST:
+            mine = set[Fence]().union(*self._mine.values())
+            entries = [entry for entry in entries if not (isinstance(entry, UnsaidEnd) and entry.word.fence in mine)]
+            ends = {entry.word.fence for entry in entries if isinstance(entry, UnsaidEnd)}
+            if not entries or (not ends and len(self._names()) >= MOST):
                 return
             if ends:
                 self._mine[name] = ends
@@ -92,6 +94,8 @@ class Journal:
 
     def said(self, fence: Fence) -> None:
         """It is on record, or never will be."""
+        if not self._mine:
+            return
         with self._lock:
             over = [name for name, ends in self._mine.items() if not (ends - {fence})]
             for ends in self._mine.values():
@@ -108,11 +112,6 @@ class Journal:
                 pass
             except OSError as error:
                 self._warn(f"cannot be cleared: {error}")
-
-    @property
-    def has_left(self) -> bool:
-        """Whether there is a file that is not this process's."""
-        return any(name not in self._mine for name in self._names())
 
     def left(self) -> Mapping[str, tuple[Entry, ...]]:
         """What other processes, or this one before it closed its store, have left: by file."""
@@ -165,6 +164,11 @@ class Journal:
         if not self._warned:
             self._warned = True
             LOGGER.warning("the journal in %s %s", self._directory, what)
+
+
+def own_journal(chosen: Chosen) -> Journal:
+    """Of this machine, for what could not be told to that store."""
+    return Journal(journal_directory(pinned(chosen).url))
 
 
 # --- spelling ---------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.lease import LOCK_LEASE, NO_SAMPLE, Sample, Trust, trust_end
 from cronce.protocol.record import Maker, Outcome, Record, decode
-from cronce.protocol.store_clock import is_ahead
+from cronce.protocol.store_clock import is_ahead, is_early
 from cronce.protocol.table import Row, row
 from cronce.protocol.terms import MEANT, Terms, Wants, check_lease, check_terms, checked
 from cronce.protocol.view import View
@@ -170,12 +170,11 @@ class Ledger:
 
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
         """What came too late to be trusted is given back; so is a slot that a clock in doubt granted too early."""
-        boot, now = self._clock.boot(), self.know.now() if self.know.doubt else None
+        boot, now, doubt = self._clock.boot(), self.know.now(), self.know.doubt
         late = {
             grant.fence: grant
             for grant in grants
-            if isinstance(grant, Grant)
-            and (not grant.trust.holds(boot) or (now and grant.slot and now < grant.slot.at))
+            if isinstance(grant, Grant) and (not grant.trust.holds(boot) or is_early(doubt, grant.slot, now))
         }
         if late:
             yield from self.release(list(late.values()))

@@ -251,13 +251,13 @@ class Loop:
     def _lost(self, one: Question, writes: Sequence[Write], verdicts: Sequence[Verdict], timed: Timed) -> None:
         refusals = {verdict.refused for verdict in verdicts}
         news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]
-        if Refusal.EPOCH in refusals or (self._know.doubt is not None and not news):
-            one.unread = True  # early or late by a clock that leapt is neither
+        if Refusal.EPOCH in refusals:
+            one.unread = True
         elif news:
             self._take_in(one, news, timed)
             one.unread = len(one.view.turns) > 1 and all(cell.key != one.view.run.key for cell in news)
         else:
-            one.answer = refused(one.command, writes[0].not_before, refusals)
+            one.answer = refused(one.command, writes[0].not_before, refusals, self._know.doubt)
             one.unread = one.answer is None
             if one.unread and one.view.slot:
                 self._know.forget_job(one.view.slot.job)

@@ -4,7 +4,7 @@ it is nobody's error."""
 import os
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -23,7 +23,7 @@ from cronce.protocol.notices import (
     decode_refusals,
     encode_notice,
 )
-from cronce.runtime.client import WAKE
+from cronce.runtime.client import ROUNDS, WAKE
 from cronce.runtime.desk import host_name
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Ledger
@@ -74,41 +74,57 @@ class Notebook:
         drive(note_refusals(keeper.desk.ledger, refused), store, keeper.desk.clock)
 
 
-def note_refusals(ledger: Ledger, refused: dict[str, list[Refused]]) -> Flow[None]:
-    keys = [refusals_cell(job, host_name()) for job in refused]
-    loaded, _ = yield from ledger.client.load(keys)
-    writes = [noted(cell, new) for cell, new in zip(loaded.cells, refused.values(), strict=True)]
-    yield from ledger.client.swap(writes, loaded.epoch.seen)
+def note_refusals(ledger: Ledger, refused: Mapping[str, Sequence[Refused]]) -> Flow[None]:
+    """All at once; and again for those where another process of this machine was faster."""
+    left = {refusals_cell(job, host_name()): new for job, new in refused.items()}
+    for _ in range(ROUNDS):
+        loaded, _ = yield from ledger.client.load([*left])
+        writes = [_noted(cell, left[cell.key]) for cell in loaded.cells]
+        swapped, _ = yield from ledger.client.swap(writes, loaded.epoch.seen)
+        left = {verdict.cell.key: left[verdict.cell.key] for verdict in swapped.verdicts if verdict.refused}
+        if not left:
+            return
 
 
-def noted(cell: Cell, new: Iterable[Refused]) -> Write:
-    """What a machine was refused of a job, and these."""
+def _noted(cell: Cell, new: Iterable[Refused]) -> Write:
+    """What a machine was refused of a job, and these, unless they are noted already."""
     known = readable(cell, decode_refusals) or Refusals(0, ())
-    recent = (*known.recent, *new)
+    recent = (*known.recent, *(one for one in new if one not in known.recent))
     value = encode_notice(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
     return Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)
 
 
-def recall_clock(ledger: Ledger, job: str = "") -> Flow[Cell]:
+def own_cell() -> str:
+    """Of this machine, since it was booted."""
+    return machine_cell(boot_id() or host_name())
+
+
+def recall_clock(ledger: Ledger, job: str = "") -> Flow[None]:
     """Go on from what other processes of this machine have seen of the store's clock, since it was booted. The job that
     the process is about to claim a slot of is read with it."""
     about = [job_cell(job), SWITCH] if job else []
-    loaded, _ = yield from ledger.client.load([machine_cell(boot_id() or host_name()), *about])
+    loaded, _ = yield from ledger.client.load([own_cell(), *about])
     cell, *about_job = loaded.cells
     if about_job:
         ledger.know.learn_switch(about_job[1])
         ledger.know.learn_job(job, about_job[0], loaded)
-    machine = readable(cell, decode_machine)
+    ledger.know.machine, machine = cell, readable(cell, decode_machine)
     if machine is not None and machine.boot_id and machine.boot_id == boot_id():
         ledger.know.recall(machine.samples)
         ledger.client.tell_doubt()
-    return cell
 
 
-def clock_note(ledger: Ledger, cell: Cell) -> list[Write]:
-    """What was seen of the store's clock, for the next process; `cell` is as it was recalled. Not every store has room
+def recall_once(ledger: Ledger) -> Flow[None]:
+    """The same, unless this process has done so before."""
+    if ledger.know.machine is None:
+        yield from recall_clock(ledger)
+
+
+def clock_note(ledger: Ledger) -> list[Write]:
+    """What was seen of the store's clock, for the next process, over what it was last read as. Not every store has room
     for it."""
-    if not ledger.client.traits.history:
+    cell = ledger.know.machine
+    if cell is None or not ledger.client.traits.history:
         return []
     tzdata, known = tzdata_version(), None
     if not tzdata and '"tzdata"' in cell.value:  # of a process before this one, which needed it
@@ -118,16 +134,11 @@ def clock_note(ledger: Ledger, cell: Cell) -> list[Write]:
     return [] if value == cell.value else [Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)]
 
 
-def leave_clock(ledger: Ledger, cell: Cell) -> Flow[None]:
-    note = clock_note(ledger, cell)
+def leave_clock(ledger: Ledger) -> Flow[None]:
+    """If another process of this machine is faster, that is as good."""
+    note = clock_note(ledger)
     if note:
         yield from ledger.client.swap(note, ledger.know.epoch.seen)
-
-
-def share_clock(ledger: Ledger) -> Flow[None]:
-    """The same of a process that stays, again and again. If another of this machine is faster, that is as good."""
-    loaded, _ = yield from ledger.client.load([machine_cell(boot_id() or host_name())])
-    yield from leave_clock(ledger, loaded.cells[0])
 
 
 def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:

@@ -22,7 +22,7 @@ from cronce.runtime.contact import AHEAD
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Look
 from cronce.runtime.ledger import Expired, Grant, Wanted
-from cronce.runtime.machine import recall_clock, share_clock
+from cronce.runtime.machine import leave_clock, recall_clock
 from cronce.runtime.steps import Steps, take, take_async
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Standby:
         desk = waiting.call.desk
         if not self._recalled:
             desk.do(recall_clock(desk.ledger))
-            desk.do(share_clock(desk.ledger))
+            desk.do(leave_clock(desk.ledger))
             self._recalled = True
         (answer,) = desk.do(desk.ledger.claim([Wanted(waiting.call.slot, waiting.terms, known=True)]))
         match answer:

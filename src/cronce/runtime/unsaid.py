@@ -5,17 +5,16 @@ With them goes what earlier processes of this machine have left in the journal, 
 
 import threading
 from collections.abc import Iterable, Sequence
-from functools import partial
 
-from cronce.model import Cell, Fence, Instant, Write, refusals_cell, slot_of_cell
+from cronce.model import Fence, slot_of_cell
 from cronce.protocol.commands import Finish, Release, Stale, Unsure
 from cronce.protocol.notices import Refused
-from cronce.runtime.desk import Desk, host_name
+from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry, Journal, UnaskedCall, UnsaidEnd
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
-from cronce.runtime.machine import UNASKED, noted
+from cronce.runtime.machine import UNASKED, note_refusals
 
 
 class Unsaid:
@@ -25,7 +24,6 @@ class Unsaid:
         self._desk, self.journal = desk, journal
         self._lock = threading.Lock()
         self._ends: dict[Fence, UnsaidEnd] = {}  # what is said in the background
-        self._written: set[Fence] = set()
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -33,17 +31,14 @@ class Unsaid:
     @property
     def waits(self) -> bool:
         """Whether there is something to be said, of this process or of those before it."""
-        return bool(self._ends) or self.journal.has_left
+        return bool(self._ends or self.journal.left())
 
     def end_of(self, grant: Grant, word: Finish | Release) -> UnsaidEnd:
         return UnsaidEnd(grant.key, word, self._desk.holder, self._desk.clock.wall())
 
     def write_down(self, ends: Iterable[UnsaidEnd]) -> None:
         """On disk, once; whoever calls goes on saying it."""
-        with self._lock:
-            new = [end for end in ends if end.word.fence not in self._written]
-            self._written |= {end.word.fence for end in new}
-        self.journal.write(new)
+        self.journal.write(list(ends))
 
     def add(self, end: UnsaidEnd) -> None:
         """From now on it is said in the background, until the process ends."""
@@ -53,11 +48,9 @@ class Unsaid:
 
     def said(self, fence: Fence) -> None:
         """It is on record, or never will be."""
-        if fence in self._written:
-            with self._lock:
-                self._ends.pop(fence, None)
-                self._written.discard(fence)
-            self.journal.said(fence)
+        with self._lock:
+            self._ends.pop(fence, None)
+        self.journal.said(fence)
         self._desk.ledger.know.own.discard(fence)
 
     def say(self) -> Flow[None]:
@@ -71,7 +64,7 @@ class Unsaid:
             unsure = yield from self._say(ends)
         calls = [entry for entries in left.values() for entry in entries if isinstance(entry, UnaskedCall)]
         if calls:
-            yield from self._note(calls)
+            yield from note_refusals(self._desk.ledger, _by_job(calls))
         self.journal.remove(name for name, entries in left.items() if not unsure.intersection(entries))
 
     def _say(self, ends: Sequence[UnsaidEnd]) -> Flow[set[Entry]]:
@@ -93,15 +86,11 @@ class Unsaid:
             self.said(end.word.fence)
         return unsure
 
-    def _note(self, calls: Sequence[UnaskedCall]) -> Flow[None]:
-        """Calls that could not ask the store are noted beside those that were refused."""
-        by_job: dict[str, list[Refused]] = {}
-        for call in calls:
-            new = Refused(call.slot, call.at, f"{call.holder}: {UNASKED}{call.why}")
-            by_job.setdefault(call.slot.partition("@")[0], []).append(new)
-        for job, refused in by_job.items():
-            yield from self._desk.ledger.client.rewrite(refusals_cell(job, host_name()), partial(_beside, refused))
 
-
-def _beside(new: Sequence[Refused], cell: Cell, _now: Instant) -> tuple[None, Write]:
-    return None, noted(cell, new)
+def _by_job(calls: Sequence[UnaskedCall]) -> dict[str, list[Refused]]:
+    """Calls that could not ask the store are noted beside those that were refused."""
+    by_job: dict[str, list[Refused]] = {}
+    for call in calls:
+        new = Refused(call.slot, call.at, f"{call.holder}: {UNASKED}{call.why}")
+        by_job.setdefault(call.slot.partition("@")[0], []).append(new)
+    return by_job

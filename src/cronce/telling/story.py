@@ -9,6 +9,7 @@ from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
 from cronce.protocol.record import LAPSED, Record, Span
 from cronce.protocol.specs import is_floor_ahead
+from cronce.protocol.store_clock import SET_CLOCK, closed_ahead
 from cronce.runtime.effects.review import STATES, Survey
 from cronce.runtime.journal import UnaskedCall, UnsaidEnd
 from cronce.runtime.machine import UNASKED
@@ -69,8 +70,8 @@ def warnings(found: Why) -> Iterator[str]:
         yield f"{found.doubt[0].upper()}{found.doubt[1:]}."
     job = found.job.job
     if job is not None and is_floor_ahead(job, found.now):
-        closed = f"The store's clock was far ahead once, so slots up to {spell(job.floor)} are closed"
-        yield f"{closed}: `cronce store clock` brings that back."
+        closed = closed_ahead(f"slots up to {spell(job.floor)}")
+        yield f"{closed[0].upper()}{closed[1:]}. {SET_CLOCK}."
 
 
 # --- a slot ---------------------------------------------------------------------------------------------------------
@@ -405,7 +406,7 @@ def said_before(record: Record | None, verdict: str) -> str:
     else:
         return ""
     when = f" at {spell(at)}" if at else ""
-    return f"; that was said before, {by}{when}" if before == verdict else f"; before, {before} was said {by}{when}"
+    return f"; already resolved {by}{when}" if before == verdict else f"; before, {before} was said {by}{when}"
 
 
 def tell_doubts(survey: Survey) -> Iterator[str]:

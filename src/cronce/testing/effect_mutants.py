@@ -68,7 +68,12 @@ def begun_after_its_lease() -> Any:
 
 def forgotten_is_not_done() -> Any:
     """After the store forgot, a step of a slot from before is taken not to have been done."""
-    wrong = {**TABLE, Row.BELOW: {**TABLE[Row.BELOW], Claim: table.grant}}
+    right = TABLE[Row.BELOW][Claim]
+
+    def claim(view: View, command: Claim) -> Any:
+        return (table.grant if command.under else right)(view, command)
+
+    wrong = {**TABLE, Row.BELOW: {**TABLE[Row.BELOW], Claim: claim}}
     return patch.object(table, "TABLE", wrong)
 
 

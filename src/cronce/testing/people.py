@@ -16,8 +16,8 @@ from cronce.testing.world import Play, Thread
 REPEATABLE = (Way.KEY, Way.STEP, Way.THING, Way.JOINED)
 """What goes by a key may be run again; the rest would just be repeated."""
 
-FORGOTTEN = (Way.KEY, Way.JOINED)
-"""Also when the store has forgotten what was done: the other side has not."""
+FORGOTTEN = (Way.KEY, Way.STEP, Way.JOINED)
+"""Also when the store has forgotten what was done: the other side has not; or a step of before is in doubt."""
 
 
 def by_hand(node: Node) -> Thread:

@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from functools import lru_cache
 from typing import Final, Protocol
 
 from cronce.model import Cell, Fence, slot_of_cell
-from cronce.protocol.lease import hearing, tolerance
+from cronce.protocol.lease import PIECE, hearing, tolerance
 from cronce.protocol.record import LAPSED, Outcome, Record
 from cronce.protocol.record import decode as decode_record
 from cronce.runtime.ledger import Ledger
@@ -55,13 +56,25 @@ class Takeovers:
         the store was away for everybody until now, of one that can speak again."""
         assert old.fence is not None
         lapsed = any(past.fence == old.fence and past.end == LAPSED for past in record.past[-1:])
+        if not (lapsed or record.outcome is Outcome.LOST):
+            return
+        self._check_hearing(old.key, record)
         holder = self.holders.get(old.fence)
-        if not (lapsed or record.outcome is Outcome.LOST) or holder is None or not holder.wants(old.key, old.fence):
+        if holder is None or not holder.wants(old.key, old.fence):
             return
         outage, since = self._world.outage, holder.able_since(RENEWAL, old.key)
         able, away = self._world.real - since, outage.until == since and outage.until - outage.since >= NOTICED
         if able >= (0.0 if away else ABLE):
             self._broken("a living holder is heard first", f"{old.key} of {holder.process.name}, for {able:.1f} s able")
+
+    def _check_hearing(self, key: str, record: Record) -> None:
+        """Right after an outage for everybody nobody can know who is dead. (A call from before may be late.)"""
+        outage, real = self._world.outage, self._world.real
+        began = self._world.right_now() - timedelta(seconds=real - outage.since)
+        decided = record.finished or record.started
+        late = decided is not None and decided < began
+        if outage.until - outage.since >= NOTICED and outage.until <= real < outage.until + PIECE and not late:
+            self._broken("after an outage holders are heard", f"{key}, {real - outage.until:.2f} s after it")
 
     def look(self, holders: Iterable[Holder], seconds: float) -> None:
         """Whose holder is gone is taken over, or closed as lost, within the hearing and some seconds of contact. Where

@@ -21,7 +21,6 @@ from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
 from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect, stopped_by
 from cronce.runtime.flow import Flow
-from cronce.runtime.machine import recall_clock
 from cronce.runtime.operations.actions import LONGEST_ID, LONGEST_TEXT, AskedFor, Operator, Verdict
 from cronce.runtime.queries import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import why
@@ -138,7 +137,6 @@ def _asked(hand: Operator, asked: AskedFor) -> Document:
 def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     verdict: Verdict = given["verdict"]
     reason, result, force = given.get("reason", ""), given.get("result"), given.get("force", False)
-    yield from recall_clock(hand.ledger)
     before = yield from effect(effect_named(name))
     seen = yield from resolve_effect(hand, name, verdict, reason, result, force=force)
     if isinstance(seen, Unwatched):

@@ -21,6 +21,7 @@ from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
 from cronce.stores.redis import init
 from tests.faults.fault_table.app import JOB, SECOND
+from tests.faults.leaping import leaping
 from tests.house.wait import wait_until
 from tests.servers.postgres import Postgres
 from tests.servers.valkey import DURABLE, Valkey
@@ -72,10 +73,14 @@ class Place:
         self.running = 0
         """The process in which a job function has just begun."""
         if store == "postgresql":
-            self.postgres = stack.enter_context(Postgres())
+            self.postgres = Postgres()
+            self.clock = leaping(self.postgres)
+            stack.enter_context(self.postgres)
             self.url = f"{self.postgres.url}?timeout=2"
         elif store == "valkey":
-            self.valkey = stack.enter_context(Valkey(*DURABLE))
+            self.valkey = Valkey(*DURABLE)
+            self.clock = leaping(self.valkey)
+            stack.enter_context(self.valkey)
             init(self.valkey.url)
             self.url = f"{self.valkey.url}?timeout=2"
 
@@ -143,13 +148,46 @@ def killed(place: Place) -> None:
     time.sleep(LASTS)
 
 
+def restarted(place: Place) -> None:
+    """The server is killed, and is back at once with what it had."""
+    place.server.kill()
+    place.server.start()
+    time.sleep(LASTS)
+
+
+def leapt(seconds: float) -> Fault:
+    """The clock of the server is wrong by so much, for a while."""
+
+    def fault(place: Place) -> None:
+        with place.clock.by(seconds, LASTS):
+            pass
+
+    return fault
+
+
+def index_lost(place: Place) -> None:
+    """The key by which runs are listed is gone, the cells are there."""
+    place.valkey.cli("DEL", "{cronce:cronce}:index")
+    time.sleep(LASTS)
+
+
+HOUR: Final = 3600.0
+YEAR: Final = 400 * 86400.0
+SERVERS: Final = ("postgresql", "valkey")
+
 FAULTS: Final[Mapping[str, tuple[Fault, tuple[str, ...]]]] = {
     "calm": (calm, ("sqlite", "postgresql", "valkey")),
     "killed": (killed, ("sqlite", "postgresql", "valkey")),
-    "stopped": (stopped, ("postgresql", "valkey")),
-    "refused": (refused, ("postgresql", "valkey")),
-    "read-only": (read_only, ("postgresql", "valkey")),
+    "stopped": (stopped, SERVERS),
+    "refused": (refused, SERVERS),
+    "restarted": (restarted, SERVERS),
+    "read-only": (read_only, SERVERS),
     "locked": (locked, ("sqlite", "postgresql")),
+    "an hour ahead": (leapt(HOUR), SERVERS),
+    "an hour back": (leapt(-HOUR), SERVERS),
+    "400 days ahead": (leapt(YEAR), SERVERS),
+    "400 days back": (leapt(-YEAR), SERVERS),
+    "index lost": (index_lost, ("valkey",)),
 }
 """What is done, and to which stores it can be."""
 

@@ -124,7 +124,7 @@ TABLE: Final = (
     ),
     # --- the cursor ---
     Misuse("run.cursor.set(object())", "a cursor is"),
-    Misuse("for order in run.cursor.over([2, 1], at=lambda order: order): pass", "would miss items"),
+    Misuse("for order in run.cursor.over([2, 1], at=lambda order: order): pass", "would skip items"),
     Misuse('for order in run.cursor.over([1], at="id"): pass', "is no function of an item"),
     # --- harmless ---
     harmless(

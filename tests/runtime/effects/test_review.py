@@ -35,6 +35,7 @@ from cronce.runtime.effects.review import (
 )
 from cronce.runtime.ledger import Begin, Grant
 from cronce.runtime.operations.actions import Operator
+from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.redis import init
@@ -560,6 +561,6 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
 
 
 def _slot(name: str) -> Slot:
-    slot = effect_named(name).slot
+    slot = slot_named(name.partition("/")[0])
     assert slot
     return slot

@@ -243,7 +243,7 @@ def test_items_out_of_order_are_refused(office: Office, items: list[Any]) -> Non
     def body(run: Run) -> None:
         seen.extend(run.cursor.over(items, at=lambda item: item))
 
-    with pytest.raises(BadInput, match="would miss items"):
+    with pytest.raises(BadInput, match="would skip items"):
         office.call(job(), body)
     assert seen == items[:-1]
 

@@ -1,6 +1,7 @@
 """Ends wait for starts, but not for long; those that the store did not take are written down."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,7 @@ from cronce import Cronce
 from cronce.errors import StoreUnavailable
 from cronce.model import Write
 from cronce.runtime.attempt import End
-from cronce.runtime.journal import Entry, Journal
+from cronce.runtime.journal import Journal
 from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, SAID_BESIDE, Endings, Said
 from cronce.stores.base import Swapped
 from tests.runtime.office import Office
@@ -56,14 +57,14 @@ def test_so_it_is_after_an_outage_when_thousands_have_ended(office: Office) -> N
 
 
 class Written(Journal):
-    """Counts what is written down, each time."""
+    """Counts what is written to a file, each time."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
         self.counts: list[int] = []
 
-    def write(self, entries: Sequence[Entry]) -> None:
-        self.counts += [len(entries)] if entries else []
+    def _write(self, _name: str, text: str) -> None:
+        self.counts.append(len(text.splitlines()))
 
 
 def many_jobs() -> Cronce:
@@ -73,11 +74,11 @@ def many_jobs() -> Cronce:
     return cron
 
 
-def test_ends_that_are_only_put_off_are_not_written_down() -> None:
+def test_ends_that_are_only_put_off_are_not_written_down(tmp_path: Path) -> None:
     """After each exchange whatever was not said yet went to the disk, and each time the disk was waited for."""
     with ManualCluster(many_jobs()) as cluster:
         process = cluster.join("web-1:1:0", workers=100)
-        journal = process.keeper.unsaid.journal = Written()
+        journal = process.keeper.unsaid.journal = Written(tmp_path)
         put_off = set[int]()
         cluster.turn_to(61_000, lambda: put_off.add(len(process.engine._exchange.endings)))
         assert len(cluster.begun) == 400
@@ -85,10 +86,10 @@ def test_ends_that_are_only_put_off_are_not_written_down() -> None:
         assert journal.counts == []
 
 
-def test_ends_that_got_no_answer_are_written_down_at_once_and_together() -> None:
+def test_ends_that_got_no_answer_are_written_down_at_once_and_together(tmp_path: Path) -> None:
     with ManualCluster(many_jobs(), holds_back=True) as cluster:
         process = cluster.join("web-1:1:0", workers=400)
-        journal = process.keeper.unsaid.journal = Written()
+        journal = process.keeper.unsaid.journal = Written(tmp_path)
         cluster.turn_to(60_000)
         while process.held:
             process.end(process.held.pop())

@@ -389,7 +389,8 @@ def test_what_could_not_be_recorded_is_an_exit_code(found: Found) -> None:
         began = time.monotonic()
         process.terminate()
         code, out = ended(process)
-    assert (code, time.monotonic() - began < 30) == (1, True), out
+    assert (code, time.monotonic() - began < 60) == (1, True), out  # it tries for 10 s, and so does its last word
+    assert "still runs" not in out
 
 
 # --- by hand --------------------------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ class Firing:
         yield
         self.log.info('Job "%s" executed successfully', self)
 
-    def _call(self, work: Work, _take_over: bool) -> "PatientCall":
+    def _call(self, work: Work, *_meant: object) -> "PatientCall":
         """The arguments are the job's, the same for all of its slots: any call may take over any of them."""
         keeper, refused = self._guards.cron.at_work(), self._guards.notebook.refused
         call = Call(keeper, self._ours, work, take_over=True, refused=refused, ahead=self.let_go, running=self._running)

@@ -5,7 +5,7 @@ It is for records from before a job says what its effects are done to. A step `c
 `run.on("invoice", 7).once("charge", …)` finds. The step itself stays on record; one that was in doubt is closed there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from cronce.errors import BadInput, StoreUnavailable
@@ -18,6 +18,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Begin, Grant
 from cronce.runtime.operations.actions import Operator
 from cronce.runtime.queries import load, read_page
+from cronce.runtime.scheduling.roster import chunks
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
@@ -78,7 +79,7 @@ def _adoption(target: Target, steps: Iterable[EffectSeen]) -> Adoption | None:
 
 def _without_known(adoptions: Sequence[Adoption]) -> Flow[list[Adoption]]:
     seen: list[Adoption] = []
-    for part in _parts(adoptions):
+    for part in chunks(adoptions, AT_ONCE):
         loaded = yield from load([one.target.cell for one in part])
         found = yield from look_at([cell for cell in loaded.cells if cell.version], loaded.now)
         known = {one.cell.key: one.state for one in found}
@@ -93,7 +94,7 @@ def _known(one: Adoption, state: EffectState) -> Adoption:
 def adopt(operator: Operator, adoptions: Sequence[Adoption]) -> Flow[None]:
     """Put them on record. Each is begun and ended at once; one that is begun and not ended is in doubt, and safe."""
     ledger = operator.ledger
-    for part in _parts([one for one in adoptions if not one.hindrance]):
+    for part in chunks([one for one in adoptions if not one.hindrance], AT_ONCE):
         begins = [Begin(one.target.cell, ledger.nonce(), keep=one.target.keep, sent=one.step.name) for one in part]
         _, begun = yield from ledger.exchange_effects((), begins)
         granted = [(one, each.answer) for one, each in zip(part, begun, strict=True) if isinstance(each.answer, Grant)]
@@ -114,8 +115,3 @@ def _word(one: Adoption, grant: Grant) -> Finish:
         told = record.reason if record.reason.startswith(UNSAYABLE) else f"adopted from {one.step.name}"
         return Finish(grant.fence, Outcome.SUCCEEDED, told, result=record.result)
     return Finish(grant.fence, Outcome.UNKNOWN, f"adopted from {one.step.name}: {one.step.why}"[:500])
-
-
-def _parts(adoptions: Sequence[Adoption]) -> Iterator[Sequence[Adoption]]:
-    for start in range(0, len(adoptions), AT_ONCE):
-        yield adoptions[start : start + AT_ONCE]

@@ -22,11 +22,15 @@ from cronce.protocol.commands import Closed, Held, Queued, Resolve
 from cronce.protocol.record import Maker, Record, decode, effects_key
 from cronce.protocol.table import Row
 from cronce.runtime.client import ROUNDS
+from cronce.runtime.effects import steps
 from cronce.runtime.effects.makers import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
 from cronce.runtime.effects.once import whereabouts
+from cronce.runtime.effects.steps import Target
 from cronce.runtime.flow import Flow
+from cronce.runtime.machine import recall_once
 from cronce.runtime.operations.actions import Operator, Verdict, sure
 from cronce.runtime.queries import load, read_page, row_of, slot_named
+from cronce.runtime.scheduling.roster import chunks
 from cronce.schedule import format_duration
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple, Value
@@ -47,27 +51,19 @@ _AT_ONCE: Final = 100
 _EXAMPLES: Final = "billing@2026-03-29T01:00:00Z/report (of a slot) or charge/invoice:7 (on a thing, or a key)"
 
 
-class Named(NamedTuple):
-    """An effect as a person names it: of a slot, or on a thing or of a key, which has none."""
-
-    name: str
-    cell: str
-    slot: Slot | None
-
-
 def names_effect(what: object) -> bool:
     """Whether it is an effect that is named, and no slot: those have no slash."""
     return isinstance(what, str) and "/" in what
 
 
-def effect_named(text: str) -> Named:
+def effect_named(text: str) -> Target:
+    """An effect as a person names it: of a slot, or on a thing or of a key."""
     of, slash, key = text.partition("/")
     if not slash or not key:
         raise BadInput(f"{text[:80]!r} is not an effect, which is written like {_EXAMPLES}")
     if "@" not in of:
-        return Named(text, once_cell(check_name(of), check_key(key)), None)
-    slot = slot_named(of)
-    return Named(f"{slot.key}/{key}", f"{effect_cells(slot.key)}{check_key(key)}", slot)
+        return Target(once_cell(check_name(of), check_key(key)), text)
+    return steps.of_slot(slot_named(of).key, key)
 
 
 def effect_name(cell: str) -> str:
@@ -107,8 +103,7 @@ def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
     may have been done, and its run have ended."""
     found = {cell.key: _seen(cell, now) for cell in cells}
     begun = [(key, run) for key, one in found.items() if one is not None and (run := _run_of(one))]
-    for start in range(0, len(begun), _AT_ONCE):
-        part = dict(begun[start : start + _AT_ONCE])
+    for part in map(dict, chunks(begun, _AT_ONCE)):
         loaded = yield from load([*sorted(set(part.values())), *part])
         known = {cell.key: cell for cell in loaded.cells}
         found |= {key: _seen(known[key], loaded.now, known) for key in part}
@@ -188,7 +183,7 @@ class Survey(NamedTuple):
 NONE: Final = Survey(MappingProxyType({}), frozenset(), ())
 
 
-def effect(named: Named) -> Flow[EffectSeen | None]:
+def effect(named: Target) -> Flow[EffectSeen | None]:
     loaded = yield from load([named.cell])
     found = yield from look_at(loaded.cells, loaded.now)
     return found[0] if found else None
@@ -242,7 +237,7 @@ def of_slot(slot: Slot, run: Record | None) -> list[Where]:
     return [*own, Where(stopped_by.cell, only=True)] if stopped_by else own
 
 
-def doubt_of(run: Record | None) -> Named | None:
+def doubt_of(run: Record | None) -> Target | None:
     """The effect of which nobody knew whether it happened, so that the run was closed as unknown; of several the
     first."""
     if run is None or not run.reason.startswith(NOBODY_KNOWS):
@@ -257,9 +252,8 @@ def doubt_of(run: Record | None) -> Named | None:
 def stopped_by(seen: EffectSeen) -> Flow[tuple[Slot, ...]]:
     """Slots that did not succeed because of an effect in doubt: the one that left it so, and those that met it since.
     Each goes on when it is run again. The oldest come first."""
-    maker = seen.record.under if seen.record else None
-    named = effect_named(seen.name)
-    made = named.slot or (slot_of_cell(maker.run) if maker else None)
+    maker, of = seen.record.under if seen.record else None, seen.name.partition("/")[0]
+    made = slot_named(of) if "@" in of else slot_of_cell(maker.run) if maker else None
     found: set[Slot] = set()
     if made is not None:
         (cell,) = (yield from load([made.cell])).cells
@@ -272,7 +266,7 @@ def stopped_by(seen: EffectSeen) -> Flow[tuple[Slot, ...]]:
         looked += len(page.cells)
         for cell, run in all_readable(page.cells, decode):
             doubt = doubt_of(run)
-            if doubt is not None and doubt.cell == named.cell:
+            if doubt is not None and doubt.cell == seen.cell.key:
                 found.add(slot_of_cell(cell.key))
         scan = scan._replace(after=page.next) if page.next else None
     return tuple(sorted(found, key=lambda slot: (slot.at, slot.key)))
@@ -407,6 +401,7 @@ def resolve_effect(
     if verdict == "retry" and text:
         raise BadInput("what is to be done again has no result yet: that is said with done")
     command = Resolve(verdict, operator.word(verdict, reason), text)
+    yield from recall_once(operator.ledger)
     before = (yield from effect(named)) if verdict == "retry" and not force else None
     if before is not None and before.record is not None and (before.state == "in doubt" or before.record.resolved):
         refuse_unless_gone(named.name, (yield from unsure_of(before.record)))
@@ -429,7 +424,7 @@ def resolve_effect(
     raise StoreUnavailable(f"could not resolve {named.name}: it changed {ROUNDS} times meanwhile")
 
 
-def _gone_maker(operator: Operator, named: Named) -> Flow[frozenset[Maker] | Unwatched]:
+def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | Unwatched]:
     """The run that was at it, if that one is gone. Whoever is at it now is left alone."""
     seen = yield from effect(named)
     if seen is None or seen.record is None or not seen.record.is_running:
@@ -458,7 +453,7 @@ def _is_so(seen: EffectSeen, command: Resolve) -> bool:
     return seen.state == "done" and seen.record.resolved and seen.record.result == command.result
 
 
-def _refusal(named: Named, seen: EffectSeen | None) -> CronceError:
+def _refusal(named: Target, seen: EffectSeen | None) -> CronceError:
     if seen is None or seen.record is None:
         return NotOnRecord(f"nothing is known of {named.name}; `cronce effects` lists what is in doubt")
     if seen.state == "not done":

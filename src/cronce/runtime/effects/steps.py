@@ -394,8 +394,8 @@ class Passing(Generic[T]):
         position, last = self._at(item), self._last
         if last is not None and not position > last:
             raise BadInput(
-                f"the cursor was at {last!r:.60}, and the next item is at {position!r:.60}: whoever goes on from there"
-                " would miss items; let them come in the order of their positions, no two at the same"
+                f"the cursor was at {last!r:.60}, and the next item is at {position!r:.60}: the next run would"
+                " skip items; let them come in the order of their positions, no two at the same"
             )
         self._last = position
         return position

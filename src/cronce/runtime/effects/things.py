@@ -78,12 +78,12 @@ def refuse_scope(call: str, key: object, per: object) -> None:
     if per == "slot":
         return
     thing, slot = _SPELLINGS[call]
-    raise _unsaid(call, key, f"run.on('invoice', 7).{thing}", f"run.{slot.format(key=key)}")
+    raise scope_unsaid(f"run.{call}({key!r:.40}, …)", f"run.on('invoice', 7).{thing}", f"run.{slot.format(key=key)}")
 
 
-def _unsaid(call: str, key: object, thing: str, slot: str) -> BadInput:
+def scope_unsaid(call: str, thing: str, slot: str) -> BadInput:
     return BadInput(
-        f"run.{call}({key!r:.40}, …) does not say what may not happen twice. Once for a thing, such as an invoice,"
+        f"{call} does not say what may not happen twice. Once for a thing, such as an invoice,"
         f" whichever slot reaches it: {thing}. Once for this slot, and again in the next: {slot}"
     )
 
@@ -102,7 +102,7 @@ def target_each(
         return step
     if per is not None or on is None or what is None:
         thing = "run.once_each(items, on='invoice', key=…, what='charge', fn=…)"
-        raise _unsaid("once_each", "items", thing, "run.once_each(items, key=…, fn=…, per='slot')")
+        raise scope_unsaid("run.once_each('items', …)", thing, "run.once_each(items, key=…, fn=…, per='slot')")
     run.note_function(check_name(what), fn)
     thing_named(on, "id")
     return lambda item: of_thing(thing_named(on, check_key(key(item))), what)

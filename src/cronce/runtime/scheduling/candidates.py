@@ -9,7 +9,7 @@ on record is left out, of those that shall run and of those that are passed over
 another process leaves behind is taken up.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 from datetime import timedelta
 from itertools import islice
@@ -129,10 +129,6 @@ NEEDED: Final = 1000
 """How many jobs a look reads that will be due before the next but one."""
 
 
-LATE: Final = timedelta(seconds=1)
-"""A slot that is found later than this after it fell due, or together with another of its job, is part of a backlog."""
-
-
 class DueSlots:
     """One thread's. `fires`: whether this process claims just now, and finds what is due."""
 
@@ -140,7 +136,7 @@ class DueSlots:
         self._desk, self._ledger, self._know = desk, desk.ledger, desk.ledger.know
         self._jobs, self._roster = jobs, roster
         self._agenda = Agenda()
-        self._due: deque[tuple[str, Instant, bool]] = deque()  # and whether it is part of a backlog
+        self._due: deque[tuple[str, Instant]] = deque()
         self.line = Waitlist()
 
     @property
@@ -201,31 +197,26 @@ class DueSlots:
         for gap in gaps:
             self._agenda.skip_to(gap.job.name, now)
         for _ in range(min(len(self._due), AT_ONCE)):  # of many, the first need not wait for the last to stand in line
-            name, at, is_backlog = self._due.popleft()
+            name, at = self._due.popleft()
             if name in self._jobs:
-                self._stand(Slot(name, at), now, is_backlog=is_backlog)
+                self._stand(Slot(name, at), now)
         self.line.ripen(now)
         return bool(gaps)
 
     def _pop_due(self, now: Instant) -> list[Gap]:
         """What was missed, which is found again until it was seen to; the rest is due."""
         popped = self._agenda.pop_due(now)
-        several = len({name for name, _ in popped.slots}) < len(popped.slots)
-        times = Counter(name for name, _ in popped.slots) if several else Counter[str]()
-        self._due.extend((name, at, times[name] > 1 or now - at > LATE) for name, at in popped.slots)
+        self._due.extend(popped.slots)
         for name, since in popped.behind:
             self._agenda.skip_to(name, since)
         return [Gap(self._jobs.job(name), self._jobs.digest(name), since) for name, since in popped.behind]
 
     def _try_missed(self, gaps: Sequence[Gap], now: Instant) -> None:
         for slot in self._desk.do(catch_up(self._ledger, gaps, now)) if gaps else ():
-            self._stand(slot, now, is_backlog=True)
+            self._stand(slot, now)
 
-    def _stand(self, slot: Slot, now: Instant, *, is_backlog: bool) -> None:
-        """Of a backlog of which each slot is wanted, none gives way to another."""
+    def _stand(self, slot: Slot, now: Instant) -> None:
         terms = self._jobs.terms(slot)
-        if is_backlog and wants_all(self._jobs.job(slot.job).missed):
-            terms = terms.each_wanted()
         self.add(slot, terms, slot.at + terms.delay, now)
 
     def add(self, slot: Slot, terms: Terms, due: Instant, now: Instant, *, known: bool = False) -> None:

@@ -35,7 +35,7 @@ from cronce.protocol.notices import Holder
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.machine import recall_clock, share_clock, tzdata_version
+from cronce.runtime.machine import leave_clock, own_cell, recall_once, tzdata_version
 from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
@@ -107,6 +107,7 @@ class Engine:
         self._exchange = Exchange(keeper, settings, *work, submit=submit, refused=refused, news=self.look_soon)
         self._looked_on = False  # somebody looks on
         self._born = 0  # in which life of the store it is registered
+        self._left = False  # what it saw of the store's clock, since this machine's cell was last read
         self._changed = True  # what this process carries may be another than it was
         self._boards: tuple[int, int] | None = None
         self._beat_at = self._look_at = self._again_at = self._rest_at = self._share_at = 0.0
@@ -141,10 +142,9 @@ class Engine:
 
     def _in_doubt(self) -> bool:
         """Whether the store's clock is not believed: then nothing falls due, and nobody says that it looks after it."""
-        if not self._know.epoch.birth:
-            self._desk.do(recall_clock(self._ledger))
-        elif self._know.doubt is not None:
+        if self._know.doubt is not None:
             self._desk.do(self._ledger.client.load([]))
+        self._desk.do(recall_once(self._ledger))
         return self._know.doubt is not None
 
     def _step(self, boot: Boot) -> bool:
@@ -189,7 +189,8 @@ class Engine:
 
     @property
     def running(self) -> list[Attempt]:
-        return self._runs.all
+        over = self._exchange.endings.just_over
+        return [attempt for attempt in self._runs.all if id(attempt) not in over]
 
     @property
     def no_worker(self) -> bool:
@@ -238,7 +239,6 @@ class Engine:
 
     def _beat(self, boot: Boot) -> None:
         if not self.joined:
-            self._desk.do(recall_clock(self._ledger))
             self._me = self._me._replace(since=self._know.now())
         if self._changed:
             new, gone = self._jobs.take_on(self._carry())
@@ -257,8 +257,8 @@ class Engine:
         ttl = max(HOLDER_TTL, 3 * self._pace.beat)
         self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
         if boot >= self._share_at:
-            self._desk.do(share_clock(self._ledger))
-            self._share_at = boot + SHARE
+            self._desk.do(leave_clock(self._ledger))
+            self._left, self._share_at = True, boot + SHARE
         if self._settings.schedules:
             self._new |= self._roster.regained() & self._jobs.specs.keys()
             self._due_slots.settle_in(self._new)  # again at the next beat, if the store fails here
@@ -280,9 +280,10 @@ class Engine:
             else ()
         )
         needed = {job_cell(name): name for name in due}
-        fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, *orders]
+        fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, *orders, *([own_cell()] if self._left else [])]
         loaded, _ = self._desk.do(self._ledger.client.load([*fixed, *asked_for, *watched, *needed]))
         cells = {cell.key: cell for cell in loaded.cells}
+        self._know.machine, self._left = cells.get(own_cell(), self._know.machine), False
         self._know.learn_switch(cells[SWITCH])
         self._look_on(cells[LOOKED_ON], loaded.now)
         self._read_boards(cells[BOARD_RUNS].version, cells[BOARD_JOBS].version)

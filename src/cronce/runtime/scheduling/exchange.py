@@ -100,6 +100,11 @@ class Endings:
         """Whether something has ended that was not looked at yet."""
         return bool(self._new)
 
+    @property
+    def just_over(self) -> set[int]:
+        """The ids of attempts that have ended, and were not looked at yet. For any thread."""
+        return {id(said.attempt) for said in tuple(self._new)}
+
     def add(self, attempt: Attempt, end: End) -> None:
         """Where the store is known to be away it is written down at once: the process may not live to say it."""
         said = Said(attempt, end)

@@ -15,7 +15,8 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from itertools import islice
+from typing import Final, TypeVar
 
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.model import FREE, Cell, Instant, Mark, Refusal, Slot, Write, bundle_cells, holder_cell
@@ -31,6 +32,8 @@ from cronce.runtime.jobs import Edit, Jobs
 from cronce.runtime.log import LOGGER
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple
+
+T = TypeVar("T")
 
 HOLDER_TTL: Final = timedelta(seconds=30)
 """A process that has not beaten for this long no longer decides which version of a job fires."""
@@ -237,14 +240,9 @@ def _seen(cell: Cell, now: Instant, ttl: timedelta, *, watched: bool) -> Seen:
     return Seen(holder, live=not watched or now < until, last=until - ttl)
 
 
-def chunks(names: Iterable[str]) -> Iterator[list[str]]:
-    chunk: list[str] = []
-    for name in names:
-        chunk.append(name)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
+def chunks(many: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
+    left = iter(many)
+    while chunk := list(islice(left, size or CHUNK)):
         yield chunk
 
 
