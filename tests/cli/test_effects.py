@@ -447,7 +447,7 @@ def test_slots_that_met_the_doubt_of_another_name_the_effect_and_are_offered_for
     assert "resolve the effect first" in say.err
     assert "`cronce resolve forward/order:2 done`" in say.err
     lines = say("resolve", "forward/order:2", "done").splitlines()
-    assert lines[0].endswith("counts as done. It stopped 3 slots; those that shall go on are run again by")
+    assert lines[0].endswith("counts as done. It stopped 3 slots; to go on with them:")
     assert lines[1:] == [f"  cronce rerun {slot.key}" for slot in met]
     assert say.json("resolve", "forward/order:2", "done")["stopped"] == [slot.key for slot in met]
     assert "is due again" in say("resolve", met[2].key, "retry")  # the effect does not keep it any more

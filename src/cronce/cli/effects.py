@@ -199,7 +199,7 @@ def _resolve_effect(options: argparse.Namespace) -> None:
 
 def _then(stopped: Sequence[str]) -> str:
     if len(stopped) > 1:
-        return f". It stopped {len(stopped):,} slots; those that shall go on are run again by"
+        return f". It stopped {len(stopped):,} slots; to go on with them:"
     return f"; `cronce rerun {stopped[0]}` goes on with its slot" if stopped else ""
 
 

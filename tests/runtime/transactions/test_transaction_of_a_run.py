@@ -503,7 +503,7 @@ def test_a_connection_to_another_database_is_refused_and_nothing_is_written(
         other.conn.execute("create table cronce_effects (slot, step, fence, done)")
         other.conn.commit()
     with closing(other.conn):
-        with pytest.raises(BadInput, match="it is not the one that the job names by"):
+        with pytest.raises(BadInput, match="this connection is to another database than the job's transaction="):
             office.call(billing(), other.charge)
         assert other.charges == []
 
