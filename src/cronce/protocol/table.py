@@ -353,9 +353,10 @@ def resolve(view: View, command: Resolve) -> Ruling:
     Both stay on record."""
     record = view.stands
     retried = not record.is_closed and any(past.retried for past in record.past[-1:])
+    said = record.resolved and not (view.slot and record.reason.startswith(f"{RESOLVED}by {view.slot.key}"))  # a rerun
     if record.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):  # it ended then, however late a person looks
         record = _past(record, _grant_of(view, str(record.outcome))._replace(ended=record.finished))
-    elif not (record.resolved if command.verdict == "retry" else retried):
+    elif not (said if command.verdict == "retry" else retried):
         return closed(view, command) if record.is_closed else nothing(view, command)
     if command.verdict == "done":
         known = record._replace(result=command.result or record.result)

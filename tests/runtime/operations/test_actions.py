@@ -589,6 +589,14 @@ def test_a_slot_that_failed_counts_as_done_when_somebody_says_so(desk: Desk, sto
     assert [past.end for past in record(store, SLOT).past] == [words]
 
 
+def test_what_a_rerun_has_done_is_no_word_that_could_be_taken_back(desk: Desk) -> None:
+    declare(desk)
+    close(desk, outcome=Outcome.FAILED, reason="boom")
+    close(desk, desk.do(hand(desk).rerun(SLOT)).slot)
+    with pytest.raises(CronceError, match=r"was succeeded \(resolved: by billing@\S+#rerun-1\), and only what failed"):
+        desk.do(hand(desk).resolve(SLOT, "retry"))
+
+
 @pytest.mark.parametrize("said", [None, "done"])
 def test_a_rerun_is_refused_while_the_holder_of_a_lost_slot_may_be_alive(
     desk: Desk, said: Literal["done"] | None
