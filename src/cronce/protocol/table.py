@@ -334,6 +334,8 @@ def queue(view: View, command: Queue) -> Ruling:
 
 
 def skip(view: View, command: Skip) -> Ruling:
+    if command.untouched and view.record is not None:
+        return Ruling(Queued(waiting=False))
     return _close(view, view.record or _NEW, Outcome.SKIPPED, command.reason)
 
 
