@@ -37,7 +37,7 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.lease import tolerance
-from cronce.protocol.record import PAST_KEPT, TAKEOVERS, Maker, Outcome, Past, Record, State, decode, encode
+from cronce.protocol.record import PAST_KEPT, Maker, Outcome, Past, Record, State, decode, encode
 from cronce.protocol.table import TABLE, Row, ended_as, is_expired
 from tests.protocol import strategies
 from tests.protocol.one_cell import LEASE, SECOND, OneCell
@@ -604,21 +604,6 @@ def test_a_takeover_goes_by_the_on_lost_written_with_the_grant(readers: OnLost) 
     skip.lapse()
     assert rerun.say(claim("n2", "web-2", readers)) == Granted(2, taken_over="web-1")
     assert skip.say(claim("n2", "web-2", readers)) == Closed(Outcome.LOST, "its holder web-1 did not renew its lease")
-
-
-def test_a_slot_that_brings_down_one_process_after_the_other_is_for_a_person() -> None:
-    slot = OneCell()
-    slot.granted(on_lost="rerun")
-    for number in range(TAKEOVERS):
-        slot.lapse()
-        assert slot.say(claim(f"n{number + 2}", f"web-{number + 2}", "rerun")) == Granted(
-            number + 2, taken_over=f"web-{number + 1}"
-        )
-    slot.lapse()
-    last = f"web-{TAKEOVERS + 1}"
-    assert slot.say(claim("n99", "web-99", "rerun")) == Closed(
-        Outcome.LOST, f"its holder {last} did not renew its lease"
-    )
 
 
 def test_a_lost_slot_waits_for_a_person() -> None:

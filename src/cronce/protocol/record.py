@@ -29,10 +29,10 @@ from cronce.value import NamedTuple
 REASON_KEPT: Final = 500
 """Characters of why a run ended as it did."""
 
-TAKEOVERS: Final = 10
-"""Of one slot, by who finds its holder gone. Then it is for a person: fewer than are remembered."""
 PAST_KEPT: Final = 20
-"""How many earlier grants a run, and spans a job remembers. Older grants are dropped, older spans are joined."""
+"""How many earlier grants a run, and how many spans a job remembers. Older grants are dropped (the grant number still
+counts them), older spans are joined."""
+
 
 # Words that records are written and read with: how a grant ended, why a slot was skipped, why some were passed over.
 LAPSED: Final = "lapsed"
@@ -115,7 +115,8 @@ class Maker(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A run, a lock, a leadership or an effect. on_lost, lease and attempts are as written with the grant."""
+    """A run, a lock, a leadership or an effect. on_lost, lease and attempts are as written with the grant, never as the
+    reader has them."""
 
     state: State
     grant: int = 0
@@ -180,9 +181,8 @@ class Record(NamedTuple):
     @property
     def closes_as_lost(self) -> bool:
         """What becomes of it if its holder is gone: it is closed; else it may be granted again. What was asked to stop
-        does not begin again, nor what has brought down one process after the other."""
-        often = sum(past.end == LAPSED for past in self.past) >= TAKEOVERS
-        return self.on_lost == "skip" or bool(self.ask) or often
+        does not begin again."""
+        return self.on_lost == "skip" or bool(self.ask)
 
 
 def effects_key(record: Record | None, slot: Slot) -> str:
