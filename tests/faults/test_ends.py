@@ -207,7 +207,7 @@ def test_what_ended_before_its_process_was_killed_the_next_one_says(
 
 @pytest.mark.parametrize("opened", [True, False], ids=["a connection that broke", "none could be made"])
 def test_calls_that_found_no_store_are_on_record_when_it_is_back(opened: bool) -> None:
-    """They left no record, and `why` said that nobody has claimed the slot. Each slot is wanted here, so it runs late."""
+    """They left no record, and `why` said that nobody has claimed the slot. Each is wanted here, and runs late."""
     ran: list[str] = []
     with Valkey(*DURABLE) as server:
         init(server.url)
