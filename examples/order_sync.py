@@ -34,12 +34,12 @@ cron = Cronce()  # $CRONCE_URL
 folder = Path(os.environ.get("ORDER_SYNC", "."))
 
 
-@cron.idempotent("email", key=lambda order: f"order:{order.id}", unsure="skip")  # rather no e-mail than two
+@cron.idempotent("email", key=lambda order: ("order", order.id), unsure="skip")  # rather no e-mail than two
 def send_email(order: Order) -> None:
     note("emails", order)
 
 
-@cron.idempotent("reservation", key=lambda order: f"order:{order.id}")  # if in doubt, a person looks
+@cron.idempotent("reservation", key=lambda order: ("order", order.id))  # if in doubt, a person looks
 def reserve(order: Order) -> str:
     note("reservations", order)
     return f"shelf {order.id % 4}"

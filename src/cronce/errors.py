@@ -29,7 +29,8 @@
     ├── TimedOut (also a TimeoutError)        a run that took longer than its job allows
     ├── CannotStart                           a command that cannot be started: missing, or not executable
     ├── BodyFailed                            an isolated body that raised, or whose process died
-    ├── SlotFailed                            in a Kubernetes Job's pod: the slot is closed as failed, lost or unknown
+    ├── SlotFailed                            the slot did not succeed, though its job function returned (or, in a
+    │                                         Kubernetes Job's pod: in another pod)
     ├── ClockOff                              this machine's clock is minutes off the store's
     └── ClockUnsupported                      no clock here that counts time in suspend
 
@@ -203,8 +204,9 @@ class BodyFailed(CronceError):
 
 
 class SlotFailed(CronceError):
-    """Inside a pod of a Kubernetes Job: the slot is closed as failed, lost or unknown, by another pod or before. Who
-    went on as if nothing were wrong would have the Job counted as complete."""
+    """The slot did not succeed, though the job function returned: an effect that it asked for is not done, or in doubt,
+    and it caught the error. Or, inside a pod of a Kubernetes Job, the slot is closed as failed, lost or unknown, by
+    another pod or before. A caller that went on as if nothing were wrong would take it for done."""
 
 
 class ClockOff(CronceError):

@@ -31,8 +31,15 @@ def test_steps_are_adopted_as_effects_on_things_after_a_dry_run(url: str, say: S
         ("charge/invoice:7", "in doubt", None),
         ("charge/invoice:8", "done", {"id": 8}),
     ]
+    assert "charge/invoice:7  in doubt  " in say(*words)  # how it stands, and not that of the step that was adopted
     again = say.json(*words)
     assert ([one["reason"] for one in again["adopted"]], again["dry_run"]) == (["known already"] * 2, False)
+
+
+def test_a_job_that_is_not_known_is_refused(url: str, say: Said) -> None:
+    put(url, (step("charge:8"), done('{"id":8}'), Mark.CLOSED))
+    say("effects", "biling", "--adopt", "charge:*", "--on", "invoice", "--what", "charge", code=1)
+    assert "no job is called 'biling'" in say.err
 
 
 @pytest.mark.parametrize(

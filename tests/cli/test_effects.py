@@ -22,10 +22,10 @@ from cronce import Cronce, InDoubt, InProgress, Run
 from cronce.cli import main
 from cronce.cli.session import Actor
 from cronce.clock import SystemClock, boot_id
-from cronce.model import ABSENT, Mark, Slot, Write, effect_cells, machine_cell
+from cronce.model import ABSENT, Fence, Mark, Slot, Write, effect_cells, machine_cell
 from cronce.protocol.lease import Sample
 from cronce.protocol.notices import Machine, encode_notice
-from cronce.protocol.record import Outcome, Record, State, decode, encode
+from cronce.protocol.record import Maker, Outcome, Record, State, decode, encode
 from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.desk import host_name
 from cronce.runtime.ledger import Begin
@@ -214,11 +214,15 @@ def test_an_effect_is_resolved_by_its_name(url: str, say: Said) -> None:
         "holder": "web-1",
         "reason": "resolved: by ada",
         "result": {"id": 7},
+        "stopped": [],
         "rerun": None,
     }
-    say("resolve", name, "retry", code=1)
+    say("resolve", name, "done", code=1)
     assert 'with the result {"id":7}: nothing is to be resolved' in say.err
-    assert say("resolve", f"{SLOT.key}/charge:8", "retry") == f"{SLOT.key}/charge:8 may be begun again\n"
+    assert (
+        say("resolve", f"{SLOT.key}/charge:8", "retry")
+        == f"{SLOT.key}/charge:8 is marked as not done; the next run will do it\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -311,7 +315,7 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
             billing.at(NOON)()
         assert called == ["a", "b"]
         assert say("resolve", name, "retry") == (
-            f"{name} may be begun again; `cronce rerun {SLOT.key}` goes on with its slot\n"
+            f"{name} is marked as not done; the next run will do it; `cronce rerun {SLOT.key}` goes on with its slot\n"
         )
         assert say.json("resolve", name, "retry")["rerun"] == SLOT.key
         assert "  its effects: 1 not done, 1 done; none is in doubt any more\n" in f"{say('why', SLOT.key)}\n"
@@ -349,8 +353,8 @@ def test_a_lease_that_has_passed_is_believed_of_a_clock_that_was_watched(
     out, err = capsys.readouterr()
     assert out == "order-mail/42 counts as done\n"
     assert err == (
-        "cronce resolve: order-mail/42 was begun, and the lease of whoever was at it passed at 2026-03-29T12:00:30Z; to"
-        " be sure of that, the store's clock is to be watched for 30s\n"
+        "cronce resolve: order-mail/42 was begun, and the run's lease expired at 2026-03-29T12:00:30Z; checking the"
+        " store's clock for 30s before accepting\n"
     )
     assert sum(watched) == 30
 
@@ -384,9 +388,10 @@ def test_a_retry_is_refused_while_the_holder_may_be_alive_unless_somebody_has_lo
     assert "Check on web-7: `ps -o pid,stat,lstart,cmd -p 12`" in say.err
     assert "`cronce resolve charge/invoice:7 retry --force`" in say.err
     say("resolve", "charge/invoice:8", "retry", code=1)
-    assert f"is running, as process {os.getpid()} here" in say.err
-    assert say("resolve", "charge/invoice:9", "retry") == "charge/invoice:9 may be begun again\n"  # known to be gone
-    assert say("resolve", "charge/invoice:7", "retry", "--force") == "charge/invoice:7 may be begun again\n"
+    assert f"Process {os.getpid()} on this machine is still alive" in say.err
+    not_done = "is marked as not done; the next run will do it\n"
+    assert say("resolve", "charge/invoice:9", "retry") == f"charge/invoice:9 {not_done}"  # known to be gone
+    assert say("resolve", "charge/invoice:7", "retry", "--force") == f"charge/invoice:7 {not_done}"
     assert say("resolve", "charge/invoice:8", "done", "--by", "ada") == "charge/invoice:8 counts as done\n"
 
 
@@ -396,8 +401,56 @@ def test_a_second_word_names_who_said_it_first_and_when(url: str, say: Said) -> 
     assert say(*words, "--by", "ada", "--reason", "I looked") == "charge/invoice:7 counts as done\n"
     second = say(*words, "--by", "bob")
     assert second.startswith("charge/invoice:7 counts as done; already resolved by ada: I looked at 20")
-    say("resolve", "charge/invoice:7", "retry", "--by", "bob", code=1)
+    say("resolve", "charge/invoice:7", "done", "--result", "2", "--by", "bob", code=1)
     assert "charge/invoice:7 was done, resolved: by ada: I looked, at 20" in say.err
+
+
+def test_a_word_is_taken_back_by_the_other_and_who_said_the_first_is_named(url: str, say: Said) -> None:
+    """A wrong retry could not be taken back: `done` exited with 1, and the next slot charged again."""
+    put(url, ("once/charge/invoice:7", doubtful(), Mark.ATTENTION))
+    say("resolve", "charge/invoice:7", "retry", "--by", "ada")
+    again = say("resolve", "charge/invoice:7", "retry", "--by", "bob")
+    assert "; already resolved by ada at 20" in again
+    done_after_all = say("resolve", "charge/invoice:7", "done", "--by", "bob", "--reason", "it is in the books")
+    assert done_after_all.startswith("charge/invoice:7 counts as done; before, retry was said by ada at 20")
+    taken_back = say("resolve", "charge/invoice:7", "retry", "--by", "cay")
+    assert "; before, done was said by bob: it is in the books at 20" in taken_back
+    (effect,) = say.json("effects", "charge/invoice:7")["effects"]
+    words = "unknown, retried: by ada, resolved: by bob: it is in the books, retried: by cay"
+    assert (effect["state"], effect["reason"]) == ("not done", words)
+
+
+def test_done_by_a_persons_word_is_retried_only_if_the_holder_is_known_to_be_dead(url: str, say: Said) -> None:
+    begun = doubtful()._replace(outcome=Outcome.LOST, holder="web-7:12:f4240")
+    put(url, ("once/charge/invoice:7", begun, Mark.ATTENTION))
+    say("resolve", "charge/invoice:7", "done", "--by", "ada")
+    say("resolve", "charge/invoice:7", "retry", "--by", "bob", code=1)
+    assert "Check on web-7" in say.err
+    assert "before, done was said by ada" in say("resolve", "charge/invoice:7", "retry", "--force")
+
+
+def test_slots_that_met_the_doubt_of_another_name_the_effect_and_are_offered_for_a_rerun(url: str, say: Said) -> None:
+    """Of the slot that only met it nothing was said: neither the effect, nor the command, nor that it may go on."""
+    doubt = "nobody knows whether forward/order:2 happened: OSError: no answer"
+    maker = Maker(SLOT.cell, Fence(1, 1))
+    met = [SLOT._replace(at=SLOT.at + timedelta(minutes=15 * number)) for number in range(3)]
+    unknown = Record(State.CLOSED, 1, "n", "web-1", started=SLOT.at, outcome=Outcome.UNKNOWN, reason=doubt)
+    put(
+        url,
+        ("once/forward/order:2", doubtful()._replace(under=maker), Mark.ATTENTION),
+        ("once/forward/order:21", doubtful(), Mark.ATTENTION),
+        *((slot.cell, unknown, Mark.ATTENTION) for slot in met),
+        ("run/billing/2026-03-29T23:00:00Z", unknown._replace(reason="the store forgot"), Mark.ATTENTION),
+    )
+    assert [one["effect"] for one in say.json("effects", met[2].key)["effects"]] == ["forward/order:2"]
+    say("resolve", met[2].key, "retry", code=1)
+    assert "resolve the effect first" in say.err
+    assert "`cronce resolve forward/order:2 done`" in say.err
+    lines = say("resolve", "forward/order:2", "done").splitlines()
+    assert lines[0].endswith("counts as done. It stopped 3 slots; to go on with them:")
+    assert lines[1:] == [f"  cronce rerun {slot.key}" for slot in met]
+    assert say.json("resolve", "forward/order:2", "done")["stopped"] == [slot.key for slot in met]
+    assert "is due again" in say("resolve", met[2].key, "retry")  # the effect does not keep it any more
 
 
 # --- a process that is killed in the midst of it ---
@@ -521,7 +574,7 @@ def test_what_a_killed_process_left_in_doubt_is_charged_once_or_again_as_somebod
         for name, slot in slots.items():
             verdict = name.partition("_")[2]
             words = ["--result", '"as ada says"'] if verdict == "done" else []
-            said = "counts as done" if verdict == "done" else "may be begun again"
+            said = "counts as done" if verdict == "done" else "is marked as not done; the next run will do it"
             assert say("resolve", f"{slot}/charge", verdict, *words) == (
                 f"{slot}/charge {said}; `cronce rerun {slot}` goes on with its slot\n"
             )

@@ -266,7 +266,7 @@ def test_a_rerun_prints_the_key_of_its_run(url: str, say: Say) -> None:
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\n{nobody}"
     assert record(url, f"{ago(1).key}#rerun-1").key == ago(1).key
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: it was asked for before\n{nobody}"
-    assert "is on record nowhere" in say("rerun", ago(2).key, code=1)
+    assert "there is no record of " in say("rerun", ago(2).key, code=1)
 
 
 @pytest.mark.parametrize("verb", ["rerun", "cancel"])
@@ -331,19 +331,29 @@ def test_cancelling_says_what_became_of_it(url: str, say: Say) -> None:
             {"slot": due, "asked": False, "outcome": "skipped", "reason": "cancelled by ada: wrong"},
         ]
     }
-    assert "is on record nowhere" in say("cancel", ago(3).key, code=1)
+    assert "there is no record of " in say("cancel", ago(3).key, code=1)
 
 
 def test_resolving_says_what_it_counts_as(url: str, say: Say) -> None:
     ran(url, ago(1), Outcome.FAILED, "boom")
     assert say("resolve", ago(1).key, "retry") == f"{ago(1).key} is due again\n"
-    assert say.json("resolve", ago(1).key, "retry") == {"slot": ago(1).key, "due": True, "outcome": None}
+    assert say.json("resolve", ago(1).key, "retry") == {
+        "slot": ago(1).key, "due": True, "outcome": None, "reruns": [],
+    }  # fmt: skip
     ran(url, ago(1), Outcome.FAILED, "boom")
     assert say("resolve", ago(1).key, "done", "--reason", "I looked") == f"{ago(1).key} counts as succeeded\n"
-    assert say.json("resolve", ago(1).key, "done") == {"slot": ago(1).key, "due": False, "outcome": "succeeded"}
+    assert say.json("resolve", ago(1).key, "done")["outcome"] == "succeeded"
+    assert "; already resolved by ada: I looked at 20" in say("resolve", ago(1).key, "done")
     assert "resolved: by ada: I looked" in say.look("why", ago(1).key)
     ran(url, ago(2))
     assert "was succeeded, and only" in say("resolve", ago(2).key, "retry", code=1)
+
+
+def test_resolving_a_slot_names_the_rerun_of_it_that_will_run_all_the_same(url: str, say: Say) -> None:
+    ran(url, ago(1), Outcome.FAILED, "boom")
+    say("rerun", ago(1).key)
+    told = say("resolve", ago(1).key, "done")
+    assert f"`cronce cancel {ago(1).key}#rerun-1` stops it" in told
 
 
 # --- backfill ---

@@ -501,7 +501,8 @@ def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(desk: Desk, store: 
     declare(desk, "*/5 * * * *")
     again = SLOT._replace(request="again")
     assert told(store, again) == (
-        "billing@2026-03-29T12:00:00Z#again is on record nowhere: nobody asked for this run by hand."
+        "billing@2026-03-29T12:00:00Z#again does not exist: there is no record of it, and nobody asked for this run by"
+        " hand."
     )
     desk.do(desk.ledger.put({again: Queue(by="ada", payload='{"month":3}', key=SLOT.key)}))
     finish(desk, granted(desk, again))

@@ -17,10 +17,11 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Mark, Slot, slot_of_cell
 from cronce.policy import OnLost, Overlap
+from cronce.protocol.commands import Busy, Unsure
 from cronce.protocol.record import Job, Outcome
 from cronce.protocol.terms import Terms
 from cronce.runtime.flow import drive
-from cronce.runtime.ledger import Grant, Ledger, Wanted
+from cronce.runtime.ledger import Expired, Grant, Ledger, Wanted
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from tests.faults.slots import DEATH, JOB, LEASE, SLOTS, instant
@@ -67,10 +68,17 @@ class Claimant:
         if surely or random.random() < DEATH:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def claim(self, wanted: list[Wanted]) -> None:
-        for grant in drive(self.ledger.claim(wanted), self.store, self.clock):
+    def claim(self, wanted: list[Wanted]) -> list[Slot]:
+        """Those that are to be asked for again: a turn may be a dead run's, which nobody may act on yet."""
+        answers = drive(self.ledger.claim(wanted), self.store, self.clock)
+        for grant in answers:
             if isinstance(grant, Grant):
                 self.run(grant)
+        return [
+            want.slot
+            for want, answer in zip(wanted, answers, strict=True)
+            if isinstance(answer, Busy | Unsure | Expired) and not want.known
+        ]
 
     def work(self) -> None:
         drive(self.ledger.jobs.edit(JOB, lambda job, _now: job or Job(instant(-1))), self.store, self.clock)
@@ -81,9 +89,9 @@ class Claimant:
             overdue = drive(self.ledger.overdue(limit=8), self.store, self.clock)
             wanted = [Wanted(slot, self.terms) for slot in batch]
             wanted += [Wanted(slot_of_cell(cell.key), self.terms, known=True) for cell in overdue]
-            if wanted:
-                self.claim(wanted)
-            else:
+            again = self.claim(wanted)
+            fresh += again
+            if len(again) == len(wanted):
                 self.nothing_to_do.wait(0.02)
 
 

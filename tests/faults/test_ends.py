@@ -207,7 +207,7 @@ def test_what_ended_before_its_process_was_killed_the_next_one_says(
 
 @pytest.mark.parametrize("opened", [True, False], ids=["a connection that broke", "none could be made"])
 def test_calls_that_found_no_store_are_on_record_when_it_is_back(opened: bool) -> None:
-    """They left no record, and `why` said that nobody has claimed the slot."""
+    """They left no record, and `why` said that nobody has claimed the slot. Each is wanted here, and runs late."""
     ran: list[str] = []
     with Valkey(*DURABLE) as server:
         init(server.url)
@@ -226,12 +226,11 @@ def test_calls_that_found_no_store_are_on_record_when_it_is_back(opened: bool) -
         server.start()
         second.at(slots[2])()
         assert entries(place) == 0
-        assert ran == [Slot("ender", slots[0]).key, Slot("ender", slots[2]).key]
+        assert ran == [Slot("ender", at).key for at in slots]
         told = subprocess.run(
             [sys.executable, "-m", "cronce", "why", Slot("ender", slots[1]).key, "--store", place.url],
             capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
         for cron in crons:
             cron.close()
-    assert "nobody has claimed it" not in told
-    assert "it was called for, but the store could not be asked" in told
+    assert "could not ask the store: " in told

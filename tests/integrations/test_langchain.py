@@ -20,7 +20,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel, Field
 
 from cronce import Cronce, InDoubt, Run
-from cronce.errors import BadInput
+from cronce.errors import BadInput, SlotFailed
 from cronce.integrations.langchain import once
 from cronce.stores.memory import MemoryStore
 from tests.integrations.agents.night import attempts, outcome
@@ -237,7 +237,8 @@ def test_a_call_that_failed_is_in_doubt_even_if_the_agent_goes_on(cron: Cronce) 
         with pytest.raises(InDoubt, match="TimeoutError: no answer"):
             once(pay, run, per="slot").invoke({"cents": 5})
 
-    attempts(cron, body, 1)
+    with pytest.raises(SlotFailed, match="TimeoutError: no answer"):
+        attempts(cron, body, 1)
     assert outcome(cron) == "unknown"
 
 

@@ -57,6 +57,22 @@ def test_effects_in_doubt_are_told_of_until_a_person_has_said_something(town: To
     assert "in-doubt/mail" not in town.kinds()
 
 
+def test_a_run_that_an_effect_stopped_names_it_and_is_not_critical_once_that_is_resolved(town: Town) -> None:
+    """It named neither the effect nor the command for it, and stayed critical when the effect was resolved."""
+    desk, name = town.desk(), "forward/order:2"
+    run = town.run(every("1h", "mail"), START, None, outside=True, digest="")
+    step = begun(desk, Begin(once_cell("forward", "order:2"), desk.ledger.nonce(), under=run, keep=HOUR))
+    desk.do(desk.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
+    desk.do(desk.ledger.finish(run, Outcome.UNKNOWN, f"nobody knows whether {name} happened: timed out"))
+    finding = town.the(Kind.UNKNOWN)
+    assert (finding.severity, f"nobody knows whether {name} happened." in finding.text) == ("critical", True)
+    assert f"`cronce resolve {name} done`" in finding.remedy
+    desk.do(resolve_effect(town.hand, name, "done", ""))
+    finding = town.the(Kind.UNKNOWN)
+    assert (finding.severity, f"was stopped by {name}, which is resolved since." in finding.text) == ("warning", True)
+    assert "`cronce rerun mail@2026-03-29T12:00:00Z` goes on with it" in finding.remedy
+
+
 def test_a_key_whose_lease_passed_is_in_doubt(town: Town) -> None:
     desk = town.desk()
     key = begun(desk, Begin(once_cell("order-mail", "it's 42"), desk.ledger.nonce(), keep=HOUR))

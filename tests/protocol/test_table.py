@@ -730,6 +730,55 @@ def test_what_a_person_resolved_as_done_is_closed_for_everybody() -> None:
     assert slot.say(claim("n2", "web-2")) == Closed(Outcome.SUCCEEDED, "resolved: by hand")
 
 
+@pytest.mark.parametrize("queued", [None, Queue(), Queue(waiting=True)])
+def test_a_retry_that_nobody_has_begun_may_be_done_after_all_and_both_words_are_on_record(queued: Queue | None) -> None:
+    """A wrong retry could not be taken back, and the next slot charged again."""
+    slot = OneCell()
+    slot.say(Finish(slot.granted(), Outcome.UNKNOWN, "no answer"))
+    slot.say(Resolve("retry", "by ada"))
+    if queued:
+        slot.say(queued)
+    slot.later(SECOND)
+    assert slot.say(Resolve("done", "by bob: it is in the bank's books", '"p-7"')) == Closed(
+        Outcome.SUCCEEDED, "resolved: by bob: it is in the bank's books"
+    )
+    (past,) = slot.record.past
+    assert (past.end, slot.record.result, slot.cell.mark) == ("unknown, retried: by ada", '"p-7"', Mark.CLOSED)
+    assert slot.say(claim("n2", "web-2")) == Closed(Outcome.SUCCEEDED, slot.record.reason)
+
+
+def test_done_by_a_persons_word_may_be_taken_back_as_often_as_people_change_their_minds() -> None:
+    slot = OneCell()
+    slot.say(Finish(slot.granted(), Outcome.UNKNOWN, "no answer"))
+    slot.say(Resolve("done", "by ada", '"p-7"'))
+    assert slot.say(Resolve("retry", "by bob")) == Queued(waiting=False)
+    assert (slot.record.result, slot.record.past[-1].retried) == ("", slot.now)
+    slot.say(Resolve("done", "by cay"))
+    assert slot.say(Resolve("done", "by dan")) == Closed(Outcome.SUCCEEDED, "resolved: by cay")
+    slot.say(Resolve("retry", "by eve"))
+    (past,) = slot.record.past
+    words = "unknown, resolved: by ada, retried: by bob, resolved: by cay, retried: by eve"
+    assert (past.end, past.holder) == (words, "web-1")
+    assert slot.granted("n2", "web-2") > Fence(1, 1)
+
+
+def test_what_was_begun_since_a_retry_is_not_done_by_a_word_of_before() -> None:
+    slot = OneCell()
+    slot.say(Finish(slot.granted(), Outcome.FAILED))
+    slot.say(Resolve("retry", "by ada"))
+    assert slot.say(Resolve("retry", "by bob")) == Nothing()
+    fence = slot.granted("n2", "web-2")
+    assert slot.say(Resolve("done", "by bob")) == Held("web-2", slot.cell.until)
+    slot.say(Release(fence))
+    assert slot.say(Resolve("done", "by bob")) == Nothing()
+
+
+def test_what_succeeded_by_itself_is_not_retried_by_a_persons_word() -> None:
+    slot = OneCell()
+    slot.say(Finish(slot.granted(), Outcome.SUCCEEDED, "fine"))
+    assert slot.say(Resolve("retry", "by bob")) == Closed(Outcome.SUCCEEDED, "fine")
+
+
 @pytest.mark.parametrize("verdict", ["done", "retry"])
 def test_when_it_was_found_lost_and_when_a_person_looked_are_both_on_record(verdict: Literal["done", "retry"]) -> None:
     slot = OneCell()

@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, TypeVar
 
-from cronce.errors import StoreUnavailable
+import pytest
+
+from cronce.errors import SlotFailed, StoreUnavailable
 from cronce.events import Event
 from cronce.model import Slot
 from cronce.protocol.record import Record, decode
@@ -60,6 +62,12 @@ class Office:
 
     def call(self, job: Declaration, body: Callable[[Run], Any], *, when: When | None = None, **more: Any) -> Any:
         return self.play(self.call_steps(job, body, when=when, **more))
+
+    def call_failing(self, job: Declaration, body: Callable[[Run], Any], *, when: When | None = None) -> str:
+        """A call whose job function returns although something is not done: what the caller is told."""
+        with pytest.raises(SlotFailed) as told:
+            self.call(job, body, when=when)
+        return str(told.value)
 
     def call_steps(self, job: Declaration, body: Callable[[Run], Any], *, when: When | None = None, **more: Any) -> Any:
         def refused(slot: Slot, why: str, _keeper: Keeper) -> None:

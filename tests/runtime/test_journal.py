@@ -1,12 +1,14 @@
 """What could not be told to the store, on this machine's own disk."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from cronce.errors import NotRecorded
-from cronce.model import Slot
+from cronce.model import Fence, Slot
+from cronce.protocol.commands import Release
 from cronce.protocol.record import Outcome
 from cronce.runtime.journal import Journal, UnaskedCall, UnsaidEnd
 from cronce.runtime.run import Run
@@ -75,3 +77,41 @@ def test_of_calls_no_more_than_so_many_files_are_kept(folder: str, monkeypatch: 
     for number in range(5):
         journal.write([UnaskedCall(SLOT.key, "no answer", "web-1", START + timedelta(seconds=number))])
     assert len(journal.all()) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "null\n",
+        "5\n",
+        '"x"\n',
+        '{"v":1,"slot":"a@2026-03-29T12:00:00Z","why":[],"holder":"w","at":0}\n',
+        '{"v":1,"slot":"a@2026-03-29T12:00:00Z","why":"","holder":"w","at":1e300}\n',
+        "[" * 100_000,
+    ],
+)
+def test_whatever_stands_in_the_journal_keeps_nobody_from_reading_the_rest(tmp_path: Path, text: str) -> None:
+    journal = Journal(str(tmp_path))
+    journal.write([UnaskedCall(SLOT.key, "no answer", "web-1", START)])
+    (tmp_path / "0.jsonl").write_text(text)
+    os.mkfifo(tmp_path / "1.jsonl")
+    assert [entry.holder for entries in journal.left().values() for entry in entries] == ["web-1"]
+
+
+def test_what_a_full_disk_did_not_take_is_written_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, end = Journal(str(tmp_path)), UnsaidEnd(SLOT.cell, Release(Fence(1, 7)), "web-1", START)
+    write = os.write
+
+    def full(file: int, data: bytes) -> int:
+        if len(data) < 50:
+            raise OSError(28, "No space left on device")
+        return write(file, data[: len(data) // 2])
+
+    monkeypatch.setattr(os, "write", full)
+    journal.write([end])
+    assert [*tmp_path.iterdir()] == []
+    monkeypatch.undo()
+    journal.write([end])
+    assert journal.all() == [end]

@@ -201,10 +201,25 @@ def test_a_call_that_could_not_ask_is_on_record_with_the_next_contact(
     assert refused.refused.at == START + timedelta(minutes=15)
 
 
-def test_a_call_that_is_never_too_late_and_could_not_ask_stays_open_to_who_calls_again(
+def test_what_others_have_on_record_is_not_closed_by_who_could_not_ask(
+    office: Office, store: ReadOnly, clock: HandClock
+) -> None:
+    """One host ran the slot and failed, so that it is retried; another could not ask for it meanwhile."""
+    declared = job(retries=3, backoff="1h")
+    with pytest.raises(ZeroDivisionError):
+        office.call(declared, lambda _run: 1 / 0)
+    store.lose = lambda _call: "before"
+    with pytest.raises(StoreUnavailable):
+        office.call(declared, lambda _run: None)
+    store.lose = lambda _call: ""
+    clock.turn(16 * 60)
+    office.desk.do(office.keeper.unsaid.say())
+    assert office.record(SLOT).state is State.RETRYING
+
+
+def test_under_missed_all_a_slot_that_nobody_could_ask_for_is_due_and_runs_with_the_next_call(
     office: Office, store: ReadOnly, clock: HandClock, folder: str
 ) -> None:
-    """A message that is delivered again, say."""
     declared = job(missed="all")
     office.call(declared, lambda _run: None)
     clock.turn(15 * 60)
@@ -212,7 +227,18 @@ def test_a_call_that_is_never_too_late_and_could_not_ask_stays_open_to_who_calls
     with pytest.raises(StoreUnavailable):
         office.call(declared, lambda _run: None)
     store.lose = lambda _call: ""
-    clock.turn(60)
-    ran: list[str] = []
-    office.call(declared, lambda run: ran.append(run.key))
-    assert (ran, written(folder)) == ([LATER.key], [])
+    clock.turn(15 * 60)
+    office.desk.do(office.keeper.unsaid.say())
+    assert (office.record(LATER).state, written(folder)) == (State.DUE, [])
+
+
+def test_a_call_without_a_schedule_that_could_not_ask_stays_open_to_who_calls_again(
+    office: Office, store: ReadOnly, clock: HandClock, folder: str
+) -> None:
+    """A message that is delivered again, say."""
+    call = UnaskedCall(LATER.key, "no answer", "web-1", LATER.at)
+    Journal(folder).write([call])
+    clock.turn(30 * 60)
+    office.desk.do(office.keeper.unsaid.say())
+    assert written(folder) == []
+    assert store.load([LATER.cell]).cells[0].version == 0

@@ -64,7 +64,7 @@ GROUPS: Final = {
         "edit": "change a job that lives in the store",
         "remove": "take a job out of the store",
         "purge": "delete runs that are over and are not kept",
-        "store": "begin a store on purpose, adopt a copy, or print its SQL",
+        "store": "begin a store on purpose, adopt a copy, print its SQL, or set its clock right",
     },
     "check": {
         "audit": "find where a scheduled job can run twice, be lost or overlap: in a repository",

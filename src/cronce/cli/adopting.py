@@ -8,6 +8,7 @@ from cronce.cli.session import acting
 from cronce.cli.terminal import Text, Toned, screen, show, table
 from cronce.errors import BadInput
 from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
+from cronce.runtime.effects.review import any_effect, of_job
 
 
 def run_adopt(options: argparse.Namespace) -> None:
@@ -15,6 +16,8 @@ def run_adopt(options: argparse.Namespace) -> None:
         raise BadInput("write cronce effects JOB --adopt 'charge:*' --on invoice --what charge")
     with acting(options) as actor:
         found = actor.desk.do(adoptable(options.what, options.adopt, options.on, options.done))
+        if not found and not actor.desk.do(any_effect(of_job(options.what))):
+            actor.desk.do(actor.hand.job(options.what))  # one that is not known is refused
         if not options.dry_run:
             actor.desk.do(adopt(actor.hand, found))
     document = {"adopted": [_document(one) for one in found], "dry_run": options.dry_run}
@@ -24,7 +27,7 @@ def run_adopt(options: argparse.Namespace) -> None:
 def _document(one: Adoption) -> dict[str, object]:
     return {
         "effect": one.target.name,
-        "state": one.step.state,
+        "state": one.state,
         "key": one.step.name,
         "steps": [step.name for step in one.steps],
         "adopted": not one.hindrance,
@@ -42,7 +45,7 @@ def _page(found: Sequence[Adoption], options: argparse.Namespace) -> Iterator[st
 
 
 def _row(one: Adoption) -> list[Text]:
-    return [one.target.name, Toned(one.step.state, EFFECT_TONES[one.step.state]), one.step.name, _remark(one)]
+    return [one.target.name, Toned(one.state, EFFECT_TONES[one.state]), one.step.name, _remark(one)]
 
 
 def _remark(one: Adoption) -> str:

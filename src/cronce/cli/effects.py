@@ -3,23 +3,22 @@ lost or is unknown."""
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cronce.cli import refuse_outside, say
 from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_json
 from cronce.cli.terminal import Text, Tone, Toned, screen, show, table
 from cronce.errors import BadInput, CronceError
-from cronce.model import Slot, slot_of_cell, spell
+from cronce.model import spell
 from cronce.protocol.commands import Queued
-from cronce.protocol.record import RESOLVED, Record, effects_key
 from cronce.runtime.effects import review
 from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.effects.review import EffectSeen, EffectState, Listed, Unwatched
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import job_names, slot_named
 from cronce.telling.documents import effect_document
-from cronce.telling.story import tell_doubts
+from cronce.telling.story import said_before, tell_doubts
 from cronce.telling.words import safe
 
 MOST: Final = 10_000
@@ -46,6 +45,9 @@ EFFECT_TONES: Final[Mapping[EffectState, Tone]] = {
     "not done": "odd",
 }
 
+RERUNS_SHOWN: Final = 20
+"""Of the slots that an effect stopped, the newest."""
+
 WATCH: Final = 0.5
 """Seconds between two looks at the store's clock."""
 
@@ -53,10 +55,12 @@ RESOLVE_EPILOG = """
 resolve says what a person found out; nothing is run by it. rerun runs a slot once more, and skips what is done.
 
 An effect that is in doubt (`cronce effects`): resolve it first. done: it happened, and whoever repeats it gets the
-result. retry: it did not, and may be begun again. Then `cronce rerun SLOT` goes on with the slot that it stopped.
+result. retry: it did not; the next run will do it. Then `cronce rerun SLOT` goes on with each slot that it stopped.
 
 A slot that failed, was lost or is unknown, with no effect in doubt. done: somebody made sure of its work, and it counts
 as succeeded. retry: the slot itself is due again, with all its attempts. To run it beside its record, use rerun.
+
+A word may be taken back by the other one: done by retry, and retry by done as long as no run has begun it since.
 
 retry is refused, with what to check, while the process that was at it may be alive: one that is only paused goes on
 where it was. --force is for who has looked.
@@ -77,7 +81,7 @@ def add_effects_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--what", dest="done", metavar="NAME", help="with --adopt: what is done, as in .once(NAME, …)")
     parser.add_argument("--dry-run", action="store_true", help="with --adopt: only say what would be adopted")
     parser.add_argument("--by", metavar="NAME", help="with --adopt: who acts, for the record (default: user@host)")
-    parser.add_argument("--all", action="store_true", help="also what is done, and what failed and may be begun again")
+    parser.add_argument("--all", action="store_true", help="also what is done, and what the next run will do")
     parser.add_argument("-n", type=int, default=100, metavar="N", help="how many (default 100)")
     add_store(parser)
 
@@ -164,21 +168,17 @@ def _resolve_slot(options: argparse.Namespace) -> None:
         (run,) = actor.desk.do(actor.hand.look([slot]))
         record = run.record if run else None
         reply = actor.desk.do(actor.hand.resolve(slot, options.verdict, options.reason, force=options.force))
-        survey = actor.desk.do(review.doubts(review.of_slot(effects_key(record, slot), slot)))
+        survey = actor.desk.do(review.doubts(review.of_slot(slot, record)))
+        reruns = actor.desk.do(actor.hand.open_reruns(slot))
     if survey.doubtful:
         lines = [f"  {line}" for line in tell_doubts(survey)]
         say("resolve", "\n".join(["some of its effects are in doubt, and stay so:", *lines]))
+    for rerun in reruns:
+        say("resolve", f"{rerun.key} is still to run, or runs: `cronce cancel {rerun.key}` stops it")
     outcome = None if isinstance(reply, Queued) else reply.outcome
     text = f"{slot.key} counts as {outcome}" if outcome else f"{slot.key} is due again"
-    show(options, {"slot": slot.key, "due": outcome is None, "outcome": outcome}, f"{text}{_resolved_before(record)}")
-
-
-def _resolved_before(record: Record | None) -> str:
-    """Who said so first, when, and what."""
-    if record is None or not record.resolved:
-        return ""
-    when = f" at {spell(record.finished)}" if record.finished else ""
-    return f"; already resolved {record.reason.removeprefix(RESOLVED)}{when}"
+    document = {"slot": slot.key, "due": outcome is None, "outcome": outcome, "reruns": [one.key for one in reruns]}
+    show(options, document, f"{text}{said_before(record, options.verdict)}")
 
 
 # --- resolving an effect ----------------------------------------------------------------------------------------------
@@ -190,11 +190,25 @@ def _resolve_effect(options: argparse.Namespace) -> None:
         before = actor.desk.do(review.effect(review.effect_named(options.what)))
         record = before.record if before else None
         seen = _resolved(actor, options, result)
-        stopped = _stopped(actor, _slot_of(seen))
-    said = "counts as done" if options.verdict == "done" else "may be begun again"
-    said += _resolved_before(record)
-    then = f"; `cronce rerun {stopped}` goes on with its slot" if stopped else ""
-    show(options, {**effect_document(seen), "rerun": stopped}, safe(f"{seen.name} {said}{then}"))
+        stopped = [slot.key for slot in actor.desk.do(review.stopped_by(seen))]
+    said = "counts as done" if options.verdict == "done" else "is marked as not done; the next run will do it"
+    said += said_before(record, options.verdict)
+    document = {**effect_document(seen), "rerun": stopped[0] if stopped else None, "stopped": stopped}
+    show(options, document, "\n".join([safe(f"{seen.name} {said}{_then(stopped)}"), *_reruns(stopped)]))
+
+
+def _then(stopped: Sequence[str]) -> str:
+    if len(stopped) > 1:
+        return f". It stopped {len(stopped):,} slots; to go on with them:"
+    return f"; `cronce rerun {stopped[0]}` goes on with its slot" if stopped else ""
+
+
+def _reruns(stopped: Sequence[str]) -> Iterator[str]:
+    if len(stopped) < 2:
+        return
+    yield from (f"  cronce rerun {key}" for key in stopped[-RERUNS_SHOWN:])
+    if len(stopped) > RERUNS_SHOWN:
+        yield f"  and {len(stopped) - RERUNS_SHOWN:,} before these: --json names all"
 
 
 def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectSeen:
@@ -212,16 +226,3 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
         if now > patience:
             raise CronceError(f"{answer}, and it did not run evenly; `cronce doctor` checks the clocks")
         time.sleep(WATCH)
-
-
-def _slot_of(seen: EffectSeen) -> Slot | None:
-    """Whose effect it is; of one on a thing, the slot that left it in doubt."""
-    maker, of = seen.record.under if seen.record else None, seen.name.partition("/")[0]
-    return slot_named(of) if "@" in of else slot_of_cell(maker.run) if maker else None
-
-
-def _stopped(actor: Actor, slot: Slot | None) -> str | None:
-    """The slot of an effect, if that is closed and did not succeed: it goes on when it is run again."""
-    (run,) = actor.desk.do(actor.hand.look([slot])) if slot else (None,)
-    ended = run.record.outcome if run and run.record else None
-    return slot.key if slot and ended and ended.is_bad else None

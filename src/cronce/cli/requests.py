@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 from cronce.cli import say
 from cronce.cli.session import Actor, acting, add_act, read_json
 from cronce.cli.terminal import bar, show
-from cronce.errors import BadInput
+from cronce.errors import BadInput, CronceError
 from cronce.model import Slot
 from cronce.protocol.commands import Asked, Closed
+from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.operations.actions import AskedFor
 from cronce.runtime.operations.backfill import AT_ONCE, MOST, Stretch, ask, parts, survey
 from cronce.runtime.queries import RunSeen, carried, slot_named
@@ -36,7 +37,8 @@ examples:
 """
 RERUN_EPILOG = """
 Prints the key of the new run. Its effects go by the slot's key, so that what was done before is not done again; with
---fresh they are all done anew. While a rerun of the slot is open, asking again is asking once.
+--fresh those of the slot are done anew, and those on things are not. While a rerun of the slot is open, asking again is
+asking once. A slot that was lost is rerun when its process is known to be dead; else --force is for who has looked.
 
 examples:
   cronce rerun billing@2026-03-29T01:00:00Z
@@ -123,7 +125,10 @@ def run_trigger(options: argparse.Namespace) -> int:
 
 def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("slot", metavar="SLOT", help="a slot such as billing@2026-03-29T01:00:00Z")
-    parser.add_argument("--fresh", action="store_true", help="do its effects again, by a key of their own")
+    fresh = "do the effects of the slot again (not those on things), by a new key"
+    parser.add_argument("--fresh", action="store_true", help=fresh)
+    force = "rerun though the process that ran the slot may be alive: you have looked"
+    parser.add_argument("--force", action="store_true", help=force)
     _add_wait(parser)
     add_act(parser, reason=False)
 
@@ -131,7 +136,11 @@ def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
 def run_rerun(options: argparse.Namespace) -> int:
     slot = slot_named(options.slot)
     with acting(options) as actor:
-        return _tell_request(actor, actor.desk.do(actor.hand.rerun(slot, fresh=options.fresh)), options)
+        try:
+            asked = actor.desk.do(actor.hand.rerun(slot, fresh=options.fresh, force=options.force))
+        except RetryRefused as error:
+            raise CronceError(safe(str(error))) from None
+        return _tell_request(actor, asked, options)
 
 
 def _add_wait(parser: argparse.ArgumentParser) -> None:

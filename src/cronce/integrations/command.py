@@ -134,7 +134,6 @@ class Exec:
                 stand_by=self._stand_by,
                 refused=refused,
                 beside=partial(self._note_clock, keeper.desk.ledger),
-                one_call=True,
             )
             result = take(call.steps(when), keeper.desk, self._sleep)
             if isinstance(result, Skipped):

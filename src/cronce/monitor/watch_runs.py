@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from shlex import quote
 from typing import Final
 
 from cronce.model import Instant, slot_of_cell, spell
-from cronce.monitor.known import REMEMBERED
+from cronce.monitor.known import REMEMBERED, SLICE
 from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import LONG, Memory, Survey, began, is_near, timeout
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import LAPSED, Outcome
+from cronce.runtime.effects.review import doubt_of
 from cronce.runtime.journal import Entry, UnsaidEnd
 from cronce.runtime.queries import RunSeen
-from cronce.telling.words import counted, listed, short
+from cronce.telling.words import counted, listed, safe, short
 
 ENOUGH: Final = 5
 """With fewer runs that succeeded nobody knows how long one takes."""
@@ -192,7 +194,7 @@ def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
 # --- in doubt ---
 
 _DOUBTS: Final = {
-    Outcome.LOST: (Kind.LOST, "lost: whoever ran it died, and nobody can tell how much was done"),
+    Outcome.LOST: (Kind.LOST, "lost: its lease expired, and how much was done is not known"),
     Outcome.UNKNOWN: (Kind.UNKNOWN, "unknown: nobody can tell whether it ran"),
 }
 
@@ -203,15 +205,32 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
     for run in survey.attention:
         if run.record is not None and run.record.outcome in _DOUBTS:
             found.setdefault((run.record.outcome, run.slot.job), []).append(run)
-    for (outcome, job), runs in found.items():
-        kind, what = _DOUBTS[outcome]
+    for (outcome, job), all_runs in found.items():
+        waiting = [run for run in all_runs if not _is_settled(run, survey)]
+        runs, kind, what = waiting or all_runs, *_DOUBTS[outcome]
         newest = max(runs, key=lambda run: (run.slot.at, run.slot.request))
         count = f"; {counted(len(runs), 'run', more=survey.more)} of {job} in all" if len(runs) > 1 else ""
         since = min(run.record.finished or run.slot.at for run in runs if run.record is not None)
-        text = f"{newest.slot.key} is {what}{count}."
         listing = f"`cronce runs {job} --state {outcome}` lists them"
-        remedy = f"See what it did, then `cronce resolve {newest.slot.key} done`, or retry; {listing}."
-        yield Alert(kind, job, "critical", text, since, remedy=remedy)
+        effect, key = doubt_of(newest.record), newest.slot.key
+        if effect is None:
+            text = f"{key} is {what}{count}."
+            remedy = f"See what it did, then `cronce resolve {key} done`, or retry; {listing}."
+        elif waiting:
+            text = safe(f"{key} is unknown: nobody knows whether {effect.name} happened{count}.")
+            remedy = f"Find out, then `cronce resolve {quote(safe(effect.name))} done`, or retry; {listing}."
+        else:
+            text = safe(f"{key} was stopped by {effect.name}, which is resolved since{count}.")
+            remedy = f"`cronce rerun {key}` goes on with it; {listing}."
+        yield Alert(kind, job, "critical" if waiting else "warning", text, since, remedy=remedy)
+
+
+def _is_settled(run: RunSeen, survey: Survey) -> bool:
+    """It is unknown for nothing but an effect that was resolved since: as far as one can see all effects in doubt."""
+    effect = doubt_of(run.record)
+    if effect is None or run.record is None or run.record.reason.endswith(" more)") or len(survey.doubts) >= SLICE:
+        return False
+    return all(one.cell.key != effect.cell for one in survey.doubts)
 
 
 def _holder(run: RunSeen) -> str:

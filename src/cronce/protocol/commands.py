@@ -66,8 +66,7 @@ class Release(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """It is due, and somebody should claim it; `waiting` for the job's turn. Asked for by hand, it says by whom, with
-    what, and by which key its effects go."""
+    """It is due; `waiting` for the job's turn. Asked for by hand: by whom, with what, by which key its effects go."""
 
     waiting: bool = False
     by: str = ""
@@ -78,10 +77,11 @@ class Queue(NamedTuple):
 
 
 class Skip(NamedTuple):
-    """It shall not run, and that is on record."""
+    """It shall not run, and that is on record. `untouched`: only if nothing is yet."""
 
     reason: str
     first: Instant | None = None
+    untouched: bool = False
 
 
 class Settle(NamedTuple):

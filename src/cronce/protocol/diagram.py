@@ -33,7 +33,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.decide import Decision, decide
 from cronce.protocol.gates import GATES
 from cronce.protocol.lease import Sample
-from cronce.protocol.record import Job, Outcome, Past, Record, State
+from cronce.protocol.record import RESOLVED, Job, Outcome, Past, Record, State
 from cronce.protocol.table import TABLE, Row, row
 from cronce.protocol.view import KnownJob, View
 
@@ -63,11 +63,15 @@ def _read() -> Iterator[tuple[Cell, Record | None]]:
         yield _NEVER_GRANTED, Record(state)
     for state, cell in product((State.DUE, State.WAITING, State.RETRYING), (_OVER, _LIVE)):
         yield cell, _RAN._replace(state=state, past=(Past(_OWN, "web-1", _AT, "ended"),))
+    for state, cell in product((State.DUE, State.WAITING), (_NEVER_GRANTED, _OVER, _LIVE)):
+        yield cell, _RAN._replace(state=state, past=(Past(_OWN, "web-1", _AT, "lost", _AT, retried=_AT),))
     again = _RAN._replace(on_lost="rerun")
     running = (_RAN, again, _RAN._replace(failures=1), _RAN._replace(ask="stop"), again._replace(ask="stop"))
     yield from product((_OVER, _LIVE), running)
     for outcome in Outcome:
         yield _OVER, _RAN._replace(state=State.CLOSED, outcome=outcome)
+    looked = (Past(_OWN, "web-1", _AT, "lost", _AT),)
+    yield _OVER, _RAN._replace(state=State.CLOSED, outcome=Outcome.SUCCEEDED, reason=f"{RESOLVED}by ada", past=looked)
     yield _OVER, _RAN._replace(state=State.CLOSED, outcome=Outcome.SUCCEEDED, keep=_LEASE)
 
 
@@ -143,6 +147,17 @@ def _is_already_so(record: Record | None, command: Command) -> bool:
     return record.state is (State.WAITING if command.waiting else State.DUE)
 
 
+def _is_retried(record: Record | None) -> bool:
+    return record is not None and any(past.retried for past in record.past[-1:])
+
+
+def _takes_back(record: Record | None, command: Command) -> bool:
+    """Whether one person says retry where another said done, or the other way round."""
+    if record is None or not isinstance(command, Resolve):
+        return False
+    return record.resolved if command.verdict == "retry" else _is_retried(record)
+
+
 _IN_DOUBT: Final = (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN)
 
 ELSE: Final = "else"
@@ -155,7 +170,13 @@ CONDITIONS: Final = (
     ),
     Condition("in the same word", "in another word", lambda one: _is_own_word(one.record, one.command)),
     Condition("failed with attempts left", ELSE, lambda one: _failed(one) and getattr(one.record, "failures", 1) == 0),
-    Condition("failed/lost/unknown", ELSE, lambda one: getattr(one.record, "outcome", None) in _IN_DOUBT),
+    Condition("to take back another's word", ELSE, lambda one: _takes_back(one.record, one.command)),
+    Condition("retried by a person", "first start", lambda one: _is_retried(one.record)),
+    Condition(
+        "failed/lost/unknown, or to take back another's word",
+        ELSE,
+        lambda one: getattr(one.record, "outcome", None) in _IN_DOUBT or _takes_back(one.record, one.command),
+    ),
     Condition("done", "retry", lambda one: getattr(one.command, "verdict", "") == "done"),
     Condition("its transaction committed", ELSE, lambda one: getattr(one.command, "committed", False)),
     Condition("already asked", "not yet asked", lambda one: getattr(one.record, "ask", "") != ""),

@@ -180,7 +180,6 @@ def _is_over(view: View, maker: Maker, mine: Maker | None) -> bool:
 
 _NEW: Final = Record(State.DUE)
 
-
 NOTHING_RAN: Final = (RELEASED, NEVER_STARTED)
 """How a grant ends under which nothing ran."""
 
@@ -335,6 +334,8 @@ def queue(view: View, command: Queue) -> Ruling:
 
 
 def skip(view: View, command: Skip) -> Ruling:
+    if command.untouched and view.record is not None:
+        return Ruling(Queued(waiting=False))
     return _close(view, view.record or _NEW, Outcome.SKIPPED, command.reason)
 
 
@@ -350,16 +351,23 @@ def forget(view: View, _command: Command) -> Ruling:
 
 
 def resolve(view: View, command: Resolve) -> Ruling:
+    """A person's word may be taken back by another: done by retry and, where nobody has begun it since, retry by done.
+    Both stay on record."""
     record = view.stands
-    if record.outcome not in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):
-        return closed(view, command)
+    retried = not record.is_closed and any(past.retried for past in record.past[-1:])
+    said = record.resolved and not (view.slot and record.reason.startswith(f"{RESOLVED}by {view.slot.key}"))  # a rerun
+    if record.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):  # it ended then, however late a person looks
+        record = _past(record, _grant_of(view, str(record.outcome))._replace(ended=record.finished))
+    elif not (said if command.verdict == "retry" else retried):
+        return closed(view, command) if record.is_closed else nothing(view, command)
     if command.verdict == "done":
-        was = _looked_at(view, str(record.outcome))
-        known = was._replace(result=command.result or was.result)
+        known = record._replace(result=command.result or record.result)
         return _close(view, known, Outcome.SUCCEEDED, f"{RESOLVED}{command.reason}")
-    again = _looked_at(view, f"{record.outcome}, retried: {command.reason}", view.now)._replace(
-        state=State.DUE, outcome=None, reason="", finished=None, failures=0, turn="", ask=""
-    )
+    *before, last = record.past
+    words = f"{last.end}, {record.reason}" if record.resolved else last.end
+    last = last._replace(end=f"{words}, retried: {command.reason}"[: 4 * REASON_KEPT], retried=view.now)
+    was = record._replace(past=(*before, last), outcome=None, reason="", finished=None, result="")
+    again = was._replace(state=State.DUE, failures=0, turn="", ask="")
     return Ruling(Queued(waiting=False), Change(again, Mark.OPEN))
 
 
@@ -410,12 +418,6 @@ def _grant_of(view: View, end: str) -> Past:
     return Past(view.run.fence, view.stands.holder, view.stands.started, end, view.now)
 
 
-def _looked_at(view: View, end: str, retried: Instant | None = None) -> Record:
-    """It ended when it was closed, however much later a person looked."""
-    record = view.stands
-    return _past(record, Past(view.run.fence, record.holder, record.started, end, record.finished, retried))
-
-
 def _past(record: Record, was: Past) -> Record:
     return record._replace(past=(*record.past, was)[-PAST_KEPT:])
 
@@ -435,15 +437,15 @@ TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
     },
     Row.QUEUED: {
         Claim: grant, Renew: stale, Finish: stale, Release: stale, Queue: queue, Skip: skip,
-        Settle: nothing, Ask: nothing, Resolve: nothing,
+        Settle: nothing, Ask: nothing, Resolve: resolve,
     },
     Row.IDLE: {
         Claim: grant, Renew: stale, Finish: finish_again, Release: release_again, Queue: queue, Skip: skip,
-        Settle: nothing, Ask: nothing, Resolve: nothing,
+        Settle: nothing, Ask: nothing, Resolve: resolve,
     },
     Row.RESTING: {
         Claim: early, Renew: stale, Finish: finish_again, Release: release_again, Queue: early, Skip: skip,
-        Settle: nothing, Ask: nothing, Resolve: nothing,
+        Settle: nothing, Ask: nothing, Resolve: resolve,
     },
     Row.HELD: {
         Claim: held, Renew: stale, Finish: stale, Release: stale, Queue: held, Skip: held,

@@ -241,8 +241,8 @@ class Cronce(StoreAccess, ByHand):
         """Let a function do its work once for each key, whoever calls it: `key` says which, from the call's arguments.
 
         A repeat returns what came of it, as JSON says it, for `ttl` after it was done. While it is at work another call
-        raises `InProgress`, and for `lease` after its process died. `unsure` and `not_done` are as in `run.once`. What
-        a job does by `run.on("invoice", 7).once("charge", …)` is the same effect as "charge" with the key "invoice:7".
+        raises `InProgress`, and for `lease` after its process died. `unsure` and `not_done` are as in `run.once`. With
+        the key `("invoice", 7)`, "charge" is the same effect as a job's `run.on("invoice", 7).once("charge", …)`.
         """
         from cronce.runtime.effects.idempotent import Keyed, read_lease, read_ttl  # noqa: PLC0415  most have none
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from cronce.errors import DatabaseUnavailable, LeaseLost, TimedOut
+from cronce.errors import DatabaseUnavailable, LeaseLost, SlotFailed, TimedOut
 from cronce.events import Event, What
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
@@ -156,9 +156,11 @@ class Attempt:
 
     def _sealed(self, end: End) -> Steps[End]:
         """Before a run is put on record as failed, its database is asked: its commit may have been carried out though
-        nobody heard of it. If nobody knows, nothing is said, and whoever finds the run lapsed asks again."""
+        nobody heard of it. If nobody knows, nothing is said, and whoever finds the run lapsed asks again. A run that
+        has begun no transaction is not committed: there is nothing to ask, and a connection of its own that has written
+        may keep the database locked."""
         failed = end.ending is not None and (end.ending.outcome.is_failure or bool(self.run.undone))
-        if self.job.database is None or not failed or self.run.committed:
+        if self.job.database is None or not failed or self.run.committed or not self.run.joined:
             return end
         try:
             self.run.committed = yield Do(sealed(self.job.database, self.lease.grant))
@@ -183,10 +185,23 @@ class Attempt:
         self.run.close()
         if forgotten := self.run.forgotten:
             return End(Ending(Outcome.FAILED, describe(forgotten)), error=forgotten)
+        self._warn_if_unused()
         ending, over = self._work.ending(self.run, result), self._over()
         if over is not None and over.cause == "timed out" and self._body.stopped:
             return End(Ending(Outcome.FAILED, over.why), over=over)  # it went on all the same, and then returned
         return End(ending, result)
+
+    def _warn_if_unused(self) -> None:
+        """Once, for whoever forgot it: what such a run writes is written again by a repeat. It may have had nothing to
+        write, so it is no error."""
+        database = self.job.database
+        if database is not None and not self.run.transactions and not database.told_unused:
+            database.told_unused = True
+            LOGGER.warning(
+                "%s: the job declares transaction=, but this run did not use run.transaction: what it wrote, if"
+                " anything, is not committed together with its completion, and a repeat writes it again",
+                self.lease.name,
+            )
 
     def _raised(self, error: BaseException) -> End:
         self.run.close()
@@ -217,7 +232,12 @@ class Attempt:
                 self.lease.name,
                 ending.reason,
             )
-        return end._replace(ending=Ending(outcome, reason, output=ending.output))
+        closed = end._replace(ending=Ending(outcome, reason, output=ending.output))
+        if ending.outcome.is_success and end.error is None:  # the function has caught what went wrong
+            error = SlotFailed(f"{self.lease.name} ended as {outcome}, though its job function returned: {reason}")
+            error.__cause__ = next(iter(self.run.unfinished.values()), None)
+            return closed._replace(error=error)
+        return closed
 
     def _ending(self, over: Over | None, error: BaseException) -> Ending:
         """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks

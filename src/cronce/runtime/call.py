@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
 from cronce.model import Boot, Cell, Instant, Slot, Write, slot_of_cell, spell
+from cronce.policy import wants_all
 from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import (
     Busy,
@@ -86,8 +87,8 @@ class Call:
     when another has the slot, wait until it is closed, and take it over if its holder goes away. `beside`: what is
     written with the end of the run. `fired`: when the trigger fired, if that is not now. `only_noted`: the body runs
     elsewhere, whatever the answer is. `ahead`: gives the lease of a slot that was claimed ahead, which nobody keeps
-    from then on. `running`: what is entered for as long as a slot runs, its own or an older one. `one_call`: the
-    process ends with it. `standby`: told if another runs the slot, and this work may do so too."""
+    from then on. `running`: what is entered for as long as a slot runs, its own or an older one. `standby`: told if
+    another runs the slot, and this work may do so too."""
 
     def __init__(
         self,
@@ -103,13 +104,12 @@ class Call:
         only_noted: bool = False,
         ahead: Callable[[Slot], Lease | None] = lambda _slot: None,
         running: Callable[[], AbstractContextManager[None]] = nullcontext,
-        one_call: bool = False,
         standby: StandsBy | None = None,
     ) -> None:
         self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
         self._take_over, self._stand_by, self._refused, self._beside = take_over, stand_by, refused, beside
         self._fired, self._only_noted, self._ahead, self._running = fired, only_noted, ahead, running
-        self._one_call, self._standby = one_call, standby if take_over else None
+        self._standby = standby if take_over else None
         self.answer: Grant | Refused | None = None
         """What the store said to its slot."""
 
@@ -278,10 +278,11 @@ class Call:
             yield Do(leave_clock(self.desk.ledger))
 
     def _hear(self, dead: list[Cell]) -> Steps[None]:
-        """A process of one call was not there when they could speak: it hears them first, if it may act on it then."""
+        """A process that was not there when they could speak hears them first, if it may act on it then."""
         know, client = self.desk.ledger.know, self.desk.ledger.client
-        leases = [record.lease for _, record in all_readable(dead, decode)] if self._one_call else []
-        lapsed = [lease for lease in leases if know.even(know.guess(), tolerance(lease)) >= lease]
+        leases = [record.lease for _, record in all_readable(dead, decode)]
+        unheard = [lease for lease in leases if know.contact.heard(know.guess(), lease) < hearing(lease)]
+        lapsed = [lease for lease in unheard if know.even(know.guess(), tolerance(lease)) >= lease]
         until = know.now() + max(map(hearing, lapsed), default=timedelta(0))
         while lapsed and know.now() <= until + timedelta(seconds=LOOK / 2):
             yield Do(client.probe())
@@ -383,7 +384,8 @@ def could_not_ask(journal: Journal, job: Declaration, clock: Clock, error: Store
     with suppress(BadInput):
         slot = job.slot_at(clock.wall()) if when is None else job.slot_named(when)
         start_by = job.terms(slot, inferred=when is None).start_by(slot.at)
-        journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall(), start_by)])
+        wanted = job.schedule is not None and wants_all(job.missed)
+        journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall(), start_by, wanted)])
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:

@@ -10,7 +10,7 @@ they go with it, and then only what a process still knows is said.
 """
 
 # Paths are plain text here: pathlib is slow to import, and every start of `cronce exec` comes by.
-# ruff: noqa: PTH104, PTH108, PTH118, PTH123, PTH208
+# ruff: noqa: PTH104, PTH108, PTH118, PTH123
 
 import json
 import os
@@ -51,13 +51,15 @@ class UnsaidEnd(NamedTuple):
 
 
 class UnaskedCall(NamedTuple):
-    """A guard was called for a slot, and could not ask the store. From `start_by` on it is too late to start."""
+    """A guard was called for a slot, and could not ask the store. From `start_by` on it is too late to start; `wanted`:
+    each slot of the job is to run, however late."""
 
     slot: str
     why: str
     holder: str
     at: Instant
     start_by: Instant | None = None
+    wanted: bool = False
 
 
 Entry = UnsaidEnd | UnaskedCall
@@ -91,6 +93,8 @@ class Journal:
             make_way(self._directory)
             self._write(name, "".join(f"{json.dumps(_spelled(entry))}\n" for entry in entries))
         except (OSError, StoreError) as error:
+            with self._lock:
+                self._mine.pop(name, None)  # to be written again, if it is still to be said then
             self._warn(f"cannot be written: {error}")
 
     def said(self, fence: Fence) -> None:
@@ -128,7 +132,8 @@ class Journal:
         if not self._directory:
             return []
         try:
-            return sorted(name for name in os.listdir(self._directory) if name.endswith(".jsonl"))
+            with os.scandir(self._directory) as found:
+                return sorted(one.name for one in found if one.name.endswith(".jsonl") and one.is_file())
         except OSError:  # nothing was ever written
             return []
 
@@ -140,7 +145,7 @@ class Journal:
                     found[name] = tuple(_entry(json.loads(line)) for line in file)
             except FileNotFoundError:  # said meanwhile
                 pass
-            except (OSError, ValueError, TypeError, LookupError) as error:
+            except Exception as error:  # whatever stands there must not keep a job from running
                 self._warn(f"has {name}, which cannot be read: {error!r}")
         return found
 
@@ -149,8 +154,13 @@ class Journal:
         path = os.path.join(self._directory, name)
         file = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            os.write(file, text.encode())
+            text_left = text.encode()
+            while text_left:  # a full disk takes a part of it, and refuses the rest
+                text_left = text_left[os.write(file, text_left) :]
             os.fsync(file)
+        except OSError:
+            os.unlink(f"{path}.new")
+            raise
         finally:
             os.close(file)
         os.rename(f"{path}.new", path)
@@ -186,6 +196,8 @@ def _spelled(entry: Entry) -> dict[str, Any]:
 def _entry(fields: dict[str, Any]) -> Entry:
     if fields.pop("v") != VERSION:
         raise ValueError("another version of cronce wrote it")
+    if not all(isinstance(fields.get(name, ""), str) for name in ("slot", "why", "holder", "run")):
+        raise ValueError("its texts are none")
     fields["at"] = from_us(fields["at"])
     if "slot" in fields:
         start_by = fields.get("start_by")

@@ -73,8 +73,7 @@ class Loop:
         self._client, self._know = client, client.know
 
     def answer(self, questions: list[Question], beside: Beside | None = None) -> Flow[None]:
-        """Bring every question to its answer. Commands about other runs are added to the list as they are found, and
-        what is to be asked of the writes `beside`, which go with the first swap."""
+        """Bring every question to its answer; those about other runs, and about writes `beside`, are added to them."""
         unanswered, beside = 0, beside or Beside()
         for question in questions if self._know.doubt is not None else ():  # who does not ask never learns more
             question.unread = True

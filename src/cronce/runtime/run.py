@@ -7,7 +7,7 @@ from contextvars import ContextVar, Token
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from cronce.errors import BadInput, InDoubt, InProgress, LeaseLost
+from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
 from cronce.policy import WhenUnsure
 from cronce.protocol.record import effects_key
@@ -15,6 +15,7 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
+from cronce.runtime.unfinished import REFUSED, Unfinished, remembered
 from cronce.value import NamedTuple, Value
 
 if TYPE_CHECKING:
@@ -52,8 +53,12 @@ class Run:
         self._made: UnderRun | None = None
         self.committed = False
         """Its completion is, together with what it wrote."""
-        self.unfinished: dict[str, BaseException] = {}
-        """Effects that were to be made and are not known to be done, each with what the body was told of it."""
+        self.joined = False
+        """A transaction was begun for it: it may be committed though nobody heard of that."""
+        self.transactions = 0
+        """How many it was asked for."""
+        self.unfinished = Unfinished()
+        """Effects that were asked for and are not known to be done, each with what the body was told of it."""
         self._done_by: dict[str, object] = {}
         self.environment: dict[str, str] = {}
         """What a process that is its body is told besides: of what it is a part, for those who trace."""
@@ -141,13 +146,11 @@ class Run:
 
     @property
     def undone(self) -> list[str]:
-        """Effects that were to be made and are not, by what the body was told; not those that another is at."""
-        from cronce.runtime.attempt import describe  # noqa: PLC0415
-
-        done = self.key if self.committed else ""
+        """Effects that were asked for and are not done, by what the body was told; not those that another is at."""
+        done = self.key if self.committed else None
         left = {name: error for name, error in self.unfinished.items() if name != done}
-        undone = [one for one in left.items() if not isinstance(one[1], InDoubt | InProgress)]
-        return [f"{name} is not done: {describe(error)}" for name, error in undone]
+        undone = {name: _told(one) for name, one in left.items() if not isinstance(one, InDoubt | InProgress)}
+        return [why if name == REFUSED else f"{name} is not done: {why}" for name, why in undone.items()]
 
     @property
     def forgotten(self) -> BadInput | None:
@@ -158,6 +161,7 @@ class Run:
             return BadInput(f"{self.unentered[0]} was never entered, and committed nothing: write `with` before it")
         return None
 
+    @remembered
     def on(self, kind: str, key: object) -> "Thing":
         """A thing that effects are made on, such as `run.on("invoice", 7)`: what is done to it is done once, whichever
         slot, job or queue reaches it."""
@@ -165,6 +169,7 @@ class Run:
 
         return Thing(self, kind, key)
 
+    @remembered
     def once(
         self,
         key: object,
@@ -187,6 +192,7 @@ class Run:
         target, how = self._of_slot("once", key, per), checked_how(unsure, not_done)
         return self.make(target, target.name, fn, (args, named), how)
 
+    @remembered
     def once_each(
         self,
         items: Iterable[Any],
@@ -257,6 +263,7 @@ class Run:
         self.unawaited.remove(call)
         return await take_async(steps, self._means.desk())
 
+    @remembered
     def transaction(self, conn: C, step: str = "", *, per: Literal["slot"] | None = None) -> "Transaction[C]":
         """What is written in the block commits under this run's fence, together with the run's completion: `with
         run.transaction(conn) as tx:`, or `async with`. A run that was taken over cannot commit.
@@ -280,16 +287,22 @@ class Run:
             raise BadInput(
                 f"{self.job} does not say in which database its runs commit; declare it by @cron.job(…, transaction=…)"
             )
+        self.transactions += 1
         made = Transaction(database, self, conn, step, of, unfinished=self.unfinished)
         self.unentered.append(made)
-        made.entered = lambda: self.unentered.remove(made)
+        made.entered, made.begins = lambda: self.unentered.remove(made), self._note_joined
         return made
 
+    def _note_joined(self) -> None:
+        self.joined = True
+
+    @remembered
     def key_of(self, key: object, *, per: Literal["slot"] | None = None) -> str:
         """The key of an effect of the slot, for the other side to know it by: the same in every attempt and rerun of
         it. Of an effect on a thing: `run.on("invoice", 7).key_of("charge")`."""
         return self._of_slot("key_of", key, per).name
 
+    @remembered
     def headers(self, key: object, *, per: Literal["slot"] | None = None) -> dict[str, str]:
         """What a request that makes an effect of the slot says of it: `Idempotency-Key` and `Cronce-Fence`. Of an
         effect on a thing: `run.on("invoice", 7).headers("charge")`."""
@@ -306,6 +319,7 @@ class Run:
         return self.job if self.exclusive else self.key
 
     @property
+    @remembered
     def cursor(self) -> "Cursor":
         """How far the job has come: `run.cursor.get()`, `run.cursor.set(position)`. One for all its slots."""
         from cronce.runtime.effects.steps import Cursor  # noqa: PLC0415
@@ -337,6 +351,13 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<run {self.attempt} of {self.key}, fence {self.fence}>"
+
+
+def _told(error: BaseException) -> str:
+    """In words; what comes from another process is in words already."""
+    from cronce.runtime.attempt import describe  # noqa: PLC0415  it imports this module
+
+    return str(error) if isinstance(error, BodyFailed) else describe(error)
 
 
 class Skipped(Value):

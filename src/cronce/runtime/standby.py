@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cronce.clock import Clock
 from cronce.errors import StoreError
 from cronce.model import Boot, Instant
-from cronce.protocol.commands import Busy, Early, Held, Queued, Unsure
+from cronce.protocol.commands import Busy, Early, Held, Paused, Queued, Superseded, Unsure
 from cronce.protocol.lease import hearing
 from cronce.protocol.terms import Terms
 from cronce.runtime.call import Call
@@ -22,6 +22,7 @@ from cronce.runtime.contact import AHEAD
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Look
 from cronce.runtime.ledger import Expired, Grant, Wanted
+from cronce.runtime.log import LOGGER
 from cronce.runtime.machine import leave_clock, recall_clock
 from cronce.runtime.steps import Steps, take, take_async
 
@@ -38,8 +39,8 @@ OVERDUE: Final = 0.3
 ASKED_AGAIN: Final = 1.0
 """Seconds for which a call that was refused may be repeated: whoever does that takes over by it, and has the result."""
 
-PATIENCE: Final = 3600.0
-"""Seconds for which a process stands by for a run."""
+PAUSED: Final = 10.0
+"""Seconds between two claims of a slot whose job is paused, or fired by another version."""
 
 
 class Waiting:
@@ -47,7 +48,7 @@ class Waiting:
 
     def __init__(self, call: Call, terms: Terms, boot: Boot, loop: "AbstractEventLoop | None") -> None:
         self.call, self.terms, self.loop = call, terms, loop
-        self.at, self.give_up = boot, boot + PATIENCE
+        self.at = boot
 
     def put_off(self, until: Instant | None, boot: Boot) -> None:
         """Until shortly before the lease is over; then claim often."""
@@ -98,7 +99,7 @@ class Standby:
             except StoreError:
                 goes_on = True
                 waiting.at = self._clock.boot() + NEAR
-            if not goes_on or boot > waiting.give_up:
+            if not goes_on:
                 with self._lock:
                     if self._waiting.get(waiting.call.slot.cell) is waiting:
                         del self._waiting[waiting.call.slot.cell]
@@ -121,6 +122,8 @@ class Standby:
                 waiting.put_off(until, self._clock.boot())
             case Busy() | Early() | Queued() | Unsure() | Expired():
                 waiting.at = self._clock.boot() + NEAR
+            case Paused() | Superseded():
+                waiting.at = self._clock.boot() + PAUSED
             case _:
                 return False
         return True
@@ -133,16 +136,30 @@ def _loop() -> "AbstractEventLoop":
 
 
 def _run(waiting: Waiting, grant: Grant) -> None:
-    call = waiting.call
+    call, loop = waiting.call, waiting.loop
     steps = call.run_older(grant)
+    if loop is not None:
+        with suppress(RuntimeError):  # it is closed: each call may have had its own
+            loop.call_soon_threadsafe(_run_async, steps, call.desk)
+            return
     try:
-        if waiting.loop is None:
-            threading.Thread(target=take, args=(steps, call.desk), name="cronce-takeover").start()
-        else:
-            waiting.loop.call_soon_threadsafe(_run_async, steps, call.desk)
-    except RuntimeError:  # this process ends, or its event loop has
+        threading.Thread(target=_run_here, args=(steps, call), name="cronce-takeover").start()
+    except RuntimeError:  # this process ends
         with suppress(StoreError):
             call.desk.do(call.desk.ledger.release([grant]))
+
+
+def _run_here(steps: Steps[None], call: Call) -> None:
+    """Nobody waits for it, so what could not be recorded is told in the log."""
+    try:
+        if call.is_async:
+            import asyncio  # noqa: PLC0415
+
+            asyncio.run(take_async(steps, call.desk))
+        else:
+            take(steps, call.desk)
+    except StoreError as error:
+        LOGGER.error("%s", error)
 
 
 _TASKS: Final[set[Any]] = set()

@@ -5,9 +5,11 @@ With them goes what earlier processes of this machine have left in the journal, 
 
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
-from cronce.model import Fence, slot_of_cell
-from cronce.protocol.commands import Finish, Release, Skip, Stale, Unsure
+from cronce.errors import BadInput
+from cronce.model import Fence, Slot, slot_of_cell
+from cronce.protocol.commands import Finish, Queue, Release, Skip, Stale, Unsure
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import TOO_LATE
 from cronce.runtime.desk import Desk
@@ -90,13 +92,19 @@ class Unsaid:
         return unsure
 
     def _close(self, calls: Sequence[UnaskedCall]) -> Flow[set[Entry]]:
-        """Slots that nobody could ask for, and that are too late to start now, are on record as that. Those that may
-        still be in time stay in the journal; those that are never too late stay open to whoever calls again."""
-        now = self._desk.ledger.know.now()
-        late = {slot_named(call.slot) for call in calls if call.start_by is not None and call.start_by < now}
-        skips = {slot: Skip(TOO_LATE, first=slot.at) for slot in sorted(late)}
-        answers = yield from self._desk.ledger.put(skips)
-        unsure = {slot.key for slot, answer in zip(skips, answers, strict=True) if isinstance(answer, Unsure)}
+        """Slots that nobody could ask for, and of which there is no record: if they are too late to start now, that is
+        on record; if each is wanted, they are due. Those that may still be in time stay in the journal; the others,
+        such as messages, stay open to whoever calls again."""
+        now, commands = self._desk.ledger.know.now(), dict[Slot, Queue | Skip]()
+        for call in calls:
+            with suppress(BadInput):
+                slot = slot_named(call.slot)
+                if call.wanted:
+                    commands[slot] = Queue(first=slot.at)
+                elif call.start_by is not None and call.start_by < now:
+                    commands[slot] = Skip(TOO_LATE, first=slot.at, untouched=True)
+        answers = yield from self._desk.ledger.put(commands)
+        unsure = {slot.key for slot, answer in zip(commands, answers, strict=True) if isinstance(answer, Unsure)}
         return {call for call in calls if call.slot in unsure or (call.start_by is not None and call.start_by >= now)}
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slot_of_cell, stored_cell
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Refusals, Refused, decode_refusals
-from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, Span, decode_turn, effects_key
+from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, Span, decode_turn
 from cronce.protocol.specs import after_forgetting
 from cronce.protocol.table import Row
 from cronce.runtime.effects.review import NONE, Survey, doubts, of_job, of_slot, survey
@@ -140,7 +140,7 @@ def _effects(slot: Slot, run: RunSeen | None) -> Flow[Survey]:
     """By the key that the run goes by: a rerun makes the effects of its slot. And what it left in doubt on things."""
     if run is None or run.record is None:
         return NONE
-    return (yield from survey(of_slot(effects_key(run.record, slot), slot)))
+    return (yield from survey(of_slot(slot, run.record)))
 
 
 def _seen(name: str, job: Cell, stored: Cell) -> JobSeen | None:

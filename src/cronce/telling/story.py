@@ -183,7 +183,7 @@ def _never(story: Story, found: Why) -> str:
     job, at = found.job, story.slot.at
     match story.case:
         case Case.NO_REQUEST:
-            return "is on record nowhere: nobody asked for this run by hand."
+            return "does not exist: there is no record of it, and nobody asked for this run by hand."
         case Case.NO_SLOT:
             rules = "; or ".join(f"{describe(rule)} ({as_written(rule)})" for rule in job.schedules)
             return f"is no slot: {job.name} runs {rules or 'by no schedule any more'}.{_nearest(job, at)}"
@@ -392,6 +392,21 @@ def counted(survey: Survey) -> str:
         for state in STATES
         if survey.counts.get(state)
     )
+
+
+def said_before(record: Record | None, verdict: str) -> str:
+    """Whether a person said the same before, or the other: who, and when. The record is that of before this word."""
+    if record is None or record.is_running:
+        return ""
+    retried = record.past[-1].retried if record.past else None
+    if record.resolved:
+        before, by, at = "done", record.reason.removeprefix(written.RESOLVED), record.finished
+    elif retried is not None and not record.is_closed:
+        before, by, at = "retry", record.past[-1].end.rpartition("retried: ")[2], retried
+    else:
+        return ""
+    when = f" at {spell(at)}" if at else ""
+    return f"; already resolved {by}{when}" if before == verdict else f"; before, {before} was said {by}{when}"
 
 
 def tell_doubts(survey: Survey) -> Iterator[str]:

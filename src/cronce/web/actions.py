@@ -19,13 +19,13 @@ from cronce.errors import BadInput, CronceError, NotOnRecord, StoreError
 from cronce.model import check_name
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
-from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect
+from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect, stopped_by
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations.actions import LONGEST_ID, LONGEST_TEXT, AskedFor, Operator, Verdict
 from cronce.runtime.queries import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import why
 from cronce.telling.documents import cancelled_document, effect_document, paused_document, resumed_document
-from cronce.telling.story import about, tell
+from cronce.telling.story import about, said_before, tell
 from cronce.value import NamedTuple
 from cronce.web.gate import signed_form
 from cronce.web.requests import Problem, read_json, status_of
@@ -97,7 +97,8 @@ def _trigger(hand: Operator, job: str, given: Given) -> Flow[Document]:
 
 
 def _rerun(hand: Operator, key: str, given: Given) -> Flow[Document]:
-    asked = yield from hand.rerun(slot_named(key), fresh=given.get("fresh", False), request=given.get("id", ""))
+    fresh, request, force = given.get("fresh", False), given.get("id", ""), given.get("force", False)
+    asked = yield from hand.rerun(slot_named(key), fresh=fresh, request=request, force=force)
     return _asked(hand, asked)
 
 
@@ -113,8 +114,11 @@ def _resolve(hand: Operator, key: str, given: Given) -> Flow[Document]:
     reason, force = given.get("reason", ""), given.get("force", False)
     reply = yield from hand.resolve(slot_named(key), given["verdict"], reason, force=force)
     outcome = None if isinstance(reply, Queued) else reply.outcome
-    changed = before is None or (before.is_closed and before.outcome is not outcome)
-    return {"slot": key, "due": outcome is None, "outcome": outcome, "changed": changed}
+    after = yield from _record(hand, key)
+    reruns = yield from hand.open_reruns(slot_named(key))
+    still = "".join(f"; {one.key} is still to run, or runs" for one in reruns)
+    note = f"{said_before(before, given['verdict'])}{still}".removeprefix("; ") or None
+    return {"slot": key, "due": outcome is None, "outcome": outcome, "changed": before != after, "note": note}
 
 
 def _record(hand: Operator, key: str) -> Flow[Record | None]:
@@ -138,7 +142,9 @@ def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     if isinstance(seen, Unwatched):
         raise Problem(409, f"{seen}: say it again then")
     changed = before is None or before.cell.version != seen.cell.version
-    return {**effect_document(seen), "changed": changed}
+    stopped = "".join(f"; {slot.key} was stopped by it, and can be run again" for slot in (yield from stopped_by(seen)))
+    note = f"{said_before(before.record if before else None, verdict)}{stopped}".removeprefix("; ") or None
+    return {**effect_document(seen), "changed": changed, "note": note}
 
 
 # --- what came of it --------------------------------------------------------------------------------------------------
@@ -160,10 +166,15 @@ def told(action: str, done: Document) -> str:
             outcome = done["outcome"]
             return f"It is closed as {outcome}." if changed else f"It was closed before, as {outcome}: nothing changed."
         case _ if "done" in (done.get("state"), "done" if done.get("outcome") else ""):
-            return "It counts as done." if changed else "It counted as done before: nothing changed."
+            return ("It counts as done." if changed else "It counted as done before: nothing changed.") + _note(done)
         case _:
-            again = "due again" if "due" in done else "free to be begun again"
-            return f"It is {again}." if changed else f"It was {again} before: nothing changed."
+            again = "due again" if "due" in done else "marked as not done; the next run will do it"
+            return (f"It is {again}." if changed else f"It was {again} before: nothing changed.") + _note(done)
+
+
+def _note(done: Document) -> str:
+    """What else there is to know: who said so before, and what goes on all the same."""
+    return f" ({done['note']})" if done.get("note") else ""
 
 
 def _by_whom(act: Any) -> str:
@@ -174,7 +185,7 @@ def _by_whom(act: Any) -> str:
 
 _REASON: Final = Field("reason", "Why, for the record")
 _ID: Final = Field("id", "A name for it: one run, however often it is asked for", longest=LONGEST_ID)
-_FORCE: Final = Field("force", "Retry: I have made sure that the process that was at it is not alive", "yes")
+_FORCE: Final = Field("force", "I have made sure that the process that was at it is not alive", "yes")
 _VERDICT: Final = Field("verdict", "It is done, or shall be tried again", "choice", ("done", "retry"))
 
 ACTIONS: Final = (
@@ -201,8 +212,9 @@ ACTIONS: Final = (
         "rerun",
         "runs",
         "Run again:",
-        "The slot is run once more. What its effects did before is not done again, unless they shall be done afresh.",
-        (Field("fresh", "Do its effects again, by a key of their own", "yes"), _ID),
+        "The slot is run once more. What its effects did before is not done again, unless they shall be done afresh."
+        " A slot that was lost is run again when its process is known to be dead.",
+        (Field("fresh", "Do the effects of the slot again (not those on things), by a new key", "yes"), _FORCE, _ID),
         _rerun,
     ),
     Action(
@@ -227,7 +239,7 @@ ACTIONS: Final = (
         "resolve",
         "effects",
         "Resolve",
-        "Done: it happened, and whoever repeats it gets the result. Retry: it did not happen, and may be begun again.",
+        "Done: it happened, and whoever repeats it gets the result. Retry: it did not happen; the next run will do it.",
         (_VERDICT, _FORCE, _REASON, Field("result", "What came of it, as JSON", "json")),
         _resolve_effect,
     ),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cronce import AlreadyDone, Cronce, InDoubt, InProgress, Run
 from cronce.clock import SystemClock
-from cronce.errors import CronceError
+from cronce.errors import CronceError, SlotFailed
 from cronce.runtime.effects.review import Unwatched, effects, places, resolve_effect
 from cronce.runtime.machine import recall_clock
 from cronce.runtime.operations.actions import Operator
@@ -36,7 +36,14 @@ def nightly(order: "Order", body: Callable[[Run], bool], transaction: str | None
         transaction=transaction,
     )  # fmt: skip
     night = define(body)
-    return lambda: night() is True
+
+    def fire() -> bool:
+        try:
+            return night() is True
+        except SlotFailed:  # its function returned: it came by all of them, and some wait for a person
+            return True
+
+    return fire
 
 
 def invoices(order: "Order") -> range:
@@ -79,7 +86,7 @@ def each(order: "Order", pay: Pay) -> Fire:
 def queue(order: "Order", pay: Pay) -> Fire:
     """No slot at all: messages that are delivered again and again."""
     cron = Cronce(order.store)
-    guard = cron.idempotent("charge", key=lambda invoice: f"invoice:{invoice}", lease=f"{order.lease}s")
+    guard = cron.idempotent("charge", key=lambda invoice: ("invoice", invoice), lease=f"{order.lease}s")
     charge = guard(lambda invoice: pay(order, invoice, {}))
 
     def fire() -> bool:

@@ -62,7 +62,7 @@ def test_what_is_done_stays_done_and_what_is_in_doubt_stays_so_with_the_key_that
     office: Office, clock: HandClock
 ) -> None:
     done: list[str] = []
-    office.call(job(), before(done, 1, 2, fails=2))
+    office.call_failing(job(), before(done, 1, 2, fails=2))
     clock.turn(QUARTER)
     assert [(one.target.name, one.step.state, one.step.name, one.hindrance) for one in found(office)] == [
         ("charge/invoice:1", "done", "billing@2026-03-29T12:00:00Z/charge:1", ""),
@@ -80,7 +80,7 @@ def test_what_is_done_stays_done_and_what_is_in_doubt_stays_so_with_the_key_that
 
 def test_the_key_stays_after_a_persons_retry_and_outside_of_the_step(office: Office, clock: HandClock) -> None:
     done: list[str] = []
-    office.call(job(), before(done, 2, fails=2))
+    office.call_failing(job(), before(done, 2, fails=2))
     adopted(office)
     office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), "charge/invoice:2", "retry"))
     clock.turn(QUARTER)
@@ -91,7 +91,7 @@ def test_the_key_stays_after_a_persons_retry_and_outside_of_the_step(office: Off
 
 
 def test_twice_is_once_and_the_doubt_of_the_step_is_closed(office: Office) -> None:
-    office.call(job(), before([], 1, 2, fails=2))
+    office.call_failing(job(), before([], 1, 2, fails=2))
     adopted(office)
     assert [one.hindrance for one in found(office)] == ["known already", "known already"]
     again = list(office.store._cells.items())

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from cronce import Cronce
+from cronce import Cronce, Run
 from cronce.errors import BadInput, BadName, BadPolicy, InDoubt, InProgress, StoreUnavailable
 from cronce.model import Mark
 from cronce.protocol.record import Outcome, decode
@@ -334,6 +334,31 @@ def test_a_coroutine_function_is_awaited(cron: Cronce) -> None:
 @pytest.mark.parametrize("key", [7, "seven", UUID(int=7)])
 def test_a_key_may_be_a_text_a_number_or_a_uuid(cron: Cronce, key: Any) -> None:
     assert cron.idempotent("mail", key=lambda: key)(lambda: 1)() == 1
+
+
+def test_a_kind_and_an_id_are_the_same_effect_as_a_runs_on_that_thing(cron: Cronce) -> None:
+    done: list[int] = []
+    mail = cron.idempotent("mail", key=lambda order: ("order", order))(done.append)
+
+    @cron.job(None)
+    def remind(run: Run) -> None:
+        run.on("order", 7).once("mail", done.append, 7)
+
+    mail(7)
+    remind.at("2026-03-29T12:00:00Z")()
+    assert done == [7]
+
+
+@pytest.mark.parametrize("order", [None, "", 7.5, (), ("order",), ("order", 7, 8)])
+def test_an_id_that_is_missing_is_refused_each_time(cron: Cronce, order: Any) -> None:
+    """In a text it was the key `order:None`, and the second message without an id was dropped."""
+    done: list[Any] = []
+    key = (lambda order: order) if isinstance(order, tuple) else lambda order: ("order", order)
+    mail = cron.idempotent("mail", key=key)(done.append)
+    for _ in range(2):
+        with pytest.raises(BadInput, match="cannot be the key of an effect"):
+            mail(order)
+    assert done == []
 
 
 def test_a_key_that_is_none_is_refused_before_anything_is_done(cron: Cronce) -> None:

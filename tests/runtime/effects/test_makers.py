@@ -53,7 +53,7 @@ def test_a_process_of_this_machine_is_seen_to_run_to_be_stopped_and_to_be_gone(
     process.send_signal(signal.SIGSTOP)
     wait_until(lambda: state(process.pid) == "T")
     assert whether_there(holder) == "stopped"
-    with pytest.raises(RetryRefused, match=f"{holder} is stopped, as process {process.pid} here"):
+    with pytest.raises(RetryRefused, match=f"Process {process.pid} on this machine is paused, not dead: if it"):
         refuse_unless_gone("charge/invoice:7", holder)
     process.send_signal(signal.SIGCONT)
     process.kill()

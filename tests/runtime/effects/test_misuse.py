@@ -48,22 +48,22 @@ TABLE: Final = (
     # --- two effects under one name ---
     Misuse(
         'run.on("invoice", 7).once("do", pay); run.on("invoice", 7).once("do", write)',
-        "'do' is done by another function already",
+        "the name 'do' is already used for another function",
         calls=("paid",),
     ),
     Misuse(
         'run.once(7, pay, per="slot"); run.once(7, write, per="slot")',
-        "is done by another function already",
+        "is already used for another function",
         calls=("paid",),
     ),
     Misuse(
         'run.once_each([7], key=int, fn=pay, per="slot"); run.once_each([7], key=int, fn=write, per="slot")',
-        "is done by another function already",
+        "is already used for another function",
         calls=("paid",),
     ),
     Misuse(
         'cron.idempotent("p", key=str)(pay); cron.idempotent("p", key=str)(write)',
-        "'p' is done by another function already",
+        "the name 'p' is already used for another function",
     ),
     Misuse(
         'run.once_each([7, 7], on="invoice", key=int, what="charge", fn=pay)', "two items have the key", calls=("paid",)
@@ -113,10 +113,10 @@ TABLE: Final = (
     Misuse(
         'conn.execute("insert into charges values (7)")\nwith run.transaction(conn): pass',
         "has written, and that is not committed yet",
-        outcome="",  # SQLite is kept locked by that write, so it cannot be asked what was committed before it is over
     ),
     Misuse("with run.transaction(conn): conn.commit()", "did not last to the end of its block"),
     Misuse('with run.transaction("books.db"): pass', "cannot be joined"),
+    Misuse("conn.close()\nwith run.transaction(conn): pass", "Cannot operate on a closed database"),
     Misuse(
         "with run.transaction(conn): pass\nwith run.transaction(conn): pass",
         "was committed before; several transactions in one run need names",
@@ -166,8 +166,16 @@ def books(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield conn
 
 
-@pytest.mark.parametrize("misuse", TABLE, ids=lambda misuse: misuse.code)
-def test_no_wrong_use_is_silent(tmp_path: Path, books: sqlite3.Connection, misuse: Misuse) -> None:
+class Tried(NamedTuple):
+    """What the caller was told, how the slot ended and why, and which functions were called."""
+
+    told: str
+    outcome: str
+    reason: str
+    calls: tuple[str, ...]
+
+
+def tried(home: Path, books: sqlite3.Connection, code: str) -> Tried:
     calls: list[str] = []
 
     def noted(word: str, *_given: Any) -> None:
@@ -188,24 +196,106 @@ def test_no_wrong_use_is_silent(tmp_path: Path, books: sqlite3.Connection, misus
     def generator() -> Iterator[int]:
         yield 1
 
-    with Cronce(f"sqlite:///{tmp_path}/cronce.db") as cron:
+    with Cronce(f"sqlite:///{home}/cronce.db") as cron:
         known = {"cron": cron, "conn": books, "pay": pay, "write": write, "fails": fails, "coroutine": coroutine}
         known |= {"generator": generator, "suppress": suppress, "InDoubt": InDoubt, "partial": partial}
 
-        @cron.job(None, name="billing", transaction=f"sqlite:///{tmp_path}/books.db")
+        @cron.job(None, name="billing", transaction=f"sqlite:///{home}/books.db")
         def billing(run: Run) -> None:
-            exec(misuse.code, {**known, "run": run})
+            exec(code, {**known, "run": run})
 
         told = ""
         try:
             billing.at(SLOT)()
         except Exception as error:
             told = "".join(traceback.format_exception_only(error))
-    assert misuse.error in told
-    assert bool(told) == bool(misuse.error)
-    with closing(open_store(f"sqlite:///{tmp_path}/cronce.db")) as store:
+    with closing(open_store(f"sqlite:///{home}/cronce.db")) as store:
         (cell,) = store.load([f"run/billing/{SLOT}"]).cells
-    assert (decode(cell.value).outcome or "", tuple(calls)) == (misuse.outcome, misuse.calls)
+    record = decode(cell.value)
+    return Tried(told, record.outcome or "", record.reason, tuple(calls))
+
+
+@pytest.mark.parametrize("misuse", TABLE, ids=lambda misuse: misuse.code)
+def test_no_wrong_use_is_silent(tmp_path: Path, books: sqlite3.Connection, misuse: Misuse) -> None:
+    seen = tried(tmp_path, books, misuse.code)
+    assert misuse.error in seen.told
+    assert bool(seen.told) == (not misuse.harmless)
+    assert (seen.outcome, seen.calls) == (misuse.outcome, misuse.calls)
+
+
+SWALLOWED: Final = [
+    misuse
+    for misuse in TABLE
+    if misuse.error
+    and misuse.outcome != "succeeded"  # it is committed, and stays so
+    and "cron.idempotent" not in misuse.code  # of no run
+    and misuse.error != "is done, but what it returned cannot be kept"
+]
+
+
+@pytest.mark.parametrize("misuse", SWALLOWED, ids=lambda misuse: misuse.code)
+def test_a_refusal_that_is_caught_does_not_make_a_slot_succeed(
+    tmp_path: Path, books: sqlite3.Connection, misuse: Misuse
+) -> None:
+    """The slot was succeeded, nothing was logged, and the effect had never happened. A write that was pending left it
+    running for a whole lease."""
+    lines = "".join(f"\n    {line}" for line in misuse.code.split("\n"))
+    seen = tried(tmp_path, books, f"with suppress(Exception):{lines}")
+    assert (seen.outcome, seen.calls) == (misuse.outcome, misuse.calls)
+    assert misuse.error in seen.reason
+    assert misuse.error in seen.told
+
+
+@pytest.mark.parametrize("verb", ["fails", "fails, unsure='retry'", "fails, not_done=OSError"])
+def test_who_calls_hears_that_a_slot_did_not_succeed_though_its_function_returned(
+    tmp_path: Path, books: sqlite3.Connection, verb: str
+) -> None:
+    """The call returned None, and a crontab saw exit code 0."""
+    seen = tried(tmp_path, books, f'with suppress(Exception): run.on("invoice", 7).once("charge", {verb})')
+    assert seen.told.startswith("cronce.errors.SlotFailed: billing@2026-03-29T12:00:00Z ")
+    assert "though its job function returned: " in seen.told
+    assert "charge/invoice:7" in seen.told
+    assert "OSError: no answer" in seen.told
+
+
+def test_what_was_refused_stays_so_whatever_is_done_afterwards(tmp_path: Path, books: sqlite3.Connection) -> None:
+    once = 'run.on("invoice", 7).once("charge", {})'
+    swallowed = f"with suppress(Exception): {once.format('write')}"
+    seen = tried(tmp_path, books, f"{once.format('pay')}\n{swallowed}\n{once.format('pay')}")
+    assert (seen.outcome, seen.calls) == ("failed", ("paid",))
+    assert seen.reason.endswith(".write would be skipped: use another name")
+
+
+def test_what_failed_and_is_done_by_a_second_try_is_done(tmp_path: Path, books: sqlite3.Connection) -> None:
+    once = 'run.on("invoice", 7).once("charge", partial(act, {}), unsure="retry")'
+    act = "def act(fn): return fn()"
+    lines = [act, *(f"with suppress(Exception): {once.format('fails')}" for _ in "12"), once.format("pay")]
+    seen = tried(tmp_path, books, "\n".join(lines))
+    assert (seen.told, seen.outcome, seen.calls) == ("", "succeeded", ("failed", "failed", "paid"))
+
+
+@pytest.mark.parametrize("unsure", ["raise", "retry"])
+def test_an_item_without_an_id_is_not_passed_over_in_silence(
+    tmp_path: Path, books: sqlite3.Connection, unsure: str
+) -> None:
+    each = f'run.once_each([103, None], on="invoice", key=lambda id: id, what="charge", fn=pay, unsure={unsure!r})'
+    seen = tried(tmp_path, books, f"with suppress(Exception): {each}")
+    assert (seen.outcome, NAME in seen.reason) == ("failed", True)
+
+
+def test_a_job_that_declares_a_transaction_and_uses_none_is_told_so_once(
+    tmp_path: Path, books: sqlite3.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Cronce(f"sqlite:///{tmp_path}/cronce.db") as cron:
+
+        @cron.job(None, name="totals", transaction=f"sqlite:///{tmp_path}/books.db")
+        def totals(run: Run) -> None:
+            books.execute("insert into charges values (7)")
+            books.commit()
+
+        totals.at("2026-03-29T12:00:00Z")()
+        totals.at("2026-03-29T13:00:00Z")()
+    assert caplog.text.count("did not use run.transaction") == 1
 
 
 def test_there_are_forty_at_least() -> None:
@@ -223,7 +313,7 @@ def table() -> str:
         elif misuse.error:
             got = f"an error: *{misuse.error}*"
         else:
-            got = f"the slot does not succeed: it is *{misuse.outcome}*, after its retries"
+            got = f"`SlotFailed`: the slot is *{misuse.outcome}*, after its retries"
         rows.append(f"| {code} | {got} |")
     return "\n".join(rows)
 

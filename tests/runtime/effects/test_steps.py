@@ -7,7 +7,17 @@ from typing import Any, Literal
 
 import pytest
 
-from cronce.errors import BadInput, BadName, BadPolicy, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
+from cronce.errors import (
+    BadInput,
+    BadName,
+    BadPolicy,
+    InDoubt,
+    InProgress,
+    LeaseLost,
+    NotRecorded,
+    SlotFailed,
+    StoreUnavailable,
+)
 from cronce.model import Cell, Mark, Slot, Write
 from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, State, decode
@@ -196,7 +206,7 @@ def test_a_body_that_swallows_the_doubt_does_the_rest_and_its_slot_is_unknown_al
         return "went on"
 
     receiver.act = fails_once
-    assert office.call(job(retries=5), body) == "went on"
+    office.call_failing(job(retries=5), body)
     assert (receiver.done, office.record(NOON).outcome) == (dict.fromkeys("1234", 1), Outcome.UNKNOWN)
 
 
@@ -699,7 +709,8 @@ def test_a_cancelled_step_is_in_doubt_and_the_cancellation_goes_on(office: Offic
             await task
         assert task.cancelled()
 
-    _awaited(office, body)
+    with pytest.raises(SlotFailed):
+        _awaited(office, body)
     assert step(office, "mail")[1].outcome is Outcome.UNKNOWN
     assert office.record(NOON).outcome is Outcome.UNKNOWN
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cronce.errors import BadInput, InDoubt, InProgress, LeaseLost
+from cronce.errors import BadInput, InDoubt, InProgress, LeaseLost, SlotFailed
 from cronce.protocol.notices import decode_position
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
@@ -35,6 +35,21 @@ def test_the_next_slot_goes_on_where_the_last_one_stopped(office: Office, clock:
         office.call(job(), body)
         clock.turn(15 * 60)
     assert seen == [0, 10, 10, 20, 20, 30]
+
+
+def test_it_does_not_move_past_an_item_whose_effect_was_refused(office: Office, clock: HandClock) -> None:
+    """An item without an id was refused, the error was caught, and the position went past it: it was never done."""
+    done: list[int] = []
+
+    def body(run: Run) -> None:
+        for order in run.cursor.over([1, 2, 3], at=lambda order: order):
+            with suppress(BadInput):
+                run.on("order", None if order == 2 else order).once("send", done.append, order)
+
+    with pytest.raises(SlotFailed, match="None cannot be the key of an effect"):
+        office.call(job(), body)
+    clock.turn(15 * 60)
+    assert (done, office.call(job(), lambda run: run.cursor.get())) == ([1, 3], 1)
 
 
 def test_it_is_the_jobs_own(office: Office) -> None:
@@ -165,7 +180,7 @@ def test_it_moves_past_what_is_done_and_stops_at_what_is_in_doubt(office: Office
 def test_a_loop_that_goes_on_past_a_doubt_leaves_the_position_before_it(office: Office, clock: HandClock) -> None:
     done: list[int] = []
     for _ in range(2):
-        office.call(job(), forwarded(done, {3}, goes_on=True))
+        office.call_failing(job(), forwarded(done, {3}, goes_on=True))
         assert position(office) == 2
         clock.turn(15 * 60)
     assert done == [1, 2, 3, 4, 5]  # the second slot came by all of 3 to 5 again, and did none of them

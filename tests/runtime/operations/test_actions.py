@@ -511,7 +511,8 @@ def test_what_is_not_closed_or_not_there_is_not_run_again(desk: Desk) -> None:
     with pytest.raises(CronceError, match=r"billing@2026-03-29T12:00:00Z is running on web-1: only what is closed"):
         desk.do(hand(desk).rerun(SLOT))
     with pytest.raises(
-        CronceError, match=r"12:01:00Z is on record nowhere; `cronce backfill` runs slots that never ran"
+        CronceError,
+        match=r"there is no record of billing@2026-03-29T12:01:00Z; `cronce backfill` runs slots that never ran",
     ):
         desk.do(hand(desk).rerun(later(1)))
     with pytest.raises(CronceError, match="no job is called 'biling'"):
@@ -549,7 +550,7 @@ def test_what_is_closed_stays_as_it_is_and_what_is_not_there_is_an_error(desk: D
     declare(desk)
     close(desk)
     assert desk.do(hand(desk).cancel(SLOT)) == Closed(Outcome.SUCCEEDED, "")
-    with pytest.raises(CronceError, match="12:01:00Z is on record nowhere"):
+    with pytest.raises(CronceError, match="there is no record of billing@2026-03-29T12:01:00Z"):
         desk.do(hand(desk).cancel(later(1)))
 
 
@@ -583,8 +584,33 @@ def test_a_slot_that_failed_counts_as_done_when_somebody_says_so(desk: Desk, sto
     for by in ("ada", "bob"):
         done = Closed(Outcome.SUCCEEDED, "resolved: by ada: I looked")
         assert desk.do(hand(desk, by).resolve(SLOT, "done", "I looked")) == done
-    with pytest.raises(CronceError, match=r"was succeeded \(resolved: by ada: I looked\), and only what failed"):
+    assert desk.do(hand(desk, "cay").resolve(SLOT, "retry")) == Queued(waiting=False)  # that word is taken back
+    words = "failed, resolved: by ada: I looked, retried: by cay"
+    assert [past.end for past in record(store, SLOT).past] == [words]
+
+
+def test_what_a_rerun_has_done_is_no_word_that_could_be_taken_back(desk: Desk) -> None:
+    declare(desk)
+    close(desk, outcome=Outcome.FAILED, reason="boom")
+    close(desk, desk.do(hand(desk).rerun(SLOT)).slot)
+    with pytest.raises(CronceError, match=r"was succeeded \(resolved: by billing@\S+#rerun-1\), and only what failed"):
         desk.do(hand(desk).resolve(SLOT, "retry"))
+
+
+@pytest.mark.parametrize("said", [None, "done"])
+def test_a_rerun_is_refused_while_the_holder_of_a_lost_slot_may_be_alive(
+    desk: Desk, said: Literal["done"] | None
+) -> None:
+    """It went around the check that a retry makes: a holder that was only paused went on beside it."""
+    declare(desk)
+    close(desk, outcome=Outcome.LOST)
+    if said:
+        desk.do(hand(desk).resolve(SLOT, said))
+    with pytest.raises(CronceError, match=f"may still be in progress.*`cronce rerun {SLOT.key} --force`"):
+        desk.do(hand(desk).rerun(SLOT))
+    asked = desk.do(hand(desk).rerun(SLOT, force=True))
+    assert desk.do(hand(desk).rerun(SLOT)) == asked._replace(new=False)  # it is open: nothing is begun by asking
+    assert desk.do(hand(desk).open_reruns(SLOT)) == [asked.slot]
 
 
 def test_a_slot_that_failed_is_due_again_when_somebody_says_so(desk: Desk, store: Wire) -> None:
@@ -602,7 +628,7 @@ def test_a_slot_that_failed_is_due_again_when_somebody_says_so(desk: Desk, store
 
 def test_what_cannot_be_resolved_says_so(desk: Desk) -> None:
     declare(desk)
-    with pytest.raises(CronceError, match="is on record nowhere"):
+    with pytest.raises(CronceError, match="there is no record of "):
         desk.do(hand(desk).resolve(SLOT, "done"))
     close(desk, outcome=Outcome.SKIPPED)
     with pytest.raises(CronceError, match="was skipped, and only"):

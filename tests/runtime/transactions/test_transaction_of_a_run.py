@@ -255,7 +255,8 @@ def test_a_run_that_failed_cannot_be_committed_later(
 
     def body(run: Run) -> None:
         kept.append(run)
-        raise ValueError
+        with run.transaction(books.conn):
+            raise ValueError
 
     with pytest.raises(ValueError, match=r"^$"):
         office.call(billing(), body, when=NOON)
@@ -352,7 +353,7 @@ def test_a_doubt_outweighs_a_commit(office: Office, books: Books, billing: Calla
             run.once("mail", lambda: 1 / 0, per="slot")
         books.charge(run)
 
-    office.call(billing(), body, when=NOON)
+    office.call_failing(billing(), body, when=NOON)
     assert (office.record(NOON).outcome, books.charges) == (Outcome.UNKNOWN, [1])
 
 
@@ -502,7 +503,7 @@ def test_a_connection_to_another_database_is_refused_and_nothing_is_written(
         other.conn.execute("create table cronce_effects (slot, step, fence, done)")
         other.conn.commit()
     with closing(other.conn):
-        with pytest.raises(BadInput, match="it is not the one that the job names by"):
+        with pytest.raises(BadInput, match="this connection is to another database than the job's transaction="):
             office.call(billing(), other.charge)
         assert other.charges == []
 
@@ -647,12 +648,31 @@ def test_a_transaction_whose_error_was_swallowed_is_not_a_success(
             tx.execute("insert into nowhere values (1)")
         return "went on"
 
-    assert office.call(billing(), body, when=NOON) == "went on"
+    assert "no such table: nowhere" in office.call_failing(billing(), body, when=NOON)
     what = {"": NOON.key, "totals": f"the step 'totals' of {NOON.key}", "thing": "charge of invoice:7"}[step]
     record = office.record(NOON)
     assert (record.outcome, record.reason) == (
         Outcome.FAILED, f"{what} is not done: OperationalError: no such table: nowhere",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("pending", ["refused", "another error"])
+def test_a_run_that_began_no_transaction_is_closed_at_once_whatever_its_connection_holds(
+    office: Office, books: Books, billing: Callable[..., Declaration], pending: str
+) -> None:
+    """Its own connection kept the database locked, so it could not be asked whether it was committed: its slot was
+    running for a whole lease after its process had ended."""
+
+    def body(run: Run) -> None:
+        books.conn.execute("insert into charges values (7)")
+        if pending == "refused":
+            with run.transaction(books.conn):
+                pass
+        raise ValueError("not written yet")
+
+    with pytest.raises(ValueError, match=r"not committed yet|not written yet"):  # BadInput is one, too
+        office.call(billing(), body, when=NOON)
+    assert office.record(NOON).outcome is Outcome.FAILED
 
 
 def test_one_that_was_committed_in_a_second_try_is_a_success(

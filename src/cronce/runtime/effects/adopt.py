@@ -12,7 +12,7 @@ from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import check_name
 from cronce.protocol.commands import Finish, Finished
 from cronce.protocol.record import UNSAYABLE, Outcome
-from cronce.runtime.effects.review import EffectSeen, look_at, resolve_effect
+from cronce.runtime.effects.review import EffectSeen, EffectState, look_at, resolve_effect
 from cronce.runtime.effects.steps import Target, of_thing, thing_named
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Begin, Grant
@@ -32,6 +32,12 @@ class Adoption(NamedTuple):
     target: Target
     steps: tuple[EffectSeen, ...]
     hindrance: str = ""
+    known: EffectState | None = None
+    """How the effect on the thing stands, if it is on record."""
+
+    @property
+    def state(self) -> EffectState:
+        return self.known or self.step.state
 
     @property
     def step(self) -> EffectSeen:
@@ -75,9 +81,14 @@ def _without_known(adoptions: Sequence[Adoption]) -> Flow[list[Adoption]]:
     seen: list[Adoption] = []
     for part in chunks(adoptions, AT_ONCE):
         loaded = yield from load([one.target.cell for one in part])
-        known = {cell.key for cell in loaded.cells if cell.version}
-        seen += [one._replace(hindrance="known already") if one.target.cell in known else one for one in part]
+        found = yield from look_at([cell for cell in loaded.cells if cell.version], loaded.now)
+        known = {one.cell.key: one.state for one in found}
+        seen += [_known(one, known[one.target.cell]) if one.target.cell in known else one for one in part]
     return seen
+
+
+def _known(one: Adoption, state: EffectState) -> Adoption:
+    return one._replace(hindrance="known already", known=state)
 
 
 def adopt(operator: Operator, adoptions: Sequence[Adoption]) -> Flow[None]:

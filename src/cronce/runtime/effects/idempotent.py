@@ -16,6 +16,7 @@ from cronce.model import check_key, check_name, once_cell
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.declare import SHORTEST, Duration
 from cronce.runtime.effects.once import Effect, How, once
+from cronce.runtime.effects.steps import thing_named
 from cronce.runtime.flow import drive
 from cronce.runtime.guard import finished, is_async
 from cronce.runtime.keeper import Keeper, Lease
@@ -113,7 +114,7 @@ class Keyed:
         lease: timedelta = LOCK_LEASE,
     ) -> None:
         if not callable(key):
-            raise BadInput("key is a function of the call's arguments, such as key=lambda order: order.id")
+            raise BadInput("key is a function of the call's arguments, such as key=lambda order: ('order', order.id)")
         self._name, self._key, self._ttl, self._how, self._keeper = check_name(name), key, ttl, how, keeper
         self._lease = lease
 
@@ -139,7 +140,7 @@ class Keyed:
     def _steps(
         self, fn: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], keeper: Keeper
     ) -> Steps[Any]:
-        key = check_key(self._key(*args, **named))
+        key = _named(self._key(*args, **named))
         begin = Begin(once_cell(self._name, key), keeper.desk.ledger.nonce(), self._lease, keep=self._ttl)
         effect = Effect(f"{self._name}/{key}", begin, partial(fn, *args, **named))
         under = UnderKey(keeper)
@@ -159,6 +160,16 @@ class Keyed:
         if self._how.unsure == "raise":
             return InDoubt(name, f"it was stopped: {why}")
         return LeaseLost(f"{name} was stopped: {why}", name=name, why=why)
+
+
+def _named(key: object) -> str:
+    """A pair is a kind of thing and its id, as in `run.on("invoice", 7)`: an id that is missing is refused. In a text
+    it would be a thing called "invoice:None", which the next message without an id has, too."""
+    if not isinstance(key, tuple):
+        return check_key(key)
+    if len(key) != 2:
+        raise BadInput(f"{key!r:.60} cannot be the key of an effect: a pair is a kind and an id, ('invoice', 7)")
+    return thing_named(*key)
 
 
 def _swept(keeper: Keeper, store: Store) -> None:

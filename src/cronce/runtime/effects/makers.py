@@ -76,7 +76,7 @@ def _signalled(pid: int) -> bool:
 
 def unsure_of(effect: Record) -> Flow[str]:
     """The holder of an effect in doubt that may be in the middle of it; "" if it said itself that it is not."""
-    if effect.outcome is Outcome.UNKNOWN:
+    if _by_itself(effect) == Outcome.UNKNOWN:
         return ""  # it raised an error, and that is on record
     maker = effect.under
     if maker is None:
@@ -89,11 +89,17 @@ def unsure_of(effect: Record) -> Flow[str]:
 
 def unsure_of_slot(run: Record) -> str:
     """The holder of a slot that was lost."""
-    return run.holder if run.outcome is Outcome.LOST else ""
+    return run.holder if _by_itself(run) == Outcome.LOST else ""
 
 
-def refuse_unless_gone(what: str, holder: str) -> None:
-    """Before it is done once more: the process that was at it is known to be gone, or an error says what to check."""
+def _by_itself(record: Record) -> str:
+    """How it ended, whatever a person has said of it since."""
+    return record.past[-1].end.partition(",")[0] if record.resolved and record.past else record.outcome or ""
+
+
+def refuse_unless_gone(what: str, holder: str, command: str = "") -> None:
+    """Before it is done once more: the process that was at it is known to be gone, or an error says what to check, and
+    the command for who has done so."""
     there, process = whether_there(holder) if holder else "gone", holding(holder)
     if there == "gone":
         return
@@ -102,8 +108,9 @@ def refuse_unless_gone(what: str, holder: str) -> None:
         where = f"on {process.host}: {look}" if process else f"where {holder} runs"
         seen = f"{holder} did not renew its lease; whether it is dead cannot be seen from here. Check {where}"
     else:
-        seen = f"{holder} is {there}, as process {process.pid} here. See what it does, or end it: kill -9 {process.pid}"
+        state = "paused, not dead: if it wakes up, it goes on" if there == "stopped" else "still alive, and may go on"
+        seen = f"Process {process.pid} on this machine is {state}. End it (`kill -9 {process.pid}`) or wait, then retry"
     raise RetryRefused(
-        f"{what} may still be in progress. {seen}. One that is only paused goes on where it was, and then it happens"
-        f" twice. When you are sure that it does not: `cronce resolve {quote(what)} retry --force`"
+        f"{what} may still be in progress. {seen}. If it goes on after a retry, it happens twice. When you are sure"
+        f" that it does not: `{command or f'cronce resolve {quote(what)} retry'} --force`"
     )

@@ -32,6 +32,7 @@ from cronce.runtime.guard import NothingRan
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.log import LOGGER
 from cronce.runtime.steps import Body, Do, Nap, Steps
+from cronce.runtime.unfinished import DoneAllTheSame
 from cronce.value import NamedTuple
 
 PAUSE: Final = 0.05
@@ -39,7 +40,7 @@ LONGEST_PAUSE: Final = 5.0
 """Seconds until a store that did not answer is asked again; each time for twice as long."""
 
 
-class ResultNotKept(BadInput):
+class ResultNotKept(DoneAllTheSame):
     """The effect is done, and what it returned cannot be kept for a repeat."""
 
 

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from cronce.errors import NOBODY_KNOWS, BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable
-from cronce.model import Cell, Instant, Mark, Slot, check_key, check_name, effect_cells, once_cell, spell
-from cronce.protocol.codec import json_text, readable
+from cronce.model import Cell, Instant, Mark, Slot, check_key, check_name, effect_cells, once_cell, slot_of_cell, spell
+from cronce.protocol.codec import all_readable, json_text, readable
 from cronce.protocol.commands import Closed, Held, Queued, Resolve
 from cronce.protocol.record import Maker, Record, decode, effects_key
 from cronce.protocol.table import Row
@@ -190,17 +190,24 @@ def effect(named: Target) -> Flow[EffectSeen | None]:
 
 
 class Where(NamedTuple):
-    """The cells that are meant: those with this prefix and, of what is not done, those on things that a run has made
-    whose own cell begins so."""
+    """The cells that are meant: those with this prefix (or `only` the one) and, of what is not done, those on things
+    that a run has made whose own cell begins so."""
 
     prefix: str
     made_by: str = ""
+    only: bool = False
 
     def scanned(self, mark: Mark) -> str:
         """Effects on things stand under their own names, whichever run has made them: all of these are looked at."""
         return _THINGS if self.made_by and mark in _NOT_DONE else self.prefix
 
+    def before(self, mark: Mark) -> str:
+        """A list begins behind this key."""
+        return self.prefix[:-1] if self.only else self.scanned(mark)
+
     def has(self, one: EffectSeen) -> bool:
+        if self.only:
+            return one.cell.key == self.prefix
         maker = one.record.under if one.record else None
         made = self.made_by and maker is not None and maker.run.startswith(self.made_by)
         return bool(made) or one.cell.key.startswith(self.prefix)
@@ -219,12 +226,50 @@ def places(what: str | None) -> Flow[list[Where]]:
         return [Where(f"effect/{name}/"), Where(f"{_THINGS}{name}/", f"run/{name}/")]
     slot = slot_named(what)
     (run,) = (yield from load([slot.cell])).cells
-    return of_slot(effects_key(readable(run, decode), slot), slot)
+    return of_slot(slot, readable(run, decode))
 
 
-def of_slot(key: str, slot: Slot) -> list[Where]:
-    """Those of a slot and its reruns, by the key that its effects go by."""
-    return [Where(effect_cells(key)), Where(f"{_THINGS}@/", slot._replace(request="").cell)]
+def of_slot(slot: Slot, run: Record | None) -> list[Where]:
+    """Those of a slot and its reruns, by the key that its effects go by. And the one that stopped it, whichever run
+    left that in doubt."""
+    own = [Where(effect_cells(effects_key(run, slot))), Where(f"{_THINGS}@/", slot._replace(request="").cell)]
+    stopped_by = doubt_of(run)
+    return [*own, Where(stopped_by.cell, only=True)] if stopped_by else own
+
+
+def doubt_of(run: Record | None) -> Target | None:
+    """The effect of which nobody knew whether it happened, so that the run was closed as unknown; of several the
+    first."""
+    if run is None or not run.reason.startswith(NOBODY_KNOWS):
+        return None
+    name, told, _ = run.reason.removeprefix(NOBODY_KNOWS).partition(" happened: ")
+    try:
+        return effect_named(name) if told else None
+    except BadInput:
+        return None
+
+
+def stopped_by(seen: EffectSeen) -> Flow[tuple[Slot, ...]]:
+    """Slots that did not succeed because of an effect in doubt: the one that left it so, and those that met it since.
+    Each goes on when it is run again. The oldest come first."""
+    maker, of = seen.record.under if seen.record else None, seen.name.partition("/")[0]
+    made = slot_named(of) if "@" in of else slot_of_cell(maker.run) if maker else None
+    found: set[Slot] = set()
+    if made is not None:
+        (cell,) = (yield from load([made.cell])).cells
+        run = readable(cell, decode) if cell.version else None
+        found |= {made} if run and run.outcome and run.outcome.is_bad else set()
+    scan: Scan | None = Scan("run/", mark=Mark.ATTENTION, limit=COUNTED)
+    looked = 0
+    while scan is not None and looked < LOOKED:
+        page = yield from read_page(scan)
+        looked += len(page.cells)
+        for cell, run in all_readable(page.cells, decode):
+            doubt = doubt_of(run)
+            if doubt is not None and doubt.cell == seen.cell.key:
+                found.add(slot_of_cell(cell.key))
+        scan = scan._replace(after=page.next) if page.next else None
+    return tuple(sorted(found, key=lambda slot: (slot.at, slot.key)))
 
 
 def of_job(name: str) -> list[Where]:
@@ -271,7 +316,7 @@ def effects(
 def _ways(wheres: Sequence[Where], after: Spot | None, *, everything: bool) -> Iterator[tuple[Spot, Where]]:
     """Where there is to look, one after the other, from `after` on."""
     marks = (*_NOT_DONE, *([Mark.FREE, Mark.CLOSED] if everything else []))
-    ways = [(Spot(mark, where.scanned(mark)), where) for mark in marks for where in wheres]
+    ways = [(Spot(mark, where.before(mark)), where) for mark in marks for where in wheres]
     if after is None:
         yield from ways
         return
@@ -324,15 +369,15 @@ class Unwatched(Value):
     def __str__(self) -> str:
         when = f" at {spell(self.until)}" if self.until else ""
         return (
-            f"{self.name} was begun, and the lease of whoever was at it passed{when}; to be sure of that, the store's"
-            f" clock is to be watched for {format_duration(self.lease)}"
+            f"{self.name} was begun, and the run's lease expired{when}; checking the store's clock for"
+            f" {format_duration(self.lease)} before accepting"
         )
 
 
 def refuse_retry(slot: Slot, run: Record) -> Flow[None]:
     """An effect that is in doubt would stop the slot again; and one that is only paused would go on beside it."""
     if run.reason.startswith(NOBODY_KNOWS):
-        found = yield from doubts(of_slot(effects_key(run, slot), slot))
+        found = yield from doubts(of_slot(slot, run))
         if found.doubtful:
             raise RetryRefused(_effect_first(slot, found))
     refuse_unless_gone(slot.key, unsure_of_slot(run))
@@ -358,7 +403,7 @@ def resolve_effect(
     command = Resolve(verdict, operator.word(verdict, reason), text)
     yield from recall_once(operator.ledger)
     before = (yield from effect(named)) if verdict == "retry" and not force else None
-    if before is not None and before.record is not None and before.state == "in doubt":
+    if before is not None and before.record is not None and (before.state == "in doubt" or before.record.resolved):
         refuse_unless_gone(named.name, (yield from unsure_of(before.record)))
     over: frozenset[Maker] = frozenset()
     for _ in range(ROUNDS):
@@ -412,7 +457,7 @@ def _refusal(named: Target, seen: EffectSeen | None) -> CronceError:
     if seen is None or seen.record is None:
         return NotOnRecord(f"nothing is known of {named.name}; `cronce effects` lists what is in doubt")
     if seen.state == "not done":
-        return CronceError(f"{named.name} is not done, and may be begun again: nothing is to be resolved")
+        return CronceError(f"{named.name} is not done; the next run will do it: there is nothing to resolve")
     when = f" at {spell(seen.record.finished)}" if seen.record.finished else ""
     if seen.record.resolved:
         when = f", {seen.record.reason},{when}"

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from cronce.errors import BadInput, InDoubt, LeaseLost
+from cronce.errors import BadInput, CronceError, InDoubt, InProgress, LeaseLost
 from cronce.model import (
     Cell,
     Fence,
@@ -50,6 +50,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.steps import Body, Do, Steps, take, take_async
+from cronce.runtime.unfinished import Unfinished, remembered
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
@@ -104,13 +105,13 @@ class UnderRun:
         self,
         lease: Lease,
         desk: Callable[[], Desk],
-        unfinished: dict[str, BaseException] | None = None,
+        unfinished: Unfinished | None = None,
         check: Callable[[], None] | None = None,
     ) -> None:
         self._lease, self._desk = lease, desk
         self._sent: dict[str, str] = {}
-        self.unfinished = {} if unfinished is None else unfinished
-        """Effects that were to be made and are not known to be done, each with what the body was told of it."""
+        self.unfinished = Unfinished() if unfinished is None else unfinished
+        """Effects that were asked for and are not known to be done, each with what the body was told of it."""
         self._check = check or lease.check
 
     @property
@@ -174,7 +175,8 @@ class UnderRun:
         except (GeneratorExit, ResultNotKept):  # nobody takes these steps any more; or it is done
             raise
         except BaseException as error:
-            self.unfinished.setdefault(name, error)
+            if not isinstance(self.unfinished.get(name), InDoubt):
+                self.unfinished[name] = error
             raise
         self.unfinished.pop(name, None)
         return result
@@ -184,12 +186,19 @@ class UnderRun:
     ) -> Steps[list[Any]]:
         """Each of many. Where they may be repeated, many are begun and said to be done in one call of the store."""
         targets = _targets(items, target)
-        if how.unsure == "retry":
-            return (yield from _Batches(self, fn, how).steps(targets))
-        results = []
-        for one, item in targets:
-            results.append((yield from self.once(one, partial(fn, item), how)))
-        return results
+        try:
+            if how.unsure == "retry":
+                return (yield from _Batches(self, fn, how).steps(targets))
+            results = []
+            for one, item in targets:
+                results.append((yield from self.once(one, partial(fn, item), how)))
+            return results
+        except InProgress as error:
+            self.unfinished.refuse(CronceError(f"run.once_each tried no item after this one: {error}"))
+            raise
+        except Exception as error:  # whatever it was: those that come after it were asked for, too
+            self.unfinished.refuse(error)
+            raise
 
 
 def _targets(items: Iterable[Any], target: Callable[[Any], Target]) -> Iterable[tuple[Target, Any]]:
@@ -300,6 +309,7 @@ class Cursor:
         what an effect raised before, if that is not done."""
         take(self._put(position), self._under.desk)
 
+    @remembered
     def over(self, items: Iterable[T] | AsyncIterable[T], *, at: Callable[[T], Any]) -> "Passing[T]":
         """The items one after the other, in a `for` or an `async for`. When the loop comes back for the next, the
         position is that of the last one: `at(item)`, each greater than the one before. A loop that ends by an
@@ -310,6 +320,10 @@ class Cursor:
     async def aget(self, default: Any = None) -> Any:
         """`get`, on an event loop."""
         return await take_async(self._got(default), self._under.desk)
+
+    @property
+    def unfinished(self) -> Unfinished:
+        return self._under.unfinished
 
     @property
     def moves(self) -> bool:
@@ -327,7 +341,7 @@ class Cursor:
         return json.loads(decode_position(cell.value, cell.key).value) if cell.version else default
 
     def _put(self, position: Any) -> Steps[None]:
-        text = json_text("a cursor", position) or "null"
+        text = self._spelled(position)
         self._under.check()
         if self._under.unfinished:
             raise next(iter(self._under.unfinished.values()))
@@ -336,6 +350,10 @@ class Cursor:
         if not (yield Do(_moved(self._under.ledger.client, cursor_cell(self._job), value, until))):
             name = self._lease.name
             raise LeaseLost(f"{name} was taken over, and does not move the cursor", name=name, fence=grant.fence)
+
+    @remembered
+    def _spelled(self, position: Any) -> str:
+        return json_text("a cursor", position) or "null"
 
 
 class Passing(Generic[T]):
@@ -347,10 +365,12 @@ class Passing(Generic[T]):
         self._cursor, self._items, self._at = cursor, items, at
         self._last: Any = None
 
+    @property
+    def unfinished(self) -> Unfinished:
+        return self._cursor.unfinished
+
     def __iter__(self) -> Iterator[T]:
-        if not isinstance(self._items, Iterable):
-            raise BadInput("these items come asynchronously: write `async for`, or hand over a list")
-        for item in self._items:
+        for item in self._at_hand():
             position = self._next(item)
             yield item
             if self._cursor.moves:
@@ -363,6 +383,13 @@ class Passing(Generic[T]):
             if self._cursor.moves:
                 await self._cursor.aset(position)
 
+    @remembered
+    def _at_hand(self) -> Iterable[T]:
+        if not isinstance(self._items, Iterable):
+            raise BadInput("these items come asynchronously: write `async for`, or hand over a list")
+        return self._items
+
+    @remembered
     def _next(self, item: T) -> Any:
         position, last = self._at(item), self._last
         if last is not None and not position > last:

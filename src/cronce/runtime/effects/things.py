@@ -11,6 +11,7 @@ from cronce.model import check_key, check_name
 from cronce.policy import WhenUnsure
 from cronce.runtime.effects.once import checked_how
 from cronce.runtime.effects.steps import Target, of_slot, of_thing, thing_named
+from cronce.runtime.unfinished import Unfinished, remembered
 
 if TYPE_CHECKING:
     from cronce.runtime.run import Run
@@ -26,6 +27,11 @@ class Thing:
     def __init__(self, run: "Run", kind: str, key: object) -> None:
         self._run, self.name = run, thing_named(kind, key)
 
+    @property
+    def unfinished(self) -> Unfinished:
+        return self._run.unfinished
+
+    @remembered
     def once(
         self,
         what: str,
@@ -39,15 +45,18 @@ class Thing:
         `InProgress` is raised. With an `async def` it is awaited; `unsure` and `not_done` are as in `run.once`."""
         return self._run.make(of_thing(self.name, what), what, fn, (args, named), checked_how(unsure, not_done))
 
+    @remembered
     def transaction(self, conn: C, what: str) -> "Transaction[C]":
         """What is written in the block commits once for the thing: `with run.on("invoice", 7).transaction(conn,
         "charge") as tx:`. What was committed before, in whatever slot, raises `AlreadyDone`."""
         return self._run.join(conn, self.name, check_name(what))
 
+    @remembered
     def key_of(self, what: str) -> str:
         """What the other side knows the effect by: the same in every attempt, slot and process."""
         return self._run.sent_key(of_thing(self.name, what))
 
+    @remembered
     def headers(self, what: str) -> dict[str, str]:
         """What a request that makes the effect says of it: `Idempotency-Key` and `Cronce-Fence`."""
         return self._run.headers_of(self.key_of(what))
@@ -106,8 +115,8 @@ def refuse_another(known: dict[str, object], name: str, fn: Callable[..., Any]) 
     """Another function under a name that has one: it would never be called where the first one was."""
     if callable(fn) and known.setdefault(name, _identity(fn)) != _identity(fn):
         raise BadInput(
-            f"{name!r:.80} is done by another function already, and what is done once is known by its name:"
-            f" {_called(fn)} would never be called where that one was. Give each a name of its own"
+            f"the name {name!r:.80} is already used for another function{_whose(known[name])}, so {_called(fn)} would"
+            " be skipped: use another name"
         )
 
 
@@ -122,6 +131,12 @@ def _identity(fn: Any) -> object:
     if name is None:
         return type(plain)
     return getattr(plain, "__code__", name) if "<" in name else (getattr(plain, "__module__", ""), name)
+
+
+def _whose(identity: object) -> str:
+    """The name of the function that came first, if it has one."""
+    name = identity[1] if isinstance(identity, tuple) else getattr(identity, "co_qualname", "")
+    return f" ({name})" if name and not name.endswith("<lambda>") else ""
 
 
 def _called(fn: Any) -> str:

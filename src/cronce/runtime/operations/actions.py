@@ -160,9 +160,10 @@ class Operator:
             raise CronceError(f"{slot.key} was asked for by {asked.by}, and its run is gone: give another id")
         return seen is not None
 
-    def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "") -> Flow[AskedFor]:
+    def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "", force: bool = False) -> Flow[AskedFor]:
         """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
-        a rerun of it is open, that is the answer. With an id, asking twice is asking once, also when it is over."""
+        a rerun of it is open, that is the answer. With an id, asking twice is asking once, also when it is over. It is
+        refused while the process that ran it may be alive, unless somebody has looked (`force`)."""
         base = rerun_of(slot) or slot
         base = yield from self._on_record(base)
         if request:
@@ -173,10 +174,10 @@ class Operator:
         record = yield from self._record(base)
         if not record.is_closed:
             raise CronceError(f"{base.key} is {record.state}{_on(record)}: only what is closed can be run again")
-        prefix = f"{base.request}:rerun-" if base.request else "rerun-"
-        now, cells = yield from read_all(Scan(base._replace(request=prefix).cell))
-        reruns = [seen_run(cell, now) for cell in cells]
+        prefix, reruns = yield from self._reruns(base)
         going_on = next((one for one in reruns if one.cell.mark is Mark.OPEN), None)
+        if going_on is None and not force:
+            self._refuse_beside(base, [record, *(one.record for one in reruns if one.record)])
         if going_on is not None and fresh and going_on.record and going_on.record.key == effects_key(record, base):
             raise CronceError(f"{going_on.slot.key} is open, and goes by the slot's effects: afresh when it is over")
         number = 1 + max((int(one.slot.request.removeprefix(prefix)) for one in reruns), default=0)
@@ -194,6 +195,24 @@ class Operator:
         for older in bad:  # whoever asks for another takes its place: it does not wait for a person any more
             yield from self.ledger.resolve(older, Resolve("done", f"by {self.by}: superseded by {asked.key}"))
         return queued._replace(new=queued.new and new)
+
+    def _reruns(self, base: Slot) -> Flow[tuple[str, list[RunSeen]]]:
+        """How they are named, and those that are on record."""
+        prefix = f"{base.request}:rerun-" if base.request else "rerun-"
+        now, cells = yield from read_all(Scan(base._replace(request=prefix).cell))
+        return prefix, [seen_run(cell, now) for cell in cells]
+
+    def open_reruns(self, slot: Slot) -> Flow[list[Slot]]:
+        """Reruns of the slot that are to run, or run: a word on the slot does not stop them."""
+        _, reruns = yield from self._reruns(slot)
+        return [one.slot for one in reruns if one.cell.mark is Mark.OPEN]
+
+    def _refuse_beside(self, base: Slot, runs: Sequence[Record]) -> None:
+        """A process that ran the slot, and is only paused, would go on beside the rerun."""
+        from cronce.runtime.effects.makers import refuse_unless_gone, unsure_of_slot  # noqa: PLC0415
+
+        for run in runs:
+            refuse_unless_gone(base.key, unsure_of_slot(run), f"cronce rerun {base.key}")
 
     def _rerun_asked_for(self, base: Slot, request: str) -> Flow[AskedFor | None]:
         """The rerun that this id means already."""
@@ -282,7 +301,7 @@ class Operator:
         if seen is None:
             yield from self.job(slot.job)
             never = "" if slot.request else "; `cronce backfill` runs slots that never ran"
-            raise NotOnRecord(f"{slot.key} is on record nowhere{never}")
+            raise NotOnRecord(f"there is no record of {slot.key}{never}")
         if seen.record is None:
             raise CronceError(seen.trouble)
         return seen.record

@@ -46,9 +46,10 @@ class ByHand:
         """Ask for a run of its own with its own key, which is returned. By one id, a job is run once."""
         return self._by_hand(by, lambda operator: operator.trigger(name, payload, id)).slot.key
 
-    def rerun(self, slot: Slot | str, *, fresh: bool = False, by: str | None = None) -> str:
-        """Ask for another run of a closed slot; the key of that run. Its effects go by the slot's key, unless fresh."""
-        return self._by_hand(by, lambda operator: operator.rerun(_slot(slot), fresh=fresh)).slot.key
+    def rerun(self, slot: Slot | str, *, fresh: bool = False, force: bool = False, by: str | None = None) -> str:
+        """Ask for another run of a closed slot; the key of that run. Its effects go by the slot's key, unless fresh. It
+        is refused while the process that ran the slot may be alive, unless you `force` it."""
+        return self._by_hand(by, lambda operator: operator.rerun(_slot(slot), fresh=fresh, force=force)).slot.key
 
     def cancel(self, slot: Slot | str, reason: str = "", *, by: str | None = None) -> None:
         """Stop a run, or close what waits to be run; what is closed stays as it is."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from cronce.errors import BadInput, BodyFailed, InDoubt
+from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress
 from cronce.model import Traits, to_us
 from cronce.protocol.codec import LONGEST
 from cronce.protocol.record import Outcome, encode
@@ -159,6 +159,7 @@ class Isolated(Command):
 
     def child(self, run: Run) -> Child:
         self._told = {}
+        run.joined = True  # until the child says that it was not: one that is killed says nothing
         told = {"grant": spelled(run.grant), "store": self._url, "ends": run.ends, "exclusive": run.exclusive}
         self._line = line = Line(json.dumps({**self._call, **told}), lambda word: self._hear(run, word))
         words = python("cronce.runtime.processes.isolated_child:main", run.key)
@@ -168,9 +169,11 @@ class Isolated(Command):
         if "progress" in word:
             run.progress(*word["progress"])
             return
-        for name, (doubt, why) in word.get("unfinished", {}).items():
-            run.unfinished[name] = InDoubt(name, why) if doubt else BodyFailed(why)
+        for name, (kind, why) in word.get("unfinished", {}).items():
+            made = {"in doubt": InDoubt(name, why), "in progress": InProgress(name)}
+            run.unfinished[name] = made.get(kind) or BodyFailed(why)
         run.committed |= word.get("committed", False)
+        run.joined, run.transactions = word.get("joined", True), word.get("transactions", 0)
         self._told.update(word)
 
     def renewed(self, grant: Grant) -> None:

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from cronce.clock import Clock, SystemClock
-from cronce.errors import BadInput, InDoubt, LeaseLost, tell
+from cronce.errors import BadInput, InDoubt, InProgress, LeaseLost, tell
 from cronce.model import Cell, from_us, read_fence, slot_of_cell
 from cronce.protocol.codec import LONGEST
 from cronce.protocol.lease import Trust
@@ -157,18 +157,28 @@ def main() -> None:
         tell(traceback_of(error))
         progress.say()
         untrusted = isinstance(error, LeaseLost) and not run.trusted
-        line.tell(raised=describe(error), untrusted=untrusted, unfinished=_unfinished(run), committed=run.committed)
+        line.tell(raised=describe(error), untrusted=untrusted, **_effects(run))
         sys.exit(1)
     progress.say()
-    line.tell(**_sayable(value), unfinished=_unfinished(run))
+    line.tell(**_sayable(value), **_effects(run))
 
 
-def _unfinished(run: Run) -> dict[str, list[str]]:
-    """Of effects that are not known to be done: whether a person has to look, and what the body was told."""
-    errors = run.unfinished.items()
+def _effects(run: Run) -> dict[str, object]:
+    """What became of its transactions, and what is not known to be done."""
+    unfinished = {name: _told(error) for name, error in run.unfinished.items()}
     return {
-        name: ["in doubt", error.why] if isinstance(error, InDoubt) else ["", describe(error)] for name, error in errors
+        "unfinished": unfinished,
+        "committed": run.committed,
+        "joined": run.joined,
+        "transactions": run.transactions,
     }
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """What the body was told: that a person has to look, that another is at it, or that it is not done."""
+    if isinstance(error, InDoubt):
+        return "in doubt", error.why
+    return "in progress" if isinstance(error, InProgress) else "", describe(error)
 
 
 def read_grant(told: dict[str, Any]) -> Grant:

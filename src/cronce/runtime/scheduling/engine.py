@@ -240,6 +240,10 @@ class Engine:
     def _beat(self, boot: Boot) -> None:
         if not self.joined:
             self._me = self._me._replace(since=self._know.now())
+        if self._boards is None:  # before it reads what there is to carry: what is added since is news
+            board = [BOARD_RUNS, BOARD_JOBS]
+            runs, jobs = self._desk.do(self._ledger.client.load(board))[0].cells
+            self._boards = (runs.version, jobs.version)
         if self._changed:
             new, gone = self._jobs.take_on(self._carry())
             self._new = (self._new - gone) | new

@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from cronce.errors import BodyFailed, DatabaseUnavailable, LeaseLost, StoreError
+from cronce.errors import BodyFailed, DatabaseUnavailable, LeaseLost, SlotFailed, StoreError
 from cronce.model import Boot, Instant, Slot, Write
 from cronce.policy import may_wait
 from cronce.protocol.commands import (
@@ -76,7 +76,7 @@ class Said(NamedTuple):
         if ending is None or not ending.outcome.is_failure:
             return
         of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
-        own = None if self.end.over or isinstance(self.end.error, BodyFailed) else self.end.error
+        own = None if self.end.over or isinstance(self.end.error, BodyFailed | SlotFailed) else self.end.error
         with Current(attempt.run):  # the line says which run it is about
             LOGGER.error("%s failed%s: %s", attempt.lease.name, of, ending.reason or "no reason given", exc_info=own)
 

@@ -36,6 +36,8 @@ class Database:
     def __init__(self, source: Source, store: str = "") -> None:
         self._name, self._connect = source
         self._store = store
+        self.told_unused = False
+        """It was said that a run did without it."""
         self._closed = False
         self._kept: list[Driver] = []
         self._pid = os.getpid()

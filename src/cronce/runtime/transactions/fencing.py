@@ -162,8 +162,8 @@ class Elsewhere(BadInput):
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"the database of this connection knows nothing of {key}: it is not the one that the job names by"
-            " transaction=, or finds the table cronce_effects in another schema"
+            f"this connection is to another database than the job's transaction=, or to another schema: its table"
+            f" cronce_effects has no row of {key}"
         )
 
 

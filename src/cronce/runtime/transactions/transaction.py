@@ -21,6 +21,7 @@ from cronce.runtime.transactions.fencing import (
     open_joint,
     verdict,
 )
+from cronce.runtime.unfinished import Unfinished
 
 if TYPE_CHECKING:
     from cronce.runtime.transactions.database import Database
@@ -57,12 +58,14 @@ class Transaction(Generic[C]):
         step: str = "",
         of: str = "",
         *,
-        unfinished: dict[str, BaseException] | None = None,
+        unfinished: Unfinished | None = None,
     ) -> None:
         check_step(step)
-        self._unfinished = {} if unfinished is None else unfinished
+        self._unfinished = Unfinished() if unfinished is None else unfinished
         self.entered: Callable[[], None] = lambda: None
         """Whom to tell that the block has begun."""
+        self.begins: Callable[[], None] = lambda: None
+        """Whom to tell that it was not refused: from now on it may be committed."""
         self._database, self._run, self._conn = database, run, conn
         self._committed = Committed(of or run.key, step)
 
@@ -94,12 +97,15 @@ class Transaction(Generic[C]):
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """A block in a block, or beside another on the same connection, would commit what that one has written."""
+        self.entered()
         with _LOCK:
             if id(self._conn) in _JOINED:
-                raise BadInput(
+                error = BadInput(
                     f"{self._run.key}: this connection is in another transaction of a run; let that block end before"
                     " the next begins, or give each a connection of its own"
                 )
+                self._unfinished.refuse(error)
+                raise error
             _JOINED.add(id(self._conn))
         try:
             yield
@@ -120,7 +126,6 @@ class Transaction(Generic[C]):
         return f"the transaction for {self._what}"
 
     def _enter(self, *, asynchronous: bool) -> Talk[None]:
-        self.entered()
         yield from self._noted(self._begin(asynchronous=asynchronous))
 
     def _exit(self, error: BaseException | None) -> Talk[None]:
@@ -153,6 +158,7 @@ class Transaction(Generic[C]):
         found = yield from self._asked(self._database.look)
         if refusal := verdict(found, self._run.key, self._fence, self._committed):
             raise refusal
+        self.begins()
         yield from open_joint(self._driver)
 
     def _end(self, error: BaseException | None) -> Talk[None]:

@@ -33,7 +33,7 @@ JOB: Final = Parameter("job", {"type": "string", "pattern": NAME}, "of this job 
 STATE: Final = Parameter("state", one_of(*WANTED), "in this state, or with this outcome")
 MATCHING: Final = Parameter("matching", TEXT, "whose name or schedule contains this")
 WHAT: Final = Parameter("what", TEXT, "of this job, slot or idempotent function only")
-EVERYTHING: Final = Parameter("all", YES, "also what is done, or failed and may be begun again")
+EVERYTHING: Final = Parameter("all", YES, "also what is done, or not done and to be done by the next run")
 OPEN: Final = Parameter("open", YES, "true: those that stand (as without it); false: those that were cleared")
 START: Final = Parameter("start", INSTANT, "from then on (without it: the hour before the end)")
 END: Final = Parameter("end", INSTANT, "up to then (without it: now)")
@@ -105,7 +105,7 @@ def run(asked: Asked) -> Flow[Document]:
     slot = slot_named(named("runs", asked.subject))
     found = yield from why(slot.job, slot, asked.site.desk.store.traits)
     if found is None or found.stories[0].run is None:
-        raise NotOnRecord(f"{slot.key} is on record nowhere")
+        raise NotOnRecord(f"there is no record of {slot.key}")
     return told.story_document(found.stories[0], found)
 
 

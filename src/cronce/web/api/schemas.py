@@ -139,6 +139,6 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Resumed": shape("job was?:Act changed:yes"),
     "AskedFor": shape("key new:yes by"),
     "Cancelled": shape("slot asked:yes outcome? reason? changed:yes"),
-    "Resolved": shape("slot due:yes outcome? changed:yes"),
-    "ResolvedEffect": shape(f"{_EFFECT} changed:yes"),
+    "Resolved": shape("slot due:yes outcome? changed:yes note?"),
+    "ResolvedEffect": shape(f"{_EFFECT} changed:yes note?"),
 }
