@@ -1,6 +1,7 @@
 """When schedulers take on a change of a stored job, and which version of it runs meanwhile: to the millisecond."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -8,7 +9,7 @@ from cronce import Cronce
 from cronce.model import bundle_cells, holder_cell
 from cronce.protocol.notices import decode_bundle, decode_holder
 from cronce.runtime.stored_jobs import parsed, spelled
-from cronce.stores.base import Scan
+from cronce.stores.base import Page, Scan
 from tests.runtime.scheduling.manual_cluster import ManualCluster
 
 FUNCTION = "platform:node"  # one that needs no arguments
@@ -147,3 +148,21 @@ def test_where_the_store_tells_of_news_no_slot_after_an_edit_runs_the_old_versio
         cluster.cron.remove("mail")
         cluster.turn_to(60_000)
         assert ran(cluster) == [(23, 2), (24, 2)]
+
+
+def test_a_job_that_is_added_while_a_scheduler_starts_is_taken_on_at_its_next_look() -> None:
+    """It was added right after the scheduler had read what there is, and was not seen until the next change."""
+    with ManualCluster(Cronce("memory:")) as cluster:
+        scan, added = cluster.store.scan, list[bool]()
+
+        def scan_and_add(asked: Scan) -> Page:
+            page = scan(asked)
+            if asked.prefix == "stored/" and not added:
+                added.append(cluster.cron.add("mail", every="1s", function=FUNCTION))
+            return page
+
+        with patch.object(cluster.store, "scan", scan_and_add):
+            cluster.join("web-1:1:a", allow=[FUNCTION])
+        cluster.turn_to(5_000)
+        assert added == [True]
+        assert [begun.slot for begun in cluster.begun] == [1, 2, 3, 4, 5]

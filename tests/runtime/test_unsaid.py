@@ -174,6 +174,14 @@ def test_what_was_never_started_is_given_back_later(
 # --- calls that found no store ---------------------------------------------------------------------------------------
 
 
+def asks_in_vain(office: Office, store: ReadOnly, declared: Declaration) -> None:
+    """A call that gets no answer; then the store is back."""
+    store.lose = lambda _call: "before"
+    with pytest.raises(StoreUnavailable):
+        office.call(declared, lambda _run: None)
+    store.lose = lambda _call: ""
+
+
 def test_a_call_that_could_not_ask_is_on_record_with_the_next_contact(
     office: Office, store: ReadOnly, clock: HandClock, folder: str
 ) -> None:
@@ -181,10 +189,7 @@ def test_a_call_that_could_not_ask_is_on_record_with_the_next_contact(
     declared = job()
     office.call(declared, lambda _run: None)
     clock.turn(15 * 60)
-    store.lose = lambda _call: "before"
-    with pytest.raises(StoreUnavailable):
-        office.call(declared, lambda _run: None)
-    store.lose = lambda _call: ""
+    asks_in_vain(office, store, declared)
     clock.turn(60)
     office.desk.do(office.keeper.unsaid.say())
     assert len(written(folder)) == 1  # another may still call for it in time
@@ -208,10 +213,7 @@ def test_what_others_have_on_record_is_not_closed_by_who_could_not_ask(
     declared = job(retries=3, backoff="1h")
     with pytest.raises(ZeroDivisionError):
         office.call(declared, lambda _run: 1 / 0)
-    store.lose = lambda _call: "before"
-    with pytest.raises(StoreUnavailable):
-        office.call(declared, lambda _run: None)
-    store.lose = lambda _call: ""
+    asks_in_vain(office, store, declared)
     clock.turn(16 * 60)
     office.desk.do(office.keeper.unsaid.say())
     assert office.record(SLOT).state is State.RETRYING
@@ -223,10 +225,7 @@ def test_under_missed_all_a_slot_that_nobody_could_ask_for_is_due_and_runs_with_
     declared = job(missed="all")
     office.call(declared, lambda _run: None)
     clock.turn(15 * 60)
-    store.lose = lambda _call: "before"
-    with pytest.raises(StoreUnavailable):
-        office.call(declared, lambda _run: None)
-    store.lose = lambda _call: ""
+    asks_in_vain(office, store, declared)
     clock.turn(15 * 60)
     office.desk.do(office.keeper.unsaid.say())
     assert (office.record(LATER).state, written(folder)) == (State.DUE, [])
