@@ -1,5 +1,6 @@
 """A server as a process: started, killed, stopped in mid-air, started again on the same data and the same port."""
 
+import atexit
 import os
 import random
 import shutil
@@ -28,6 +29,12 @@ PLACES: Final = [*DISK]
 _GIVEN: Final[list[socket.socket]] = []
 """Ports of UDP, which no server here uses, with the numbers of those that this process has given away: whoever looks
 for one, here or in another process, sees that the number is taken, also while its server is not up."""
+
+
+@atexit.register
+def _give_back() -> None:
+    for given in _GIVEN:
+        given.close()
 
 
 def free_port() -> int:
