@@ -64,14 +64,30 @@ def test_what_is_not_there_is_told_on_a_page_of_its_own(stage: Stage, page: Page
         expect(page.locator("main h1")).to_be_visible()
 
 
+def scrolled(page: Page) -> list[int]:
+    """How far the picture is scrolled, and how far it can be. In one step: the page may replace the box at any time,
+    and one that was replaced is scrolled nowhere."""
+    box = "const box = document.querySelector('.picture.wide')"
+    found: list[int] = page.evaluate(f"() => {{ {box}; return [box.scrollLeft, box.scrollWidth - box.clientWidth]; }}")
+    return found
+
+
 def test_a_picture_is_scrolled_in_its_own_box(stage: Stage, page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(f"{stage.url}/timeline?span=1h")
-    box = page.locator(".picture.wide")
-    assert box.evaluate("(box) => box.scrollWidth > box.clientWidth")
-    assert box.evaluate("(box) => box.scrollLeft") > 0  # it begins where things happen
+    at, most = scrolled(page)
+    assert at == most > 0  # it begins where things happen
     names = "(names) => names.map((name) => name.getBoundingClientRect().x).filter((x) => x < 0 || x > 100)"
     assert page.locator("svg.timeline .name").evaluate_all(names) == []  # they stay in sight
+
+
+def test_a_picture_stays_where_it_is_scrolled_to_when_a_box_before_it_comes(stage: Stage, page: Page) -> None:
+    """Boxes were known by their number: after a refresh with one more of them the picture was at its start."""
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(f"{stage.url}/timeline?span=1h")
+    news = """swap('<div class="scroll" id="new">news</div>' + main.innerHTML)"""
+    page.evaluate(f"() => {{ document.querySelector('.picture.wide').scrollLeft = 40; {news}; }}")
+    assert scrolled(page)[0] == 40
 
 
 @pytest.mark.parametrize(("way", "milliseconds"), [("/holders", 800), ("/jobs", 2500)])

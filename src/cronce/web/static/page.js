@@ -118,12 +118,26 @@ function known(node) {
   return node.id || node.getAttribute("href") || node.getAttribute("name") || node.dataset.id || node.textContent.trim();
 }
 
+// What can be scrolled, each with a name that holds when others come or go.
+function boxes() {
+  const counts = {};
+  return all(".scroll, .picture, pre", main).map((one) => {
+    const kind = one.matches(".picture") ? "picture" : one.tagName;
+    return [one.id || kind + (counts[kind] = (counts[kind] ?? 0) + 1), one];
+  });
+}
+
+// A picture that is wider than its box begins at its end: what is new is there.
+function toEnd(picture) {
+  picture.scrollLeft = picture.scrollWidth;
+}
+
 function swap(html) {
   const next = new DOMParser().parseFromString(`<main>${html}</main>`, "text/html").querySelector("main");
   const open = new Set(all("details[open]", main).map((one) => known(one.firstElementChild)));
   const shut = new Set(all("details:not([open])", main).map((one) => known(one.firstElementChild)));
   const typed = new Map(all("input[name], textarea[name]", main).map((one) => [formed(one), one]));
-  const scrolled = new Map(all(".scroll, .picture, pre", main).map((one, place) => [place, [one.scrollLeft, one.scrollTop]]));
+  const scrolled = new Map(boxes().map(([name, one]) => [name, [one.scrollLeft, one.scrollTop]]));
   const at = main.contains(document.activeElement) ? document.activeElement : null;
   const focused = at && [at.tagName, known(at)];
   const row = selectedRow() && known(selectedRow().querySelector("a") || selectedRow());
@@ -138,10 +152,10 @@ function swap(html) {
   }
   if (next.innerHTML === main.innerHTML) return;
   main.replaceChildren(...next.childNodes);
-  all(".scroll, .picture, pre", main).forEach((one, place) => {
-    const was = scrolled.get(place);
-    if (was) [one.scrollLeft, one.scrollTop] = was;
-  });
+  for (const [name, one] of boxes()) {
+    if (scrolled.has(name)) [one.scrollLeft, one.scrollTop] = scrolled.get(name);
+    else if (one.matches(".picture.wide")) toEnd(one);
+  }
   if (focused) all(focused[0], main).find((one) => known(one) === focused[1])?.focus({ preventScroll: true });
   if (row) select(rows().find((one) => known(one.querySelector("a") || one) === row));
   settle();
@@ -260,6 +274,6 @@ document.addEventListener("submit", (event) => {
 
 const current = document.querySelector(".side [aria-current]"); // in a narrow window the menu is a strip
 if (current) document.querySelector(".side").scrollLeft = current.offsetLeft - innerWidth / 2 + current.offsetWidth / 2;
-for (const picture of all(".picture.wide")) picture.scrollLeft = picture.scrollWidth; // what is new stands at its end
+all(".picture.wide").forEach(toEnd);
 settle();
 listen();

@@ -42,9 +42,6 @@
     show(fixed - at * (end - start) * factor, fixed + (1 - at) * (end - start) * factor);
   }
 
-  // Where the picture is wider than its box, one begins at its end: that is where things happen.
-  if (picture()) picture().scrollLeft = picture().scrollWidth;
-
   // The names of lanes stay in sight.
   function follow() {
     for (const name of picture()?.querySelectorAll(".name") ?? []) name.setAttribute("x", 8 + picture().scrollLeft);
