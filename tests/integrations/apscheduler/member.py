@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 from datetime import UTC
 from pathlib import Path
@@ -75,10 +76,13 @@ def start(scheduler: Any, fn: Any) -> None:
 
 
 def background() -> None:
-    scheduler, over = scheduler_of(BackgroundScheduler, body), threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    """It looks again and again whether it is to end: a signal that the kernel gives to another thread does not wake
+    the main one, and one that waits for an event without a limit never runs the handler."""
+    scheduler, told = scheduler_of(BackgroundScheduler, body), []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(True))
     start(scheduler, body)
-    over.wait()
+    while not told:
+        time.sleep(0.05)
     scheduler.shutdown()
 
 
