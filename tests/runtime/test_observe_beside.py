@@ -25,7 +25,7 @@ from cronce.runtime.call import Call
 from cronce.runtime.declare import declare
 from cronce.runtime.log import Log
 from cronce.runtime.observe_jobs import ObservedCall
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import wait_until

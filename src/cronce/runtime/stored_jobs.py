@@ -20,7 +20,7 @@ from cronce.protocol.specs import read_spec
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.processes.command import checked_words
 from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, refuse_unknown, seen_job
 from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
