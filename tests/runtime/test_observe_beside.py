@@ -24,7 +24,7 @@ from cronce.runtime.background import Part
 from cronce.runtime.call import Call
 from cronce.runtime.declare import declare
 from cronce.runtime.log import Log
-from cronce.runtime.observe_jobs import ObservedCall
+from cronce.runtime.observe import ObservedCall
 from cronce.runtime.operations import Operator
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore

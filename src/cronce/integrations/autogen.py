@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from cronce.errors import BadInput
-from cronce.integrations.tools import Calls
+from cronce.integrations.deliveries import Calls
 from cronce.policy import WhenUnsure
 from cronce.runtime.run import Run
 

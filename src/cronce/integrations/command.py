@@ -217,7 +217,7 @@ class ObservedExec:
 
     def run(self, words: Sequence[str], env: Mapping[str, str], when: When | None = None) -> int:
         from cronce.runtime.background import Background  # noqa: PLC0415  only who observes pays for these two
-        from cronce.runtime.observe_jobs import ObservedCall, by_code  # noqa: PLC0415
+        from cronce.runtime.observe import ObservedCall, by_code  # noqa: PLC0415
 
         background = Background(self._at_work, self._clock)
         observed = ObservedCall(self._job, when, background, self._at_work, self._clock, ended=by_code)

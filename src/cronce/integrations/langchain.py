@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any, Final, Literal, TypeVar
 
 from cronce.errors import BadInput
-from cronce.integrations.tools import Calls
+from cronce.integrations.deliveries import Calls
 from cronce.policy import WhenUnsure
 from cronce.runtime.run import Run
 

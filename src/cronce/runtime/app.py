@@ -34,11 +34,12 @@ from cronce.runtime.guard import (
 )
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import Keeper, refuse_patched_threads
+from cronce.runtime.loading import defined, place_of
 from cronce.runtime.lock import Block, Lock, limits
 from cronce.runtime.log import LOGGER, Listeners
 from cronce.runtime.machine import Notebook
 from cronce.runtime.pod import JOB_NAME, PodCall
-from cronce.runtime.processes.bodies import Bodies, defined, place_of
+from cronce.runtime.processes.child import Bodies
 from cronce.runtime.run import Around
 from cronce.runtime.standby import Standby
 from cronce.schedule import Schedule, parse_duration
@@ -216,7 +217,7 @@ class Cronce:
 
         job, place = declare(name, schedule, **policies), f"the command {' '.join(checked_words(words))}"
         if job.mode == "observe":
-            from cronce.runtime.observe_jobs import by_code, called  # noqa: PLC0415
+            from cronce.runtime.observe import by_code, called  # noqa: PLC0415
 
             self._declare(job, None, policies, place)
             return cast(CommandGuard, self._only_observed(job, called(checked_words(words)), ended=by_code))
@@ -227,7 +228,7 @@ class Cronce:
     def _only_observed(
         self, job: Declaration, fn: Callable[..., Any], *slot: Any, isolate: bool = False, **how: Any
     ) -> Any:
-        from cronce.runtime.observe_jobs import ObservedJob  # noqa: PLC0415  most have none
+        from cronce.runtime.observe import ObservedJob  # noqa: PLC0415  most have none
 
         if isolate:
             raise BadPolicy("mode='observe' leaves a body as it is: leave out isolate, which gives it another process")
@@ -560,8 +561,11 @@ class Cronce:
 
     def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
         """What a scheduler here carries: these jobs, and those in the store that it allows, as they are just now."""
-        from cronce.runtime.allowed_jobs import Allowed, Carried  # noqa: PLC0415  whoever only guards needs none
-        from cronce.runtime.stored_jobs import definitions  # noqa: PLC0415
+        from cronce.runtime.stored_jobs import (  # noqa: PLC0415  whoever only guards needs none
+            Allowed,
+            Carried,
+            definitions,
+        )
 
         for name in self.jobs.keys() - self.works.keys():
             LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it yourself", name)

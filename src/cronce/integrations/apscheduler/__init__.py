@@ -32,8 +32,7 @@ except ImportError as missing:
     raise BadInput("cronce.integrations.apscheduler needs APScheduler: pip install 'cronce[apscheduler]'") from missing
 
 from cronce.integrations.apscheduler.executor import GuardedExecutor
-from cronce.integrations.apscheduler.jobs import report
+from cronce.integrations.apscheduler.jobs import CronceTrigger, report
 from cronce.integrations.apscheduler.protection import protect
-from cronce.integrations.apscheduler.triggers import CronceTrigger
 
 __all__ = ["CronceTrigger", "GuardedExecutor", "protect", "report"]

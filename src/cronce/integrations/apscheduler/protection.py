@@ -16,6 +16,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.integrations.apscheduler.executor import GuardedExecutor, Guards
 from cronce.integrations.apscheduler.jobs import (
+    agreed,
     is_errand,
     is_private,
     is_unnamed,
@@ -23,8 +24,10 @@ from cronce.integrations.apscheduler.jobs import (
     of_names,
     of_scheduler,
     remarks,
+    rounded_up,
+    slot_instant,
+    unjittered,
 )
-from cronce.integrations.apscheduler.triggers import agreed, rounded_up, slot_instant, unjittered
 from cronce.model import Boot, Slot, slot_of_cell
 from cronce.runtime.app import Cronce
 from cronce.runtime.declare import Policies
