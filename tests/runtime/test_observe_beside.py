@@ -262,8 +262,8 @@ def test_however_late_a_shadow_asks_its_slot_is_that_of_the_call(clock: HandCloc
     clock.turn(5)
     shadow = ObservedCall(job, None, cron._in_background(), cron.at_work, clock)
     clock.turn(60)
-    call = Call(keeper, job, shadow, fired=shadow._meant.fired, only_noted=True)
-    next(call.steps(shadow._meant.slot_of(job)))
+    call = Call(keeper, job, shadow, fired=shadow._fired, only_noted=True)
+    next(call.steps(shadow._meant()[0]))
     assert call.slot == Slot("sync", START)
 
 

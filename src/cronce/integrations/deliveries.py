@@ -17,11 +17,11 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from cronce.errors import BadInput, BadPolicy, CronceError, InProgress, LeaseLost, StoreError
 from cronce.model import check_key, name_from
-from cronce.policy import OnLost, WhenUnsure, check_choice
+from cronce.policy import OnLost, WhenUnsure, check_choice, refuse_foreign
 from cronce.protocol.codec import json_text
 from cronce.runtime.app import Cronce
 from cronce.runtime.declare import Duration
@@ -194,24 +194,32 @@ READABLE_CALL: Final = 160
 """Letters of a call that its key shows; a longer one ends in a digest."""
 
 
-Scope = tuple[Literal["slot"] | None, str | None, Callable[..., object] | None]
-"""`per`, `on` and `key`: the slot, or a thing, and what tells one call from another."""
+class ToolPolicies(TypedDict, total=False):
+    """What `once` of a tool takes: the slot (`per`) or a thing (`on`), and what tells one call from another (`key`);
+    the rest is as in `run.once`."""
+
+    per: Literal["slot"] | None
+    on: str | None
+    key: Callable[..., object] | None
+    unsure: WhenUnsure
+    not_done: type[BaseException] | tuple[type[BaseException], ...]
 
 
 class Calls:
     """The calls of one tool, under a run."""
 
-    def __init__(self, run: Run, tool: str, scope: "Scope", unsure: WhenUnsure, not_done: Any) -> None:
+    def __init__(self, run: Run, tool: str, how: ToolPolicies) -> None:
         if not isinstance(run, Run):
             raise BadInput(f"a tool is guarded under a run, which a job's body is given, and this is {run!r:.60}")
-        per, on, key = scope
+        refuse_foreign([word for word in how if word not in ToolPolicies.__annotations__], ToolPolicies.__annotations__)
+        per, on, key = how.get("per"), how.get("on"), how.get("key")
         if (per, on) != ("slot", None) and (per is not None or on is None or key is None):
             call = f"once({tool}, run"
             raise scope_unsaid(
                 f"{call})", f"{call}, on='invoice', key=lambda invoice: invoice)", f"{call}, per='slot')"
             )
         self._run, self._tool, self._on, self._key = run, tool, on, key
-        self._how = checked_how(unsure, not_done)
+        self._how = checked_how(how.get("unsure", "raise"), how.get("not_done", ()))
 
     def once(self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Any]) -> Any:
         """What came of the call, as JSON says it, the first time too."""

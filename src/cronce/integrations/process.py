@@ -36,40 +36,15 @@ def _bury_orphans(spare: int) -> None:
             os.waitpid(gone.si_pid, 0)
 
 
-# --- the terminal ---------------------------------------------------------------------------------------------------
-
-
-class _Terminal:
-    """Our terminal, lent to the command's group: only the foreground group may read it, and gets its Ctrl-C.
-
-    So one Ctrl-C reaches the command once: from the terminal while it is lent, through us while it is not.
-    """
-
-    def __init__(self) -> None:
-        self.lent = False
-
-    def lend(self, group: int) -> bool:
-        """Whether it is the group's now. Only what is ours can be lent: in the background it is the shell's."""
-        with suppress(OSError):  # stdin is no terminal, or not that of our session
-            if os.tcgetpgrp(0) == os.getpgrp():
-                os.tcsetpgrp(0, group)
-                self.lent = True
-            return os.tcgetpgrp(0) == group
-        return False
-
-    def take_back(self) -> None:
-        if self.lent:
-            self.lent = False
-            with suppress(OSError):  # it hung up
-                os.tcsetpgrp(0, os.getpgrp())
-
-
 # --- the foreground -------------------------------------------------------------------------------------------------
 
 
 class Foreground(Background):
     """Where we stood: our signals and our terminal are the command's. Signals wake whoever sees it through, too; that
     of a child which ends among them. There from `open` to `close`, for one command after the other.
+
+    The terminal is lent to the command's group: only the foreground group may read it, and gets its Ctrl-C. So one
+    Ctrl-C reaches the command once: from the terminal while it is lent, through us while it is not.
 
     A handler only notes; everything is done by the loop that waits here. Python's own signal handler writes to the pipe
     (`set_wakeup_fd`), so a signal that comes right before the wait ends it as well.
@@ -81,14 +56,14 @@ class Foreground(Background):
 
     def __init__(self, *, hastens: bool) -> None:
         super().__init__()
-        self.hastens, self._terminal, self._child_pid = hastens, _Terminal(), 0
+        self.hastens, self._lent, self._child_pid = hastens, False, 0
         self._restore = ExitStack()
 
     def __enter__(self) -> None:
         self.came.clear()  # a signal from here on either keeps the command from starting or is forwarded
 
     def __exit__(self, *_: object) -> None:
-        self._terminal.take_back()
+        self._take_back()
 
     def open(self) -> None:
         super().__enter__()
@@ -118,26 +93,42 @@ class Foreground(Background):
     def started(self, pid: int) -> None:
         self._child_pid = pid  # SIGCHLD tells of its end
         # With output to a pager the terminal is the pager's, until the command turns out to want it (`paused`).
-        if os.isatty(1) and self._terminal.lend(pid):
+        if os.isatty(1) and self._lend(pid):
             send(pid, signal.SIGCONT)  # it may have wanted to read before it was allowed to
 
     def paused(self, number: int) -> None:
         """Job control: Ctrl-Z pauses us too, or nobody could type any more; a group that wants the terminal gets it."""
-        if number == signal.SIGTSTP and self._terminal.lent:
-            self._terminal.take_back()
+        if number == signal.SIGTSTP and self._lent:
+            self._take_back()
             os.kill(os.getpid(), signal.SIGTSTP)  # until the shell's `fg` or `bg`; no pause where there is no shell
-            self._terminal.lend(self._child_pid)
+            self._lend(self._child_pid)
             send(self._child_pid, signal.SIGCONT)
-        elif number in (signal.SIGTTIN, signal.SIGTTOU) and self._terminal.lend(self._child_pid):
+        elif number in (signal.SIGTTIN, signal.SIGTTOU) and self._lend(self._child_pid):
             send(self._child_pid, signal.SIGCONT)
 
     def ended(self, seen: os.waitid_result) -> None:
         self._child_pid = 0
         by_key = seen.si_code != os.CLD_EXITED and seen.si_status in (signal.SIGINT, signal.SIGQUIT)
-        if self._terminal.lent and by_key:
+        if self._lent and by_key:
             send(os.getpgrp(), seen.si_status)  # Ctrl-C is meant for us too; the terminal told only who it was lent to
-        self._terminal.take_back()
+        self._take_back()
         _bury_orphans(0)
+
+    def _lend(self, group: int) -> bool:
+        """Whether the terminal is the group's now. Only what is ours can be lent: in the background it is the
+        shell's."""
+        with suppress(OSError):  # stdin is no terminal, or not that of our session
+            if os.tcgetpgrp(0) == os.getpgrp():
+                os.tcsetpgrp(0, group)
+                self._lent = True
+            return os.tcgetpgrp(0) == group
+        return False
+
+    def _take_back(self) -> None:
+        if self._lent:
+            self._lent = False
+            with suppress(OSError):  # it hung up
+                os.tcsetpgrp(0, os.getpgrp())
 
     def wait(self, interest: Mapping[int, int], seconds: float) -> set[int]:
         _bury_orphans(self._child_pid)

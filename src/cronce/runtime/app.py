@@ -226,13 +226,20 @@ class Cronce:
         return CommandGuard(job.name, work, partial(self._call, job))
 
     def _only_observed(
-        self, job: Declaration, fn: Callable[..., Any], *slot: Any, isolate: bool = False, **how: Any
+        self,
+        job: Declaration,
+        fn: Callable[..., Any],
+        slot: Callable[..., When] | None = None,
+        *,
+        isolate: bool = False,
+        **how: Any,
     ) -> Any:
-        from cronce.runtime.observe import ObservedJob  # noqa: PLC0415  most have none
+        from cronce.runtime.observe import ObservedCall, observed_job  # noqa: PLC0415  most have none
 
         if isolate:
             raise BadPolicy("mode='observe' leaves a body as it is: leave out isolate, which gives it another process")
-        return ObservedJob(job, self._in_background, self.at_work, self._clock, **how).guard(fn, *slot)
+        made = lambda when: ObservedCall(job, when, self._in_background(), self.at_work, self._clock, **how)  # noqa: E731
+        return observed_job(job, fn, slot, made)
 
     def _call(self, job: Declaration, work: Work, take_over: bool, when: When | None) -> Steppable:
         defined(f"calls {job.name}")
@@ -361,10 +368,10 @@ class Cronce:
         With `key`, a function of the call's arguments, only calls for the same key are compared. `cronce observed`
         tells what came of it.
         """
-        from cronce.runtime.observe import Observer  # noqa: PLC0415  most have none
+        from cronce.runtime.observe import observer  # noqa: PLC0415  most have none
 
         refuse_foreign(foreign, ("window", "key"))
-        return cast("Observing", Observer(name, window, key, self._in_background, self._clock.boot).guard)
+        return cast("Observing", observer(name, window, key, self._in_background, self._clock.boot))
 
     def heartbeat(self, name: str, every: Duration = "1m") -> None:
         """A sign of life of a scheduler that is not ours: call it from a job of its own, at each interval. Who watches

@@ -19,7 +19,7 @@ ends; then it is an error, for by the record the run is still going on. It is sa
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
@@ -58,6 +58,9 @@ from cronce.runtime.steps import Do, Nap, Steps
 from cronce.schedule import format_duration
 from cronce.stores import discreet
 
+if TYPE_CHECKING:
+    from cronce.runtime.standby import Standby
+
 LOOK: Final = 1.0
 """Seconds between two looks at a slot that another has, at most."""
 
@@ -72,14 +75,6 @@ PATIENCE: Final = 2 * LONGEST_LEASE
 
 TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
-
-
-class StandsBy(Protocol):
-    """Takes over the slot of a call that was refused, if the process that runs it dies (`runtime.standby`)."""
-
-    def add(self, call: "Call", terms: Terms, held: Held) -> None: ...
-
-    def drop(self, cell: str) -> None: ...
 
 
 class Call:
@@ -104,7 +99,7 @@ class Call:
         only_noted: bool = False,
         ahead: Callable[[Slot], Lease | None] = lambda _slot: None,
         running: Callable[[], AbstractContextManager[None]] = nullcontext,
-        standby: StandsBy | None = None,
+        standby: "Standby | None" = None,
     ) -> None:
         self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
         self._take_over, self._stand_by, self._refused, self._beside = take_over, stand_by, refused, beside

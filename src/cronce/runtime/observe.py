@@ -143,46 +143,37 @@ def _known(cell: Cell) -> Observed:
 # --- any function ---------------------------------------------------------------------------------------------------
 
 
-class Observer:
-    """What notes the calls of one function, and has no say in them."""
+def observer(
+    name: str,
+    window: Duration,
+    key: Callable[..., object] | None,
+    background: Callable[[], Background],
+    boot: Callable[[], Boot],
+) -> Callable[[Callable[..., Any]], Any]:
+    """What notes the calls of one function, and has no say in them. A call is noted as its body begins, and written
+    down beside it."""
+    if not isinstance(name, str):
+        raise BadInput("write @cron.observe('order_sync', window='10s'), with a name for what is observed")
+    if key is not None and not callable(key):
+        raise BadInput("key is a function of the call's arguments, such as key=lambda order: order.id")
+    check_name(name)
+    span = parse_duration(window)
+    if span <= timedelta(0):
+        raise BadInput("window is within what time two calls are one: more than nothing, such as '10s'")
 
-    def __init__(
-        self,
-        name: str,
-        window: Duration,
-        key: Callable[..., object] | None,
-        background: Callable[[], Background],
-        boot: Callable[[], Boot],
-    ) -> None:
-        if not isinstance(name, str):
-            raise BadInput("write @cron.observe('order_sync', window='10s'), with a name for what is observed")
-        if key is not None and not callable(key):
-            raise BadInput("key is a function of the call's arguments, such as key=lambda order: order.id")
-        self._name, self._window = check_name(name), parse_duration(window)
-        if self._window <= timedelta(0):
-            raise BadInput("window is within what time two calls are one: more than nothing, such as '10s'")
-        self._key, self._background, self._boot = key, background, boot
-
-    def guard(self, fn: Callable[..., Any]) -> Any:
-        """A call is noted as its body begins, and written down beside it."""
-
-        def begin(_when: None, args: tuple[Any, ...], named: Mapping[str, Any]) -> Block:
-            self._note(args, named)
-            return _UNWATCHED
-
-        guard, _ = observed(fn, begin)
-        return guard
-
-    def _note(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    def begin(_when: None, args: tuple[Any, ...], named: Mapping[str, Any]) -> Block:
         """Whatever cannot be noted is no reason not to run."""
-        boot = self._boot()
+        began = boot()
         try:
-            key = "" if self._key is None else _digest(self._key(*args, **named))
+            told = "" if key is None else _digest(key(*args, **named))
         except Exception as error:
-            why = f"the key of a call of {self._name} is unknown, and it is not written down: {describe(error)}"
-            self._background().warn(self._name, why)
-            return
-        self._background().add(Observation(self._name, boot, self._window, key=key))
+            why = f"the key of a call of {name} is unknown, and it is not written down: {describe(error)}"
+            background().warn(name, why)
+        else:
+            background().add(Observation(name, began, span, key=told))
+        return _UNWATCHED
+
+    return lambda fn: observed(fn, begin)[0]
 
 
 Block = AbstractContextManager[Callable[[Any], None]]
@@ -289,29 +280,6 @@ def _succeeded(_result: Any) -> Ending:
     return SUCCEEDED
 
 
-class Meant(NamedTuple):
-    """What a call says of its slot, at the moment it is made."""
-
-    fired: Instant
-    when: When | Exception | None
-    """Which, why that cannot be told, or that of this moment."""
-    pod: str | None
-
-    def slot_of(self, job: Declaration) -> When | None:
-        """The slot it means; None: that of the moment it was made."""
-        if isinstance(self.when, Exception):
-            raise self.when
-        at = fired_at(self.pod) if self.when is None and self.pod else None
-        if at is None:
-            return self.when
-        return Slot(job.name, at) if job.schedule is None else job.slot_at(at)
-
-    @property
-    def is_by_hand(self) -> bool:
-        """A person made this Job: a run of its own, which nobody would refuse."""
-        return self.when is None and bool(self.pod) and fired_at(self.pod or "") is None
-
-
 class ObservedCall(Part, Work):
     """What the guard's call is for: to wait until the real body is over, and to say how it ended. The real body is in
     the block, whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is told its result."""
@@ -328,7 +296,7 @@ class ObservedCall(Part, Work):
     ) -> None:
         super().__init__(job.name)
         self._job, self._background, self._at_work = job, background, at_work
-        self._boot, self._meant = clock.boot(), Meant(clock.wall(), when, os.environ.get(JOB_NAME))
+        self._boot, self._fired, self._when, self._pod = clock.boot(), clock.wall(), when, os.environ.get(JOB_NAME)
         self._held = False
         self._ended = ended
         self._how = SUCCEEDED
@@ -351,9 +319,9 @@ class ObservedCall(Part, Work):
 
     def play(self) -> None:
         try:
-            call = Call(self._at_work(), self._job, self, fired=self._meant.fired, only_noted=True)
-            when = self._meant.slot_of(self._job)
-            result = None if self._meant.is_by_hand else take(call.steps(when), call.desk)
+            call = Call(self._at_work(), self._job, self, fired=self._fired, only_noted=True)
+            when, is_by_hand = self._meant()
+            result = None if is_by_hand else take(call.steps(when), call.desk)
             self._background.answered()
             if not self._held:
                 self._note(self._refusal(result, call) if isinstance(result, Skipped) else None)
@@ -361,6 +329,18 @@ class ObservedCall(Part, Work):
             self._background.failed(error)
         except Exception as error:
             self._background.warn(self._job.name, f"a call of {self._job.name} ran, and has no slot: {describe(error)}")
+
+    def _meant(self) -> tuple[When | None, bool]:
+        """The slot it means; None: that of the moment it was made. And whether a person made this Job, which is a run
+        of its own, and would be refused by nobody."""
+        if isinstance(self._when, Exception):
+            raise self._when
+        if self._when is not None or not self._pod:
+            return self._when, False
+        at = fired_at(self._pod)
+        if at is None:
+            return None, True
+        return Slot(self._job.name, at) if self._job.schedule is None else self._job.slot_at(at), False
 
     def _note(self, refusal: Refusal | None) -> None:
         self._background.add(Observation(self._job.name, self._boot, None, refusal=refusal))
@@ -426,45 +406,34 @@ def called(words: Sequence[str]) -> Callable[[], int]:
 # --- jobs that are only observed ------------------------------------------------------------------------------------
 
 
-class ObservedJob:
-    """What makes the shadows of one job."""
+def observed_job(
+    job: Declaration,
+    fn: Callable[..., Any],
+    slot: Callable[..., When] | None,
+    call: Callable[[When | Exception | None], ObservedCall],
+) -> Any:
+    """The function as it was, with a shadow to each of its calls. Keywords that it takes are its own: only where it
+    takes no `slot`, that is the slot of the call."""
+    if job.database is not None:
+        raise BadPolicy("mode='observe' runs what the guard would refuse, which cannot commit: leave out transaction")
+    refuse_generators(fn)
+    plain = signature(fn)
+    if "run" in plain.parameters:
+        raise BadInput(
+            f"{job.name} asks for its run, and with mode='observe' it also runs where it has none: observe the function"
+            " as it was before it was guarded"
+        )
+    takes_slot = "slot" in plain.parameters
+    pops_slot = not takes_slot and all(one.kind is not one.VAR_KEYWORD for one in plain.parameters.values())
 
-    def __init__(
-        self,
-        job: Declaration,
-        background: Callable[[], Background],
-        at_work: Callable[[], Keeper],
-        clock: Clock,
-        ended: Callable[[Any], Ending] = _succeeded,
-    ) -> None:
-        if job.database is not None:
-            raise BadPolicy(
-                "mode='observe' runs what the guard would refuse, which cannot commit: leave out transaction"
-            )
-        self._job, self._background, self._at_work, self._clock, self._ended = job, background, at_work, clock, ended
+    def begin(when: When | None, args: tuple[Any, ...], named: dict[str, Any]) -> ObservedCall:
+        return call(_computed(slot, args, named) if when is None and slot is not None else when)
 
-    def guard(self, fn: Callable[..., Any], slot: Callable[..., When] | None = None) -> Any:
-        """The function as it was, with a shadow to each of its calls. Keywords that it takes are its own: only where it
-        takes no `slot`, that is the slot of the call."""
-        refuse_generators(fn)
-        plain = signature(fn)
-        if "run" in plain.parameters:
-            raise BadInput(
-                f"{self._job.name} asks for its run, and with mode='observe' it also runs where it has none: observe"
-                " the function as it was before it was guarded"
-            )
-        takes_slot = "slot" in plain.parameters
-        pops_slot = not takes_slot and all(one.kind is not one.VAR_KEYWORD for one in plain.parameters.values())
-
-        def begin(when: When | None, args: tuple[Any, ...], named: dict[str, Any]) -> ObservedCall:
-            meant = _computed(slot, args, named) if when is None and slot is not None else when
-            return ObservedCall(self._job, meant, self._background(), self._at_work, self._clock, ended=self._ended)
-
-        guard, at = observed(fn, begin, pops_slot=pops_slot)
-        made = dressed(guard, self._job.name, fn, plain, None)
-        if not takes_slot:  # by place: a keyword might be the body's
-            made.at = partial(partial, at)
-        return made
+    guard, at = observed(fn, begin, pops_slot=pops_slot)
+    made = dressed(guard, job.name, fn, plain, None)
+    if not takes_slot:  # by place: a keyword might be the body's
+        made.at = partial(partial, at)
+    return made
 
 
 def _computed(slot: Callable[..., When], args: tuple[Any, ...], named: dict[str, Any]) -> When | Exception:
