@@ -258,17 +258,13 @@ def declare(name: str, schedule: str | Schedule | None = None, **policies: Unpac
     if "keep" in words:
         words["keep"] = read_keep(words["keep"])
     if "transaction" in words:
-        words["database"] = _database(words.pop("transaction"))
+        from cronce.runtime.transactions import read_database  # noqa: PLC0415  most have none
+
+        words["database"] = read_database(words.pop("transaction"))
     declared = Declaration(check_name(name), rule, zone_of(rule, zone[0]), **words)
     checked(declared.terms(Slot(name, SOME_DAY), inferred=False))
     _check_jitter(declared)
     return declared
-
-
-def _database(transaction: object) -> "Database":
-    from cronce.runtime.transactions import read_database  # noqa: PLC0415  most have none
-
-    return read_database(transaction)
 
 
 def remark(name: str, policies: Policies) -> str:
