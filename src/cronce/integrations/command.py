@@ -315,7 +315,8 @@ class Exec:
                 self._say(f"{call.slot.key} was stopped: {result.stopped}")
             if not command.code or not self._job.retries or self._supervisor.interrupted or self._job_name:
                 return command.code  # in a pod the next attempt is the next pod's
-            when, tried, refused = call.slot, True, _ignore
+            when, tried = call.slot, True
+            refused = lambda *_refusal: None  # noqa: E731  out of attempts: that is no refusal worth noting
 
     def _blocked(self, call: Call, ledger: Ledger) -> str:
         """Why a slot is not run, and none of its job, though it was not run by anybody: that is never silent."""
@@ -365,10 +366,6 @@ class Exec:
             self._say(event.detail)
         if event.in_doubt:
             self._say(f"{slot_of_cell(event.key).key} is closed as {event.detail}")
-
-
-def _ignore(_slot: Slot, _why: str, _keeper: Keeper) -> None:
-    """Out of attempts: that is no refusal worth noting."""
 
 
 class ObservedExec:

@@ -85,7 +85,8 @@ class Cronce:
         self._standby = Standby(self._clock)
         self._background: Background | None = None
         self._starting = threading.Lock()
-        self._scheduler: Scheduler | None = None
+        self.scheduler: Scheduler | None = None
+        """The one that runs in this process, if any."""
         self._remarks: dict[str, str] = {}
         self._places: dict[str, str] = {}
         self._idempotent: dict[str, object] = {}
@@ -462,10 +463,12 @@ class Cronce:
         """Say of a slot that failed, was lost or is unknown that it is done, or shall be tried again; or the same of an
         effect that is in doubt, such as "billing@2026-03-29T01:00:00Z/charge:7". One that is done has a `result`, for
         whoever repeats it. A retry is refused while the process that was at it may be alive, unless you `force` it."""
-        from cronce.runtime.effects.review import names_effect  # noqa: PLC0415
+        from cronce.runtime.effects.review import Unwatched, names_effect, resolve_effect  # noqa: PLC0415
 
         if names_effect(what):
-            self._by_hand(by, lambda operator: _resolved(operator, str(what), verdict, reason, result, force=force))
+            said = lambda operator: resolve_effect(operator, str(what), verdict, reason, result, force=force)  # noqa: E731
+            if isinstance(answer := self._by_hand(by, said), Unwatched):
+                raise CronceError(f"{answer}: say it again later")
         elif result is not None:
             raise BadInput("only an effect has a result, such as a step: billing@2026-03-29T01:00:00Z/charge:7")
         else:
@@ -545,7 +548,7 @@ class Cronce:
         from cronce.runtime.scheduling.settings import check_settings  # noqa: PLC0415  whoever only guards needs none
 
         settings, length = check_settings(role, workers, labels), parse_duration(grace).total_seconds()
-        if self._scheduler is not None:
+        if self.scheduler is not None:
             raise BadInput("the scheduler runs already in this process; stop it first")
         if observed := [name for name, job in self.jobs.items() if job.mode == "observe"]:
             raise BadInput(
@@ -556,7 +559,7 @@ class Cronce:
         keeper = self.at_work()
         for name in self.works:
             self.jobs[name].check_on(keeper.desk.store.traits)
-        self._scheduler = Scheduler(
+        self.scheduler = Scheduler(
             keeper,
             self._carry(allow, keeper),
             settings,
@@ -564,7 +567,7 @@ class Cronce:
             ended=self._ended,
             refused=self._notebook.refused,
         )
-        return self._scheduler.start()
+        return self.scheduler.start()
 
     def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
         """What a scheduler here carries: these jobs, and those in the store that it allows, as they are just now."""
@@ -604,7 +607,7 @@ class Cronce:
     def stop(self) -> bool:
         """Stop the scheduler, if it runs in this process; whether everything that ran here is on record. A body gets
         False at once, and the scheduler stops when that has ended."""
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         return True if scheduler is None else scheduler.stop()
 
     @asynccontextmanager
@@ -620,15 +623,10 @@ class Cronce:
             await to_thread(self.close)
 
     def _ended(self, scheduler: "Scheduler") -> None:
-        if self._scheduler is scheduler:
-            self._scheduler = None
+        if self.scheduler is scheduler:
+            self.scheduler = None
 
     # --- for integrations, and for those who listen ---
-
-    @property
-    def scheduler(self) -> "Scheduler | None":
-        """The one that runs in this process, if any."""
-        return self._scheduler
 
     def on_event(self, hear: Callable[[Event], None]) -> None:
         """Have each fact told: who was granted what, what started and ended, what was refused, and whether the store
@@ -648,7 +646,7 @@ class Cronce:
     @contextmanager
     def _standing_in(self, store: Store, clock: Clock, keeper: Keeper) -> Iterator[None]:
         """For a while these are its store, its clock and what it holds: those of a test."""
-        if self._scheduler is not None:
+        if self.scheduler is not None:
             raise BadInput("its scheduler runs; stop it before its clock is turned by hand")
         before = self._given, self._clock, self.keeper
         self._given, self._clock, self.keeper = store, clock, keeper
@@ -663,7 +661,7 @@ class Cronce:
         if self._session is not None:
             self._session.forked()
         self._session = None
-        self._scheduler = None
+        self.scheduler = None
         self._notebook, self._standby = Notebook(), Standby(self._clock)
         self._background, self._starting = None, threading.Lock()
         self._bodies.forked()
@@ -728,13 +726,3 @@ def _slot(named: Slot | str) -> Slot:
     from cronce.runtime.queries import slot_named  # noqa: PLC0415
 
     return named if isinstance(named, Slot) else slot_named(named)
-
-
-def _resolved(
-    operator: "Operator", name: str, verdict: "Verdict", reason: str, result: Any, *, force: bool
-) -> "Flow[None]":
-    from cronce.runtime.effects.review import Unwatched, resolve_effect  # noqa: PLC0415
-
-    answer = yield from resolve_effect(operator, name, verdict, reason, result, force=force)
-    if isinstance(answer, Unwatched):
-        raise CronceError(f"{answer}: say it again later")

@@ -275,11 +275,6 @@ def _seen(cell: Cell) -> ObservedSeen:
 SUCCEEDED: Final = Ending(Outcome.SUCCEEDED)
 
 
-def _succeeded(_result: Any) -> Ending:
-    """Of a function that returned, whatever that was."""
-    return SUCCEEDED
-
-
 class ObservedCall(Part, Work):
     """What the guard's call is for: to wait until the real body is over, and to say how it ended. The real body is in
     the block, whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is told its result."""
@@ -292,7 +287,7 @@ class ObservedCall(Part, Work):
         at_work: Callable[[], Keeper],
         clock: Clock,
         *,
-        ended: Callable[[Any], Ending] = _succeeded,
+        ended: Callable[[Any], Ending] = lambda _result: SUCCEEDED,
     ) -> None:
         super().__init__(job.name)
         self._job, self._background, self._at_work = job, background, at_work

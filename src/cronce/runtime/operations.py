@@ -292,7 +292,7 @@ class Operator:
     def job(self, name: str) -> Flow[Job | None]:
         """The job, if a process has carried it; one that nobody knows is refused. Whether everything is paused is read
         with it."""
-        job = yield from self.ledger.jobs.edit(check_name(name), lambda _job, _now: None)
+        job = yield from self.ledger.jobs.read(check_name(name))
         if job is None and name not in self._declared:
             refuse_unknown(name, [*self._declared, *(yield from job_names())])
         return job

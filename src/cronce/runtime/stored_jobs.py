@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import Any, Final, Never, cast
 
 from cronce.errors import BadInput, BadRecord, CronceError
-from cronce.model import Cell, Instant, Mark, Write, bundle_cells, check_name, job_cell, spell, stored_cell
-from cronce.protocol.codec import all_readable, json_text, readable
-from cronce.protocol.notices import Stored, decode_bundle, decode_stored, encode_notice
+from cronce.model import Cell, Instant, Mark, Write, check_name, job_cell, spell, stored_cell
+from cronce.protocol.codec import json_text, readable
+from cronce.protocol.notices import Stored, decode_stored, encode_notice
 from cronce.protocol.record import Job, Spec, decode_job, encode_job
 from cronce.protocol.specs import read_spec
 from cronce.runtime.attempt import Work, describe
@@ -31,7 +31,7 @@ from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import Operator
 from cronce.runtime.processes.child import Bodies
 from cronce.runtime.processes.command import checked_words
-from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, refuse_unknown, seen_job
+from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, read_bundle, refuse_unknown, seen_job
 from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
 from cronce.schedule.instant import shown
 from cronce.stores.base import Scan
@@ -253,8 +253,7 @@ def _carried(name: str) -> Flow[set[str]]:
     _, live = yield from holders()
     carried = set()
     for bundle in {one.holder.bundle for one in live}:
-        _, cells = yield from read_all(Scan(bundle_cells(bundle)))
-        carried |= {part.specs.get(name, "") for _, part in all_readable(cells, decode_bundle)}
+        carried.add((yield from read_bundle(bundle)).specs.get(name, ""))
     return carried - {""}
 
 
