@@ -29,7 +29,7 @@ from cronce.protocol.record import Maker, Outcome, Record, State, decode, encode
 from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.desk import host_name
 from cronce.runtime.ledger import Begin
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
 from tests.house.wait import wait_until

@@ -45,7 +45,7 @@ WRITES = {
     "runtime/client.py": "the boards that tell of news",
     "runtime/contact.py": "a cell of no meaning, which shows that the store can be written to",
     "runtime/effects/steps.py": "cursors",
-    "runtime/operations/actions.py": "orders: pause all, drain, a run that was asked for",
+    "runtime/operations.py": "orders: pause all, drain, a run that was asked for",
     "runtime/jobs.py": "jobs: their floor, versions and pauses",
     "runtime/machine.py": "what a machine saw of the clock, and was refused; that somebody looks on",
     "runtime/observe.py": "calls that are only observed",
@@ -56,13 +56,12 @@ WRITES = {
 
 SPELLED = {"encode", "encode_turn"}
 SPELLS = {
-    "runtime/processes/isolated.py": "hands its record to the process that runs the function",
     "stores/kubernetes/layout.py": "reads a Lease that another program wrote as a record",
 }
 """Modules outside of the protocol that spell a record, and what for."""
 
 FLOORS = {
-    "runtime/operations/actions.py": "below it, a run that was asked for may have been purged",
+    "runtime/operations.py": "below it, a run that was asked for may have been purged",
     "runtime/scheduling/candidates.py": "whether the slots that were missed are passed over already",
 }
 """Modules that look at a job's floor themselves. Whether a slot is closed by it, the table says."""

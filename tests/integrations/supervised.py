@@ -15,7 +15,7 @@ from typing import Any
 
 from cronce.clock import SystemClock
 from cronce.errors import CannotStart
-from cronce.integrations.process import FORWARDED, Supervisor
+from cronce.integrations.command import FORWARDED, Supervisor
 from cronce.runtime.processes.child import Child, Ended, NotStarted
 
 HANDLED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTOU)

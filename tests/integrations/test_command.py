@@ -6,8 +6,7 @@ from typing import Any
 
 import cronce.runtime.call
 from cronce.clock import SystemClock
-from cronce.integrations.command import Exec
-from cronce.integrations.process import Supervisor
+from cronce.integrations.command import Exec, Supervisor
 from cronce.model import slot
 from cronce.protocol.record import State, decode
 from cronce.runtime.declare import declare

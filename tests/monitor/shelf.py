@@ -17,7 +17,7 @@ from cronce.protocol.terms import Terms
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores.base import Page, Scan
 from tests.runtime.shelf import DURABLE, LEASE, Desk, HandClock, Wire

@@ -67,7 +67,7 @@ class Candidate:
         keeper.renew()
         if self.beat.due <= self.clock.boot():
             self.beat.due = float("inf")
-            again = self.leader._campaign.look()
+            again = self.leader.look()
             self.beat.due = min(self.beat.due, float("inf") if again is None else again)
 
     @property
@@ -166,7 +166,7 @@ def test_who_resigns_is_followed_within_a_second_by_another_term(
 
 def test_nobody_else_leads_before_on_deposed_of_who_resigns_has_returned(town: Town) -> None:
     first, second = town.candidates(2, "3s")
-    campaign, led = first.leader._campaign, list[bool]()
+    leader, led = first.leader, list[bool]()
 
     def takes_its_time(_term: Term) -> None:
         for _ in range(100):  # for three times its lease
@@ -176,7 +176,7 @@ def test_nobody_else_leads_before_on_deposed_of_who_resigns_has_returned(town: T
             second.live()
             led.append(second.leader.is_leader)
 
-    campaign._stands = campaign._stands._replace(on_deposed=takes_its_time)
+    leader._stands = leader._stands._replace(on_deposed=takes_its_time)
     first.leader.stop()
     town.until(lambda: second.leader.is_leader)
     assert led == [False] * 100
@@ -407,28 +407,28 @@ class Bell:
 
 def test_a_block_that_was_told_and_goes_on_is_told_again(town: Town) -> None:
     (first,) = town.candidates(1)
-    campaign, bell = first.leader._campaign, Bell()
-    seat = campaign.sit(bell)  # type: ignore[arg-type]
+    leader, bell = first.leader, Bell()
+    seat = leader.sit(bell)  # type: ignore[arg-type]
     assert isinstance(seat, Seat)
-    campaign.keep(seat)
+    leader.keep(seat)
     town.go(30, asleep=first)
     first.live()
     assert bell.rang == 1
     town.go(6)
     assert bell.rang == 2
-    campaign.drop(seat)
+    leader.drop(seat)
     town.go(60)
     assert bell.rang == 2
 
 
 def test_a_block_that_sits_down_when_the_term_has_just_ended_is_told(town: Town) -> None:
     (first,) = town.candidates(1)
-    campaign, bell = first.leader._campaign, Bell()
-    seat = campaign.sit(bell)  # type: ignore[arg-type]
+    leader, bell = first.leader, Bell()
+    seat = leader.sit(bell)  # type: ignore[arg-type]
     assert isinstance(seat, Seat)
     town.go(30, asleep=first)
     first.live()
-    campaign.keep(seat)
+    leader.keep(seat)
     assert bell.rang == 1
 
 
@@ -763,7 +763,7 @@ def test_a_task_that_is_cancelled_while_it_waits_stands_no_more(cron: Cronce, ot
 
     asyncio.run(work())
     first.stop()
-    assert second._campaign._wanted == 0
+    assert second._wanted == 0
     with first.elected():
         pass
 

@@ -24,8 +24,8 @@ from cronce.runtime.background import Part
 from cronce.runtime.call import Call
 from cronce.runtime.declare import declare
 from cronce.runtime.log import Log
-from cronce.runtime.observe_jobs import ObservedCall
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.observe import ObservedCall
+from cronce.runtime.operations import Operator
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import wait_until
@@ -262,8 +262,8 @@ def test_however_late_a_shadow_asks_its_slot_is_that_of_the_call(clock: HandCloc
     clock.turn(5)
     shadow = ObservedCall(job, None, cron._in_background(), cron.at_work, clock)
     clock.turn(60)
-    call = Call(keeper, job, shadow, fired=shadow._meant.fired, only_noted=True)
-    next(call.steps(shadow._meant.slot_of(job)))
+    call = Call(keeper, job, shadow, fired=shadow._fired, only_noted=True)
+    next(call.steps(shadow._meant()[0]))
     assert call.slot == Slot("sync", START)
 
 

@@ -15,7 +15,7 @@ from cronce.errors import BadInput, BadPolicy, CronceError
 from cronce.model import Slot
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.keeper import Lease
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.stores import open_store
 from tests.house.wait import wait_until
 from tests.runtime.test_observe import NOBODY, noted

@@ -14,7 +14,7 @@ from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.pod import PodCall, fired_at
 from cronce.runtime.run import Run, Skipped
 from tests.runtime.office import Office, dies, job

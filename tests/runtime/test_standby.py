@@ -13,7 +13,7 @@ from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.standby import Standby
 from cronce.runtime.steps import take, take_async

@@ -16,7 +16,7 @@ from cronce.protocol.specs import declared
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow, Request, Swap, Timed
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.stored_jobs import LONGEST, add, definitions, edit, listed, parsed, remove, spelled
 from cronce.schedule import Cron, Every, Window
 from tests.runtime.shelf import SLOT, START, Desk, Wire, claim, terms

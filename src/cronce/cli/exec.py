@@ -12,8 +12,7 @@ from cronce.cli import say
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CannotStart, StoreError
 from cronce.events import Event
-from cronce.integrations.command import Exec, ObservedExec
-from cronce.integrations.process import Supervisor
+from cronce.integrations.command import Exec, ObservedExec, Supervisor
 from cronce.model import Instant, spell
 from cronce.policy import Fold, Gap, OnLost, Overlap
 from cronce.runtime.call import could_not_ask

@@ -7,7 +7,7 @@ from cronce.cli.session import Actor, acting, add_act
 from cronce.cli.terminal import show
 from cronce.errors import BadInput, CronceError
 from cronce.protocol.record import Act
-from cronce.runtime.operations.actions import Stands, drain_cell
+from cronce.runtime.operations import Stands, drain_cell
 from cronce.runtime.queries import HolderSeen, holders, runs
 from cronce.telling.documents import act_document, paused_document, resumed_document
 from cronce.telling.words import by_whom, safe

@@ -16,8 +16,7 @@ from cronce.errors import BadInput, CronceError
 from cronce.model import Slot
 from cronce.protocol.commands import Asked, Closed
 from cronce.runtime.effects.makers import RetryRefused
-from cronce.runtime.operations.actions import AskedFor
-from cronce.runtime.operations.backfill import AT_ONCE, MOST, Stretch, ask, parts, survey
+from cronce.runtime.operations import AT_ONCE, MOST, AskedFor, Stretch, ask, parts, survey
 from cronce.runtime.queries import RunSeen, carried, slot_named
 from cronce.telling.documents import cancelled_document, run_document
 from cronce.telling.words import by_whom, safe

@@ -10,7 +10,7 @@ from cronce.cli.terminal import Text, Tone, screen, show, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreReadOnly
 from cronce.runtime.desk import Desk
-from cronce.runtime.operations.actions import Operator, who
+from cronce.runtime.operations import Operator, who
 from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen

@@ -17,7 +17,7 @@ from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
 from cronce.runtime.ahead import set_clock
 from cronce.runtime.desk import Desk
 from cronce.runtime.doctor import examine
-from cronce.runtime.operations.actions import who
+from cronce.runtime.operations import who
 from cronce.runtime.queries import job_names, refuse_unknown
 from cronce.stores import mask, module_of
 from cronce.stores.checks import Check, CheckVerdict

@@ -11,7 +11,7 @@ from cronce.errors import BadInput
 from cronce.policy import Missed
 from cronce.protocol.notices import Stored
 from cronce.runtime.flow import Flow
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.stored_jobs import add, edit, remove
 
 WORDS: Final = (

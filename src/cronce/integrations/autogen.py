@@ -1,11 +1,10 @@
 """AutoGen: a tool whose calls are effects of a run, each made once."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 from cronce.errors import BadInput
-from cronce.integrations.tools import Calls
-from cronce.policy import WhenUnsure
+from cronce.integrations.deliveries import Calls, ToolPolicies
 from cronce.runtime.run import Run
 
 try:
@@ -18,16 +17,7 @@ except ImportError as missing:
 AnyTool = BaseTool[Any, Any]
 
 
-def once(
-    tool: AnyTool,
-    run: Run,
-    *,
-    per: Literal["slot"] | None = None,
-    on: str | None = None,
-    key: Callable[..., object] | None = None,
-    unsure: WhenUnsure = "raise",
-    not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
-) -> AnyTool:
+def once(tool: AnyTool, run: Run, **how: Unpack[ToolPolicies]) -> AnyTool:
     """The same tool, for a model and for an agent; the same call is made once, whoever repeats it: once for the slot
     (`per="slot"`), or once for a thing, whichever slot reaches it (`on="invoice", key=lambda invoice: invoice`).
 
@@ -35,7 +25,7 @@ def once(
     """
     if not isinstance(tool, BaseTool):
         raise BadInput(f"{tool!r:.60} is no tool of AutoGen; make it one by FunctionTool")
-    return _Once(tool, Calls(run, tool.name, (per, on, key), unsure, not_done))
+    return _Once(tool, Calls(run, tool.name, how))
 
 
 class _Once(BaseTool[BaseModel, Any]):

@@ -1,12 +1,10 @@
 """LangChain and LangGraph: a tool whose calls are effects of a run, each made once."""
 
-from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 from cronce.errors import BadInput
-from cronce.integrations.tools import Calls
-from cronce.policy import WhenUnsure
+from cronce.integrations.deliveries import Calls, ToolPolicies
 from cronce.runtime.run import Run
 
 try:
@@ -21,16 +19,7 @@ PASSED: Final = frozenset({"config", "run_manager", "callbacks"})
 """How LangChain passes what is its own."""
 
 
-def once(
-    tool: T,
-    run: Run,
-    *,
-    per: Literal["slot"] | None = None,
-    on: str | None = None,
-    key: Callable[..., object] | None = None,
-    unsure: WhenUnsure = "raise",
-    not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
-) -> T:
+def once(tool: T, run: Run, **how: Unpack[ToolPolicies]) -> T:
     """The same tool, for a model and for an agent; the same call is made once, whoever repeats it: once for the slot
     (`per="slot"`), or once for a thing, whichever slot reaches it (`on="invoice", key=lambda invoice: invoice`).
 
@@ -38,7 +27,7 @@ def once(
     """
     if not isinstance(tool, BaseTool):
         raise BadInput(f"{tool!r:.60} is no tool of LangChain; make it one by @tool")
-    calls, added = Calls(run, tool.name, (per, on, key), unsure, not_done), _added(tool)
+    calls, added = Calls(run, tool.name, how), _added(tool)
 
     def given(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return args, {name: value for name, value in named.items() if name not in added}

@@ -18,7 +18,7 @@ from cronce.protocol.record import Act, Record, standing_act
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.effects.review import EffectSeen, Listed, look_at
 from cronce.runtime.flow import Flow
-from cronce.runtime.operations.actions import BACKFILL
+from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import (
     HeldSeen,
     HolderSeen,

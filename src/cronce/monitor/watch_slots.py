@@ -12,7 +12,7 @@ from cronce.monitor.survey import Memory, Survey, policy_span
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import Outcome, Record, Span
 from cronce.protocol.table import NOTHING_RAN
-from cronce.runtime.operations.backfill import MOST
+from cronce.runtime.operations import MOST
 from cronce.runtime.queries import JobSeen, RunSeen
 from cronce.runtime.scheduling.roster import NO_JOBS
 from cronce.telling.words import counted, safe, short

@@ -1,5 +1,5 @@
 """`Cronce`: what a user holds in hand. It makes guards, locks, leaders and a scheduler, and the work is done by those.
-Beside it: the process at its store (`store_access`), and who is told (`log`)."""
+Nothing is opened before something is asked of the store."""
 
 import atexit
 import os
@@ -7,18 +7,20 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Never, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, Unpack, cast
 
 from cronce.clock import Clock, SystemClock
-from cronce.errors import BadInput, BadPolicy, StoreError
+from cronce.errors import BadInput, BadPolicy, CronceError, StoreError, tell
 from cronce.events import Event
-from cronce.model import Fence, check_key, read_fence
+from cronce.model import Fence, Slot, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
+from cronce.runtime.desk import Desk
 from cronce.runtime.guard import (
     CommandGuard,
     Decorator,
@@ -30,38 +32,52 @@ from cronce.runtime.guard import (
     name_of,
     single,
 )
+from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import Keeper, refuse_patched_threads
+from cronce.runtime.loading import defined, place_of
 from cronce.runtime.lock import Block, Lock, limits
-from cronce.runtime.log import LOGGER
+from cronce.runtime.log import LOGGER, Listeners
 from cronce.runtime.machine import Notebook
-from cronce.runtime.operations.api import ByHand
 from cronce.runtime.pod import JOB_NAME, PodCall
-from cronce.runtime.processes.bodies import Bodies, defined, place_of
+from cronce.runtime.processes.child import Bodies
 from cronce.runtime.run import Around
 from cronce.runtime.standby import Standby
-from cronce.runtime.store_access import StoreAccess
 from cronce.schedule import Schedule, parse_duration
+from cronce.stores import mask
 from cronce.stores.base import Store
+from cronce.stores.default import Chosen, choose, journal_directory, open_chosen, pinned
 
 if TYPE_CHECKING:
     from cronce.runtime.background import Background
     from cronce.runtime.effects.idempotent import Idempotent
     from cronce.runtime.election import Leader, Term
+    from cronce.runtime.flow import Flow
     from cronce.runtime.observe import Observing
+    from cronce.runtime.operations import Operator, Verdict
     from cronce.runtime.scheduling.running import Carry
     from cronce.runtime.scheduling.scheduler import Scheduler
     from cronce.runtime.scheduling.settings import Role
+    from cronce.runtime.session_lock import SessionKeeper
     from cronce.runtime.transactions import Database
 
+T = TypeVar("T")
 
-class Cronce(StoreAccess, ByHand):
+
+class Cronce:
     """Guards for functions, and locks, on one store. Nothing is opened before something is asked of the store.
 
     One object serves any number of threads, and the children of a fork: each process is a holder of its own.
     """
 
     def __init__(self, url: str | None = None, *, store: Store | None = None, clock: Clock | None = None) -> None:
-        super().__init__(lambda: url, store, clock or SystemClock())
+        self._read_url: Callable[[], str | None] = lambda: url
+        self._given, self._clock = store, clock or SystemClock()
+        self._chosen: Chosen | None = None
+        self._listeners = Listeners()
+        self._opening = threading.Lock()
+        self._session: SessionKeeper | None = None
+        self.keeper: Keeper | None = None
+        """What this process holds at the store, if anything was asked of it yet."""
         self._bodies = Bodies(self.at_work, self._clock, self._named)
         self._databases: dict[str | int, Database] = {}
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
@@ -69,7 +85,8 @@ class Cronce(StoreAccess, ByHand):
         self._standby = Standby(self._clock)
         self._background: Background | None = None
         self._starting = threading.Lock()
-        self._scheduler: Scheduler | None = None
+        self.scheduler: Scheduler | None = None
+        """The one that runs in this process, if any."""
         self._remarks: dict[str, str] = {}
         self._places: dict[str, str] = {}
         self._idempotent: dict[str, object] = {}
@@ -81,6 +98,67 @@ class Cronce(StoreAccess, ByHand):
 
     def __repr__(self) -> str:
         return f"<Cronce on {self.place}>"
+
+    # --- the store: which it is, and what this process holds there ---
+
+    def use(self, url: str) -> None:
+        """Another store than it was made with, before anything was asked of that."""
+        self._use(lambda: url)
+
+    def _use(self, read_url: Callable[[], str | None]) -> None:
+        if self.keeper is not None or self._session is not None:
+            raise BadInput(f"{self.place} is in use already; name the other store before anything is started")
+        self._read_url, self._chosen, self._given = read_url, None, None
+
+    @property
+    def place(self) -> str:
+        """Its store, for people."""
+        return f"{self._given!r}" if self._given else mask(self._url)
+
+    @property
+    def _url(self) -> str:
+        """Of the store as it would be chosen now; empty for an object."""
+        return "" if self._given else (self._chosen or choose(self._read_url())).url
+
+    def _named(self) -> str | None:
+        """The URL by which another process reaches the same store; None for an object."""
+        return None if self._given else self._choose().url
+
+    def _choose(self) -> Chosen:
+        if self._chosen is None:  # once: whoever changes the directory or the environment later means no other store
+            self._chosen = pinned(choose(self._read_url()))
+        return self._chosen
+
+    def _connect(self, *, first: bool = False) -> Store:
+        if self._given is not None:
+            return self._given
+        chosen = self._choose()
+        if first and chosen.is_default:
+            tell(f"cronce: the store is {chosen.url}; set CRONCE_URL to choose another")
+        return open_chosen(chosen)
+
+    def at_work(self) -> Keeper:
+        """What this process holds at the store, which is opened by the first who asks: for integrations."""
+        with self._opening:
+            if self.keeper is None:
+                store, heard = self._connect(first=True), self._listeners
+                desk = Desk(store, self._clock, self._connect, heard.report, around=heard.around)
+                desk.ledger.client.timed, desk.ledger.client.wants = heard.timed, heard.wants
+                self.keeper = Keeper(desk, journal=self._journal())
+            return self.keeper
+
+    def _journal(self) -> Journal:
+        """What could not be told to the store is written down here."""
+        return Journal("" if self._given else journal_directory(self._choose().url))
+
+    def _in_session(self) -> "SessionKeeper":
+        """What it holds in a session of PostgreSQL."""
+        from cronce.runtime.session_lock import SessionKeeper  # noqa: PLC0415  it needs psycopg
+
+        with self._opening:
+            if self._session is None:
+                self._session = SessionKeeper(self._named() or "an object", self._clock)
+            return self._session
 
     # --- guards ---
 
@@ -140,7 +218,7 @@ class Cronce(StoreAccess, ByHand):
 
         job, place = declare(name, schedule, **policies), f"the command {' '.join(checked_words(words))}"
         if job.mode == "observe":
-            from cronce.runtime.observe_jobs import by_code, called  # noqa: PLC0415
+            from cronce.runtime.observe import by_code, called  # noqa: PLC0415
 
             self._declare(job, None, policies, place)
             return cast(CommandGuard, self._only_observed(job, called(checked_words(words)), ended=by_code))
@@ -149,13 +227,20 @@ class Cronce(StoreAccess, ByHand):
         return CommandGuard(job.name, work, partial(self._call, job))
 
     def _only_observed(
-        self, job: Declaration, fn: Callable[..., Any], *slot: Any, isolate: bool = False, **how: Any
+        self,
+        job: Declaration,
+        fn: Callable[..., Any],
+        slot: Callable[..., When] | None = None,
+        *,
+        isolate: bool = False,
+        **how: Any,
     ) -> Any:
-        from cronce.runtime.observe_jobs import ObservedJob  # noqa: PLC0415  most have none
+        from cronce.runtime.observe import ObservedCall, observed_job  # noqa: PLC0415  most have none
 
         if isolate:
             raise BadPolicy("mode='observe' leaves a body as it is: leave out isolate, which gives it another process")
-        return ObservedJob(job, self._in_background, self.at_work, self._clock, **how).guard(fn, *slot)
+        made = lambda when: ObservedCall(job, when, self._in_background(), self.at_work, self._clock, **how)  # noqa: E731
+        return observed_job(job, fn, slot, made)
 
     def _call(self, job: Declaration, work: Work, take_over: bool, when: When | None) -> Steppable:
         defined(f"calls {job.name}")
@@ -284,10 +369,10 @@ class Cronce(StoreAccess, ByHand):
         With `key`, a function of the call's arguments, only calls for the same key are compared. `cronce observed`
         tells what came of it.
         """
-        from cronce.runtime.observe import Observer  # noqa: PLC0415  most have none
+        from cronce.runtime.observe import observer  # noqa: PLC0415  most have none
 
         refuse_foreign(foreign, ("window", "key"))
-        return cast("Observing", Observer(name, window, key, self._in_background, self._clock.boot).guard)
+        return cast("Observing", observer(name, window, key, self._in_background, self._clock.boot))
 
     def heartbeat(self, name: str, every: Duration = "1m") -> None:
         """A sign of life of a scheduler that is not ours: call it from a job of its own, at each interval. Who watches
@@ -334,6 +419,113 @@ class Cronce(StoreAccess, ByHand):
         self._leaders.add(leader)
         return leader
 
+    # --- by hand: each act may be repeated, and is on record with when and `by` whom, user@host unless it is said ---
+
+    def pause(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
+        """Grant none of the job's slots until it is resumed; what runs goes on. False: it was paused before."""
+        return self._by_hand(by, lambda operator: operator.pause(name, reason)).new
+
+    def resume(self, name: str, *, by: str | None = None) -> bool:
+        """What fell due meanwhile does not fire. False: it was not paused."""
+        return self._by_hand(by, lambda operator: operator.resume(name)) is not None
+
+    def pause_all(self, reason: str = "", *, by: str | None = None) -> bool:
+        """The kill switch: nothing at all is granted until `resume_all`."""
+        return self._by_hand(by, lambda operator: operator.pause_all(reason)).new
+
+    def resume_all(self, *, by: str | None = None) -> bool:
+        """Jobs that were paused one by one stay so. False: not everything was paused."""
+        return self._by_hand(by, lambda operator: operator.resume_all()) is not None
+
+    def trigger(self, name: str, payload: Any = None, id: str = "", *, by: str | None = None) -> str:  # noqa: A002
+        """Ask for a run of its own with its own key, which is returned. By one id, a job is run once."""
+        return self._by_hand(by, lambda operator: operator.trigger(name, payload, id)).slot.key
+
+    def rerun(self, slot: Slot | str, *, fresh: bool = False, force: bool = False, by: str | None = None) -> str:
+        """Ask for another run of a closed slot; the key of that run. Its effects go by the slot's key, unless fresh. It
+        is refused while the process that ran the slot may be alive, unless you `force` it."""
+        return self._by_hand(by, lambda operator: operator.rerun(_slot(slot), fresh=fresh, force=force)).slot.key
+
+    def cancel(self, slot: Slot | str, reason: str = "", *, by: str | None = None) -> None:
+        """Stop a run, or close what waits to be run; what is closed stays as it is."""
+        self._by_hand(by, lambda operator: operator.cancel(_slot(slot), reason))
+
+    def resolve(
+        self,
+        what: Slot | str,
+        verdict: "Verdict",
+        reason: str = "",
+        *,
+        result: Any = None,
+        force: bool = False,
+        by: str | None = None,
+    ) -> None:
+        """Say of a slot that failed, was lost or is unknown that it is done, or shall be tried again; or the same of an
+        effect that is in doubt, such as "billing@2026-03-29T01:00:00Z/charge:7". One that is done has a `result`, for
+        whoever repeats it. A retry is refused while the process that was at it may be alive, unless you `force` it."""
+        from cronce.runtime.effects.review import Unwatched, names_effect, resolve_effect  # noqa: PLC0415
+
+        if names_effect(what):
+            said = lambda operator: resolve_effect(operator, str(what), verdict, reason, result, force=force)  # noqa: E731
+            if isinstance(answer := self._by_hand(by, said), Unwatched):
+                raise CronceError(f"{answer}: say it again later")
+        elif result is not None:
+            raise BadInput("only an effect has a result, such as a step: billing@2026-03-29T01:00:00Z/charge:7")
+        else:
+            self._by_hand(by, lambda operator: operator.resolve(_slot(what), verdict, reason, force=force))
+
+    def backfill(self, name: str, start: datetime | str, end: datetime | str, *, by: str | None = None) -> list[str]:
+        """Ask for a run of each slot from `start` until before `end` that never succeeded: their keys. A slot gets one
+        such run, however often this is called."""
+        from cronce.runtime.operations import backfill  # noqa: PLC0415
+
+        return [slot.key for slot in self._by_hand(by, lambda operator: backfill(operator, name, start, end))]
+
+    def drain(
+        self,
+        holder: str | None = None,
+        *,
+        label: str | None = None,
+        off: bool = False,
+        reason: str = "",
+        by: str | None = None,
+    ) -> bool:
+        """Let a process, or all with a label such as colour=blue, claim nothing more while it lives; `off` undoes it.
+        False: it was so before."""
+        from cronce.runtime.operations import drain_cell  # noqa: PLC0415
+
+        cell = drain_cell(holder, label)
+        if off:
+            return self._by_hand(by, lambda operator: operator.undrain(cell)) is not None
+        return self._by_hand(by, lambda operator: operator.drain(cell, reason)).new
+
+    # --- jobs that live in the store ---
+
+    def add(self, name: str, schedule: str | Schedule | None = None, *, by: str | None = None, **words: Any) -> bool:
+        """Keep a job in the store, for all processes that allow it: `cron.add("mail", "@hourly", function="app:mail")`,
+        or `command=["./mail.sh"]`, with the policies of `job`. False: it is there, defined the same."""
+        from cronce.runtime.stored_jobs import add  # noqa: PLC0415
+
+        return self._by_hand(by, lambda operator: add(operator, name, {"schedule": schedule, **words})) is not None
+
+    def edit(self, name: str, *, by: str | None = None, **changes: Any) -> bool:
+        """Change what is said of a job in the store; None goes back to the default. False: it was so before."""
+        from cronce.runtime.stored_jobs import edit  # noqa: PLC0415
+
+        return self._by_hand(by, lambda operator: edit(operator, name, changes)) is not None
+
+    def remove(self, name: str, *, by: str | None = None) -> None:
+        """Take a job out of the store; its history stays."""
+        from cronce.runtime.stored_jobs import remove  # noqa: PLC0415
+
+        self._by_hand(by, lambda operator: remove(operator, name))
+
+    def _by_hand(self, by: str | None, act: "Callable[[Operator], Flow[T]]") -> T:
+        from cronce.runtime.operations import Operator, who  # noqa: PLC0415  who only guards functions need not load it
+
+        desk = self.at_work().desk
+        return desk.do(act(Operator(desk.ledger, who() if by is None else by, self.jobs)))
+
     # --- the scheduler ---
 
     def start(
@@ -356,7 +548,7 @@ class Cronce(StoreAccess, ByHand):
         from cronce.runtime.scheduling.settings import check_settings  # noqa: PLC0415  whoever only guards needs none
 
         settings, length = check_settings(role, workers, labels), parse_duration(grace).total_seconds()
-        if self._scheduler is not None:
+        if self.scheduler is not None:
             raise BadInput("the scheduler runs already in this process; stop it first")
         if observed := [name for name, job in self.jobs.items() if job.mode == "observe"]:
             raise BadInput(
@@ -367,7 +559,7 @@ class Cronce(StoreAccess, ByHand):
         keeper = self.at_work()
         for name in self.works:
             self.jobs[name].check_on(keeper.desk.store.traits)
-        self._scheduler = Scheduler(
+        self.scheduler = Scheduler(
             keeper,
             self._carry(allow, keeper),
             settings,
@@ -375,12 +567,15 @@ class Cronce(StoreAccess, ByHand):
             ended=self._ended,
             refused=self._notebook.refused,
         )
-        return self._scheduler.start()
+        return self.scheduler.start()
 
     def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
         """What a scheduler here carries: these jobs, and those in the store that it allows, as they are just now."""
-        from cronce.runtime.allowed_jobs import Allowed, Carried  # noqa: PLC0415  whoever only guards needs none
-        from cronce.runtime.stored_jobs import definitions  # noqa: PLC0415
+        from cronce.runtime.stored_jobs import (  # noqa: PLC0415  whoever only guards needs none
+            Allowed,
+            Carried,
+            definitions,
+        )
 
         for name in self.jobs.keys() - self.works.keys():
             LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it yourself", name)
@@ -412,7 +607,7 @@ class Cronce(StoreAccess, ByHand):
     def stop(self) -> bool:
         """Stop the scheduler, if it runs in this process; whether everything that ran here is on record. A body gets
         False at once, and the scheduler stops when that has ended."""
-        scheduler = self._scheduler
+        scheduler = self.scheduler
         return True if scheduler is None else scheduler.stop()
 
     @asynccontextmanager
@@ -428,15 +623,10 @@ class Cronce(StoreAccess, ByHand):
             await to_thread(self.close)
 
     def _ended(self, scheduler: "Scheduler") -> None:
-        if self._scheduler is scheduler:
-            self._scheduler = None
+        if self.scheduler is scheduler:
+            self.scheduler = None
 
     # --- for integrations, and for those who listen ---
-
-    @property
-    def scheduler(self) -> "Scheduler | None":
-        """The one that runs in this process, if any."""
-        return self._scheduler
 
     def on_event(self, hear: Callable[[Event], None]) -> None:
         """Have each fact told: who was granted what, what started and ended, what was refused, and whether the store
@@ -456,7 +646,7 @@ class Cronce(StoreAccess, ByHand):
     @contextmanager
     def _standing_in(self, store: Store, clock: Clock, keeper: Keeper) -> Iterator[None]:
         """For a while these are its store, its clock and what it holds: those of a test."""
-        if self._scheduler is not None:
+        if self.scheduler is not None:
             raise BadInput("its scheduler runs; stop it before its clock is turned by hand")
         before = self._given, self._clock, self.keeper
         self._given, self._clock, self.keeper = store, clock, keeper
@@ -467,8 +657,11 @@ class Cronce(StoreAccess, ByHand):
 
     def _forked(self) -> None:
         """In the child: the parent's threads are not here, its locks may be held for ever, its leases are not ours."""
-        super()._forked()
-        self._scheduler = None
+        self._opening, self.keeper = threading.Lock(), None
+        if self._session is not None:
+            self._session.forked()
+        self._session = None
+        self.scheduler = None
         self._notebook, self._standby = Notebook(), Standby(self._clock)
         self._background, self._starting = None, threading.Lock()
         self._bodies.forked()
@@ -484,7 +677,7 @@ class Cronce(StoreAccess, ByHand):
             leader.stop()
         if self._background is not None:
             self._background.close()
-        keeper = self._leave()
+        keeper = self._let_go()
         if keeper is None:
             return
         self._bodies.close()
@@ -493,6 +686,22 @@ class Cronce(StoreAccess, ByHand):
             database.close()
         if keeper.desk.store is not self._given:
             keeper.desk.store.close()
+
+    def _let_go(self) -> Keeper | None:
+        """Hold nothing more, unless something runs or is held; what was held, to be closed. Who closes does not
+        wait for a thread that is just opening the store, which takes long at a silent server."""
+        if not self._opening.acquire(blocking=False):
+            return None
+        try:
+            keeper = self.keeper
+            if self._session is not None:
+                self._session.close()
+            if keeper is None or keeper.busy:
+                return None
+            self.keeper = None
+            return keeper
+        finally:
+            self._opening.release()
 
     def __enter__(self) -> "Cronce":
         return self
@@ -511,3 +720,9 @@ def _for_all(action: Callable[[Cronce], None]) -> None:
 
 os.register_at_fork(after_in_child=partial(_for_all, Cronce._forked))
 atexit.register(_for_all, Cronce.close)
+
+
+def _slot(named: Slot | str) -> Slot:
+    from cronce.runtime.queries import slot_named  # noqa: PLC0415
+
+    return named if isinstance(named, Slot) else slot_named(named)

@@ -19,7 +19,7 @@ ends; then it is an error, for by the record the run is still going on. It is sa
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
@@ -58,6 +58,9 @@ from cronce.runtime.steps import Do, Nap, Steps
 from cronce.schedule import format_duration
 from cronce.stores import discreet
 
+if TYPE_CHECKING:
+    from cronce.runtime.standby import Standby
+
 LOOK: Final = 1.0
 """Seconds between two looks at a slot that another has, at most."""
 
@@ -72,14 +75,6 @@ PATIENCE: Final = 2 * LONGEST_LEASE
 
 TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
-
-
-class StandsBy(Protocol):
-    """Takes over the slot of a call that was refused, if the process that runs it dies (`runtime.standby`)."""
-
-    def add(self, call: "Call", terms: Terms, held: Held) -> None: ...
-
-    def drop(self, cell: str) -> None: ...
 
 
 class Call:
@@ -104,7 +99,7 @@ class Call:
         only_noted: bool = False,
         ahead: Callable[[Slot], Lease | None] = lambda _slot: None,
         running: Callable[[], AbstractContextManager[None]] = nullcontext,
-        standby: StandsBy | None = None,
+        standby: "Standby | None" = None,
     ) -> None:
         self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
         self._take_over, self._stand_by, self._refused, self._beside = take_over, stand_by, refused, beside
@@ -312,11 +307,13 @@ class Call:
         """Put the end on record. If that fails, the body's own exception is still what the caller sees."""
         if end.open:
             return
+        ending, fence = end.ending, attempt.lease.grant.fence
+        once = ending is None or not isinstance(end.error, Exception | None)
         try:
-            if end.ending is None:
-                yield from self._said(attempt, Release(attempt.lease.grant.fence), once=True)
-            else:
-                yield from self._finish(attempt, end.ending, once=not isinstance(end.error, Exception | None))
+            word = Release(fence) if ending is None else finish_of(attempt, ending)
+            answer = yield from self._said(attempt.lease, word, once=once)
+            if ending is not None:
+                self._check_recorded(attempt.lease, ending, answer)
                 tidy_later(self.keeper, self.job, attempt.run.slot)
         except (StoreError, LeaseLost) as trouble:
             if end.error is None:
@@ -324,9 +321,8 @@ class Call:
             if end.over is None:
                 end.error.add_note(f"and how it ended could not be recorded: {trouble}")
 
-    def _finish(self, attempt: Attempt, ending: Ending, *, once: bool = False) -> Steps[None]:
-        lease = attempt.lease
-        match (yield from self._said(attempt, finish_of(attempt, ending), once=once)):
+    def _check_recorded(self, lease: Lease, ending: Ending, answer: object) -> None:
+        match answer:
             case Finished(_, retrying):
                 if retrying:
                     self.desk.ledger.look_again(self.job.name)
@@ -337,18 +333,23 @@ class Call:
                 words = f"{lease.name} {ending.outcome}, but that could not be recorded: {why}"
                 raise NotRecorded(f"{words}; cronce keeps trying to record it")
 
-    def _said(self, attempt: Attempt, word: Finish | Release, *, once: bool) -> Steps[object]:
+    def _said(self, lease: Lease, word: Finish | Release, *, once: bool) -> Steps[object]:
         """What the store says to how it ended. Without an answer it is written down, and said again while the call can
         wait, then by the keeper."""
-        unsaid, lease = self.keeper.unsaid, attempt.lease
+        unsaid, outage = self.keeper.unsaid, self.keeper.outage
         end, pause, answer = unsaid.end_of(lease.grant, word), 0.1, None
-        if self.keeper.outage.lasts:
+        if outage.lasts:
             unsaid.write_down([end])
         try:
             while True:
-                answer = yield from self._say(lease, word)
+                began = self.desk.clock.boot()
+                said = self.desk.ledger.exchange([(lease.grant, word, False)], [], self._beside())
+                (answer,), _ = yield Do(said)
                 if not isinstance(answer, Unsure):
+                    outage.answered()
                     return answer
+                if answer.error is not None:
+                    outage.unanswered(began, answer.why)
                 unsaid.write_down([end])
                 if once or not lease.trusted or not answer.passing:
                     return answer
@@ -359,15 +360,6 @@ class Call:
                 self.keeper.say_later(end)
             else:
                 unsaid.said(word.fence)
-
-    def _say(self, lease: Lease, word: Finish | Release) -> Steps[object]:
-        began = self.desk.clock.boot()
-        (answer,), _ = yield Do(self.desk.ledger.exchange([(lease.grant, word, False)], [], self._beside()))
-        if not isinstance(answer, Unsure):
-            self.keeper.outage.answered()
-        elif answer.error is not None:
-            self.keeper.outage.unanswered(began, answer.why)
-        return answer
 
 
 def _runs(cell: Cell) -> bool:

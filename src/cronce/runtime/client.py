@@ -259,10 +259,6 @@ class Knowledge:
             self._jobs.pop(name, None)
 
 
-def untimed(_request: str, _seconds: float) -> None:
-    """Nobody wants to know how long the store took."""
-
-
 class Client:
     """`know` is what it has learnt; `report` is told what happens."""
 
@@ -272,7 +268,7 @@ class Client:
         self.holder = holder
         self.report = report
         self._doubted = False
-        self.timed: Callable[[str, float], None] = untimed
+        self.timed: Callable[[str, float], None] = lambda _request, _seconds: None
         self.wants: Callable[[What], bool] = lambda _what: True
         """Whether anybody wants to hear of such an event, where there are thousands."""
 

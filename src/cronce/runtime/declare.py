@@ -99,6 +99,9 @@ SPANS: Final = {
 }
 """The policies that are a length of time, each with the shortest."""
 
+VERSIONED: Final = ("on_lost", "overlap", "turns", "missed", "retries", *SPANS)
+"""The policies that tell one version of a job from another, besides its schedule."""
+
 NEEDED: Final = ("tz", "gap", "fold", "overlap", "turns", "missed", "retries", "mode")
 """The policies that nobody can mean to leave open by None."""
 
@@ -137,18 +140,8 @@ class Declaration(NamedTuple):
     def spec(self) -> tuple[str, str]:
         """What a job's record keeps of it: a digest that tells versions apart, and the text."""
         schedule = spec_of(self.schedule) if self.schedule else None
-        policies = {
-            "on_lost": self.on_lost,
-            "overlap": self.overlap,
-            "turns": self.turns,
-            "missed": self.missed,
-            "start_within": _spelled(self.start_within),
-            "jitter": _spelled(self.jitter),
-            "retries": self.retries,
-            "backoff": _spelled(self.backoff),
-            "timeout": _spelled(self.timeout),
-            "lease": _spelled(self.lease),
-        }
+        said = {name: getattr(self, name) for name in VERSIONED}
+        policies = {name: format_duration(one) if isinstance(one, timedelta) else one for name, one in said.items()}
         rules = rules_of(schedule.get("tz", "UTC")) if schedule else ""
         more = {name: said for name, said in (("revision", self.revision), ("zone", rules)) if said}
         text = json.dumps({"schedule": schedule, **policies, **more}, separators=(",", ":"), sort_keys=True)
@@ -265,17 +258,13 @@ def declare(name: str, schedule: str | Schedule | None = None, **policies: Unpac
     if "keep" in words:
         words["keep"] = read_keep(words["keep"])
     if "transaction" in words:
-        words["database"] = _database(words.pop("transaction"))
+        from cronce.runtime.transactions import read_database  # noqa: PLC0415  most have none
+
+        words["database"] = read_database(words.pop("transaction"))
     declared = Declaration(check_name(name), rule, zone_of(rule, zone[0]), **words)
     checked(declared.terms(Slot(name, SOME_DAY), inferred=False))
     _check_jitter(declared)
     return declared
-
-
-def _database(transaction: object) -> "Database":
-    from cronce.runtime.transactions import read_database  # noqa: PLC0415  most have none
-
-    return read_database(transaction)
 
 
 def remark(name: str, policies: Policies) -> str:
@@ -380,7 +369,3 @@ def _length(name: str, span: Duration, least: timedelta) -> timedelta:
     if length < least:
         raise BadPolicy(f"{name} is {format_duration(least)} or more, not {span}; leave it out for the default")
     return length
-
-
-def _spelled(span: timedelta | None) -> str | None:
-    return None if span is None else format_duration(span)

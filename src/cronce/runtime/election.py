@@ -99,21 +99,46 @@ class Seat(Tie):
 
 
 class Leader:
-    """A candidate for the leadership of a group: this process. Others are candidates of the same group."""
+    """A candidate for the leadership of a group: this process. Others are candidates of the same group. For its blocks
+    it is the keeper, and the desk."""
 
     def __init__(self, stands: Candidacy, keeper: Callable[[], Keeper], clock: Clock, beat: Beats = Beat) -> None:
-        self.group = stands.group
-        self._begin = partial(Campaign, stands, keeper, clock, beat)
-        self._campaign = self._begin()
+        self.group, self.clock = stands.group, clock
+        self._stands, self._open, self._beats = stands, keeper, beat
+        self.forked()
+
+    def forked(self) -> None:
+        """In the child as at the beginning: the parent's term is not ours, and its thread is not here."""
+        self._keeper: Keeper | None = None
+        self._news = threading.Condition()
+        self._wanted = 0
+        self._started = False
+        self._looks = 0
+        self._term: Term | None = None
+        self._body: Body | None = None
+        self._seats: set[Seat] = set()
+        self._thread = 0
+        self._beat = self._beats(f"cronce-leader-{self.group}", self.look, self.clock)
+        self._unreadable = False
+        self.refused: CronceError = NotElected(self.group, "", None)
+        """Why this process did not lead when it last asked, and was told that it does not."""
+
+    # --- from the threads that want it ---
 
     def start(self) -> None:
-        """Stand for election, in the background, until `stop`."""
-        self._campaign.start(self)
+        """Stand for election, in the background, until `stop`. Whoever started it need not keep it: its thread does."""
+        with self._news:
+            if not self._started:
+                self._join()
+                self._started = True
 
     def stop(self) -> None:
         """Resign, and stand no more: another is elected at once. Returns when the leadership was given back, unless a
         block of `elected` still goes on: then the term ends behind it."""
-        self._campaign.stop()
+        with self._news:
+            started, self._started = self._started, False
+        if started:
+            self.leave()
 
     @property
     def is_leader(self) -> bool:
@@ -123,12 +148,8 @@ class Leader:
     @property
     def term(self) -> Term | None:
         """The term in which this process leads; None when it does not. Its `fence` is higher in every later term."""
-        return self._campaign.term
-
-    @property
-    def refused(self) -> CronceError:
-        """Why this process did not lead when it last asked, and was told that it does not."""
-        return self._campaign.refused
+        term = self._term
+        return term if term is not None and self._wanted and term.trusted else None
 
     def elected(self, *, wait: Duration = "0s") -> Block:
         """A block that runs only while this process leads: `with leader.elected(wait="1m") as term:`.
@@ -136,52 +157,7 @@ class Leader:
         Raises `NotElected` when another leads for as long as that. Unless it was started, the leader stands for
         election because of the block, and resigns behind it.
         """
-        return Elected(self.group, parse_duration(wait), lambda: self._campaign)
-
-    def forked(self) -> None:
-        """In the child: the parent's term is not ours, and its thread is not here."""
-        self._campaign = self._begin()
-
-
-class Campaign:
-    """Standing for election, in one process. For its blocks it is the keeper, and the desk."""
-
-    def __init__(self, stands: Candidacy, keeper: Callable[[], Keeper], clock: Clock, beat: Beats) -> None:
-        self.clock = clock
-        self._stands, self._group = stands, stands.group
-        self._open = keeper
-        self._keeper: Keeper | None = None
-        self._news = threading.Condition()
-        self._wanted = 0
-        self._started: Leader | None = None
-        self._looks = 0
-        self._term: Term | None = None
-        self._body: Body | None = None
-        self._seats: set[Seat] = set()
-        self._thread = 0
-        self._beat = beat(f"cronce-leader-{stands.group}", self.look, clock)
-        self._unreadable = False
-        self.refused: CronceError = NotElected(stands.group, "", None)
-
-    # --- from the threads that want it ---
-
-    @property
-    def term(self) -> Term | None:
-        term = self._term
-        return term if term is not None and self._wanted and term.trusted else None
-
-    def start(self, leader: Leader) -> None:
-        """Whoever started it need not keep it."""
-        with self._news:
-            if self._started is None:
-                self._join()
-                self._started = leader
-
-    def stop(self) -> None:
-        with self._news:
-            started, self._started = self._started, None
-        if started is not None:
-            self.leave()
+        return Elected(self.group, parse_duration(wait), lambda: self)
 
     def join(self) -> int:
         """Stand with the others of this process. Returns how often it was asked for until now."""
@@ -227,7 +203,7 @@ class Campaign:
     # --- as a keeper, and as a desk ---
 
     @property
-    def desk(self) -> "Campaign":
+    def desk(self) -> "Leader":
         return self
 
     def do(self, work: Callable[[], object]) -> object:
@@ -274,7 +250,7 @@ class Campaign:
         assert keeper is not None
         desk = keeper.desk
         try:
-            answer = desk.do(desk.ledger.acquire(leader_cell(self._group), self._stands.lease))
+            answer = desk.do(desk.ledger.acquire(leader_cell(self.group), self._stands.lease))
         except StoreError as error:
             keeper.outage.unanswered(began, str(error))
             self.refused = error
@@ -288,14 +264,14 @@ class Campaign:
         if isinstance(answer, Grant):
             self._lead(answer, keeper)
             return self.clock.boot() + ASK
-        self.refused = refusal(answer, partial(NotElected, self._group), f"to lead {self._group}")
+        self.refused = refusal(answer, partial(NotElected, self.group), f"to lead {self.group}")
         return self.clock.boot() + self._until(answer, keeper)
 
     def _cannot_read(self, error: BadRecord) -> None:
         """Of a newer cronce, or damaged: the store answers, and perhaps another leads. Said once until it can be read,
         since a person has to act."""
         if not self._unreadable:
-            LOGGER.warning("nobody here leads %s: %s", self._group, error)
+            LOGGER.warning("nobody here leads %s: %s", self.group, error)
         self._unreadable, self.refused = True, error
 
     def _until(self, answer: Refused, keeper: Keeper) -> float:
@@ -355,7 +331,7 @@ class Campaign:
         return Body(call)
 
     def _call(self, body: Body) -> None:
-        """What it raises does not end the campaign; nor does its being stopped, since its term has ended."""
+        """What it raises does not end the candidacy; nor does its being stopped, since its term has ended."""
 
         def steps() -> Steps[None]:
             yield body
@@ -365,7 +341,7 @@ class Campaign:
         except Interrupt:
             pass
         except BaseException:
-            LOGGER.exception("a callback of %s raised", leader_cell(self._group))
+            LOGGER.exception("a callback of %s raised", leader_cell(self.group))
 
     # --- on the keeper's threads ---
 
@@ -389,7 +365,7 @@ class Elected(Block):
     def _holding(self, seat: Seat) -> Term:
         return seat.term
 
-    def _acquire(self, desk: Campaign, gate: Gate) -> Steps[Seat]:
+    def _acquire(self, desk: Leader, gate: Gate) -> Steps[Seat]:
         looks = yield Do(desk.join)
         try:
             yield Do(partial(desk.hear, looks))
@@ -399,13 +375,13 @@ class Elected(Block):
             raise
         return seat
 
-    def _try(self, desk: Campaign, gate: Gate) -> Steps[Seat | NotYet]:
+    def _try(self, desk: Leader, gate: Gate) -> Steps[Seat | NotYet]:
         answer: Seat | NotYet = yield Do(partial(desk.sit, gate))
         return answer
 
-    def _release(self, _seat: Seat, desk: Campaign) -> Steps[None]:
+    def _release(self, _seat: Seat, desk: Leader) -> Steps[None]:
         yield Do(desk.leave)
 
-    def _undo(self, _seat: Seat, _desk: Campaign) -> Steps[None]:
+    def _undo(self, _seat: Seat, _desk: Leader) -> Steps[None]:
         """Who could not arrive leaves as whoever was not elected."""
         yield from ()

@@ -1,22 +1,11 @@
 """Guards: a function that any trigger may call, and still the function it was."""
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial, wraps
-from inspect import (
-    Parameter,
-    Signature,
-    isasyncgen,
-    isasyncgenfunction,
-    iscoroutine,
-    iscoroutinefunction,
-    isgenerator,
-    isgeneratorfunction,
-    signature,
-    unwrap,
-)
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from cronce.errors import BadInput, LockHeld
@@ -107,7 +96,7 @@ def code_of(fn: Function) -> str:
 
 def line_of(fn: Function) -> str:
     """Where it is, for a person: `module:line`. Nothing where Python does not know, or it was typed in."""
-    code, module = getattr(unwrap(fn), "__code__", None), code_of(fn).partition(":")[0]
+    code, module = getattr(inspect.unwrap(fn), "__code__", None), code_of(fn).partition(":")[0]
     return f"{module}:{code.co_firstlineno}" if code and module else ""
 
 
@@ -184,11 +173,11 @@ class CommandGuard:
 
 
 def refuse_generators(fn: Function) -> None:
-    if isgeneratorfunction(fn) or isasyncgenfunction(fn):
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise BadInput(f"{fn.__name__} is a generator: calling it runs nothing of it. Guard what uses it up")
 
 
-def _needs_nothing(plain: Signature) -> bool:
+def _needs_nothing(plain: inspect.Signature) -> bool:
     try:
         plain.bind()
     except TypeError:
@@ -196,21 +185,21 @@ def _needs_nothing(plain: Signature) -> bool:
     return True
 
 
-def dressed(guard: Any, name: str, fn: Function, plain: Signature, work: Callable[[], Work] | None) -> Any:
+def dressed(guard: Any, name: str, fn: Function, plain: inspect.Signature, work: Callable[[], Work] | None) -> Any:
     guard.__signature__ = plain
     guard.fn, guard.name, guard.work = fn, name, work
     guard.at = lambda when: partial(guard, slot=when)
     return guard
 
 
-def _giving_run(fn: Function) -> tuple[Callable[[Run, tuple[Any, ...], dict[str, Any]], Any], Signature]:
+def _giving_run(fn: Function) -> tuple[Callable[[Run, tuple[Any, ...], dict[str, Any]], Any], inspect.Signature]:
     """How to call it with its run, and its signature as callers see it: they do not give a parameter named `run`."""
-    full = signature(fn)
+    full = inspect.signature(fn)
     names = list(full.parameters)
     if "run" not in names:
         return lambda _run, args, named: fn(*args, **named), full
     place = names.index("run")
-    by_place = full.parameters["run"].kind is not Parameter.KEYWORD_ONLY
+    by_place = full.parameters["run"].kind is not inspect.Parameter.KEYWORD_ONLY
 
     def given(run: Run, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if by_place and len(args) >= place:
@@ -221,7 +210,7 @@ def _giving_run(fn: Function) -> tuple[Callable[[Run, tuple[Any, ...], dict[str,
 
 
 def single(lock: Block, fn: Function) -> Any:
-    if iscoroutinefunction(fn):
+    if inspect.iscoroutinefunction(fn):
 
         @wraps(fn)
         async def single_async(*args: Any, **named: Any) -> Any:
@@ -254,7 +243,7 @@ class NothingRan(BadInput):
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    return iscoroutinefunction(fn) or iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
 def on_event_loop() -> bool:
@@ -275,7 +264,7 @@ def check_call(fn: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str
     """Refuse a call that cannot be made, before anybody could think that it was."""
     check_callable(fn)
     try:
-        bind = signature(fn).bind
+        bind = inspect.signature(fn).bind
     except (TypeError, ValueError):  # of something in C, which does not say
         return
     try:
@@ -292,8 +281,8 @@ def finished(fn: Callable[..., Any], what: str) -> Callable[..., Any]:
 
 def has_run(result: Any, what: str = "the body") -> Any:
     """A body that returns something still to be run has not run: it would be closed as succeeded, and nothing done."""
-    if iscoroutine(result) or isgenerator(result) or isasyncgen(result):
-        if not isasyncgen(result):
+    if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if not inspect.isasyncgen(result):
             result.close()
         raise NothingRan(f"{what} returned {result!r:.80}, of which nothing has run: make it `async def`, or use it up")
     return result

@@ -34,88 +34,44 @@ class Interrupt(BaseException):
     """Thrown into a body that must stop. Not an Exception: a body that catches those must not catch this."""
 
 
-class ThreadGate:
-    """Around what a thread may be stopped in; `shields` is how many shields it puts down while it is open."""
-
-    def __init__(self, shields: int = 0) -> None:
-        self.shields = shields
-        self.stopped = False
-        self._stack = here()
-
-    def enter(self) -> None:
-        self._stack.enter(self)
-
-    def stop(self) -> None:
-        self._stack.stop(self)
-
-    def leave(self) -> None:
-        self._stack.leave(self)
-
-
 class _Stack:
     """The gates of one thread, and how often it is shielded. Each change is one step under the lock, begun again if an
     interrupt arrives before it: then it is either done or not done."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        self.gates: list[ThreadGate] = []
+        self.shields = 0
         self._thread = threading.get_ident()
-        self._gates: list[ThreadGate] = []
-        self._shields = 0
-
-    def enter(self, gate: ThreadGate) -> None:
-        with self._lock:
-            self._gates.append(gate)
-            self._shields -= gate.shields
-            self._throw_if_stopped()
-
-    def stop(self, gate: ThreadGate) -> None:
-        with self._lock:
-            gate.stopped = True
-            if gate in self._gates:
-                self._throw_if_stopped()
-
-    def leave(self, gate: ThreadGate) -> None:
-        """Nothing is thrown for this gate any more, and what was and has not arrived is taken back; calling it again
-        does nothing."""
-        while gate in self._gates:
-            try:
-                with self._lock:
-                    self._take_back()
-                    self._gates.remove(gate)
-                    self._shields += gate.shields
-                    self._throw_if_stopped()
-            except Interrupt:
-                if gate not in self._gates:  # it is meant for a gate around this one
-                    raise
 
     def shield(self) -> None:
         """From here on nothing arrives."""
         while True:
             try:
-                with self._lock:
-                    self._take_back()
-                    self._shields += 1
+                with self.lock:
+                    self.take_back()
+                    self.shields += 1
                 return
             except Interrupt:
                 continue
 
     def unshield(self, *, on_its_way: bool = False) -> None:
         """Put it down again; if an interrupt is on its way out already, another would only hit somebody's cleanup."""
-        with self._lock:
-            self._shields -= 1
+        with self.lock:
+            self.shields -= 1
             if not on_its_way:
-                self._throw_if_stopped()
+                self.throw_if_stopped()
 
-    def _throw_if_stopped(self) -> None:
-        if not self._shields and self._is_stopped():
+    def throw_if_stopped(self) -> None:
+        if not self.shields and self._is_stopped():
             throw(self._thread, Interrupt)
 
-    def _take_back(self) -> None:
+    def take_back(self) -> None:
         if self._is_stopped():
             throw(self._thread, None)
 
     def _is_stopped(self) -> bool:
-        for gate in self._gates:  # noqa: SIM110  `any` takes three times as long, and this is done four times for a body
+        for gate in self.gates:  # noqa: SIM110  `any` takes three times as long, and this is done four times for a body
             if gate.stopped:
                 return True
         return False
@@ -132,6 +88,43 @@ _HERE: Final = _Here()
 def here() -> _Stack:
     """The gates of this thread."""
     return _HERE.stack
+
+
+class ThreadGate:
+    """Around what a thread may be stopped in; `shields` is how many shields it puts down while it is open."""
+
+    def __init__(self, shields: int = 0) -> None:
+        self.shields = shields
+        self.stopped = False
+        self._stack = here()
+
+    def enter(self) -> None:
+        stack = self._stack
+        with stack.lock:
+            stack.gates.append(self)
+            stack.shields -= self.shields
+            stack.throw_if_stopped()
+
+    def stop(self) -> None:
+        with self._stack.lock:
+            self.stopped = True
+            if self in self._stack.gates:
+                self._stack.throw_if_stopped()
+
+    def leave(self) -> None:
+        """Nothing is thrown for this gate any more, and what was and has not arrived is taken back; calling it again
+        does nothing."""
+        stack = self._stack
+        while self in stack.gates:
+            try:
+                with stack.lock:
+                    stack.take_back()
+                    stack.gates.remove(self)
+                    stack.shields += self.shields
+                    stack.throw_if_stopped()
+            except Interrupt:
+                if self not in stack.gates:  # it is meant for a gate around this one
+                    raise
 
 
 @contextmanager

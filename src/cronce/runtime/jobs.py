@@ -125,10 +125,14 @@ class Jobs:
         new = edit(known, loaded.now) or known
         return job, new and after_forgetting(new, loaded.epoch, traits)
 
+    def read(self, name: str) -> Flow[Job | None]:
+        """The job as it is, and whether everything is stopped."""
+        return self.edit(name, lambda _job, _now: None)
+
     def learn(self, name: str) -> Flow[None]:
         """Read the job, unless what is known of it is fresh; the store's clock comes with it."""
         if self._client.know.job(name) is None:
-            yield from self.edit(name, lambda _job, _now: None)
+            yield from self.read(name)
 
     def compare_code(self, name: str, job: Job, code: str) -> None:
         """Another place under the same name is most likely another job: the two share its slots. It is said once."""
@@ -194,7 +198,7 @@ class Jobs:
         The floor rises first. The cells go a minute later, when no claim can rest on the old floor any more.
         """
         known = self._client.know.job(name)  # as fresh as a claim needs it; what is written is compared with the newest
-        job = known.job if known else (yield from self.edit(name, _as_it_is))
+        job = known.job if known else (yield from self.read(name))
         now = self._client.know.now()
         if job is None or (job.purging is not None and now < job.purging.ready):
             return 0
@@ -228,7 +232,8 @@ class Jobs:
         after: Position | None = None
         while limit is None or len(found) < limit:
             page = yield from self._client.scan(Scan(f"run/{name}/", after=after, newest_first=True))
-            found += [cell for cell in excess(page.cells, keep, page.now, seen) if _upto(cell, upto)]
+            surplus = excess(page.cells, keep, page.now, seen)
+            found += [cell for cell in surplus if upto is None or (cell.at is not None and cell.at <= upto)]
             after = page.next
             if after is None:
                 break
@@ -277,14 +282,6 @@ def _is_news(job: Job | None, new: Job) -> bool:
     return job is None or job.firing != new.firing or job.paused != new.paused
 
 
-def _upto(cell: Cell, upto: Instant | None) -> bool:
-    return upto is None or (cell.at is not None and cell.at <= upto)
-
-
-def _as_it_is(_job: Job | None, _now: Instant) -> None:
-    """An edit that changes nothing: the job is read."""
-
-
 # --- what a process deletes by the way --------------------------------------------------------------------------------
 
 # About once an hour, by a process that ran a slot of the job, on the keeper's thread. Nothing waits for it.
@@ -329,7 +326,7 @@ KEPT: Final = timedelta(days=30)
 def needless_before(ledger: "Ledger", job: str) -> Flow[Instant]:
     """Effects of slots before that instant are not needed: none of them has a run on record, nor will one have."""
     page = yield from ledger.client.scan(Scan(f"run/{job}/", limit=1))
-    known = yield from ledger.jobs.edit(job, lambda _job, _now: None)
+    known = yield from ledger.jobs.read(job)
     now = ledger.know.now()
     oldest = [slot_of_cell(cell.key).at for cell in page.cells]
     closed = [known.floor + timedelta(seconds=1)] if known else []  # what is at the floor is closed, too

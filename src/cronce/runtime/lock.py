@@ -63,8 +63,8 @@ def limits(at_most: Duration | None, at_least: Duration, wait: Duration) -> Limi
 class Holding:
     """A lock that is held: what `with cron.lock(...) as lock` gives."""
 
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
+    def __init__(self, lease: Any) -> None:
+        self._lease: Lease = lease
 
     @property
     def fence(self) -> Fence:

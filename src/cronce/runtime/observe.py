@@ -9,25 +9,35 @@ What is on record is bounded: the last calls, the last that were too many, and t
 kept come within one window, the second count is a lower bound.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
-from cronce.errors import BadInput
+from cronce.clock import Clock
+from cronce.errors import BadInput, BadPolicy, CronceError, StoreError
 from cronce.events import Event, What
-from cronce.model import Boot, Cell, Instant, Mark, Write, check_key, check_name, observed_cell
+from cronce.model import Boot, Cell, Instant, Mark, Slot, Write, check_key, check_name, observed_cell
 from cronce.protocol.codec import MICROSECOND, readable
+from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_notice
-from cronce.runtime.attempt import describe
-from cronce.runtime.background import Background, Note, NoteWrite
-from cronce.runtime.declare import Duration
+from cronce.protocol.record import Outcome, decode
+from cronce.runtime.attempt import Ending, Work, describe
+from cronce.runtime.background import Background, Note, NoteWrite, Part
+from cronce.runtime.call import Call
+from cronce.runtime.declare import Declaration, Duration, When
 from cronce.runtime.flow import Flow
-from cronce.runtime.guard import is_async
+from cronce.runtime.guard import dressed, is_async, refuse_generators
+from cronce.runtime.keeper import Keeper, Over
+from cronce.runtime.log import LOGGER
 from cronce.runtime.machine import REMEMBERED
+from cronce.runtime.pod import JOB_NAME, fired_at
 from cronce.runtime.queries import load, read_all
+from cronce.runtime.run import Run, Skipped
+from cronce.runtime.steps import Body, take
 from cronce.schedule import format_duration, parse_duration
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
@@ -133,46 +143,37 @@ def _known(cell: Cell) -> Observed:
 # --- any function ---------------------------------------------------------------------------------------------------
 
 
-class Observer:
-    """What notes the calls of one function, and has no say in them."""
+def observer(
+    name: str,
+    window: Duration,
+    key: Callable[..., object] | None,
+    background: Callable[[], Background],
+    boot: Callable[[], Boot],
+) -> Callable[[Callable[..., Any]], Any]:
+    """What notes the calls of one function, and has no say in them. A call is noted as its body begins, and written
+    down beside it."""
+    if not isinstance(name, str):
+        raise BadInput("write @cron.observe('order_sync', window='10s'), with a name for what is observed")
+    if key is not None and not callable(key):
+        raise BadInput("key is a function of the call's arguments, such as key=lambda order: order.id")
+    check_name(name)
+    span = parse_duration(window)
+    if span <= timedelta(0):
+        raise BadInput("window is within what time two calls are one: more than nothing, such as '10s'")
 
-    def __init__(
-        self,
-        name: str,
-        window: Duration,
-        key: Callable[..., object] | None,
-        background: Callable[[], Background],
-        boot: Callable[[], Boot],
-    ) -> None:
-        if not isinstance(name, str):
-            raise BadInput("write @cron.observe('order_sync', window='10s'), with a name for what is observed")
-        if key is not None and not callable(key):
-            raise BadInput("key is a function of the call's arguments, such as key=lambda order: order.id")
-        self._name, self._window = check_name(name), parse_duration(window)
-        if self._window <= timedelta(0):
-            raise BadInput("window is within what time two calls are one: more than nothing, such as '10s'")
-        self._key, self._background, self._boot = key, background, boot
-
-    def guard(self, fn: Callable[..., Any]) -> Any:
-        """A call is noted as its body begins, and written down beside it."""
-
-        def begin(_when: None, args: tuple[Any, ...], named: Mapping[str, Any]) -> Block:
-            self._note(args, named)
-            return _UNWATCHED
-
-        guard, _ = observed(fn, begin)
-        return guard
-
-    def _note(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    def begin(_when: None, args: tuple[Any, ...], named: Mapping[str, Any]) -> Block:
         """Whatever cannot be noted is no reason not to run."""
-        boot = self._boot()
+        began = boot()
         try:
-            key = "" if self._key is None else _digest(self._key(*args, **named))
+            told = "" if key is None else _digest(key(*args, **named))
         except Exception as error:
-            why = f"the key of a call of {self._name} is unknown, and it is not written down: {describe(error)}"
-            self._background().warn(self._name, why)
-            return
-        self._background().add(Observation(self._name, boot, self._window, key=key))
+            why = f"the key of a call of {name} is unknown, and it is not written down: {describe(error)}"
+            background().warn(name, why)
+        else:
+            background().add(Observation(name, began, span, key=told))
+        return _UNWATCHED
+
+    return lambda fn: observed(fn, begin)[0]
 
 
 Block = AbstractContextManager[Callable[[Any], None]]
@@ -252,3 +253,187 @@ def observations(name: str | None = None) -> Flow[tuple[Instant, list[ObservedSe
 
 def _seen(cell: Cell) -> ObservedSeen:
     return ObservedSeen(cell.key.partition("/")[2], readable(cell, decode_observed))
+
+
+# --- guarded calls that have no say: mode="observe" -------------------------------------------------------------------
+
+# A guarded call that has no say: `mode="observe"`.
+#
+# The body runs as before, in the thread or the task that called it. Beside it, on a thread of its own, the call is made
+# that the guard would make, and the body of that only waits until the real one is over. So the slot is claimed, renewed
+# and closed as it would be; whoever is refused runs all the same, and that is noted. Nothing that befalls the lease
+# reaches the body, and the body never waits for its shadow: not before it begins, nor after it has ended. The shadow
+# goes by the moment of the call, however late it gets to ask.
+#
+# Not every refusal is of a duplicate. Where the slot is another's, or a run closed it, the body ran once too often.
+# Where the job is paused, the slot too old, or another slot still runs, the guard would not have run it, and nobody
+# else did.
+#
+# A shadow leaves nothing behind that would run some day: it waits for no turn and asks nobody to stop, and a slot that
+# failed, or whose process died, is closed.
+
+SUCCEEDED: Final = Ending(Outcome.SUCCEEDED)
+
+
+class ObservedCall(Part, Work):
+    """What the guard's call is for: to wait until the real body is over, and to say how it ended. The real body is in
+    the block, whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is told its result."""
+
+    def __init__(
+        self,
+        job: Declaration,
+        when: When | Exception | None,
+        background: Background,
+        at_work: Callable[[], Keeper],
+        clock: Clock,
+        *,
+        ended: Callable[[Any], Ending] = lambda _result: SUCCEEDED,
+    ) -> None:
+        super().__init__(job.name)
+        self._job, self._background, self._at_work = job, background, at_work
+        self._boot, self._fired, self._when, self._pod = clock.boot(), clock.wall(), when, os.environ.get(JOB_NAME)
+        self._held = False
+        self._ended = ended
+        self._how = SUCCEEDED
+
+    # --- for the real body ---
+
+    def __enter__(self) -> Callable[[Any], None]:
+        self._background.play(self)
+        return self._returned
+
+    def _returned(self, result: Any) -> None:
+        self._how = self._ended(result)
+
+    def __exit__(self, _kind: object, error: BaseException | None, _at: object) -> None:
+        if error is not None:
+            self._how = Ending(Outcome.FAILED, describe(error), cut_short=not isinstance(error, Exception))
+        self.over.set()
+
+    # --- on its own thread ---
+
+    def play(self) -> None:
+        try:
+            call = Call(self._at_work(), self._job, self, fired=self._fired, only_noted=True)
+            when, is_by_hand = self._meant()
+            result = None if is_by_hand else take(call.steps(when), call.desk)
+            self._background.answered()
+            if not self._held:
+                self._note(self._refusal(result, call) if isinstance(result, Skipped) else None)
+        except StoreError as error:
+            self._background.failed(error)
+        except Exception as error:
+            self._background.warn(self._job.name, f"a call of {self._job.name} ran, and has no slot: {describe(error)}")
+
+    def _meant(self) -> tuple[When | None, bool]:
+        """The slot it means; None: that of the moment it was made. And whether a person made this Job, which is a run
+        of its own, and would be refused by nobody."""
+        if isinstance(self._when, Exception):
+            raise self._when
+        if self._when is not None or not self._pod:
+            return self._when, False
+        at = fired_at(self._pod)
+        if at is None:
+            return None, True
+        return Slot(self._job.name, at) if self._job.schedule is None else self._job.slot_at(at), False
+
+    def _note(self, refusal: Refusal | None) -> None:
+        self._background.add(Observation(self._job.name, self._boot, None, refusal=refusal))
+
+    def _refusal(self, skipped: Skipped, call: Call) -> Refusal | None:
+        """Why it was one too many, and who has it or had it; None: it was not. What failed and may be retried would
+        not be refused."""
+        if skipped.outcome and Outcome(skipped.outcome).is_failure and self._job.retries:
+            return None
+        if not _is_double(call.answer):
+            LOGGER.debug("%s ran; the guard would not have run it: %s", call.slot.key, skipped.reason)
+            return None
+        holder = ""
+        with suppress(CronceError):
+            (cell,) = call.desk.store.load([call.slot.cell]).cells
+            holder = decode(cell.value, cell.key).holder if cell.version else ""
+        by = f", by {holder}" if holder and holder not in skipped.reason else ""
+        return Refusal(call.slot.key, f"though {skipped.reason}{by}")
+
+    def run(self, _run: Run) -> None:
+        self._held = True
+        self._note(None)
+        self._background.decide(self)
+        self.over.wait()
+
+    def ending(self, _run: Run, _result: Any) -> Ending | None:
+        return self._how
+
+    def stop(self, _body: Body, _run: Run, _over: Over) -> None:
+        """Whatever befalls the lease, the real body goes on, and so does this."""
+
+
+def _is_double(answer: object) -> bool:
+    """Whether another runs the slot, or has run it."""
+    match answer:
+        case Held():
+            return True
+        case Closed(outcome):
+            return outcome.is_success or outcome.is_failure
+        case _:
+            return False
+
+
+def by_code(code: int) -> Ending:
+    """How a command ended, by its exit code."""
+    from cronce.runtime.processes.command import in_words  # noqa: PLC0415  most are functions
+
+    return Ending(Outcome.FAILED, in_words(code)) if code else SUCCEEDED
+
+
+def called(words: Sequence[str]) -> Callable[[], int]:
+    """A command as a function that returns its exit code; 128 + n when signal n ended it."""
+
+    def call() -> int:
+        import subprocess  # noqa: PLC0415
+
+        code = subprocess.call(words)  # noqa: S603  they are the user's own
+        return code if code >= 0 else 128 - code
+
+    return call
+
+
+# --- jobs that are only observed ------------------------------------------------------------------------------------
+
+
+def observed_job(
+    job: Declaration,
+    fn: Callable[..., Any],
+    slot: Callable[..., When] | None,
+    call: Callable[[When | Exception | None], ObservedCall],
+) -> Any:
+    """The function as it was, with a shadow to each of its calls. Keywords that it takes are its own: only where it
+    takes no `slot`, that is the slot of the call."""
+    if job.database is not None:
+        raise BadPolicy("mode='observe' runs what the guard would refuse, which cannot commit: leave out transaction")
+    refuse_generators(fn)
+    plain = signature(fn)
+    if "run" in plain.parameters:
+        raise BadInput(
+            f"{job.name} asks for its run, and with mode='observe' it also runs where it has none: observe the function"
+            " as it was before it was guarded"
+        )
+    takes_slot = "slot" in plain.parameters
+    pops_slot = not takes_slot and all(one.kind is not one.VAR_KEYWORD for one in plain.parameters.values())
+
+    def begin(when: When | None, args: tuple[Any, ...], named: dict[str, Any]) -> ObservedCall:
+        return call(_computed(slot, args, named) if when is None and slot is not None else when)
+
+    guard, at = observed(fn, begin, pops_slot=pops_slot)
+    made = dressed(guard, job.name, fn, plain, None)
+    if not takes_slot:  # by place: a keyword might be the body's
+        made.at = partial(partial, at)
+    return made
+
+
+def _computed(slot: Callable[..., When], args: tuple[Any, ...], named: dict[str, Any]) -> When | Exception:
+    """By the thread that calls, before a body changes its arguments."""
+    try:
+        return slot(*args, **named)
+    except Exception as error:
+        return error

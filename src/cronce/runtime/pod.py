@@ -52,7 +52,7 @@ def slot_meant(job_name: str, job: Declaration, ledger: Ledger) -> Flow[Slot]:
     """What a call in a pod of this Job is for."""
     at = fired_at(job_name)
     if at is None:
-        from cronce.runtime.operations.actions import Operator  # noqa: PLC0415  most Jobs are a CronJob's
+        from cronce.runtime.operations import Operator  # noqa: PLC0415  most Jobs are a CronJob's
 
         asked = yield from Operator(ledger, f"job/{job_name}", [job.name]).trigger(job.name, request=job_name)
         return asked.slot

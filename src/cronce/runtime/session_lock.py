@@ -44,36 +44,33 @@ class SessionTie(Tie):
         super().__init__(told)
         self.name, self.key, self.session, self.keeper = name, key, session, keeper
 
+    @property
+    def trusted(self) -> bool:
+        return self.mine and not self.over and not self.session.lost and self.keeper.is_fresh(self.session)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless the lock is still ours. Asks the server, if the last look was long ago."""
+        if not self.mine:
+            raise LeaseLost(f"the lock {self.name} was granted to the process that forked this one", name=self.name)
+        if not self.trusted:
+            self.keeper.prove(self.session)
+        if why := self.over.why if self.over else self.session.lost:
+            raise LeaseLost(f"the lock {self.name} is no longer ours: {why}", name=self.name, why=why)
+
 
 class SessionHolding(Holding):
     """A session lock that is held: what `with cron.lock(..., session=True) as lock` gives."""
 
-    def __init__(self, tie: SessionTie) -> None:
-        self._tie = tie
+    _lease: SessionTie  # type: ignore[assignment]
 
     @property
     def key(self) -> int:
         """The number that the server knows the lock by."""
-        return self._tie.key
+        return self._lease.key
 
     @property
     def fence(self) -> Fence:
         raise BadInput("a session lock has no fence: the server does not count its grants. Leave out session=…")
-
-    @property
-    def trusted(self) -> bool:
-        tie = self._tie
-        return tie.mine and not tie.over and not tie.session.lost and tie.keeper.is_fresh(tie.session)
-
-    def check(self) -> None:
-        """Raise `LeaseLost` unless the lock is still ours. Asks the server, if the last look was long ago."""
-        tie = self._tie
-        if not tie.mine:
-            raise LeaseLost(f"the lock {tie.name} was granted to the process that forked this one", name=tie.name)
-        if not self.trusted:
-            tie.keeper.prove(tie.session)
-        if why := tie.over.why if tie.over else tie.session.lost:
-            raise LeaseLost(f"the lock {tie.name} is no longer ours: {why}", name=tie.name, why=why)
 
 
 class SessionKeeper:

@@ -9,7 +9,7 @@ from cronce.protocol.notices import Alert, Beats, Observed, Refusals, Refused, S
 from cronce.protocol.record import RELEASED, Act, Job, Past, Span
 from cronce.protocol.specs import read_spec
 from cronce.runtime.effects.review import STATES, EffectSeen, Survey
-from cronce.runtime.operations.actions import Stands
+from cronce.runtime.operations import Stands
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.why import Story, Why
 from cronce.schedule import format_duration, spec_of

@@ -6,7 +6,7 @@ from cronce.errors import StoreUnavailable
 from cronce.model import Mark, slot_of_cell
 from cronce.protocol.commands import Queue, Resolve
 from cronce.protocol.record import decode, effects_key
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.stores.base import Scan
 from cronce.testing.actors import Node
 from cronce.testing.deeds import DONE_TO_THINGS

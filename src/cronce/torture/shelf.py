@@ -14,7 +14,7 @@ from cronce.protocol.notices import decode_bundle, decode_holder
 from cronce.protocol.record import EDITED, FORGOTTEN, Job, Outcome, Span, decode_job
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Ledger
-from cronce.runtime.operations.actions import Operator, drain_cell
+from cronce.runtime.operations import Operator, drain_cell
 from cronce.runtime.queries import RunSeen, read_all, seen_run
 from cronce.stores.base import Scan, Store
 from cronce.testing.book import Line

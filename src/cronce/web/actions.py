@@ -21,7 +21,7 @@ from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
 from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect, stopped_by
 from cronce.runtime.flow import Flow
-from cronce.runtime.operations.actions import LONGEST_ID, LONGEST_TEXT, AskedFor, Operator, Verdict
+from cronce.runtime.operations import LONGEST_ID, LONGEST_TEXT, AskedFor, Operator, Verdict
 from cronce.runtime.queries import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import why
 from cronce.telling.documents import cancelled_document, effect_document, paused_document, resumed_document

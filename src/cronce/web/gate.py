@@ -15,7 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cronce.runtime.log import LOGGER
-from cronce.runtime.operations.actions import check_text
+from cronce.runtime.operations import check_text
 from cronce.web.requests import Problem, form, problem
 from cronce.web.security import COOKIE, LASTS, Session, same_word
 from cronce.web.site import Site, here, path, root_of, site_of, whole

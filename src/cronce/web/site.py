@@ -26,7 +26,7 @@ from cronce.protocol.record import Act, standing_act
 from cronce.runtime.app import Cronce
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.queries import load, read_page
 from cronce.stores import mask_all
 from cronce.stores.base import Scan

@@ -15,7 +15,7 @@ from cronce.clock import SystemClock
 from cronce.errors import CronceError, SlotFailed
 from cronce.runtime.effects.review import Unwatched, effects, places, resolve_effect
 from cronce.runtime.machine import recall_clock
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 
 if TYPE_CHECKING:
     from tests.faults.billing.worker import Order

@@ -9,7 +9,7 @@ import pytest
 from cronce.errors import BadInput, InDoubt
 from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
 from cronce.runtime.effects.review import resolve_effect
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from tests.runtime.office import Office, dies, job, watch
 from tests.runtime.shelf import HandClock, Wire

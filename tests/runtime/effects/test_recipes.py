@@ -16,7 +16,7 @@ from cronce.runtime.effects.idempotent import Keyed
 from cronce.runtime.effects.once import How
 from cronce.runtime.effects.review import effects, places, resolve_effect
 from cronce.runtime.effects.steps import KEPT
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from tests.runtime.office import Office, job, watch
 from tests.runtime.shelf import HandClock, Wire

@@ -34,7 +34,7 @@ from cronce.runtime.effects.review import (
     survey,
 )
 from cronce.runtime.ledger import Begin, Grant
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
 from cronce.stores.base import Scan

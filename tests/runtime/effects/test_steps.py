@@ -26,7 +26,7 @@ from cronce.runtime.call import Call
 from cronce.runtime.effects import once
 from cronce.runtime.effects.review import resolve_effect
 from cronce.runtime.keeper import Over
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
 from cronce.stores.base import Swapped

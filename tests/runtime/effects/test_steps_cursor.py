@@ -14,7 +14,7 @@ from cronce.protocol.notices import decode_position
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.effects.review import resolve_effect
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
 from tests.runtime.office import Office, job

@@ -21,7 +21,7 @@ from cronce.runtime.effects.idempotent import Keyed
 from cronce.runtime.effects.once import How
 from cronce.runtime.effects.review import resolve_effect
 from cronce.runtime.effects.steps import KEPT
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
 from tests.runtime.office import Office, dies, job, watch

@@ -15,7 +15,7 @@ from cronce.clock import SystemClock
 from cronce.errors import LeaseLost
 from cronce.model import Slot
 from cronce.protocol.record import Outcome, Record, State
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
 from tests.house.wait import wait_until
 from tests.integrations.execs import gone

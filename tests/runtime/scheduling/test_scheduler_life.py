@@ -531,7 +531,7 @@ else: os.waitpid(child, 0)
 }
 """How a child comes to be that was forked from a process with a scheduler."""
 
-SILENT = "assert cron._scheduler is None; scheduler.stop(); wait()"
+SILENT = "assert cron.scheduler is None; scheduler.stop(); wait()"
 OWN = "own = cron.start(); wait(); own.stop()"
 WAIT = """
 import os, time

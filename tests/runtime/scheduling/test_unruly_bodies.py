@@ -21,7 +21,7 @@ from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.attempt import Attempt, End, Ending, Work
 from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
 from cronce.runtime.scheduling.exchange import Said
 from cronce.runtime.scheduling.pool import Pool

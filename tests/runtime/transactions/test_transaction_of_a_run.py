@@ -32,7 +32,7 @@ from cronce.runtime.declare import Declaration
 from cronce.runtime.jobs import _tidied
 from cronce.runtime.keeper import Over
 from cronce.runtime.ledger import Wanted
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run, Skipped
 from tests.house.wait import wait_until
 from tests.runtime.office import Office, dies, job, watch

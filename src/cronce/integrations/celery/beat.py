@@ -32,7 +32,6 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, BadPolicy, BadSchedule, StoreError
 from cronce.model import Instant, Slot, name_from
 from cronce.policy import refuse_foreign
-from cronce.runtime.allowed_jobs import Carried
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work, describe
 from cronce.runtime.declare import Declaration, Policies, declare
@@ -41,6 +40,7 @@ from cronce.runtime.run import Run
 from cronce.runtime.scheduling.scheduler import Scheduler as Running
 from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.runtime.steps import Nap, sleep
+from cronce.runtime.stored_jobs import Carried
 from cronce.schedule import At, Cron, Every, Schedule
 from cronce.schedule.instant import SECOND
 from cronce.schedule.schedules import MOST

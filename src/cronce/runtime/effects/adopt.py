@@ -16,7 +16,7 @@ from cronce.runtime.effects.review import EffectSeen, EffectState, look_at, reso
 from cronce.runtime.effects.steps import Target, of_thing, thing_named
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Begin, Grant
-from cronce.runtime.operations.actions import Operator
+from cronce.runtime.operations import Operator
 from cronce.runtime.queries import load, read_page
 from cronce.runtime.scheduling.roster import chunks
 from cronce.stores.base import Scan

@@ -1,5 +1,4 @@
-"""A function in a process of its own, which can be killed: from the side that sees it through. `isolated_child` is the
-other.
+"""A function in a process of its own, which can be killed: both sides, that which sees it through and the child.
 
 The child's stdin is a line to us. It is told where the function is, its run and its arguments, then how long its lease
 is trusted, each time that is renewed. It tells how far it is, and how it ended. All of it is JSON, a line each.
@@ -7,27 +6,39 @@ is trusted, each time that is renewed. It tells how far it is, and how it ended.
 
 import json
 import os
+import pickle
 import select
+import signal
 import socket
 import sys
 import threading
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from functools import lru_cache
+from types import FrameType
+from typing import Any, Final, NoReturn
 
-from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress
-from cronce.model import Traits, to_us
+from cronce.clock import Clock, SystemClock
+from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost, tell
+from cronce.model import Cell, Traits, from_us, to_us
 from cronce.protocol.codec import LONGEST
-from cronce.protocol.record import Outcome, encode
-from cronce.runtime.attempt import Ending
-from cronce.runtime.keeper import NOT_RENEWED, Over
+from cronce.protocol.lease import Trust
+from cronce.protocol.record import Outcome
+from cronce.runtime.attempt import Ending, describe
+from cronce.runtime.desk import Desk
+from cronce.runtime.guard import call_with_run
+from cronce.runtime.interrupt import Interrupt
+from cronce.runtime.keeper import NOT_RENEWED, Lease, Over
 from cronce.runtime.ledger import Grant
-from cronce.runtime.processes.bodies import Place
+from cronce.runtime.loading import Place, find, plain
+from cronce.runtime.log import log, traceback_of
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.processes.command import Command, environment, in_words
 from cronce.runtime.processes.process_group import python
-from cronce.runtime.run import Run
+from cronce.runtime.run import Current, Means, Run
 from cronce.runtime.steps import Body
+from cronce.stores import open_store
 
 UNSENT_MOST: Final = 1 << 16
 """Bytes that wait for a child which does not listen. What is left out makes its trust end sooner, never later."""
@@ -160,9 +171,10 @@ class Isolated(Command):
     def child(self, run: Run) -> Child:
         self._told = {}
         run.joined = True  # until the child says that it was not: one that is killed says nothing
-        told = {"grant": spelled(run.grant), "store": self._url, "ends": run.ends, "exclusive": run.exclusive}
+        grant = b64encode(pickle.dumps(run.grant)).decode()  # the child is a Python like this one, with the same cronce
+        told = {"grant": grant, "store": self._url, "ends": run.ends, "exclusive": run.exclusive}
         self._line = line = Line(json.dumps({**self._call, **told}), lambda word: self._hear(run, word))
-        words = python("cronce.runtime.processes.isolated_child:main", run.key)
+        words = python("cronce.runtime.processes.isolated:main", run.key)
         return self._supervisor.child(words, {**os.environ, **environment(run)}, line)
 
     def _hear(self, run: Run, word: Mapping[str, Any]) -> None:
@@ -221,14 +233,180 @@ def _until(grant: Grant) -> int:
     return to_us(until)
 
 
-def spelled(grant: Grant) -> dict[str, Any]:
-    """A grant as a child is told of it; `isolated_child.read_grant` reads it."""
+# --- the child --------------------------------------------------------------------------------------------------------
+
+# An isolated body from within: this is the child's whole program.
+#
+# A body is given a `Run` like any other. Its lease is kept by the parent, which ends this process before that lapses;
+# here it is trusted while the parent is there and the last instant that it told has not come, by a clock that all
+# processes of a machine share. TERM is raised in the body as an exception, so that it can clean up within the grace.
+
+TELL_EVERY: Final = 0.1
+"""Seconds between two words about progress."""
+
+
+class ParentLine:
+    """Our end of what was stdin. Who reads stdin finds it empty."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(fileno=os.dup(0))
+        nowhere = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nowhere, 0)
+        os.close(nowhere)
+        self._unread = bytearray()
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self.hung_up = False
+
+    def first(self) -> Any:
+        """What this process is for."""
+        seen = 0
+        while (end := self._unread.find(b"\n", seen)) < 0:
+            seen = len(self._unread)
+            self._read(0)
+            if self.hung_up:
+                sys.exit("cronce: whoever started this is gone")
+        line = self._unread[:end]
+        del self._unread[: end + 1]
+        return json.loads(line)
+
+    def words(self) -> list[dict[str, Any]]:
+        """What was said since."""
+        with self._lock:
+            with suppress(BlockingIOError):
+                while not self.hung_up:
+                    self._read(socket.MSG_DONTWAIT)
+            *lines, self._unread = self._unread.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def tell(self, **word: object) -> None:
+        if os.getpid() != self._process:  # what the body forked comes back from it, too, and does not speak for it
+            return
+        with self._lock, suppress(OSError):  # the parent is gone, and so are we soon
+            self._socket.sendall(f"{json.dumps(word)}\n".encode())
+
+    def _read(self, flags: int) -> None:
+        try:
+            chunk = self._socket.recv(1 << 16, flags)
+        except ConnectionError:
+            chunk = b""
+        self._unread += chunk
+        self.hung_up = not chunk
+
+
+class FarLease(Lease):
+    """A lease that the parent keeps."""
+
+    def __init__(self, grant: Grant, line: ParentLine, clock: Clock, ends: float | None) -> None:
+        super().__init__(grant, clock, lambda _over: None)
+        self._line, self.ends = line, ends
+
+    @property
+    def trusted(self) -> bool:
+        if self.mine:
+            self._hear()
+        return super().trusted
+
+    def _hear(self) -> None:
+        for word in self._line.words():
+            match word:
+                case {"trust": float(end), "until": int(until)}:  # told in time, however late it is heard
+                    self.grant = self.grant._replace(trust=Trust(end), cells=(_lived(self.grant.key, until),))
+                case {"over": [cause, why]}:
+                    self.end(Over(cause, why))
+        if self._line.hung_up:
+            self.end(Over("lost", "the process that keeps its lease is gone"))
+
+
+class Progress:
+    """Tells the parent how far the body is: not more often than anybody wants to know, and at the end."""
+
+    def __init__(self, line: ParentLine, now: Callable[[], float]) -> None:
+        self._line, self._now = line, now
+        self._said = 0.0
+        self._unsaid: tuple[int, int] | None = None
+
+    def note(self, lease: Lease, done: int, total: int) -> None:
+        if lease.mine:
+            self._unsaid = done, total
+            if self._now() >= self._said + TELL_EVERY:
+                self.say()
+
+    def say(self) -> None:
+        if self._unsaid is not None:
+            self._line.tell(progress=self._unsaid)
+            self._said, self._unsaid = self._now(), None
+
+
+def main() -> None:
+    line = ParentLine()
+    told = line.first()
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.argv = told["argv"]
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is killed has no time to flush
+    clock = SystemClock()
+    progress = Progress(line, clock.boot)
+    grant = pickle.loads(b64decode(told["grant"]))  # noqa: S301  from the process that started this one
+    lease = FarLease(grant, line, clock, told["ends"])
+    desk = lru_cache(maxsize=None)(lambda: _desk(told["store"], clock))
+    found: Any = None
+    run = Run(lease, Means(progress.note, desk, lambda: getattr(found, "database", None), told["exclusive"]))
+    try:
+        found = find(Place(*told["place"]))
+        with Current(run):
+            value = call_with_run(plain(found), run, tuple(told["args"]), told["named"])
+        if run.forgotten:
+            raise run.forgotten
+    except Interrupt:
+        sys.exit(128 + signal.SIGTERM)
+    except BaseException as error:
+        tell(traceback_of(error))
+        progress.say()
+        untrusted = isinstance(error, LeaseLost) and not run.trusted
+        line.tell(raised=describe(error), untrusted=untrusted, **_effects(run))
+        sys.exit(1)
+    progress.say()
+    line.tell(**_sayable(value), **_effects(run))
+
+
+def _effects(run: Run) -> dict[str, object]:
+    """What became of its transactions, and what is not known to be done."""
+    unfinished = {name: _told(error) for name, error in run.unfinished.items()}
     return {
-        "key": grant.key,
-        "fence": str(grant.fence),
-        "number": grant.number,
-        "lease": grant.lease.total_seconds(),
-        "trust": grant.trust.end,
-        "until": _until(grant),
-        "record": encode(grant.record),
+        "unfinished": unfinished,
+        "committed": run.committed,
+        "joined": run.joined,
+        "transactions": run.transactions,
     }
+
+
+def _told(error: BaseException) -> tuple[str, str]:
+    """What the body was told: that a person has to look, that another is at it, or that it is not done."""
+    if isinstance(error, InDoubt):
+        return "in doubt", error.why
+    return "in progress" if isinstance(error, InProgress) else "", describe(error)
+
+
+def _lived(key: str, until: int) -> Cell:
+    """The run's cell, as far as a child has to know it: until when its lease goes."""
+    return Cell(key, until=from_us(until))
+
+
+def _desk(url: str | None, clock: Clock) -> Desk:
+    """A connection of its own, for a body that has steps."""
+    if url is None:
+        raise BadInput("the store is an object of the process that started this one; an isolated body needs its URL")
+    return Desk(open_store(url), clock, lambda: open_store(url), log)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise Interrupt
+
+
+def _sayable(value: Any) -> dict[str, Any]:
+    try:
+        size = len(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return {"returned": None}
+    return {"returned": value} if size <= LONGEST else {"returned": None, "too_long": size}

@@ -13,7 +13,6 @@ from cronce.model import Boot, Cell, Instant, Slot
 from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.record import decode
 from cronce.protocol.terms import Terms
-from cronce.runtime.allowed_jobs import Carried
 from cronce.runtime.attempt import Attempt
 from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import Keeper, Over
@@ -21,6 +20,7 @@ from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.roster import Code, Specs, digest_of
 from cronce.runtime.scheduling.waitlist import Candidate
+from cronce.runtime.stored_jobs import Carried
 from cronce.schedule import format_duration
 
 Carry = Callable[[], Mapping[str, Carried]]

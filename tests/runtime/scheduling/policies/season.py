@@ -148,8 +148,8 @@ class Season:
     def in_time(self) -> bool:
         """Whether the schedulers are there at zero."""
         for cron in self._crons:
-            assert cron._scheduler is not None
-            assert cron._scheduler.wait_ready(60)
+            assert cron.scheduler is not None
+            assert cron.scheduler.wait_ready(60)
         return self.now() < self.zero
 
     def kill_doomed(self) -> None:
@@ -168,8 +168,8 @@ class Season:
         with suppress(AssertionError):
             hold(lambda: all(self._closed(Slot(name, at)) for name, at in lasts.items()))
         for cron in self._crons:
-            assert cron._scheduler is not None
-            cron._scheduler.stop(2.0)
+            assert cron.scheduler is not None
+            cron.scheduler.stop(2.0)
         self.records = {slot_of_cell(cell.key): decode(cell.value) for cell in self._scan("run/")}
 
     def close(self) -> None:

@@ -772,6 +772,6 @@ def test_a_command_that_is_paused_from_the_terminal_pauses_us_and_goes_on_with_u
 
 
 def test_importing_it_brings_nothing_slow_along() -> None:
-    script = "import sys, cronce.integrations.process; print(*sys.modules)"
+    script = "import sys, cronce.integrations.command; print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"subprocess", "asyncio", "logging", "dataclasses", "pathlib", "shutil"} & set(told)

@@ -1,4 +1,4 @@
-"""Bodies that run in another process: what runs them, and how that process finds the function.
+"""Loading a user's program: to find one function in it, for a child that runs that; or its `Cronce`.
 
 A child loads its parent's program to find one function in it, and wants nothing of it run. So the program ends where it
 would begin to work: `cron.run()`, `cron.start()` and calls of guards end the loading, quietly, and what was defined up
@@ -6,21 +6,24 @@ to there is what the child has. What else stands at the top level of a program, 
 `if __name__ == "__main__":`, happens in every child: that is how Python loads things.
 """
 
+import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from inspect import unwrap
 from types import ModuleType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cronce.clock import Clock
-from cronce.errors import BadInput
-from cronce.runtime.attempt import Work
-from cronce.runtime.keeper import Keeper
-from cronce.runtime.processes.child import Supervisor
+from cronce.errors import BadInput, CronceError, tell
+from cronce.runtime.log import traceback_of
 from cronce.value import NamedTuple
+
+if TYPE_CHECKING:
+    from traceback import FrameSummary
+
+    from cronce.runtime.app import Cronce
 
 PROGRAM: Final = "__cronce_child__"
 """What a program's `__name__` is in a child."""
@@ -115,25 +118,59 @@ def _program(place: Place) -> ModuleType:
     return program
 
 
-# --- what runs them -------------------------------------------------------------------------------------------------
+# --- an application: what MODULE:OBJECT names -------------------------------------------------------------------------
 
 
-class Bodies(Supervisor):
-    """For all jobs of a process."""
+def load(app: str) -> "Cronce":
+    """It is looked for in the current directory, and wherever Python looks."""
+    from cronce.runtime.app import Cronce  # noqa: PLC0415  which loads this
 
-    def __init__(self, at_work: Callable[[], Keeper], clock: Clock, url: Callable[[], str | None]) -> None:
-        super().__init__(clock)
-        self._at_work, self._url = at_work, url
+    name, place = module_and_object(app)
+    imported = _imported(name)
+    found: Any = imported
+    for part in place.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, Cronce):
+        what = "has no" if found is None else f"has a {type(found).__name__} as"
+        there = ", ".join(f"{name}:{key}" for key, value in vars(imported).items() if isinstance(value, Cronce))
+        instead = f"there is {there}" if there else "cron = Cronce(…) would make one"
+        raise BadInput(f"{name} {what} {place!r}; {instead}")
+    return found
 
-    def command(self, words: Sequence[str]) -> Work:
-        """One run of a command."""
-        from cronce.runtime.processes.command import Command  # noqa: PLC0415  most have none
 
-        return Command(words, self, self._at_work().desk.store.traits)
+def module_and_object(app: str) -> tuple[str, str]:
+    """What it names, if it can be meant."""
+    name, colon, place = app.partition(":")
+    if place and (name.endswith(".py") or "/" in name):
+        module = name.removesuffix(".py").strip("./").replace("/", ".")
+        raise BadInput(f"{name[:80]} is a file, and its module is meant: write {module[:80]}:{place[:80]}")
+    if not colon or not all(name.split(".")) or not place:
+        raise BadInput(f"write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not {app[:80]!r}")
+    return name, place
 
-    def isolated(self, place: Place, args: tuple[Any, ...], named: Mapping[str, Any], is_async: bool) -> Work:
-        """One call of a function in a process of its own."""
-        from cronce.runtime.processes.isolated import Isolated  # noqa: PLC0415
 
-        traits = self._at_work().desk.store.traits
-        return Isolated(place, self, traits, self._url(), args=args, named=named, is_async=is_async)
+def _imported(name: str) -> ModuleType:
+    here = os.getcwd()  # noqa: PTH109  pathlib is slow to import
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        with loading():
+            return import_module(name)
+    except Enough as work:
+        raise BadInput(f"{name} {work} when it is imported; put that under `if __name__ == '__main__':`") from None
+    except CronceError as error:
+        place = _frames(error)[-1]
+        raise BadInput(f"{place.filename}:{place.lineno}: {error}") from None
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise BadInput(f"there is no module {error.name}, neither in {here} nor where Python looks") from None
+        tell(traceback_of(error, last=len(_frames(error))))
+        raise BadInput(f"{name} cannot be imported") from None
+
+
+def _frames(error: BaseException) -> "list[FrameSummary]":
+    """Where it went wrong, without our own lines and those of the import."""
+    from traceback import extract_tb  # noqa: PLC0415  only what fails pays for it
+
+    ours = (__file__.removesuffix("/runtime/loading.py"), "<frozen", str(importlib.__file__))
+    return [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]

@@ -18,14 +18,13 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import bundle_cells
 from cronce.protocol.notices import decode_bundle
-from cronce.runtime.allowed_jobs import Allowed, Carried, allows
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.flow import drive
-from cronce.runtime.processes.bodies import Bodies
+from cronce.runtime.processes.child import Bodies
 from cronce.runtime.queries import holders, read_all
 from cronce.runtime.steps import take, take_async
-from cronce.runtime.stored_jobs import LONGEST, StoredJob, parsed, spelled
+from cronce.runtime.stored_jobs import LONGEST, Allowed, Carried, StoredJob, allows, parsed, spelled
 from cronce.stores import open_store
 from cronce.stores.base import Page, Scan
 from cronce.stores.sqlite import SqliteStore

@@ -1,1 +1,0 @@
-"""What people do by hand: pause, trigger, cancel, backfill and the rest."""
