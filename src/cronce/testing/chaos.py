@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import lru_cache
 from random import Random
 from typing import Final
+from unittest.mock import patch
 
 from cronce.model import Traits
 from cronce.policy import Missed, OnLost, Overlap
+from cronce.protocol.codec import Decoder
 from cronce.protocol.terms import Terms
 from cronce.schedule import Every
 from cronce.testing.actors import Node, Plan
@@ -356,9 +359,11 @@ def play(seed: int) -> Stage:
 
 
 def play_out(scene: Stage) -> None:
-    """A while of faults, a quiet while, and the referee's last look."""
+    """A while of faults, a quiet while, and the referee's last look. Each text that a cell holds is decoded once,
+    however many processes read it."""
     try:
-        _play_out(scene)
+        with patch.object(Decoder, "__call__", lru_cache(4096)(Decoder.__call__)):
+            _play_out(scene)
     finally:
         scene.world.over = True
 

@@ -94,9 +94,9 @@ class Takeovers:
         know, process = other.ledger.know, other.process
         if fence in know.own:
             return
-        if know.even(know.guess(), tolerance(record.lease)) < record.lease:
-            return
         if self._world.real - other.able_since(LOOK) < ABLE:
+            return
+        if know.even(know.guess(), tolerance(record.lease)) < record.lease:
             return
         self._waited[key, fence, process.name] += seconds
         if self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + SOON:
