@@ -35,7 +35,8 @@ DURABLE: Final = Traits("model, durable")
 FAULTS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "slow message", "hit in an effect", "session cut off",
     "database outage",
-    "crash", "pause", "suspend", "outage", "outage for one machine", "read-only store", "flapping store",
+    "connections die", "crash", "pause", "suspend",
+    "outage", "outage for one machine", "read-only store", "flapping store",
     "body does not stop",
     "store clock ahead", "store clock back", "store clock nudged", "store clock leaps",
     "host clock step", "store emptied",
@@ -110,6 +111,12 @@ class Stage:
         seconds = self.world.random.uniform(1, 25)
         self.world.fault("pause", f"{node.process.name} {seconds:.1f} s")
         node.process.pause(seconds)
+
+    def kill_connections(self) -> None:
+        """A firewall forgets them: nobody is told."""
+        node = self.world.random.choice(self.alive())
+        self.world.fault("connections die", node.process.name)
+        node.process.dead_lines = self.world.random.choice([1, 2, 4])
 
     def suspend(self) -> None:
         machine = self.world.random.choice(self.world.machines)
@@ -248,6 +255,7 @@ class Stage:
             self.dump = self.replica
         acts: list[tuple[int, Callable[[], None]]] = [
             (5, self.crash), (5, self.pause), (2, self.suspend), (4, self.outage), (1, self.flap),
+            (2, self.kill_connections),
             (3, self.step_store_clock), (5, self.nudge_store_clock), (1, self.step_host_clock), (3, self.forget),
             (1, self.edit), (4, self.by_hand),
         ]  # fmt: skip
@@ -365,7 +373,7 @@ def play_out(scene: Stage) -> None:
         with patch.object(Decoder, "__call__", lru_cache(4096)(Decoder.__call__)):
             _play_out(scene)
     finally:
-        scene.world.over = True
+        scene.world.end()
 
 
 def _play_out(scene: Stage) -> None:

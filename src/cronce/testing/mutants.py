@@ -27,7 +27,7 @@ from cronce.protocol.view import View
 from cronce.runtime import client, contact, jobs, keeper, ledger, loop
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
-from cronce.testing import world
+from cronce.testing import holding, world
 from cronce.testing.effect_mutants import EFFECT_MUTANTS
 
 Mutant = Callable[[], Any]
@@ -213,6 +213,11 @@ def _() -> Any:
 
 
 # --- a body that does not stop ---
+
+
+@_mutant("a renewal that hangs is waited for")
+def _() -> Any:
+    return patch.object(holding, "patience", lambda _lease: world.TIMEOUT)
 
 
 @_mutant("the turn is freed while the body runs")

@@ -106,6 +106,7 @@ class Process:
     world: "World"
     alive: bool = True
     paused_until: float = 0.0
+    dead_lines: int = 0  # of its connections, so many have died without a word: a call hangs in each
 
     @property
     def gone(self) -> bool:
@@ -197,6 +198,7 @@ class World:
         self.machines: list[Machine] = []
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
+        self._threads: list[Thread] = []
         self.store = ModelStore(self, traits)
 
     # --- time ---
@@ -221,6 +223,15 @@ class World:
             self.real, _, action = heappop(heap)
             action()
         self.real = until
+
+    def end(self) -> None:
+        """Nothing more happens. What is left of the threads ends one after the other, each from its outermost frame:
+        were that left to the collector, an inner one might be closed while it closes."""
+        self.over = True
+        self._heap.clear()
+        for thread in self._threads:
+            thread.close()
+        self._threads.clear()
 
     def chance(self, probability: float) -> bool:
         return not self.calm and self.random.random() < probability
@@ -254,6 +265,7 @@ class World:
     # --- threads ---
 
     def start(self, process: Process, thread: Thread) -> None:
+        self._threads.append(thread)
         self.after(0.0, partial(self._resume, process, thread, None))
 
     def _resume(self, process: Process, thread: Thread, value: Any, error: Exception | None = None) -> None:
@@ -296,6 +308,9 @@ class World:
                 self.after(back, partial(answer, value))
 
         there, back = self._delays(wish)
+        if process.dead_lines and not isinstance(wish, Post):
+            process.dead_lines -= 1
+            there = None
         if isinstance(wish, Post):
             deliver, silence, patience = wish.deliver, wish.silence, wish.patience
         else:
