@@ -55,8 +55,8 @@ NOTED: Final = 1.0
 AGAIN: Final = 0.5
 """Seconds at most until a renewal that got no answer is tried again: whoever is back in touch is heard soon."""
 
-MOST_STUCK: Final = 8
-"""Threads that wait for an answer to a renewal at most."""
+MOST_STUCK: Final = 4
+"""Connections in which renewals hang at most, besides the newest: a store that is slow has others to serve."""
 
 SETTLES: Final = 60.0
 """Seconds for which what has ended keeps its lease, while that cannot be put on record."""

@@ -212,12 +212,12 @@ def _() -> Any:
     return both
 
 
-# --- a body that does not stop ---
-
-
 @_mutant("a renewal that hangs is waited for")
 def _() -> Any:
     return patch.object(holding, "patience", lambda _lease: world.TIMEOUT)
+
+
+# --- a body that does not stop ---
 
 
 @_mutant("the turn is freed while the body runs")
