@@ -4,7 +4,7 @@ function to its end, and says so as soon as it can, is heard before another take
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -21,6 +21,8 @@ from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores import open_store
 from cronce.stores.redis import init
+from cronce.torture.proxy import Proxy
+from cronce.torture.route import Address
 from tests.house.wait import wait_until
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import Postgres
@@ -158,12 +160,11 @@ class Holder:
 class Guarded(threading.Thread):
     """A guard of a fourth machine, in the middle of its slot: its job function returns when it is let go."""
 
-    def __init__(self, url: str, slot: Slot) -> None:
+    def __init__(self, url: str, slot: Slot, lease: float = LEASE) -> None:
         super().__init__(daemon=True)
         self.slot, self.app = slot, Cronce(url)
         self.started, self.go_on = threading.Event(), threading.Event()
-        lease = timedelta(seconds=LEASE)
-        policies = {"name": slot.job, "on_lost": "rerun", "overlap": "allow", "lease": lease}
+        policies = {"name": slot.job, "on_lost": "rerun", "overlap": "allow", "lease": timedelta(seconds=lease)}
         self._guard = self.app.job(every="30d", **policies)(self._body)  # type: ignore[arg-type]
         self.start()
         assert self.started.wait(60)
@@ -185,12 +186,12 @@ class Guarded(threading.Thread):
 class Takeover:
     """A scheduler on a third machine, which carries the same jobs, and has watched the store for a lease."""
 
-    def __init__(self, url: str, names: list[str]) -> None:
+    def __init__(self, url: str, names: list[str], lease: float = LEASE) -> None:
         self.runs, self.at = list[str](), dict[str, float]()
         self.app = Cronce(url)
         for name in names:
-            lease = timedelta(seconds=LEASE)
-            self.app.job(every="30d", name=name, on_lost="rerun", overlap="allow", lease=lease)(self._body)
+            policies = {"name": name, "on_lost": "rerun", "overlap": "allow", "lease": timedelta(seconds=lease)}
+            self.app.job(every="30d", **policies)(self._body)  # type: ignore[arg-type]
         self.app.start()
 
     def _body(self, run: Run) -> None:
@@ -248,3 +249,31 @@ def test_after_an_outage_the_living_are_heard_and_the_dead_are_taken_over(server
         others.app.close()
         for holder in holders:
             holder.close()
+
+
+@pytest.mark.parametrize("server", ["postgres", "valkey"] if FULL else ["valkey"], indirect=True)
+def test_connections_that_die_without_a_word_cost_no_holder_its_lease(server: Server) -> None:
+    """A firewall forgets them: who is in a call waits for as long as the store is patient, which is a whole lease. One
+    that runs, and one that has just ended, were taken over, and ran twice."""
+    lease, at = 5.0, datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
+    slots = [Slot(name, at) for name in ("goes-on", "ends")]
+    with closing(Proxy(Address("127.0.0.1", server.port))) as proxy:
+        link = proxy.link()
+        behind = server.url.replace(str(server.port), str(link.port))
+        goes_on, ends = guarded = [Guarded(behind, slot, lease) for slot in slots]
+        others = Takeover(server.url, [slot.job for slot in slots], lease)
+        try:
+            pass_by(BOOT() + lease + 1)
+            link.deaths += 1
+            died = BOOT()
+            ends.go_on.set()
+            pass_by(died + lease + 2)
+            goes_on.go_on.set()
+            wait_until(lambda: all(record(server.url, slot).outcome for slot in slots))
+            assert others.runs == []
+            found = [record(server.url, slot) for slot in slots]
+            assert [(one.outcome, one.grant) for one in found] == [(Outcome.SUCCEEDED, 1)] * 2
+        finally:
+            others.app.close()
+            for one in guarded:
+                one.close()

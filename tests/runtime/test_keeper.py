@@ -16,7 +16,8 @@ from cronce.protocol.terms import Terms
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Over
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.stores.memory import MemoryStore
+from cronce.stores.memory import TRAITS, MemoryStore
+from tests.house.wait import wait_until
 from tests.runtime.office import Office
 from tests.runtime.shelf import START, Ahead, HandClock, Wire
 
@@ -235,6 +236,26 @@ class Hanging(MemoryStore):
         return super().swap(writes, seen)
 
 
+class Dead(Hanging):
+    """A connection to another store, in which the first renewal hangs, and is answered in the end."""
+
+    def __init__(self, store: MemoryStore, closed: list[str]) -> None:
+        super().__init__()
+        self._behind, self._closed = store, closed
+
+    def swap(self, writes, seen):  # type: ignore[no-untyped-def]
+        swapped = self._behind.swap(writes, seen)
+        self.hung.set()
+        self.let_go.wait(100)
+        return swapped
+
+    def load(self, keys):  # type: ignore[no-untyped-def]
+        return self._behind.load(keys)
+
+    def close(self) -> None:
+        self._closed.append("dead")
+
+
 def real(store: MemoryStore, clock: Clock | None = None) -> tuple[Desk, Keeper]:
     desk = Desk(store, clock or SystemClock(), lambda: store, lambda _event: None)
     return desk, Keeper(desk)
@@ -263,6 +284,54 @@ def test_a_store_that_hangs_does_not_keep_the_holder_from_being_told_in_time() -
     keeper._watching.wake()
     assert told.wait(30)  # while the store still hangs, which it does for longer
     store.let_go.set()
+
+
+def test_a_renewal_that_hangs_is_asked_again_on_a_new_connection_and_its_answer_takes_nothing_back() -> None:
+    """The connection has died without a word. It was waited for as long as the store is patient: a whole lease."""
+    store, clock, closed = MemoryStore(traits=TRAITS._replace(shared=True)), Ahead(), list[str]()
+    dead = Dead(store, closed)
+    connections = iter([dead, store, store])
+    desk = Desk(store, clock, lambda: next(connections), lambda _event: None)
+    keeper, renewed = Keeper(desk), threading.Semaphore(0)
+    lease = Lease(claimed(desk, timedelta(seconds=60)), clock, lambda _why: None)
+    lease.renewed = lambda _grant: renewed.release()
+    keeper.keep(lease)
+    clock.seconds = 20
+    keeper._renewing.wake()
+    assert dead.hung.wait(60)
+    clock.seconds = 24.1  # half of a hearing
+    keeper._watching.wake()
+    assert renewed.acquire(timeout=60)
+    trusted = lease.grant.trust.end
+    assert trusted > clock.boot() + 40
+    dead.let_go.set()  # what was sent then is answered now
+    assert renewed.acquire(timeout=60)
+    wait_until(lambda: closed == ["dead"])
+    assert lease.grant.trust.end == trusted
+    assert keeper._stuck == []
+    keeper.drop(lease)
+
+
+def test_what_has_ended_keeps_its_lease_until_that_is_on_record(office: Office, store: Wire, clock: HandClock) -> None:
+    """Who says so may hang in its call for a whole lease."""
+    lease = held(office)
+    office.keeper.drop(lease, unsaid=True)
+    clock.turn(8)
+    store.calls.clear()
+    assert office.keeper.renew() == pytest.approx(clock.boot() + 8)
+    assert len(store.calls) == 1
+    clock.turn(8)
+    office.keeper.unsaid.said(lease.grant.fence)
+    assert office.keeper.renew() is None
+    assert len(store.calls) == 1
+
+
+def test_what_cannot_be_put_on_record_keeps_its_lease_for_a_minute(office: Office, clock: HandClock) -> None:
+    lease = held(office)
+    office.keeper.drop(lease, unsaid=True)
+    while (again := office.keeper.renew()) is not None:
+        clock.turn(again - clock.boot())
+    assert clock.boot() - lease.end_by == pytest.approx(4)  # a minute, and then when the next would have been
 
 
 def test_threads_are_there_only_while_something_is_held() -> None:

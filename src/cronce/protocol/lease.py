@@ -90,14 +90,14 @@ class Sample(NamedTuple):
 NO_SAMPLE: Final = Sample(0.0, 0.0, EPOCH)
 
 
-def even_span(samples: Iterable[Sample], tolerance: timedelta) -> timedelta:
+def even_span(samples: Iterable[Sample], tolerance: timedelta, enough: timedelta = timedelta.max) -> timedelta:
     """For how long, back from the newest sample, the store's clock surely ran evenly with ours; newest comes first.
 
     Each sample bounds the offset store − boot between now − ended and now − began. The clocks ran evenly as far back
     as all those bounds together span no more than the tolerance. A slow reply bounds the offset too loosely to prove
-    anything, so it is passed over, unless it contradicts the others.
+    anything, so it is passed over, unless it contradicts the others. Who has `enough` looks no further back.
     """
-    slack = tolerance.total_seconds()
+    slack, most_wanted = tolerance.total_seconds(), enough.total_seconds()
     newest: Sample | None = None
     low = high = span = 0.0
     for sample in samples:
@@ -109,7 +109,7 @@ def even_span(samples: Iterable[Sample], tolerance: timedelta) -> timedelta:
                 break
             continue
         low, high = min(low, least), max(high, most)
-        if high - low > slack:
+        if high - low > slack or span > most_wanted:
             break
         span = newest.began - sample.ended
     return timedelta(seconds=max(span, 0.0))

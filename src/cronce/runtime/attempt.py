@@ -124,7 +124,6 @@ class Attempt:
                 result = yield self._body
                 end = self._returned(result)
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
-            self._keeper.drop(self.lease)
             self._let_go()
             raise
         except BaseException as error:
@@ -135,7 +134,7 @@ class Attempt:
         try:
             end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
-            self._keeper.drop(self.lease)
+            self._keeper.drop(self.lease, unsaid=True)
         if end.open:
             self._let_go()
         if self._body.started and wants(What.ENDED):
@@ -144,6 +143,7 @@ class Attempt:
 
     def _let_go(self) -> None:
         """Nothing will be said of it: it lapses, for this process as for others."""
+        self._keeper.drop(self.lease)
         self._keeper.desk.ledger.know.own.discard(self.lease.grant.fence)
 
     def _tell_start(self) -> None:

@@ -194,10 +194,11 @@ class Knowledge:
         return EPOCH if latest is None else latest.now + timedelta(seconds=max(boot - latest.ended, 0.0))
 
     def even(self, newest: Sample, tolerance: timedelta) -> timedelta:
-        """For how long, up to that very reading, the store's clock was seen to run evenly with ours."""
+        """For how long, up to that very reading, the store's clock was seen to run evenly with ours; for a lease, of
+        which the tolerance is a tenth, or longer."""
         with self._lock:
-            samples = [sample for sample in reversed(self._samples) if sample.ended <= newest.began]
-        return even_span(chain((newest,), samples), tolerance)
+            samples = (sample for sample in reversed(self._samples) if sample.ended <= newest.began)
+            return even_span(chain((newest,), samples), tolerance, 10 * tolerance)
 
     def watched(self, cell: Cell, newest: Sample, tolerance: timedelta) -> timedelta:
         """For how long, up to that very reading, nobody can have renewed a lease that seems to have lapsed. Where one

@@ -80,6 +80,12 @@ class Contacts:
         return [PROBE]
 
 
+def patience(lease: timedelta) -> float:
+    """Seconds after which a renewal without an answer is asked again, on a new connection. Half of a hearing: where
+    the store was away, and connections have died of it, each holder is heard in time."""
+    return hearing(lease).total_seconds() / 2
+
+
 def is_near(cell: Cell, record: Record, now: Instant) -> bool:
     """Whether the lease of a run is so near to its end that its holder should be heard. One that was dated by a clock
     which leapt may end at any time."""

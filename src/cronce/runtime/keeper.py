@@ -6,6 +6,10 @@ hang in a call for as long as the store lets it; the other only looks at the clo
 their time. All are there only while there is something to do, so that a process that forks in between forks without
 threads.
 
+A call may hang in a connection that died without a word, for as long as the store is patient, which can be a whole
+lease. So a renewal without an answer is asked again after a fraction of the lease (`contact.patience`), on another
+thread and a new connection. What has ended keeps its lease until that is on record: who says so may hang, too.
+
 A body that was told to stop and goes on keeps its slot and its turn: they are renewed until it has ended, without
 trust, so that its effects stay refused and no other run begins beside it.
 
@@ -25,9 +29,10 @@ from typing import Final, Literal
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, CronceError, LeaseLost, StoreError
-from cronce.model import Boot, Instant
+from cronce.model import Boot, Fence, Instant
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
+from cronce.runtime.contact import patience
 from cronce.runtime.desk import Desk, Outage
 from cronce.runtime.flow import drive
 from cronce.runtime.journal import Journal, UnsaidEnd
@@ -49,6 +54,12 @@ NOTED: Final = 1.0
 
 AGAIN: Final = 0.5
 """Seconds at most until a renewal that got no answer is tried again: whoever is back in touch is heard soon."""
+
+MOST_STUCK: Final = 4
+"""Connections in which renewals hang at most, besides the newest: a store that is slow has others to serve."""
+
+SETTLES: Final = 60.0
+"""Seconds for which what has ended keeps its lease, while that cannot be put on record."""
 
 STUBBORN: Final = 3.0
 """Seconds after which a body that was told to stop, and goes on, is on record as overdue."""
@@ -139,6 +150,8 @@ class Lease(Tie):
         """When whoever works under it was told to stop."""
         self.stale = False
         """Another has it, or it was closed: there is nothing left to renew."""
+        self.end_by: Boot = inf
+        """Until when it is renewed though whoever worked under it has ended."""
         self._clock = clock
 
     @property
@@ -162,7 +175,8 @@ class Lease(Tie):
 
     def overdue(self, boot: Boot) -> str:
         """Why it was told to stop, if it has gone on for a while since."""
-        return self.over.why if self.over is not None and boot >= self.told_at + STUBBORN else ""
+        goes_on = self.over is not None and boot >= self.told_at + STUBBORN and self.end_by == inf
+        return self.over.why if self.over is not None and goes_on else ""
 
     @property
     def next_end(self) -> Boot:
@@ -193,7 +207,7 @@ class Beat:
     def __init__(self, name: str, look: Look, clock: Clock) -> None:
         self._name, self._look, self._clock = name, look, clock
         self._turn = threading.Condition()
-        self._running = False
+        self._running = self._retired = False
         self._until = 0.0  # when it will look next, if it sleeps
         self._asked = inf  # by when somebody wants it to look, since it began to look the last time
 
@@ -209,6 +223,10 @@ class Beat:
                 self._running = True  # only now: where no thread could be had, the next to wake this tries again
             elif by < self._until:
                 self._turn.notify()
+
+    def retire(self) -> None:
+        """When it comes back from where it looks now, it looks no more: another does."""
+        self._retired = True
 
     def _beat(self) -> None:
         try:
@@ -228,7 +246,7 @@ class Beat:
         """Wait until it is time to look again; False: nothing is left to look after."""
         with self._turn:
             wanted = min(self._asked, inf if again is None else again)
-            if wanted == inf:
+            if wanted == inf or self._retired:
                 self._running = False
                 return False
             boot = self._clock.boot()
@@ -239,25 +257,48 @@ class Beat:
             return True
 
 
+class Line:
+    """A connection to the store, which is made when it is first needed."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._connecting = desk, threading.Lock()
+        self._store: Store | None = None
+
+    def store(self) -> Store:
+        with self._connecting:
+            if self._store is None:
+                self._store = self._desk.connect()
+            return self._store
+
+    def close(self) -> None:
+        with self._connecting:
+            store, self._store = self._store, None
+        if store is not None and store is not self._desk.store:
+            store.close()
+
+
 class Keeper:
     def __init__(
         self, desk: Desk, beat: Callable[[str, Look, Clock], Beat] = Beat, journal: Journal | None = None
     ) -> None:
         self.desk = desk
-        self.unsaid = Unsaid(desk, journal or Journal())
+        self.unsaid = Unsaid(desk, journal or Journal(), self._settled)
         self._say_at: Boot = 0.0
         self._clock = desk.clock
         self._lock = threading.Lock()
         self._leases: set[Lease] = set()
         self._ended: set[Lease] = set()
+        self._unsettled: dict[Fence, Lease] = {}  # what has ended, and is not on record yet
         self._usual: dict[timedelta, float] = {}  # how often a lease of that length is renewed
         self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
-        self._store: Store | None = None
-        self._connecting = threading.Lock()
+        self._line = Line(desk)
+        self._stuck: list[Line] = []
+        self._hangs_at: Boot = inf
         self.outage = Outage(desk)
         self.lingers = False
         """Its threads stay for a moment when there is nothing to do: where there are others anyway, and a thousand
         short runs a second, making them anew for each would take longer than the runs."""
+        self._beat = beat
         self._renewing = beat("cronce-keeper", self.renew, desk.clock)
         self._watching = beat("cronce-watch", self.watch, desk.clock)
         self._tidying = beat("cronce-chores", self.do_chores, desk.clock)
@@ -274,13 +315,29 @@ class Keeper:
         self._watching.wake(lease.next_end)
         self._renewing.wake(lease.renew_at)
 
-    def drop(self, lease: Lease) -> None:
-        """No more renewals, no more news. Whoever ends a lease says so to the store after this."""
+    def drop(self, lease: Lease, *, unsaid: bool = False) -> None:
+        """No more news; and no more renewals, unless it has yet to be said how it ended: then, once that is on record
+        (`_settled`)."""
         with self._lock:
             self._leases.discard(lease)
             self._ended.discard(lease)
-            none_left = not (self._leases or self._ended)
+            if unsaid:
+                lease.end_by = self._clock.boot() + SETTLES
+                self._unsettled[lease.grant.fence] = lease
+            else:
+                self._unsettled.pop(lease.grant.fence, None)
+            none_left = not (self._leases or self._ended or self._unsettled)
         lease.untie()
+        self._rest(none_left=none_left)
+
+    def _settled(self, fence: Fence) -> None:
+        """How it ended is on record, or never will be."""
+        with self._lock:
+            known = self._unsettled.pop(fence, None)
+            none_left = known is not None and not (self._leases or self._ended or self._unsettled)
+        self._rest(none_left=none_left)
+
+    def _rest(self, *, none_left: bool) -> None:
         if none_left and not self.lingers:  # the threads may go
             self._watching.wake()
             self._renewing.wake()
@@ -294,6 +351,7 @@ class Keeper:
     def say_later(self, end: UnsaidEnd) -> None:
         """The store did not take how a run ended: it is said again, from now on in the background."""
         self.unsaid.add(end)
+        self._settled(end.word.fence)
         self._renewing.wake()
 
     def note_progress(self, lease: Lease, done: int, total: int) -> None:
@@ -327,12 +385,8 @@ class Keeper:
         cannot be said even now is in the journal."""
         self.do_chores(at_once=True)
         self._say_unsaid()
-        if self.busy:
-            return
-        with self._lock:
-            store, self._store = self._store, None
-        if store is not None and store is not self.desk.store:
-            store.close()
+        if not self.busy:
+            self._line.close()
 
     # --- on the thread that watches ---
 
@@ -345,37 +399,72 @@ class Keeper:
             elif lease.ends is not None and lease.ends <= boot:
                 timeout = format_duration(lease.timeout or timedelta(0))
                 self._end(lease, Over("timed out", f"timed out after {timeout}"))
+        if boot >= self._hangs_at:
+            self._ask_anew()
         with self._lock:
             waiting, ended = [lease.next_end for lease in self._leases], set(self._ended)
+        waiting += [] if self._hangs_at == inf else [self._hangs_at]
         return min(waiting + [lease.remind(boot) for lease in ended], default=None)
+
+    def _ask_anew(self) -> None:
+        """Who renews hangs in a call. It is not waited for; nor is its answer lost, if it comes after all."""
+        with self._lock:
+            line, beat = self._line, self._renewing
+            if self._clock.boot() < self._hangs_at:
+                return  # it has just come back
+            self._hangs_at = inf
+            if len(self._stuck) == MOST_STUCK:
+                return
+            self._stuck.append(line)
+            self._line, self._renewing = Line(self.desk), self._beat("cronce-keeper", self.renew, self._clock)
+        try:
+            self._renewing.wake()
+            beat.retire()
+        except RuntimeError:  # there can be no more threads here: then this one is waited for
+            with self._lock:
+                self._stuck.remove(line)
+                self._line, self._renewing = line, beat
 
     # --- on the thread that renews ---
 
     def renew(self) -> Boot | None:
         """Renew what is due, all in one batch; when is the next?"""
-        boot = self._clock.boot()
+        boot, line = self._clock.boot(), self._line
         due = [lease for lease in self._renewed() if lease.renew_at <= boot]
+        says = bool(self.unsaid) and boot >= self._say_at
+        if due or says:
+            self._hangs_at = boot + min(map(patience, self._usual), default=LOOK)
+            self._watching.wake(self._hangs_at)
         if due:
-            self._renew(due)
-        if self.unsaid and boot >= self._say_at:
+            self._renew(due, line)
+        if says and line is self._line:
             self._say_unsaid()
             self._say_at = self._clock.boot() + AGAIN
+        with self._lock:
+            replaced = line is not self._line
+            if replaced:
+                self._stuck.remove(line)
+            else:
+                self._hangs_at = inf
+        if replaced:
+            line.close()
+            return None
         waiting = [lease.renew_at for lease in self._renewed()]
         return min([*waiting, self._say_at] if self.unsaid else waiting, default=None)
 
     def _say_unsaid(self) -> None:
         if self.unsaid:
             with suppress(StoreError):
-                drive(self.unsaid.say(), self._connected(), self._clock)
+                drive(self.unsaid.say(), self._line.store(), self._clock)
 
-    def _renew(self, due: list[Lease]) -> None:
+    def _renew(self, due: list[Lease], line: Line) -> None:
         limits = {lease.grant.fence: lease.at_most for lease in due if lease.at_most is not None}
         progress = {lease.grant.fence: lease.progress for lease in due if lease.progress is not None}
         began = self._clock.boot()
         overdue = {lease.grant.fence: why for lease in due if (why := lease.overdue(began))}
         try:
             renewal = self.desk.ledger.renew([lease.grant for lease in due], limits, progress, overdue)
-            answers = drive(renewal, self._connected(), self._clock)
+            answers = drive(renewal, line.store(), self._clock)
         except StoreError as error:
             answers = [Unsure(str(error), error)] * len(due)
         unsure = [answer for answer in answers if isinstance(answer, Unsure)]
@@ -387,6 +476,8 @@ class Keeper:
         for lease, answer in zip(due, answers, strict=True):
             if lease in renewed:
                 self._answered(lease, answer)
+            if line is not self._line and isinstance(answer, Unsure):
+                continue  # another thread has asked since
             every = self._every(lease, boot)
             lease.renew_at = boot + (min(every, AGAIN) if isinstance(answer, Unsure) else every)
             if lease.held_on and boot < lease.told_at + STUBBORN:
@@ -395,8 +486,9 @@ class Keeper:
     def _answered(self, lease: Lease, answer: object) -> None:
         match answer:
             case Grant():
-                lease.grant = answer
-                if lease.over is None:
+                if answer.trust.end >= lease.grant.trust.end:  # else it hung, and another came first
+                    lease.grant = answer
+                if lease.over is None and lease.end_by == inf:
                     lease.renewed(answer)
                 if answer.ask:
                     self._end(lease, Over("asked", f"asked to stop: {answer.ask}"))
@@ -424,7 +516,7 @@ class Keeper:
             chores = [self._chores.pop(name)[1] for name in due]
         for chore in chores:
             with suppress(CronceError):
-                chore(self._connected())
+                chore(self._line.store())
         with self._lock:
             return min((when for when, _ in self._chores.values()), default=None)
 
@@ -438,7 +530,9 @@ class Keeper:
         """What is renewed: all that may go on, and what does not stop."""
         with self._lock:
             going_on = {lease for lease in self._leases if not lease.at_limit}
-            return going_on | {lease for lease in self._ended if lease.held_on}
+            boot = self._clock.boot()
+            unsettled = {lease for lease in self._unsettled.values() if boot < lease.end_by and not lease.stale}
+            return going_on | unsettled | {lease for lease in self._ended if lease.held_on}
 
     def _end(self, lease: Lease, over: Over) -> None:
         """Once; and never after the lease was dropped."""
@@ -451,12 +545,6 @@ class Keeper:
                 lease.renew_at = min(lease.renew_at, lease.told_at + STUBBORN)
         if kept:
             lease.end(over)
-
-    def _connected(self) -> Store:
-        with self._connecting:
-            if self._store is None:
-                self._store = self.desk.connect()
-            return self._store
 
 
 def refuse_patched_threads() -> None:

@@ -4,7 +4,7 @@ again until it is on record, or another has acted on the run. Until then this pr
 With them goes what earlier processes of this machine have left in the journal, ends and calls."""
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from cronce.errors import BadInput
@@ -24,8 +24,8 @@ from cronce.runtime.queries import slot_named
 class Unsaid:
     """For any number of threads."""
 
-    def __init__(self, desk: Desk, journal: Journal) -> None:
-        self._desk, self.journal = desk, journal
+    def __init__(self, desk: Desk, journal: Journal, settled: Callable[[Fence], None] = lambda _fence: None) -> None:
+        self._desk, self.journal, self._settled = desk, journal, settled
         self._lock = threading.Lock()
         self._ends: dict[Fence, UnsaidEnd] = {}  # what is said in the background
 
@@ -56,6 +56,7 @@ class Unsaid:
             self._ends.pop(fence, None)
         self.journal.said(fence)
         self._desk.ledger.know.own.discard(fence)
+        self._settled(fence)
 
     def say(self) -> Flow[None]:
         """Say all that is said in the background, and what others have left. What gets no answer stays."""

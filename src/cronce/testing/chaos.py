@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import lru_cache
 from random import Random
 from typing import Final
+from unittest.mock import patch
 
 from cronce.model import Traits
 from cronce.policy import Missed, OnLost, Overlap
+from cronce.protocol.codec import Decoder
 from cronce.protocol.terms import Terms
 from cronce.schedule import Every
 from cronce.testing.actors import Node, Plan
@@ -32,7 +35,8 @@ DURABLE: Final = Traits("model, durable")
 FAULTS: Final = (
     "failed call", "lost reply", "late call", "slow reply", "slow message", "hit in an effect", "session cut off",
     "database outage",
-    "crash", "pause", "suspend", "outage", "outage for one machine", "read-only store", "flapping store",
+    "connections die", "crash", "pause", "suspend",
+    "outage", "outage for one machine", "read-only store", "flapping store",
     "body does not stop",
     "store clock ahead", "store clock back", "store clock nudged", "store clock leaps",
     "host clock step", "store emptied",
@@ -107,6 +111,12 @@ class Stage:
         seconds = self.world.random.uniform(1, 25)
         self.world.fault("pause", f"{node.process.name} {seconds:.1f} s")
         node.process.pause(seconds)
+
+    def kill_connections(self) -> None:
+        """A firewall forgets them: nobody is told."""
+        node = self.world.random.choice(self.alive())
+        self.world.fault("connections die", node.process.name)
+        node.process.dead_lines = self.world.random.choice([1, 2, 4])
 
     def suspend(self) -> None:
         machine = self.world.random.choice(self.world.machines)
@@ -245,6 +255,7 @@ class Stage:
             self.dump = self.replica
         acts: list[tuple[int, Callable[[], None]]] = [
             (5, self.crash), (5, self.pause), (2, self.suspend), (4, self.outage), (1, self.flap),
+            (2, self.kill_connections),
             (3, self.step_store_clock), (5, self.nudge_store_clock), (1, self.step_host_clock), (3, self.forget),
             (1, self.edit), (4, self.by_hand),
         ]  # fmt: skip
@@ -356,11 +367,13 @@ def play(seed: int) -> Stage:
 
 
 def play_out(scene: Stage) -> None:
-    """A while of faults, a quiet while, and the referee's last look."""
+    """A while of faults, a quiet while, and the referee's last look. Each text that a cell holds is decoded once,
+    however many processes read it."""
     try:
-        _play_out(scene)
+        with patch.object(Decoder, "__call__", lru_cache(4096)(Decoder.__call__)):
+            _play_out(scene)
     finally:
-        scene.world.over = True
+        scene.world.end()
 
 
 def _play_out(scene: Stage) -> None:

@@ -10,6 +10,7 @@ from cronce.model import Fence
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
 from cronce.protocol.record import Outcome
+from cronce.runtime.contact import patience
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant, Ledger
 from cronce.testing.referee import Body, Referee
@@ -23,6 +24,9 @@ RETRY: Final = 0.45
 STUCK: Final = 0.5
 """Seconds. Who waits for longer waits for an answer that does not come."""
 
+PATIENT: Final = patience(timedelta(seconds=12)) + RETRY + 0.1
+"""Seconds. For so long who renews waits for an answer, at most: leases are no longer here."""
+
 T = TypeVar("T")
 
 
@@ -33,6 +37,7 @@ class Run:
     lease: Lease
     body: Body | None = None
     told: bool = False  # another has it, or somebody asked: stop
+    waits: float = 0.0  # until when the answer to its renewal is waited for
 
     @property
     def grant(self) -> Grant:
@@ -91,18 +96,23 @@ class Holds:
 
     def asks(self, who: str, play: Play[T]) -> Play[T]:
         """Ask the store; whether that gets stuck is noted."""
+        if who in self.asking:
+            self.stuck[who] = self.world.real
         began = self.asking[who] = self.world.real
         try:
             return (yield from play)
         finally:
-            self.asking.pop(who, None)
-            if self.world.real - began > STUCK:
-                self.stuck[who] = self.world.real
+            if self.asking.get(who) == began:  # else another asks by now
+                del self.asking[who]
+                if self.world.real - began > STUCK:
+                    self.stuck[who] = self.world.real
 
-    def able_since(self, *who: str) -> float:
-        """Since when it reaches the store, and these of its threads are not stuck in a call."""
-        stuck = [inf for one in who if self.world.real - self.asking.get(one, inf) > STUCK]
-        return max(self.process.reaches_since, *stuck, *(self.stuck.get(one, 0.0) for one in who))
+    def able_since(self, who: str) -> float:
+        """Since when it reaches the store, and that thread of it is not stuck in a call. Who renews is not stuck for
+        longer than it is patient."""
+        pending = self.world.real - self.asking.get(who, inf)
+        is_stuck = STUCK < pending <= (PATIENT if who == RENEWAL else inf)
+        return max(self.process.reaches_since, self.stuck.get(who, 0.0), inf if is_stuck else 0.0)
 
     def wants(self, key: str, fence: Fence) -> bool:
         """Whether it has something to say of that grant, or will have."""
@@ -140,20 +150,28 @@ class Holds:
     # --- the keeper ---
 
     def renew(self) -> Thread:
-        """What is due, and again soon what got no answer, also after trust has ended."""
+        """What is due, and again soon what got no answer, also after trust has ended. Who hangs is not waited for."""
         while True:
             yield Sleep(RETRY)
-            due = [run for run in self.runs.values() if run.lease.renew_at <= self.process.boot()]
+            boot = self.process.boot()
+            due = [run for run in self.runs.values() if max(run.lease.renew_at, run.waits) <= boot]
             runs = [run for run in due if not run.is_stubborn or run.lease.held_on]
-            if not runs:
-                continue
-            self._renewing(runs, now=True)
-            replies = yield from self.asks(RENEWAL, self.ledger.renew([run.grant for run in runs]))
-            self._renewing(runs, now=False)
-            for run, reply in zip(runs, replies, strict=True):
+            if runs:
+                for run in runs:
+                    run.waits = boot + patience(run.grant.lease)
+                self.world.start(self.process, self._renew(runs))
+
+    def _renew(self, runs: list[Run]) -> Thread:
+        self._renewing(runs, now=True)
+        waits = [run.waits for run in runs]
+        replies = yield from self.asks(RENEWAL, self.ledger.renew([run.grant for run in runs]))
+        self._renewing(runs, now=False)
+        for run, reply, waited in zip(runs, replies, waits, strict=True):
+            if not isinstance(reply, Unsure):
                 self._kept(run, reply)
-                if not isinstance(reply, Unsure):
-                    run.lease.renew_at = self.process.boot() + self._interval(run.grant)
+                run.lease.renew_at = self.process.boot() + self._interval(run.grant)
+            if run.waits == waited:  # else another asks by now
+                run.waits = 0.0
 
     def _renewing(self, runs: list[Run], *, now: bool) -> None:
         for run in runs:
@@ -165,14 +183,16 @@ class Holds:
         left = max(grant.trust.end - self.process.boot(), 0.0) / 3
         return min(renew_every(grant.lease, self.world.store.traits).total_seconds(), left)
 
-    def _kept(self, run: Run, reply: Grant | Stale | Unsure) -> None:
+    def _kept(self, run: Run, reply: Grant | Stale) -> None:
         if isinstance(reply, Grant):
+            run.told = run.told or bool(reply.ask)
+            if reply.trust.end < run.grant.trust.end:
+                return  # it hung, and another came first
             if run.body is not None:
                 self.referee.trust_extended(run.body, reply)
                 self.referee.acts(run.body, reply)
             run.lease.grant = reply
-            run.told = run.told or bool(reply.ask)
-        elif isinstance(reply, Stale):
+        else:
             run.told = run.lease.stale = True
             run.lease.end(Over("lost", f"{reply.by} has it"))
             if run.body is not None:

@@ -27,7 +27,7 @@ from cronce.protocol.view import View
 from cronce.runtime import client, contact, jobs, keeper, ledger, loop
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
-from cronce.testing import world
+from cronce.testing import holding, world
 from cronce.testing.effect_mutants import EFFECT_MUTANTS
 
 Mutant = Callable[[], Any]
@@ -210,6 +210,11 @@ def _() -> Any:
     both.enter_context(patch.object(contact.Contacts, "broke", lambda _self, _began: None))
     both.enter_context(patch.object(lease.Contact, "reaches", lambda _self, _boot: True))
     return both
+
+
+@_mutant("a renewal that hangs is waited for")
+def _() -> Any:
+    return patch.object(holding, "patience", lambda _lease: world.TIMEOUT)
 
 
 # --- a body that does not stop ---

@@ -39,8 +39,8 @@ class Holder(Protocol):
         """Whether it has something to say of that grant, or will have."""
         ...
 
-    def able_since(self, *who: str) -> float:
-        """Since when it reaches the store, and these of its threads are not stuck in a call."""
+    def able_since(self, who: str) -> float:
+        """Since when it reaches the store, and that thread of it is not stuck in a call."""
         ...
 
 
@@ -62,7 +62,7 @@ class Takeovers:
         holder = self.holders.get(old.fence)
         if holder is None or not holder.wants(old.key, old.fence):
             return
-        outage, since = self._world.outage, holder.able_since(RENEWAL, old.key)
+        outage, since = self._world.outage, holder.able_since(RENEWAL)
         able, away = self._world.real - since, outage.until == since and outage.until - outage.since >= NOTICED
         if able >= (0.0 if away else ABLE):
             self._broken("a living holder is heard first", f"{old.key} of {holder.process.name}, for {able:.1f} s able")
@@ -94,9 +94,9 @@ class Takeovers:
         know, process = other.ledger.know, other.process
         if fence in know.own:
             return
-        if know.even(know.guess(), tolerance(record.lease)) < record.lease:
-            return
         if self._world.real - other.able_since(LOOK) < ABLE:
+            return
+        if know.even(know.guess(), tolerance(record.lease)) < record.lease:
             return
         self._waited[key, fence, process.name] += seconds
         if self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + SOON:

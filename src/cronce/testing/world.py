@@ -7,13 +7,13 @@ A *thread* of the world is a generator that yields `Sleep` or a request of a flo
 or killed simply is not resumed; what it had sent is on its way all the same.
 """
 
-import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
@@ -39,6 +39,13 @@ class Sleep(NamedTuple):
 
 
 Answer = Callable[[Any], None]
+
+
+class Arrived(NamedTuple):
+    """A reply of the store that has come, and waits for its process to read it."""
+
+    reply: Reply
+    began: float
 
 
 class Post(NamedTuple):
@@ -89,9 +96,6 @@ class Machine:
     outage: Outage = NO_OUTAGE  # of the way from here to the store
     suspended: float = 0.0  # seconds spent in suspend: only a clock that stops there notices
 
-    def boot_at(self, real: float) -> float:
-        return self.boot_offset + real * self.rate
-
 
 @dataclass(eq=False)
 class Process:
@@ -102,6 +106,7 @@ class Process:
     world: "World"
     alive: bool = True
     paused_until: float = 0.0
+    dead_lines: int = 0  # of its connections, so many have died without a word: a call hangs in each
 
     @property
     def gone(self) -> bool:
@@ -117,7 +122,7 @@ class Process:
         return max(self.paused_until, self.world.outage.until, self.machine.outage.until)
 
     def boot(self) -> float:
-        return self.machine.boot_at(self.world.real)
+        return self.machine.boot_offset + self.world.real * self.machine.rate
 
     def wall(self) -> datetime:
         return START + timedelta(seconds=self.world.real + self.world.wall_offset) + self.machine.wall_offset
@@ -193,6 +198,7 @@ class World:
         self.machines: list[Machine] = []
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
+        self._threads: list[Thread] = []
         self.store = ModelStore(self, traits)
 
     # --- time ---
@@ -205,17 +211,27 @@ class World:
         return START + timedelta(seconds=self.real * self.store_rate + self.store_offset)
 
     def at(self, real: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._heap, (max(real, self.real), next(self._order), action))
+        heappush(self._heap, (real if real > self.real else self.real, next(self._order), action))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        self.at(self.real + seconds, action)
+        heappush(self._heap, (self.real + seconds, next(self._order), action))
 
     def run(self, until: float) -> None:
         """Play everything up to that time."""
-        while self._heap and self._heap[0][0] <= until:
-            self.real, _, action = heapq.heappop(self._heap)
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            self.real, _, action = heappop(heap)
             action()
         self.real = until
+
+    def end(self) -> None:
+        """Nothing more happens. What is left of the threads ends one after the other, each from its outermost frame:
+        were that left to the collector, an inner one might be closed while it closes."""
+        self.over = True
+        self._heap.clear()
+        for thread in self._threads:
+            thread.close()
+        self._threads.clear()
 
     def chance(self, probability: float) -> bool:
         return not self.calm and self.random.random() < probability
@@ -249,22 +265,23 @@ class World:
     # --- threads ---
 
     def start(self, process: Process, thread: Thread) -> None:
-        self.after(0.0, lambda: self._resume(process, thread, None))
+        self._threads.append(thread)
+        self.after(0.0, partial(self._resume, process, thread, None))
 
     def _resume(self, process: Process, thread: Thread, value: Any, error: Exception | None = None) -> None:
         if not process.alive:
             return
         if process.paused_until > self.real:
-            self.at(process.paused_until, lambda: self._resume(process, thread, value, error))
+            self.at(process.paused_until, partial(self._resume, process, thread, value, error))
             return
-        if callable(value):  # a reply is dated when the process gets to read it
-            value = value()
+        if type(value) is Arrived:  # a reply is dated when the process gets to read it
+            value = Timed(value.reply, value.began, process.boot())
         try:
             wish = thread.throw(error) if error is not None else thread.send(value)
         except StopIteration:
             return
         if isinstance(wish, Sleep):
-            self.after(wish.seconds / process.machine.rate, lambda: self._resume(process, thread, None))
+            self.after(wish.seconds / process.machine.rate, partial(self._resume, process, thread, None))
         else:
             self._call(process, thread, wish)
 
@@ -274,32 +291,34 @@ class World:
         """A call on its way: it may fail, arrive late, or lose its reply; the caller waits no longer than it is
         patient."""
         began = process.boot()
-        waits = [True]
+        waits = True
 
         def answer(value: Any) -> None:
-            if not waits[0]:
+            nonlocal waits
+            if not waits:
                 return
-            waits[0] = False
+            waits = False
             if isinstance(value, Exception):
                 self._resume(process, thread, None, value)
-            elif isinstance(wish, Post):
-                self._resume(process, thread, value)
             else:
-                self._resume(process, thread, lambda: Timed(value, began, process.boot()))
+                self._resume(process, thread, value if isinstance(wish, Post) else Arrived(value, began))
+
+        def answers(value: Any) -> None:
+            if back is not None:
+                self.after(back, partial(answer, value))
 
         there, back = self._delays(wish)
+        if process.dead_lines and not isinstance(wish, Post):
+            process.dead_lines -= 1
+            there = None
         if isinstance(wish, Post):
             deliver, silence, patience = wish.deliver, wish.silence, wish.patience
         else:
             self.calls += 1
             deliver, silence, patience = partial(self._ask_store, process, wish), StoreUnavailable("no answer"), TIMEOUT
         if there is not None:
-            reply: Answer = (lambda _value: None) if back is None else self._after(back, answer)
-            self.after(there, lambda: deliver(reply))
-        self.after(patience, lambda: answer(silence))
-
-    def _after(self, seconds: float, answer: Answer) -> Answer:
-        return lambda value: self.after(seconds, lambda: answer(value))
+            self.after(there, partial(deliver, answers))
+        self.after(patience, partial(answer, silence))
 
     def _delays(self, wish: Request | Post) -> tuple[float | None, float | None]:
         """Seconds there and back; None is never."""

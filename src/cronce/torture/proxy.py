@@ -6,6 +6,9 @@ partition is over, even if the process has given up waiting long ago, or is dead
 *A dropped reply* is one to a request that was delivered: the store did what it was asked, the connection is cut, and
 the process cannot know. Only connections that have been used for a while are cut so: the first bytes of a new one are
 greetings.
+
+*A connection that dies without a word* is one that a firewall has forgotten: nothing arrives any more, either way, and
+neither end is told. A new one works.
 """
 
 import asyncio
@@ -33,6 +36,8 @@ class Link:
         """Seconds that each chunk of bytes is late."""
         self.drops = 0
         """How many replies are still to be swallowed."""
+        self.deaths = 0
+        """How often all connections of that moment have died without a word."""
         self.open = asyncio.Event()
         self.open.set()
         self._loop = loop
@@ -97,17 +102,20 @@ class Proxy:
 
     async def _requests(self, link: Link, reader: asyncio.StreamReader, store: asyncio.StreamWriter) -> None:
         """Whoever hangs up has no more to say; what was said before is delivered first."""
+        alive = link.deaths
         while data := await reader.read(CHUNK):
-            await self._pass_on(link, data, store)
+            if alive == link.deaths:
+                await self._pass_on(link, data, store)
         store.close()
 
     async def _replies(self, link: Link, answers: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        since = self._loop.time()
+        since, alive = self._loop.time(), link.deaths
         while data := await answers.read(CHUNK):
             if link.drops and self._loop.time() - since > SETTLED:
                 link.drops -= 1
                 break
-            await self._pass_on(link, data, client)
+            if alive == link.deaths:
+                await self._pass_on(link, data, client)
         client.close()
 
     async def _pass_on(self, link: Link, data: bytes, to: asyncio.StreamWriter) -> None:

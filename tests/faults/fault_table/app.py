@@ -55,7 +55,10 @@ def main(way: str, url: str, book: str, first: str, last: str) -> None:
     for number in range((end - begin) // SECOND + 1):
         at = begin + number * SECOND
         time.sleep(max(at.timestamp() - time.time(), 0.0))
-        threading.Thread(target=call, args=[at], daemon=True).start()
+        thread = threading.Thread(target=call, args=[at], daemon=True)
+        thread.start()
+        if number == 0:  # it registers the job just below its slot: were the second call faster, the first is too old
+            thread.join()
     threading.Event().wait()
 
 
