@@ -130,17 +130,19 @@ def test_the_receiver_honours_keys_and_hangs_up_now_and_then(receiver: str, tmp_
     assert len({*plain}) == 60 - plain.count("") + 1
     seen = Counter((entry.what, entry.invoice) for entry in entries)
     cut_off = {invoice: seen["cut-off", invoice] for invoice in (1, 2)}
-    assert all(cut_off.values())
-    assert seen == {
-        ("request", 1): 60 - cut_off[1],
-        ("charge", 1): 1,
-        ("hung-up", 1): keyed.count("") - cut_off[1],
-        ("cut-off", 1): cut_off[1],
-        ("request", 2): 60 - cut_off[2],
-        ("charge", 2): 60 - cut_off[2],
-        ("hung-up", 2): plain.count("") - cut_off[2],
-        ("cut-off", 2): cut_off[2],
-    }
+    assert any(cut_off.values())
+    assert seen == +Counter(
+        {
+            ("request", 1): 60 - cut_off[1],
+            ("charge", 1): 1,
+            ("hung-up", 1): keyed.count("") - cut_off[1],
+            ("cut-off", 1): cut_off[1],
+            ("request", 2): 60 - cut_off[2],
+            ("charge", 2): 60 - cut_off[2],
+            ("hung-up", 2): plain.count("") - cut_off[2],
+            ("cut-off", 2): cut_off[2],
+        }
+    )
     assert entries[1] == Entry("charge", 1, "w1.1", "a/invoice-1")
 
 

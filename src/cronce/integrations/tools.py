@@ -4,10 +4,15 @@ An agent that is started again is asked again. The ids of its calls are the mode
 goes by the tool's name and its arguments, or by what `key` makes of them: a model may word the same wish differently.
 A call on a thing goes by the tool's name and the thing that `key` names. A call that was made returns what came of it,
 and one that is being made, by the same agent at the same time, waits.
+
+*Refused, and corrected.* A model that leaves out the id is told so, and calls again. So a refused call does not fail
+its run for good: a later call of the tool that is done, and no repeat of another, takes its place. Each takes the place
+of one.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Literal
@@ -19,6 +24,7 @@ from cronce.policy import WhenUnsure
 from cronce.runtime.effects.once import checked_how
 from cronce.runtime.effects.things import scope_unsaid
 from cronce.runtime.run import Run
+from cronce.runtime.unfinished import REFUSED
 
 READABLE: Final = 160
 """Letters of a call that its key shows; a longer one ends in a digest."""
@@ -42,22 +48,51 @@ class Calls:
             )
         self._run, self._tool, self._on, self._key = run, tool, on, key
         self._how = checked_how(unsure, not_done)
+        self._refused: list[str] = []
+        """As the run remembers them, the oldest first."""
+        self._done: set[str] = set()
 
     def once(self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Any]) -> Any:
         """What came of the call, as JSON says it, the first time too."""
-        once, how = self._once(args, named), self._how._asdict()
-        return stand_by(lambda body: once(body, **how), call)
+        with self._remembered(args, named) as once:
+            return stand_by(once, call)
 
     async def once_async(
         self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Awaitable[Any]]
     ) -> Any:
-        once, how = self._once(args, named), self._how._asdict()
-        return await stand_by_async(lambda body: once(body, **how), call)
+        with self._remembered(args, named) as once:
+            return await stand_by_async(once, call)
 
-    def _once(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Callable[..., Any]:
+    @contextmanager
+    def _remembered(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[Callable[..., Any]]:
+        """How the call is made, once. That it was refused is remembered until another is done in its place."""
+        try:
+            key, once = self._once(args, named)
+            yield lambda body: once(body, **self._how._asdict())
+        except (BadInput, TypeError) as error:
+            self._refuse(error)
+            raise
+        if key not in self._done:
+            self._done.add(key)
+            if self._refused:
+                self._run.unfinished.pop(self._refused.pop(0), None)
+
+    def _refuse(self, error: BaseException) -> None:
+        unfinished, number = self._run.unfinished, len(self._refused) + 1
+        if unfinished.get(REFUSED) is error:
+            del unfinished[REFUSED]
+        name = f"a call of {self._tool} that was refused{f' ({number})' if number > 1 else ''}"
+        unfinished.refuse(error, name)
+        if unfinished.get(name) is error:
+            self._refused.append(name)
+
+    def _once(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
+        """What tells the call from others, and how it is made."""
         if self._on is not None and self._key is not None:
-            return partial(self._run.on(self._on, self._key(*args, **named)).once, self._tool)
-        return partial(self._run.once, self._key_of(args, named), per="slot")
+            thing = self._run.on(self._on, self._key(*args, **named))
+            return thing.name, partial(thing.once, self._tool)
+        key = self._key_of(args, named)
+        return key, partial(self._run.once, key, per="slot")
 
     def _key_of(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
         if self._key is not None:
