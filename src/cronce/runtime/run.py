@@ -15,7 +15,7 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
-from cronce.runtime.unfinished import REFUSED, Unfinished, remembered
+from cronce.runtime.unfinished import REFUSED, Unfinished, remembered, tell_doubts
 from cronce.value import NamedTuple, Value
 
 if TYPE_CHECKING:
@@ -141,8 +141,10 @@ class Run:
 
     @property
     def doubts(self) -> list[str]:
-        """Why it is not known of effects whether they happened, where a person has to look, whatever the body does."""
-        return [error.brief for error in self.unfinished.values() if isinstance(error, InDoubt)]
+        """Why it is not known of effects whether they happened, where a person has to look, whatever the body does: of
+        all of them in one text."""
+        doubts = [error for error in self.unfinished.values() if isinstance(error, InDoubt)]
+        return [tell_doubts(doubts)] if doubts else []
 
     @property
     def undone(self) -> list[str]:

@@ -1,11 +1,12 @@
 """What a run remembers of effects that its job function asked for and that are not done: begun and not ended, or
 refused. A function that catches the error does not make the run succeed by that, and does not move its cursor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from cronce.errors import BadInput, InDoubt
+from cronce.errors import NOBODY_KNOWS, BadInput, InDoubt
+from cronce.protocol.record import REASON_KEPT
 
 if TYPE_CHECKING:
     from cronce.runtime.steps import Steps
@@ -14,6 +15,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 REFUSED: Final = ""
 """Stands for all effects that were refused: what was wrong may have been the name. No effect has this one."""
+
+
+ALSO: Final = "; nor of "
+MORE: Final = " (and {} more)"
+"""How the reason of a run goes on that has several effects in doubt."""
+
+NAMED: Final = 300
+"""Letters for the names of those after the first."""
 
 
 class Unfinished(dict[str, BaseException]):
@@ -58,3 +67,44 @@ def remembered(call: F) -> F:
             raise
 
     return cast(F, asked)
+
+
+# --- several doubts, in one reason ----------------------------------------------------------------------------------
+
+
+def tell_doubts(doubts: Sequence[InDoubt]) -> str:
+    """Why nobody knows of the first, and the names of the others, as far as there is room: each stops the run again
+    until a person has looked."""
+    from shlex import quote  # noqa: PLC0415  few runs leave doubts
+
+    names, size = [], 0
+    for doubt in doubts[1:]:
+        size += len(quote(doubt.name)) + 1
+        if size > NAMED:
+            break
+        names.append(quote(doubt.name))
+    also = f"{ALSO}{' '.join(names)}" if names else ""
+    left = len(doubts) - 1 - len(names)
+    also += MORE.format(left) if left else ""
+    room = REASON_KEPT - len(also) - len(MORE.format(10**9))  # what is undone besides may be counted, too
+    return f"{doubts[0].brief[:room]}{also}"
+
+
+def doubts_told(reason: str) -> list[str]:
+    """The names of the effects that a reason says nobody knows of."""
+    from re import sub  # noqa: PLC0415
+    from shlex import split  # noqa: PLC0415
+
+    name, told, why = reason.partition(" happened: ")
+    if not name.startswith(NOBODY_KNOWS) or not told:
+        return []
+    names, others = [name.removeprefix(NOBODY_KNOWS)], sub(r"( \(and \d+ more\))+$", "", why)
+    while ALSO in others:
+        others = others.partition(ALSO)[2]
+        try:
+            listed = split(others)
+        except ValueError:
+            continue
+        if all("/" in one for one in listed):  # else these are words of the error
+            return names + listed
+    return names

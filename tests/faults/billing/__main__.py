@@ -78,7 +78,7 @@ def nights(options: argparse.Namespace) -> int:
     kept = Kept(options.kept, size)
     broken = play(wanted, size, options.seed, kept, options.at_once)
     verdicts = {one: kept.verdicts[one] for one in wanted if one in kept.verdicts}
-    once = not broken and all(verdict.once_each for verdict in verdicts.values())
+    once = not broken and all(one.is_shown(verdict) for one, verdict in verdicts.items())
     plays = figures(verdicts)
     print(json.dumps({"once_each": once, "plays": plays}) if options.json else table(plays))
     for one, why in broken.items():

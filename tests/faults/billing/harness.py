@@ -24,7 +24,7 @@ from tests.faults.billing.person import Person
 from tests.faults.billing.plan import Fault, Kind, plan
 from tests.faults.billing.recipes import RECIPES
 from tests.faults.billing.verdict import Verdict, count
-from tests.faults.billing.worker import NIGHTS, Order, keeps_shop
+from tests.faults.billing.worker import NIGHTS, Order, keeps_shop, marks_paid
 
 PROCESSES: Final = ("w1", "w2", "w3")
 IN_THE_MIDDLE: Final = 0.7
@@ -107,7 +107,7 @@ class Billing:
             return Table(self.settings.shop)
         if self._recipe and self._recipe.receiver == "SQLite":
             return File(self._file)
-        if self.settings.variant == "redis-lock":
+        if marks_paid(self.settings.variant):
             with closing(sqlite3.connect(self._file)) as shop, shop:
                 shop.execute("CREATE TABLE invoices (id INTEGER PRIMARY KEY, paid INTEGER NOT NULL DEFAULT 0)")
                 shop.executemany("INSERT INTO invoices (id) VALUES (?)", [(invoice,) for invoice in self._invoices])
@@ -244,10 +244,10 @@ class Billing:
 
     def _look_into_doubts(self, person: Person) -> None:
         doubtful = person.in_doubt()
-        counted = Counter(entry.invoice for entry in self._ledger.entries() if entry.what == "charge")
-        self._done["once"] = sum(number == 1 for number in counted.values())
-        self._done["unexplained"] = len({*self._invoices} - counted.keys() - doubtful)
-        self._done["none"] = len(doubtful - counted.keys())
+        charged = self._charged()
+        self._done["once"] = self._once()
+        self._done["unexplained"] = len({*self._invoices} - charged - doubtful)
+        self._done["none"] = len(doubtful - charged)
         self._done["in doubt"] = len(doubtful) + len(person.resolved)
         deadline = time.monotonic() + PATIENCE
         while person.in_doubt() or self._charged() != {*self._invoices}:
@@ -267,6 +267,11 @@ class Billing:
     def _charged(self) -> set[int]:
         return {entry.invoice for entry in self._ledger.entries() if entry.what == "charge"}
 
+    def _once(self) -> int:
+        """How many invoices have one charge."""
+        counted = Counter(entry.invoice for entry in self._ledger.entries() if entry.what == "charge")
+        return sum(number == 1 for number in counted.values())
+
     # --- what became of it ---
 
     def _verdict(self, seconds: float) -> Verdict:
@@ -281,5 +286,5 @@ class Billing:
             self._done["kill"], self._done["pause"], self._done["reply"] - left, seen["hung-up"],
             seen["request"] or charges, charges, duplicates, missing, round(seconds, 1), self._done["once"],
             self._done["none"], self._done["in doubt"], self._done["unexplained"],
-            self._person.reruns if self._person else 0,
+            self._person.reruns if self._person else 0, self._once(),
         )  # fmt: skip

@@ -33,6 +33,8 @@ class Verdict(NamedTuple):
     """Invoices that were not charged then, and not in doubt either."""
     reruns: int = 0
     """Slots that went wrong, and were run again by hand."""
+    once_after: int = 0
+    """Invoices that were charged once when the script had resolved what was in doubt, and one more night had run."""
 
     @property
     def once_each(self) -> bool:

@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, get_args
 
 from cronce import Cronce, Run, Skipped
-from cronce.errors import AlreadyDone, DatabaseUnavailable, InProgress, LeaseLost, StoreUnavailable
+from cronce.errors import AlreadyDone, DatabaseUnavailable, InDoubt, InProgress, LeaseLost, StoreUnavailable
 from cronce.runtime.guard import Guard
 from cronce.value import NamedTuple
 from tests.faults.billing import nights, recipes
@@ -157,31 +157,52 @@ def by_transaction(order: Order) -> Fire:
 # --- under a lock ---
 
 
+def unpaid(order: Order) -> list[int]:
+    with closing(sqlite3.connect(order.shop, timeout=TIMEOUT)) as shop:
+        return [invoice for (invoice,) in shop.execute("SELECT id FROM invoices WHERE NOT paid ORDER BY id")]
+
+
+def mark_as_paid(order: Order, invoice: int) -> None:
+    with closing(sqlite3.connect(order.shop, timeout=TIMEOUT)) as shop, shop:
+        shop.execute("UPDATE invoices SET paid = 1 WHERE id = ?", (invoice,))
+
+
 def by_lock(order: Order) -> Fire:
     import redis  # noqa: PLC0415  not where it is not needed
 
     client = redis.Redis.from_url(order.store, decode_responses=True, socket_timeout=TIMEOUT)
 
-    def unpaid() -> list[int]:
-        with closing(sqlite3.connect(order.shop, timeout=TIMEOUT)) as shop:
-            return [invoice for (invoice,) in shop.execute("SELECT id FROM invoices WHERE NOT paid ORDER BY id")]
-
-    def mark_as_paid(invoice: int) -> None:
-        with closing(sqlite3.connect(order.shop, timeout=TIMEOUT)) as shop, shop:
-            shop.execute("UPDATE invoices SET paid = 1 WHERE id = ?", (invoice,))
-
     def fire() -> bool:
         lock = HeartbeatLock(client, f"job_lock:{order.job}", order.lease)
         if lock.acquire():
             try:
-                for invoice in unpaid():
+                for invoice in unpaid(order):
                     pay(order, invoice, {})
-                    mark_as_paid(invoice)
+                    mark_as_paid(order, invoice)
             finally:
                 lock.release()
-        return not unpaid()
+        return not unpaid(order)
 
     return fire
+
+
+# --- the wrong scope: what the table is worth ---
+
+
+def per_slot(order: Order) -> Fire:
+    """The charge as an effect of the slot: the next slot meets an unpaid invoice, and knows nothing of the last one's
+    charge. By key as well: the key is the slot's."""
+
+    def body(run: Run) -> bool:
+        for invoice in unpaid(order):
+            with suppress(InDoubt):
+                run.once(
+                    f"charge:{invoice}", pay, order, invoice, run.headers(f"charge:{invoice}", per="slot"), per="slot"
+                )
+                mark_as_paid(order, invoice)
+        return not unpaid(order)
+
+    return nights.nightly(order, body)
 
 
 # --- the process ---
@@ -195,6 +216,7 @@ def _recipe(recipe: recipes.Recipe, order: Order) -> Fire:
     return recipes.played(recipe, order, pay)
 
 
+WRONG: Final = "wrong: per slot"
 NIGHTS: Final[dict[str, Callable[[Order], Fire]]] = {
     **{
         f"{way}/{receiver}": partial(_night, play, receiver)
@@ -204,6 +226,7 @@ NIGHTS: Final[dict[str, Callable[[Order], Fire]]] = {
     "transaction/PostgreSQL": lambda order: nights.transaction(
         order, Shop(order.shop).connection, lambda: time.sleep(random.uniform(0, TAKES))
     ),
+    f"{WRONG}/keys": per_slot,
     **{name: partial(_recipe, recipe) for name, recipe in recipes.RECIPES.items()},
 }
 VARIANTS: Final[dict[str, Callable[[Order], Fire]]] = {
@@ -212,6 +235,11 @@ VARIANTS: Final[dict[str, Callable[[Order], Fire]]] = {
     "redis-lock": by_lock,
     **NIGHTS,
 }
+
+
+def marks_paid(variant: str) -> bool:
+    """Whether the shop has a mark for each invoice that is paid."""
+    return variant == "redis-lock" or variant.startswith(WRONG)
 
 
 def keeps_shop(variant: str) -> bool:
