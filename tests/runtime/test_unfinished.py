@@ -117,3 +117,23 @@ def test_a_slot_that_met_several_doubts_of_others_names_all_of_them(store: Wire)
     assert doubts_told(record.reason) == [f"charge/invoice:{invoice}" for invoice in (1, 2, 3)]
     found = office.desk.do(doubts(of_slot(Slot("billing", later), record)))
     assert [one.name for one in found.doubtful] == [f"charge/invoice:{invoice}" for invoice in (1, 2, 3)]
+
+
+def test_what_is_done_in_the_end_is_done_though_its_result_cannot_be_kept(store: Wire) -> None:
+    """The first try of it was noted as not done, and stayed so."""
+    tries: list[int] = []
+
+    def charge() -> object:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError("no answer")
+        return object()
+
+    def body(run: Run) -> None:
+        for error in (OSError, BadInput):
+            with suppress(error):
+                run.on("invoice", 7).once("charge", charge, unsure="retry")
+
+    office = Office(store)
+    office.call(job(), body, when=Slot("billing", START))
+    assert (len(tries), office.record(Slot("billing", START)).outcome) == (2, Outcome.SUCCEEDED)

@@ -290,13 +290,7 @@ class Run:
                 f"{self.job} does not say in which database its runs commit; declare it by @cron.job(…, transaction=…)"
             )
         self.transactions += 1
-        made = Transaction(database, self, conn, step, of, unfinished=self.unfinished)
-        self.unentered.append(made)
-        made.entered, made.begins = lambda: self.unentered.remove(made), self._note_joined
-        return made
-
-    def _note_joined(self) -> None:
-        self.joined = True
+        return Transaction(database, self, conn, step, of)
 
     @remembered
     def key_of(self, key: object, *, per: Literal["slot"] | None = None) -> str:

@@ -1,16 +1,16 @@
 """What a run remembers of effects that its job function asked for and that are not done: begun and not ended, or
 refused. A function that catches the error does not make the run succeed by that, and does not move its cursor."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from cronce.errors import NOBODY_KNOWS, BadInput, InDoubt
+from cronce.errors import NOBODY_KNOWS, AlreadyDone, BadInput, InDoubt
 from cronce.protocol.record import REASON_KEPT
 
-if TYPE_CHECKING:
-    from cronce.runtime.steps import Steps
-
+Y = TypeVar("Y")
+S = TypeVar("S")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 REFUSED: Final = ""
@@ -37,11 +37,14 @@ class Unfinished(dict[str, BaseException]):
         """Nobody knows whether it happened, and that shall be seen."""
         self[doubt.name] = doubt
 
-    def noted(self, name: str, steps: "Steps[Any]") -> "Steps[Any]":
-        """Take the steps of an effect; what does not come to its end is noted."""
+    def noted(self, name: str, steps: Generator[Y, S, T]) -> Generator[Y, S, T]:
+        """Take the steps of an effect, or of its transaction; what does not come to its end is noted."""
         try:
             result = yield from steps
-        except (GeneratorExit, DoneAllTheSame):  # nobody takes these steps any more; or it is done
+        except GeneratorExit:  # nobody takes these steps any more
+            raise
+        except (AlreadyDone, DoneAllTheSame):
+            self.pop(name, None)
             raise
         except BaseException as error:
             if not isinstance(self.get(name), InDoubt):

@@ -88,7 +88,8 @@ class Deeds:
         assert self.lease.grant.slot is not None
         self.job = self.lease.grant.slot.job
         self.key = effects_key(self.lease.grant.record, self.lease.grant.slot)
-        self.committed = False
+        self.committed = self.joined = False
+        self.unfinished, self.unentered = Unfinished(), list[object]()
         self._under = UnderRun(self.lease, lambda: cast(Desk, self.doer))
 
     @property

@@ -100,7 +100,6 @@ class Holds(Protocol):
 
 def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
     """Do it, unless it was done: what came of it, as JSON says it, so that a repeat returns the same."""
-    under.check()
     _, (begun,) = yield from exchange((), [effect.begin], how.unsure, under)
     grant = begun.answer
     if not isinstance(grant, Grant):
