@@ -485,6 +485,18 @@ def test_a_slot_that_met_several_doubts_lists_them_all_and_is_retried_only_when_
     assert "is due again" in say("resolve", SLOT.key, "retry")
 
 
+def test_one_help_and_one_page_say_when_to_resolve_and_when_to_rerun(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["resolve", "--help"])
+    told = capsys.readouterr().out
+    assert "resolve says what a person found out; nothing is run by it. rerun runs a slot once more" in told
+    assert "An effect that is in doubt (`cronce effects`): resolve it first." in told
+    page = (
+        (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text().partition("## cronce resolve")[2]
+    )
+    assert "| what is in doubt | say | and then |" in page.partition("\n## ")[0]
+
+
 # --- a process that is killed in the midst of it ---
 
 JOBS = {f"{on_lost}_{verdict}": on_lost for on_lost in ("skip", "rerun") for verdict in ("done", "retry")}
