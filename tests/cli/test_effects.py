@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -395,6 +396,19 @@ def test_a_retry_is_refused_while_the_holder_may_be_alive_unless_somebody_has_lo
     assert say("resolve", "charge/invoice:8", "done", "--by", "ada") == "charge/invoice:8 counts as done\n"
 
 
+def test_a_slot_that_was_lost_on_another_machine_is_rerun_when_somebody_has_looked(url: str, say: Said) -> None:
+    """By design: from here nobody can see whether that process is dead or only paused."""
+    lost = doubtful("not renewed")._replace(outcome=Outcome.LOST, holder="web-7:12:f4240")
+    put(url, (SLOT.cell, lost, Mark.ATTENTION))
+    for words in (("rerun", SLOT.key), ("resolve", SLOT.key, "retry")):
+        say(*words, code=1)
+        assert f"{SLOT.key} may still be in progress. web-7:12:f4240 did not renew its lease" in say.err
+        assert "it is dead cannot be seen from here. Check on web-7: `ps -o pid,stat,lstart,cmd -p 12`" in say.err
+        assert "or run this command there. If it goes on beside a new run, its work is done twice." in say.err
+        assert f"When you are sure that it does not: `cronce {' '.join(words)} --force`" in say.err
+    assert say("rerun", SLOT.key, "--force") == f"{SLOT.key}#rerun-1\n"
+
+
 def test_a_second_word_names_who_said_it_first_and_when(url: str, say: Said) -> None:
     put(url, ("once/charge/invoice:7", doubtful(), Mark.ATTENTION))
     words = ("resolve", "charge/invoice:7", "done", "--result", "1")
@@ -451,6 +465,36 @@ def test_slots_that_met_the_doubt_of_another_name_the_effect_and_are_offered_for
     assert lines[1:] == [f"  cronce rerun {slot.key}" for slot in met]
     assert say.json("resolve", "forward/order:2", "done")["stopped"] == [slot.key for slot in met]
     assert "is due again" in say("resolve", met[2].key, "retry")  # the effect does not keep it any more
+
+
+def test_a_slot_that_met_several_doubts_lists_them_all_and_is_retried_only_when_none_is_left(
+    url: str, say: Said
+) -> None:
+    """It knew the first: when that was resolved the slot was run again, and met the second."""
+    names = ["forward/order:2", "forward/order:3", "forward/order:4 b"]
+    told = f"nobody knows whether {names[0]} happened: OSError; nor of {names[1]} '{names[2]}'"
+    unknown = Record(State.CLOSED, 1, "n", "web-1", started=SLOT.at, outcome=Outcome.UNKNOWN, reason=told)
+    elsewhere = [(f"once/{name}", doubtful()._replace(under=None), Mark.ATTENTION) for name in names]
+    put(url, *elsewhere, (SLOT.cell, unknown, Mark.ATTENTION))
+    assert [one["effect"] for one in say.json("effects", SLOT.key)["effects"]] == names
+    for name, others in zip(names, (True, True, False), strict=True):
+        say("resolve", SLOT.key, "retry", code=1)
+        assert f"resolve the effect first. If it happened, run `cronce resolve {quote(name)} done`" in say.err
+        assert (f"`cronce effects {SLOT.key}` lists the others" in say.err) == others
+        assert f"`cronce rerun {SLOT.key}` goes on with its slot" in say("resolve", name, "done")
+    assert "is due again" in say("resolve", SLOT.key, "retry")
+
+
+def test_one_help_and_one_page_say_when_to_resolve_and_when_to_rerun(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["resolve", "--help"])
+    told = capsys.readouterr().out
+    assert "resolve says what a person found out; nothing is run by it. rerun runs a slot once more" in told
+    assert "An effect that is in doubt (`cronce effects`): resolve it first." in told
+    page = (
+        (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text().partition("## cronce resolve")[2]
+    )
+    assert "| what is in doubt | say | and then |" in page.partition("\n## ")[0]
 
 
 # --- a process that is killed in the midst of it ---

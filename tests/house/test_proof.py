@@ -12,6 +12,7 @@ import pytest
 
 from cronce.testing.effects_table import ZERO
 from cronce.testing.receivers import Way
+from tests.faults.billing.matrix import combinations, totals
 from tests.faults.neighbours.__main__ import Row
 from tests.faults.neighbours.book import Counted
 from tests.faults.neighbours.setups import SETUPS
@@ -98,6 +99,14 @@ def test_what_is_on_record_shows_what_the_docs_say_of_it() -> None:
         setups = [Row({word: Counted(**counts) for word, counts in setup.items()}) for setup in known.figures.values()]
         assert known.figures.keys() == SETUPS.keys()
         assert all(setup.shown for setup in setups)
+    if known := results.get("billing-nights"):
+        plays = known.figures["plays"]
+        assert {(play["way"], play["receiver"], play["store"]) for play in plays} == {*map(tuple, combinations())}
+        assert min(play["kills"] for play in plays) >= 5
+        total = totals(plays)
+        assert (total["invoices"] >= 2000, total["kills"] >= 100, total["pauses"] >= 50) == (True, True, True)
+        assert (total["charged_once"] + total["waiting"], total["once_after"]) == (total["invoices"],) * 2
+        assert (total["unexplained"], total["duplicates"]) == (0, 0)
     if known := results.get("simulator"):
         effects = known.figures["effects"]
         assert [(way, column) for way in Way for column in ZERO[way] if effects[way][column]] == []

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date
 from typing import Annotated, Any
 
@@ -264,6 +265,61 @@ def test_what_surely_did_not_happen_is_told_to_the_model_and_may_be_tried_again(
     assert outcome(cron) == "succeeded"
 
 
+def refusable(made: list[int | None]) -> BaseTool:
+    @tool
+    def charge(invoice: int | None = None) -> str:
+        """Charge an invoice."""
+        made.append(invoice)
+        return f"charged {invoice}"
+
+    return charge
+
+
+def test_a_call_that_was_refused_and_then_corrected_leaves_its_run_as_it_is(cron: Cronce) -> None:
+    """An agent that forgot the id, read the error and called again had its slot *failed*."""
+    made: list[int | None] = []
+
+    def body(run: Run) -> None:
+        guarded = once(refusable(made), run, on="invoice", key=lambda invoice=None: invoice)
+        for invoice in (None, 7, None, None, 8, 9):
+            with suppress(BadInput):
+                guarded.invoke({"invoice": invoice})
+
+    attempts(cron, body, 2)
+    assert (made, outcome(cron)) == ([7, 8, 9], "succeeded")
+
+
+@pytest.mark.parametrize("calls", [(None,), (7, None), (7, None, 7), (None, None, 7)])
+def test_a_call_that_was_refused_and_never_corrected_fails_its_run(cron: Cronce, calls: tuple[int | None, ...]) -> None:
+    """Each takes a call of its own that is done; a repeat of one that was done before the refusal is none."""
+    made: list[int | None] = []
+
+    def body(run: Run) -> None:
+        guarded = once(refusable(made), run, on="invoice", key=lambda invoice=None: invoice)
+        for invoice in calls:
+            with suppress(BadInput):
+                guarded.invoke({"invoice": invoice})
+
+    told = r"ended as failed.*: a call of charge that was refused( \(2\))? is not done: BadName: None cannot be"
+    with pytest.raises(SlotFailed, match=told):
+        attempts(cron, body, 1)
+    assert made == [7] * (7 in calls)
+
+
+def test_arguments_that_are_no_json_are_a_refusal_that_its_run_remembers(cron: Cronce) -> None:
+    @tool
+    def odd(anything: Any) -> str:
+        """Anything."""
+        return "done"
+
+    def body(run: Run) -> None:
+        with pytest.raises(BadInput, match=r"the arguments of odd are no JSON .*: give key="):
+            once(odd, run, per="slot").invoke({"anything": object()})
+
+    with pytest.raises(SlotFailed, match="a call of odd that was refused is not done: BadInput: the arguments of odd"):
+        attempts(cron, body, 1)
+
+
 def test_what_cannot_be_meant_is_refused(cron: Cronce) -> None:
     @tool
     def odd(what: object) -> str:
@@ -275,7 +331,5 @@ def test_what_cannot_be_meant_is_refused(cron: Cronce) -> None:
             once(print, run, per="slot")  # type: ignore[type-var]
         with pytest.raises(BadInput, match="under a run, which a job's body is given"):
             once(odd, "night")  # type: ignore[arg-type]
-        with pytest.raises(BadInput, match=r"the arguments of odd are no JSON .*: give key="):
-            once(odd, run, per="slot").invoke({"what": object()})
 
     attempts(cron, body, 1)

@@ -14,6 +14,7 @@ from cronce.testing import effects_table
 from cronce.testing.explorer import __main__ as explorer
 from cronce.testing.explorer.configs import ALL
 from cronce.testing.explorer.walk import Result as Explored
+from tests.faults.billing import matrix
 from tests.faults.fault_table import __main__ as fault_table
 from tests.faults.fault_table.play import Counted as Slots
 from tests.faults.neighbours import __main__ as neighbours
@@ -113,6 +114,10 @@ def _charges(plays: list[Mapping[str, Any]], **like: str) -> str:
     return f"{charges[0]}" if len({*charges}) == 1 else f"{charges[0]} to {charges[-1]}"
 
 
+def nights(figures: Figures) -> str:
+    return matrix.table(figures["plays"], ("way", "receiver"))
+
+
 def tortured(figures: Figures) -> str:
     plays: dict[str, list[Mapping[str, Any]]] = {}
     for play in figures["plays"]:
@@ -149,6 +154,8 @@ REGIONS: dict[str, tuple[str, Callable[[Figures], str]]] = {
     "fault-table": ("fault-table", fault_by_fault),
     "billing": ("billing", billing),
     "billing-summary": ("billing", billing_summary),
+    "billing-nights": ("billing-nights", nights),
+    "billing-nights-summary": showed("billing-nights"),
     "torture-durable": ("torture-durable", tortured),
     "torture-forgetful": ("torture-forgetful", tortured),
     "torture-schedulers": ("torture-schedulers", tortured),

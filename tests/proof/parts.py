@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from tests.faults.billing.matrix import told_in_all
 from tests.proof.record import Figures
 
 OUTPUT = "output"
@@ -202,6 +203,13 @@ PARTS: tuple[Part, ...] = (
         showed=_billed,
         options=AT_ONCE,
         CRONCE_BILLING="1",
+    ),
+    Part(
+        "billing-nights",
+        "the same unpaid things night after night: every way to charge once and every recipe of the docs, three stores",
+        ("-m", "tests.faults.billing", "--json", "--kept", "{folder}/kept"),
+        read_json,
+        lambda figures: told_in_all(figures["plays"]),
     ),
     pytest(
         "torture-durable",

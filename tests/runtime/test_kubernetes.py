@@ -304,13 +304,24 @@ def test_effects_and_keys_are_refused_and_not_made(cron: Cronce) -> None:
     def charging(run: Run) -> None:
         run.on("invoice", 7).once("charge", made.append, "charged")
 
+    @cron.job("* * * * *", name="each")
+    def each(run: Run) -> None:
+        run.once_each(["7"], on="invoice", key=str, what="charge", fn=made.append, unsure="retry")
+
+    @cron.job("* * * * *", name="syncing")
+    def syncing(run: Run) -> None:
+        made.extend(run.cursor.over(["7"], at=str))
+
     @cron.idempotent("mail", key=lambda order: order)
     def mail(order: str) -> None:
         made.append(order)
 
+    with pytest.raises(StoreUnusable, match="for no cursors"):
+        syncing()
+    made.clear()
     with pytest.raises(StoreUnusable, match=r"for no effects of a slot \(run\.once\)"):
         billing()
-    for reached in (charging, lambda: mail("7")):
+    for reached in (charging, each, lambda: mail("7")):
         with pytest.raises(StoreUnusable, match=r"for no effects on things \(run\.on\) or keys \(idempotent\)"):
             reached()
     with pytest.raises(StoreUnusable, match="for no runs by hand"):

@@ -1,15 +1,17 @@
 """What a run remembers of effects that were asked for and are not done."""
 
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from cronce.errors import BadInput, InProgress
+from cronce.errors import BadInput, InDoubt, InProgress
 from cronce.model import Slot
-from cronce.protocol.record import Outcome
+from cronce.protocol.record import REASON_KEPT, Outcome
+from cronce.runtime.effects.review import doubts, of_slot
 from cronce.runtime.run import Run
-from cronce.runtime.unfinished import REFUSED, DoneAllTheSame, Unfinished, remembered
+from cronce.runtime.unfinished import REFUSED, DoneAllTheSame, Unfinished, doubts_told, remembered, tell_doubts
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START, Wire
 
@@ -65,3 +67,73 @@ def test_items_behind_one_that_another_run_is_at_were_asked_for_and_are_not_done
 
     first.call(job(), lambda run: run.on("invoice", 1).once("charge", beside, 1), when=Slot("billing", START))
     assert (done, other.record(Slot("dunning", START)).outcome) == ([], Outcome.FAILED)
+
+
+# --- several doubts in one reason -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["charge/invoice:1"],
+        ["charge/invoice:1", "charge/invoice:2", "mail/invoice:1"],
+        ["charge/order:a b", "charge/order:it's", "charge/order:1; nor of 'x' happened: (and 2 more)"],
+    ],
+)
+def test_every_effect_in_doubt_is_named_in_the_reason_and_read_from_it(names: list[str]) -> None:
+    reason = tell_doubts([InDoubt(name, "its run is over") for name in names])
+    assert reason.startswith(f"nobody knows whether {names[0]} happened: its run is over")
+    assert doubts_told(reason) == names
+    assert doubts_told(f"{reason} (and 3 more)") == names  # what is undone besides
+    assert doubts_told(f"failed: {reason}") == []
+
+
+def test_those_there_is_no_room_for_are_counted_and_none_is_cut_into_another_name() -> None:
+    names = [f"charge/invoice:{number}" for number in range(1000, 1100)]
+    reason = tell_doubts([InDoubt(names[0], "x" * 900), *(InDoubt(name, "") for name in names[1:])])
+    told = doubts_told(reason)
+    assert told == names[: len(told)]
+    assert 10 < len(told) < 100
+    assert reason.endswith(f" (and {100 - len(told)} more)")
+    assert len(f"{reason} (and 999999 more)") <= REASON_KEPT
+
+
+def test_a_slot_that_met_several_doubts_of_others_names_all_of_them(store: Wire) -> None:
+    """It named the first: whoever resolved that and ran the slot again met the next one."""
+    office, later = Office(store), START + timedelta(minutes=15)
+
+    def charge(_invoice: int) -> None:
+        raise OSError("no answer")
+
+    def body(run: Run) -> None:
+        for invoice in (1, 2, 3):
+            with suppress(InDoubt):
+                run.on("invoice", invoice).once("charge", charge, invoice)
+
+    office.call_failing(job(), body, when=Slot("billing", START))
+    store.clock.turn(900)
+    office.call_failing(job(), body, when=Slot("billing", later))
+    record = office.record(Slot("billing", later))
+    assert doubts_told(record.reason) == [f"charge/invoice:{invoice}" for invoice in (1, 2, 3)]
+    found = office.desk.do(doubts(of_slot(Slot("billing", later), record)))
+    assert [one.name for one in found.doubtful] == [f"charge/invoice:{invoice}" for invoice in (1, 2, 3)]
+
+
+def test_what_is_done_in_the_end_is_done_though_its_result_cannot_be_kept(store: Wire) -> None:
+    """The first try of it was noted as not done, and stayed so."""
+    tries: list[int] = []
+
+    def charge() -> object:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError("no answer")
+        return object()
+
+    def body(run: Run) -> None:
+        for error in (OSError, BadInput):
+            with suppress(error):
+                run.on("invoice", 7).once("charge", charge, unsure="retry")
+
+    office = Office(store)
+    office.call(job(), body, when=Slot("billing", START))
+    assert (len(tries), office.record(Slot("billing", START)).outcome) == (2, Outcome.SUCCEEDED)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from cronce.errors import BadInput
-from cronce.integrations.deliveries import Calls, ToolPolicies
+from cronce.integrations.tools import Calls, ToolPolicies
 from cronce.runtime.run import Run
 
 try:

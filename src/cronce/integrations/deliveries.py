@@ -12,22 +12,19 @@ has no reason to deliver it again.
 """
 
 import asyncio
-import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final
 
 from cronce.errors import BadInput, BadPolicy, CronceError, InProgress, LeaseLost, StoreError
-from cronce.model import check_key, name_from
-from cronce.policy import OnLost, WhenUnsure, check_choice, refuse_foreign
+from cronce.model import name_from
+from cronce.policy import OnLost, WhenUnsure, check_choice
 from cronce.protocol.codec import json_text
 from cronce.runtime.app import Cronce
 from cronce.runtime.declare import Duration
 from cronce.runtime.effects.idempotent import read_lease, read_ttl
-from cronce.runtime.effects.once import checked_how
-from cronce.runtime.effects.things import scope_unsaid
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Run
 from cronce.runtime.steps import Nap, sleep
@@ -182,75 +179,3 @@ async def stand_by_async(
 
 
 # --- tools of agents --------------------------------------------------------------------------------------------------
-
-# Tools of agents, called once for each slot or once for each thing: what the guards of tools share.
-#
-# An agent that is started again is asked again. The ids of its calls are the model's, and others each time, so a call
-# goes by the tool's name and its arguments, or by what `key` makes of them: a model may word the same wish differently.
-# A call on a thing goes by the tool's name and the thing that `key` names. A call that was made returns what came of
-# it, and one that is being made, by the same agent at the same time, waits.
-
-READABLE_CALL: Final = 160
-"""Letters of a call that its key shows; a longer one ends in a digest."""
-
-
-class ToolPolicies(TypedDict, total=False):
-    """What `once` of a tool takes: the slot (`per`) or a thing (`on`), and what tells one call from another (`key`);
-    the rest is as in `run.once`."""
-
-    per: Literal["slot"] | None
-    on: str | None
-    key: Callable[..., object] | None
-    unsure: WhenUnsure
-    not_done: type[BaseException] | tuple[type[BaseException], ...]
-
-
-class Calls:
-    """The calls of one tool, under a run."""
-
-    def __init__(self, run: Run, tool: str, how: ToolPolicies) -> None:
-        if not isinstance(run, Run):
-            raise BadInput(f"a tool is guarded under a run, which a job's body is given, and this is {run!r:.60}")
-        refuse_foreign([word for word in how if word not in ToolPolicies.__annotations__], ToolPolicies.__annotations__)
-        per, on, key = how.get("per"), how.get("on"), how.get("key")
-        if (per, on) != ("slot", None) and (per is not None or on is None or key is None):
-            call = f"once({tool}, run"
-            raise scope_unsaid(
-                f"{call})", f"{call}, on='invoice', key=lambda invoice: invoice)", f"{call}, per='slot')"
-            )
-        self._run, self._tool, self._on, self._key = run, tool, on, key
-        self._how = checked_how(how.get("unsure", "raise"), how.get("not_done", ()))
-
-    def once(self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Any]) -> Any:
-        """What came of the call, as JSON says it, the first time too."""
-        once, how = self._once(args, named), self._how._asdict()
-        return stand_by(lambda body: once(body, **how), call)
-
-    async def once_async(
-        self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Awaitable[Any]]
-    ) -> Any:
-        once, how = self._once(args, named), self._how._asdict()
-        return await stand_by_async(lambda body: once(body, **how), call)
-
-    def _once(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Callable[..., Any]:
-        if self._on is not None and self._key is not None:
-            return partial(self._run.on(self._on, self._key(*args, **named)).once, self._tool)
-        return partial(self._run.once, self._key_of(args, named), per="slot")
-
-    def _key_of(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-        if self._key is not None:
-            return f"{self._tool}:{check_key(self._key(*args, **named))}"
-        from pydantic_core import to_jsonable_python  # noqa: PLC0415  whoever has such tools has it
-
-        try:
-            plain = to_jsonable_python([*args, named] if args else named)
-            said = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-        except ValueError as error:
-            words = f"the arguments of {self._tool} are no JSON ({error}): give key=, a function of them"
-            raise BadInput(words) from None
-        text = f"{self._tool}:{said}"
-        return (
-            text
-            if len(text) <= READABLE_CALL
-            else f"{text[:READABLE_CALL]}... {sha256(said.encode()).hexdigest()[:16]}"
-        )

@@ -4,7 +4,7 @@ from functools import wraps
 from typing import Any, Final, TypeVar, Unpack
 
 from cronce.errors import BadInput
-from cronce.integrations.deliveries import Calls, ToolPolicies
+from cronce.integrations.tools import Calls, ToolPolicies
 from cronce.runtime.run import Run
 
 try:

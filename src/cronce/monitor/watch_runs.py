@@ -12,7 +12,8 @@ from cronce.monitor.settings import Settings
 from cronce.monitor.survey import LONG, Memory, Survey, began, is_near, timeout
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import LAPSED, Outcome
-from cronce.runtime.effects.review import doubt_of
+from cronce.runtime.effects.review import doubts_of
+from cronce.runtime.effects.steps import Target
 from cronce.runtime.journal import Entry, UnsaidEnd
 from cronce.runtime.queries import RunSeen
 from cronce.telling.words import counted, listed, safe, short
@@ -212,25 +213,31 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
         count = f"; {counted(len(runs), 'run', more=survey.more)} of {job} in all" if len(runs) > 1 else ""
         since = min(run.record.finished or run.slot.at for run in runs if run.record is not None)
         listing = f"`cronce runs {job} --state {outcome}` lists them"
-        effect, key = doubt_of(newest.record), newest.slot.key
-        if effect is None:
+        effects, key = doubts_of(newest.record), newest.slot.key
+        if not effects:
             text = f"{key} is {what}{count}."
             remedy = f"See what it did, then `cronce resolve {key} done`, or retry; {listing}."
         elif waiting:
+            effect = next((one for one in effects if _is_doubtful(one, survey)), effects[0])
+            others = f" (`cronce effects {key}` lists its others)" if len(effects) > 1 else ""
             text = safe(f"{key} is unknown: nobody knows whether {effect.name} happened{count}.")
-            remedy = f"Find out, then `cronce resolve {quote(safe(effect.name))} done`, or retry; {listing}."
+            remedy = f"Find out, then `cronce resolve {quote(safe(effect.name))} done`, or retry{others}; {listing}."
         else:
-            text = safe(f"{key} was stopped by {effect.name}, which is resolved since{count}.")
+            text = safe(f"{key} was stopped by {effects[0].name}, which is resolved since{count}.")
             remedy = f"`cronce rerun {key}` goes on with it; {listing}."
         yield Alert(kind, job, "critical" if waiting else "warning", text, since, remedy=remedy)
 
 
 def _is_settled(run: RunSeen, survey: Survey) -> bool:
     """It is unknown for nothing but an effect that was resolved since: as far as one can see all effects in doubt."""
-    effect = doubt_of(run.record)
-    if effect is None or run.record is None or run.record.reason.endswith(" more)") or len(survey.doubts) >= SLICE:
+    effects = doubts_of(run.record)
+    if not effects or run.record is None or run.record.reason.endswith(" more)") or len(survey.doubts) >= SLICE:
         return False
-    return all(one.cell.key != effect.cell for one in survey.doubts)
+    return not any(_is_doubtful(effect, survey) for effect in effects)
+
+
+def _is_doubtful(effect: Target, survey: Survey) -> bool:
+    return any(one.cell.key == effect.cell for one in survey.doubts)
 
 
 def _holder(run: RunSeen) -> str:

@@ -15,7 +15,7 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant
-from cronce.runtime.unfinished import REFUSED, Unfinished, remembered
+from cronce.runtime.unfinished import REFUSED, Unfinished, remembered, tell_doubts
 from cronce.value import NamedTuple, Value
 
 if TYPE_CHECKING:
@@ -141,8 +141,10 @@ class Run:
 
     @property
     def doubts(self) -> list[str]:
-        """Why it is not known of effects whether they happened, where a person has to look, whatever the body does."""
-        return [error.brief for error in self.unfinished.values() if isinstance(error, InDoubt)]
+        """Why it is not known of effects whether they happened, where a person has to look, whatever the body does: of
+        all of them in one text."""
+        doubts = [error for error in self.unfinished.values() if isinstance(error, InDoubt)]
+        return [tell_doubts(doubts)] if doubts else []
 
     @property
     def undone(self) -> list[str]:
@@ -288,13 +290,7 @@ class Run:
                 f"{self.job} does not say in which database its runs commit; declare it by @cron.job(…, transaction=…)"
             )
         self.transactions += 1
-        made = Transaction(database, self, conn, step, of, unfinished=self.unfinished)
-        self.unentered.append(made)
-        made.entered, made.begins = lambda: self.unentered.remove(made), self._note_joined
-        return made
-
-    def _note_joined(self) -> None:
-        self.joined = True
+        return Transaction(database, self, conn, step, of)
 
     @remembered
     def key_of(self, key: object, *, per: Literal["slot"] | None = None) -> str:

@@ -1,25 +1,57 @@
 """What a run remembers of effects that its job function asked for and that are not done: begun and not ended, or
 refused. A function that catches the error does not make the run succeed by that, and does not move its cursor."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from functools import wraps
 from typing import Any, Final, TypeVar, cast
 
-from cronce.errors import BadInput
+from cronce.errors import NOBODY_KNOWS, AlreadyDone, BadInput, InDoubt
+from cronce.protocol.record import REASON_KEPT
 
+Y = TypeVar("Y")
+S = TypeVar("S")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 REFUSED: Final = ""
 """Stands for all effects that were refused: what was wrong may have been the name. No effect has this one."""
 
 
+ALSO: Final = "; nor of "
+MORE: Final = " (and {} more)"
+"""How the reason of a run goes on that has several effects in doubt."""
+
+NAMED: Final = 300
+"""Letters for the names of those after the first."""
+
+
 class Unfinished(dict[str, BaseException]):
     """Effects by name, each with what the job function was told of it."""
 
-    def refuse(self, error: BaseException) -> None:
+    def refuse(self, error: BaseException, name: str = REFUSED) -> None:
         """An effect was refused. It stays so: another call, with another name, is another effect."""
-        if not any(error is known for known in self.values()):  # else its effect is known by name
-            self.setdefault(REFUSED, error)
+        if not isinstance(error, DoneAllTheSame) and not any(error is known for known in self.values()):
+            self.setdefault(name, error)  # else it is done, or known by the effect's own name
+
+    def doubt(self, doubt: InDoubt) -> None:
+        """Nobody knows whether it happened, and that shall be seen."""
+        self[doubt.name] = doubt
+
+    def noted(self, name: str, steps: Generator[Y, S, T]) -> Generator[Y, S, T]:
+        """Take the steps of an effect, or of its transaction; what does not come to its end is noted."""
+        try:
+            result = yield from steps
+        except GeneratorExit:  # nobody takes these steps any more
+            raise
+        except (AlreadyDone, DoneAllTheSame):
+            self.pop(name, None)
+            raise
+        except BaseException as error:
+            if not isinstance(self.get(name), InDoubt):
+                self[name] = error
+            raise
+        self.pop(name, None)
+        return result
 
 
 class DoneAllTheSame(BadInput):
@@ -33,10 +65,49 @@ def remembered(call: F) -> F:
     def asked(self: Any, *args: Any, **named: Any) -> Any:
         try:
             return call(self, *args, **named)
-        except DoneAllTheSame:
-            raise
         except (BadInput, TypeError) as error:
             self.unfinished.refuse(error)
             raise
 
     return cast(F, asked)
+
+
+# --- several doubts, in one reason ----------------------------------------------------------------------------------
+
+
+def tell_doubts(doubts: Sequence[InDoubt]) -> str:
+    """Why nobody knows of the first, and the names of the others, as far as there is room: each stops the run again
+    until a person has looked."""
+    from shlex import quote  # noqa: PLC0415  few runs leave doubts
+
+    names, size = [], 0
+    for doubt in doubts[1:]:
+        size += len(quote(doubt.name)) + 1
+        if size > NAMED:
+            break
+        names.append(quote(doubt.name))
+    also = f"{ALSO}{' '.join(names)}" if names else ""
+    left = len(doubts) - 1 - len(names)
+    also += MORE.format(left) if left else ""
+    room = REASON_KEPT - len(also) - len(MORE.format(10**9))  # what is undone besides may be counted, too
+    return f"{doubts[0].brief[:room]}{also}"
+
+
+def doubts_told(reason: str) -> list[str]:
+    """The names of the effects that a reason says nobody knows of."""
+    from re import sub  # noqa: PLC0415
+    from shlex import split  # noqa: PLC0415
+
+    name, told, why = reason.partition(" happened: ")
+    if not name.startswith(NOBODY_KNOWS) or not told:
+        return []
+    names, others = [name.removeprefix(NOBODY_KNOWS)], sub(r"( \(and \d+ more\))+$", "", why)
+    while ALSO in others:
+        others = others.partition(ALSO)[2]
+        try:
+            listed = split(others)
+        except ValueError:
+            continue
+        if all("/" in one for one in listed):  # else these are words of the error
+            return names + listed
+    return names

@@ -20,6 +20,7 @@ from cronce.runtime.ledger import Begin, Grant, Ledger
 from cronce.runtime.steps import Body, Do, Nap, Steps
 from cronce.runtime.transactions import Committed, Database, Transaction
 from cronce.runtime.transactions.fencing import Found
+from cronce.runtime.unfinished import Unfinished
 from cronce.testing.database import CHARGE, Connection, Error, ModelDatabase
 from cronce.testing.receivers import Broken, Effect, Receivers, Refused, Silence, Way
 from cronce.testing.world import Play, Process, Sleep, World
@@ -87,7 +88,8 @@ class Deeds:
         assert self.lease.grant.slot is not None
         self.job = self.lease.grant.slot.job
         self.key = effects_key(self.lease.grant.record, self.lease.grant.slot)
-        self.committed = False
+        self.committed = self.joined = False
+        self.unfinished, self.unentered = Unfinished(), list[object]()
         self._under = UnderRun(self.lease, lambda: cast(Desk, self.doer))
 
     @property
@@ -216,6 +218,7 @@ class UnderKey:
     def __init__(self, doer: Doer) -> None:
         self._doer = doer
         self._lease: Lease | None = None
+        self.unfinished = Unfinished()
 
     @property
     def ledger(self) -> Ledger:
@@ -238,9 +241,6 @@ class UnderKey:
     def let_go(self, grant: Grant) -> Grant:
         self._doer.let_go(grant)
         return self._lease.grant if self._lease else grant
-
-    def doubt(self, doubt: InDoubt) -> None:
-        """The caller sees it."""
 
 
 def handle(doer: Doer, receivers: Receivers, message: str, began: Callable[[Fence], str]) -> Play[Any]:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from os import urandom
 from pathlib import Path
 from typing import Final
@@ -19,11 +19,12 @@ from cronce.testing.crew import Crew
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import Address, address, through
 from cronce.value import NamedTuple
-from tests.faults.billing import nights
-from tests.faults.billing.ledgers import Books, Ledger, Progress, Table
+from tests.faults.billing.ledgers import Books, File, Ledger, Progress, Table
+from tests.faults.billing.person import Person
 from tests.faults.billing.plan import Fault, Kind, plan
+from tests.faults.billing.recipes import RECIPES
 from tests.faults.billing.verdict import Verdict, count
-from tests.faults.billing.worker import VARIANTS, Order, Variant, expected
+from tests.faults.billing.worker import NIGHTS, Order, keeps_shop, marks_paid
 
 PROCESSES: Final = ("w1", "w2", "w3")
 IN_THE_MIDDLE: Final = 0.7
@@ -36,12 +37,15 @@ LOOK: Final = 0.001
 STILL: Final = 0.02
 """Seconds between two looks: while invoices are charged, and while everybody waits for a lease to end."""
 
+ROUNDS: Final = 1.0
+"""Seconds between two rounds of the person who looks after the nights."""
+
 PATIENCE: Final = 150.0
 """Seconds without any progress after which something hangs."""
 
 
 class Settings(NamedTuple):
-    variant: Variant
+    variant: str
     store: str
     """The URL of cronce's store, or of the Redis with the lock."""
     shop: str = ""
@@ -59,7 +63,7 @@ class Billing:
 
     def __init__(self, settings: Settings, folder: Path, show: Callable[[int], None] = lambda _done: None) -> None:
         self.settings, self._folder, self._show = settings, folder, show
-        self._crew = Crew("tests.faults.billing.worker", lambda name: folder / f"{name}.log")
+        self._crew = self._hire_crew()
         self._lives = Counter[str]()
         self._done = Counter[str]()
         self._job = f"billing-{urandom(3).hex()}"
@@ -69,6 +73,9 @@ class Billing:
         """How many invoices were charged when the last fault came."""
         self._paused: dict[str, float] = {}
         """Who is stopped, and until when."""
+        self._recipe = RECIPES.get(settings.variant)
+        self._person: Person | None = None
+        self._round_at = 0.0
 
     def run(self) -> Verdict:
         began = time.monotonic()
@@ -76,21 +83,31 @@ class Billing:
             self._ledger = stack.enter_context(closing(self._open_ledger()))
             self._payments = self._start_receiver(stack)
             self._link(stack)
-            stack.callback(self._crew.clear)
+            if self.settings.variant in NIGHTS:
+                self._person = stack.enter_context(closing(self._hire()))
+            stack.callback(self._clear)
             for name in PROCESSES:
                 self._start(name)
             self._play()
             self._crew.end(PATIENCE)
-            if self.settings.variant.startswith("nights"):
-                self._look_into_doubts()
+            if self._person:
+                self._look_into_doubts(self._person)
             return self._verdict(time.monotonic() - began)
+
+    def _clear(self) -> None:
+        self._crew.clear()
+
+    def _hire_crew(self) -> Crew:
+        return Crew("tests.faults.billing.worker", lambda name: self._folder / f"{name}.log")
 
     # --- the stage ---
 
     def _open_ledger(self) -> Ledger:
-        if self.settings.variant.endswith("transaction"):
+        if keeps_shop(self.settings.variant):
             return Table(self.settings.shop)
-        if self.settings.variant == "redis-lock":
+        if self._recipe and self._recipe.receiver == "SQLite":
+            return File(self._file)
+        if marks_paid(self.settings.variant):
             with closing(sqlite3.connect(self._file)) as shop, shop:
                 shop.execute("CREATE TABLE invoices (id INTEGER PRIMARY KEY, paid INTEGER NOT NULL DEFAULT 0)")
                 shop.executemany("INSERT INTO invoices (id) VALUES (?)", [(invoice,) for invoice in self._invoices])
@@ -150,8 +167,10 @@ class Billing:
     @property
     def _billed(self) -> bool:
         """Whether everybody who lives has heard that the month is billed."""
-        said = self._said.read_text().split() if self._said.exists() else []
-        return all(self._life(name) in said for name in PROCESSES)
+        return all(self._life(name) in self._heard() for name in PROCESSES)
+
+    def _heard(self) -> list[str]:
+        return self._said.read_text().split() if self._said.exists() else []
 
     # --- what is done to them ---
 
@@ -167,6 +186,7 @@ class Billing:
                 faults.pop(0)
                 self._hit_at = progress.invoices
             self._wake()
+            self._look_around()
             self._crew.check()
             if progress != last:
                 last, moved = progress, time.monotonic()
@@ -209,26 +229,48 @@ class Billing:
 
     # --- the books are read, and then comes one more night ---
 
-    def _look_into_doubts(self) -> None:
+    def _hire(self) -> Person:
+        whats = self._recipe.whats if self._recipe else ("charge",)
+        return Person(self.settings.store, whats, self.settings.invoices // len(whats))
+
+    def _look_around(self) -> None:
+        """Between the nights, slots that went wrong are rerun; where a recipe stops at a doubt, that is looked into."""
+        if self._person is None or time.monotonic() < self._round_at:
+            return
+        self._person.rerun()
+        if self._recipe and self._recipe.stops:
+            self._person.resolve(self._charged)
+        self._round_at = time.monotonic() + ROUNDS
+
+    def _look_into_doubts(self, person: Person) -> None:
+        doubtful = person.in_doubt()
         charged = self._charged()
-        doubtful = nights.in_doubt(self.settings.store)
-        self._done["in doubt"] = len(doubtful)
+        self._done["once"] = self._once()
         self._done["unexplained"] = len({*self._invoices} - charged - doubtful)
-        nights.resolve(self.settings.store, doubtful, charged)
-        settings, deadline = self.settings, time.monotonic() + PATIENCE
-        order = Order(
-            "last", settings.variant, self._job, self._slot, settings.invoices, settings.lease, settings.store,
-            settings.shop or self._file, self._payments, str(self._said),
-        )  # fmt: skip
-        fire, troubles = VARIANTS[settings.variant](order), expected(settings.variant)
-        while self._ledger.progress().invoices < settings.invoices and time.monotonic() < deadline:
-            with suppress(*troubles):
-                fire()
-            nights.resolve(settings.store, nights.in_doubt(settings.store), self._charged())
+        self._done["none"] = len(doubtful - charged)
+        self._done["in doubt"] = len(doubtful) + len(person.resolved)
+        deadline = time.monotonic() + PATIENCE
+        while person.in_doubt() or self._charged() != {*self._invoices}:
+            person.resolve(self._charged)
+            self._one_more_night(deadline)
+
+    def _one_more_night(self, deadline: float) -> None:
+        name, self._crew = PROCESSES[0], self._hire_crew()
+        self._start(name)
+        while self._life(name) not in self._heard():
+            self._crew.check()
+            if time.monotonic() > deadline:
+                raise CronceError(f"what is resolved is not charged after {PATIENCE:g} s: {self._folder}")
             time.sleep(STILL)
+        self._crew.end(PATIENCE)
 
     def _charged(self) -> set[int]:
         return {entry.invoice for entry in self._ledger.entries() if entry.what == "charge"}
+
+    def _once(self) -> int:
+        """How many invoices have one charge."""
+        counted = Counter(entry.invoice for entry in self._ledger.entries() if entry.what == "charge")
+        return sum(number == 1 for number in counted.values())
 
     # --- what became of it ---
 
@@ -242,6 +284,7 @@ class Billing:
         return Verdict(
             self.settings.variant, scheme_of(self.settings.store), self.settings.seed, self.settings.invoices,
             self._done["kill"], self._done["pause"], self._done["reply"] - left, seen["hung-up"],
-            seen["request"] or charges, charges, duplicates, missing, round(seconds, 1), self._done["in doubt"],
-            self._done["unexplained"],
+            seen["request"] or charges, charges, duplicates, missing, round(seconds, 1), self._done["once"],
+            self._done["none"], self._done["in doubt"], self._done["unexplained"],
+            self._person.reruns if self._person else 0, self._once(),
         )  # fmt: skip

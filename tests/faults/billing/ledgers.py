@@ -1,6 +1,7 @@
 """Where the charges are: in the receiver's books, or in a table of the shop's. Read from outside, by nobody who has a
 part in the play."""
 
+import sqlite3
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +12,8 @@ from tests.faults.billing.receiver import Entry, read_books
 
 TABLE = "CREATE TABLE charges (id serial PRIMARY KEY, invoice int NOT NULL, who text NOT NULL)"
 """Nothing in it forbids a second charge."""
+
+TIMEOUT = 60.0
 
 
 class Progress(NamedTuple):
@@ -72,6 +75,26 @@ class Table:
     def entries(self) -> list[Entry]:
         rows = self._connection.execute("SELECT invoice, who FROM charges ORDER BY id").fetchall()
         return [Entry("charge", invoice, who) for invoice, who in rows]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class File:
+    """The shop's table, where the shop is a file. The page that writes it does not say who writes."""
+
+    def __init__(self, path: str) -> None:
+        self._connection = sqlite3.connect(path, timeout=TIMEOUT, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode = WAL")  # who reads stands in no writer's way
+        self._connection.execute("CREATE TABLE charges (invoice INTEGER)")
+
+    def progress(self) -> Progress:
+        ((invoices,),) = self._connection.execute("SELECT count(DISTINCT invoice) FROM charges")
+        return Progress(invoices)
+
+    def entries(self) -> list[Entry]:
+        rows = self._connection.execute("SELECT invoice FROM charges ORDER BY rowid").fetchall()
+        return [Entry("charge", invoice, "") for (invoice,) in rows]
 
     def close(self) -> None:
         self._connection.close()

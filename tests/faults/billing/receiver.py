@@ -4,7 +4,7 @@
 
 It honours `Idempotency-Key`, as payment services do: the first request with a key charges, every later one gets the
 answer of the first. A request without a key is a charge, each time. Some requests it carries out and then hangs up,
-without an answer: whoever asked cannot know.
+without an answer; at some it hangs up before: whoever asked cannot tell the two apart.
 
 It says its port on standard output. The end of its input is its end.
 """
@@ -25,12 +25,15 @@ from cronce.value import NamedTuple
 HANGS_UP: Final = 0.03
 """How many of the requests are carried out and get no answer."""
 
+CUT_OFF: Final = 0.02
+"""How many are not carried out, and get none either."""
+
 TAKES: Final = 0.003
 """Seconds on either side of the charge, at most: a request can be caught before it and after it."""
 
 NO_KEY: Final = "-"
 
-What = Literal["request", "charge", "hung-up"]
+What = Literal["request", "charge", "hung-up", "cut-off"]
 
 
 class Entry(NamedTuple):
@@ -66,8 +69,8 @@ class Books:
                 os.fdatasync(self._file)
             return self._answers[key]
 
-    def hung_up(self, invoice: int, who: str, key: str) -> None:
-        self._write("hung-up", invoice, who, key)
+    def gave_no_answer(self, what: Literal["hung-up", "cut-off"], invoice: int, who: str, key: str) -> None:
+        self._write(what, invoice, who, key)
 
     def _write(self, what: What, invoice: int, who: str, key: str) -> None:
         os.write(self._file, f"{what} {invoice} {who} {key}\n".encode())  # one write: no line is torn
@@ -81,14 +84,20 @@ def serve(books: Books, seed: int) -> ThreadingHTTPServer:
             invoice, who = int(self.path.rpartition("/")[2]), self.headers["From"]
             key = self.headers.get("Idempotency-Key", NO_KEY)
             time.sleep(TAKES * dice.random())
+            if dice.random() < CUT_OFF:
+                self._hang_up("cut-off", invoice, who, key)
+                return
             charge = books.charge(invoice, who, key)
             time.sleep(TAKES * dice.random())
             if dice.random() < HANGS_UP:
-                books.hung_up(invoice, who, key)
-                self.close_connection = True
-                self.connection.shutdown(socket.SHUT_RDWR)
+                self._hang_up("hung-up", invoice, who, key)
             else:
                 self._answer(charge)
+
+        def _hang_up(self, what: Literal["hung-up", "cut-off"], invoice: int, who: str, key: str) -> None:
+            books.gave_no_answer(what, invoice, who, key)
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
 
         def _answer(self, text: str) -> None:
             try:

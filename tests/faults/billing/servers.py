@@ -9,7 +9,7 @@ from typing import Literal
 import psycopg
 
 from cronce.stores.redis import init
-from tests.faults.billing.worker import Variant
+from tests.faults.billing.worker import keeps_shop
 from tests.servers.postgres import Postgres
 from tests.servers.valkey import DURABLE, Valkey
 
@@ -17,8 +17,9 @@ Store = Literal["postgres", "sqlite", "valkey"]
 
 
 @contextmanager
-def places(variant: Variant, store: Store, folder: Path) -> Iterator[tuple[str, str]]:
-    """The URLs of the store and of the shop, of servers that are started for it; "" where there is no shop's."""
+def places(variant: str, store: Store, folder: Path, server: Postgres | None = None) -> Iterator[tuple[str, str]]:
+    """The URLs of the store and of the shop, of servers that are started for it, apart from a PostgreSQL that is there
+    already; "" where there is no shop's."""
     with ExitStack() as stack:
         urls = {"sqlite": f"sqlite:///{folder}/cronce.db"}
         if variant == "redis-lock":
@@ -26,9 +27,9 @@ def places(variant: Variant, store: Store, folder: Path) -> Iterator[tuple[str, 
         if store == "valkey":
             urls["valkey"] = stack.enter_context(Valkey(*DURABLE)).url
             init(urls["valkey"])  # a store that was born by itself takes no slots from before its birth
-        if store == "postgres" or variant.endswith("transaction"):
-            urls["postgres"] = stack.enter_context(database(stack.enter_context(Postgres()).url))
-        yield urls[store], urls["postgres"] if variant.endswith("transaction") else ""
+        if store == "postgres" or keeps_shop(variant):
+            urls["postgres"] = stack.enter_context(database((server or stack.enter_context(Postgres())).url))
+        yield urls[store], urls["postgres"] if keeps_shop(variant) else ""
 
 
 @contextmanager

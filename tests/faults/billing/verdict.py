@@ -23,10 +23,18 @@ class Verdict(NamedTuple):
     duplicates: int
     missing: int
     seconds: float
+    charged_once: int = 0
+    """Night after night: invoices that were charged once before a script looked into what is in doubt."""
+    waiting: int = 0
+    """Those that were not charged then, and in doubt."""
     in_doubt: int = 0
-    """Night after night: invoices that a script looked up in the receiver's books, and resolved."""
+    """Effects that the script looked up in the receiver's books, and resolved: charged or not."""
     unexplained: int = 0
-    """Invoices that were not charged before that, and not in doubt either."""
+    """Invoices that were not charged then, and not in doubt either."""
+    reruns: int = 0
+    """Slots that went wrong, and were run again by hand."""
+    once_after: int = 0
+    """Invoices that were charged once when the script had resolved what was in doubt, and one more night had run."""
 
     @property
     def once_each(self) -> bool:

@@ -6,7 +6,8 @@ What to do comes on standard input, and its end is the end. Again and again, as 
 it hears that the month is billed. It expects to be killed and stopped at any moment.
 
 The job is the same three times: under a slot, with charges by key (`by_key`) or in a joined transaction
-(`by_transaction`); and under a lock as the seeds write it (`by_lock`).
+(`by_transaction`); and under a lock as the seeds write it (`by_lock`). Beside these there are the same unpaid invoices
+night after night (`nights`), and the recipes of the docs (`recipes`).
 """
 
 import json
@@ -21,19 +22,19 @@ import traceback
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Final, get_args
 
 from cronce import Cronce, Run, Skipped
-from cronce.errors import AlreadyDone, DatabaseUnavailable, LeaseLost, StoreUnavailable
+from cronce.errors import AlreadyDone, DatabaseUnavailable, InDoubt, InProgress, LeaseLost, StoreUnavailable
 from cronce.runtime.guard import Guard
 from cronce.value import NamedTuple
-from tests.faults.billing import nights
+from tests.faults.billing import nights, recipes
 from tests.faults.billing.plain_lock import HeartbeatLock
 
 if TYPE_CHECKING:
     import psycopg
 
-Variant = Literal["key", "transaction", "redis-lock"] | nights.Nights
 Fire = Callable[[], bool]
 """One call of the job; whether the month is billed."""
 
@@ -54,7 +55,7 @@ BUG: Final = 70
 
 class Order(NamedTuple):
     name: str
-    variant: Variant
+    variant: str
     job: str
     slot: str
     invoices: int
@@ -156,54 +157,101 @@ def by_transaction(order: Order) -> Fire:
 # --- under a lock ---
 
 
+def unpaid(order: Order) -> list[int]:
+    with closing(sqlite3.connect(order.shop, timeout=TIMEOUT)) as shop:
+        return [invoice for (invoice,) in shop.execute("SELECT id FROM invoices WHERE NOT paid ORDER BY id")]
+
+
+def mark_as_paid(order: Order, invoice: int) -> None:
+    with closing(sqlite3.connect(order.shop, timeout=TIMEOUT)) as shop, shop:
+        shop.execute("UPDATE invoices SET paid = 1 WHERE id = ?", (invoice,))
+
+
 def by_lock(order: Order) -> Fire:
     import redis  # noqa: PLC0415  not where it is not needed
 
     client = redis.Redis.from_url(order.store, decode_responses=True, socket_timeout=TIMEOUT)
 
-    def unpaid() -> list[int]:
-        with closing(sqlite3.connect(order.shop, timeout=TIMEOUT)) as shop:
-            return [invoice for (invoice,) in shop.execute("SELECT id FROM invoices WHERE NOT paid ORDER BY id")]
-
-    def mark_as_paid(invoice: int) -> None:
-        with closing(sqlite3.connect(order.shop, timeout=TIMEOUT)) as shop, shop:
-            shop.execute("UPDATE invoices SET paid = 1 WHERE id = ?", (invoice,))
-
     def fire() -> bool:
         lock = HeartbeatLock(client, f"job_lock:{order.job}", order.lease)
         if lock.acquire():
             try:
-                for invoice in unpaid():
+                for invoice in unpaid(order):
                     pay(order, invoice, {})
-                    mark_as_paid(invoice)
+                    mark_as_paid(order, invoice)
             finally:
                 lock.release()
-        return not unpaid()
+        return not unpaid(order)
 
     return fire
 
 
+# --- the wrong scope: what the table is worth ---
+
+
+def per_slot(order: Order) -> Fire:
+    """The charge as an effect of the slot: the next slot meets an unpaid invoice, and knows nothing of the last one's
+    charge. By key as well: the key is the slot's."""
+
+    def body(run: Run) -> bool:
+        for invoice in unpaid(order):
+            with suppress(InDoubt):
+                run.once(
+                    f"charge:{invoice}", pay, order, invoice, run.headers(f"charge:{invoice}", per="slot"), per="slot"
+                )
+                mark_as_paid(order, invoice)
+        return not unpaid(order)
+
+    return nights.nightly(order, body)
+
+
 # --- the process ---
 
-VARIANTS: Final[dict[Variant, Callable[[Order], Fire]]] = {
+
+def _night(play: nights.Play, receiver: nights.Receiver, order: Order) -> Fire:
+    return play(order, pay, receiver)
+
+
+def _recipe(recipe: recipes.Recipe, order: Order) -> Fire:
+    return recipes.played(recipe, order, pay)
+
+
+WRONG: Final = "wrong: per slot"
+NIGHTS: Final[dict[str, Callable[[Order], Fire]]] = {
+    **{
+        f"{way}/{receiver}": partial(_night, play, receiver)
+        for way, play in nights.WAYS.items()
+        for receiver in get_args(nights.Receiver)
+    },
+    "transaction/PostgreSQL": lambda order: nights.transaction(
+        order, Shop(order.shop).connection, lambda: time.sleep(random.uniform(0, TAKES))
+    ),
+    f"{WRONG}/keys": per_slot,
+    **{name: partial(_recipe, recipe) for name, recipe in recipes.RECIPES.items()},
+}
+VARIANTS: Final[dict[str, Callable[[Order], Fire]]] = {
     "key": by_key,
     "transaction": by_transaction,
     "redis-lock": by_lock,
-    "nights-once": lambda order: nights.once(order, pay),
-    "nights-cursor": lambda order: nights.cursor(order, pay),
-    "nights-each": lambda order: nights.each(order, pay),
-    "nights-queue": lambda order: nights.queue(order, pay),
-    "nights-transaction": lambda order: nights.transaction(
-        order, Shop(order.shop).connection, lambda: time.sleep(random.uniform(0, TAKES))
-    ),
+    **NIGHTS,
 }
 
 
-def expected(variant: Variant) -> tuple[type[Exception], ...]:
+def marks_paid(variant: str) -> bool:
+    """Whether the shop has a mark for each invoice that is paid."""
+    return variant == "redis-lock" or variant.startswith(WRONG)
+
+
+def keeps_shop(variant: str) -> bool:
+    """Whether charges are rows in the shop's PostgreSQL."""
+    return variant in ("transaction", "transaction/PostgreSQL")
+
+
+def expected(variant: str) -> tuple[type[Exception], ...]:
     """What a body under fire raises. The trigger calls again; anything else is a bug. (A driver that is not needed is
     not imported: processes are killed and started again all the time.)"""
-    ours = (LeaseLost, StoreUnavailable, DatabaseUnavailable, OSError)
-    if variant.endswith("transaction"):
+    ours = (LeaseLost, StoreUnavailable, DatabaseUnavailable, InProgress, OSError, sqlite3.OperationalError)
+    if keeps_shop(variant):
         import psycopg  # noqa: PLC0415  not where it is not needed
 
         return (*ours, psycopg.Error)

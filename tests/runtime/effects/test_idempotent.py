@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -11,15 +12,16 @@ from zlib import crc32
 import pytest
 
 from cronce import Cronce, Run
-from cronce.errors import BadInput, BadName, BadPolicy, InDoubt, InProgress, StoreUnavailable
-from cronce.model import Mark
+from cronce.errors import BadInput, BadName, BadPolicy, InDoubt, InProgress, SlotFailed, StoreUnavailable
+from cronce.model import Mark, Slot
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.effects import once
 from cronce.runtime.effects.idempotent import SWEPT, Keyed
 from cronce.runtime.effects.once import How
 from cronce.runtime.jobs import SWEPT_AFTER
-from tests.runtime.office import Office, dies, watch
-from tests.runtime.shelf import FORGETFUL, HandClock, Wire
+from cronce.stores.memory import MemoryStore
+from tests.runtime.office import Office, dies, job, watch
+from tests.runtime.shelf import FORGETFUL, START, HandClock, Wire
 
 DAY = timedelta(days=1)
 
@@ -398,3 +400,99 @@ def test_a_receiver_admits_no_lower_fence_than_it_has_seen(cron: Cronce) -> None
     assert cron.admits("another", low)
     with pytest.raises(BadInput, match="is not a fence"):
         cron.admits("billing", "7")
+
+
+# --- inside of a job --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome", "told"),
+    [
+        ({}, Outcome.UNKNOWN, "nobody knows whether mail/7 happened: Boom"),
+        ({"unsure": "retry"}, Outcome.FAILED, "mail/7 is not done: Boom"),
+        ({"not_done": (Boom,)}, Outcome.FAILED, "mail/7 is not done: Boom"),
+        ({"unsure": "skip"}, Outcome.SUCCEEDED, ""),
+    ],
+)
+def test_one_that_fails_inside_a_job_is_remembered_by_its_run(
+    office: Office, consumer: Consumer, how: Any, outcome: Outcome, told: str
+) -> None:
+    """A job function that caught the error left its slot *succeeded*, with the message not handled."""
+
+    def fails(_message: int) -> None:
+        raise Boom
+
+    consumer.act, mail = fails, keyed(office, consumer, **how)
+
+    def body(_run: Run) -> None:
+        with suppress(Exception):
+            mail(7)
+
+    with suppress(SlotFailed):
+        office.call(job(), body, when=Slot("billing", START))
+    record = office.record(Slot("billing", START))
+    assert (record.outcome, record.reason) == (outcome, told)
+
+
+def test_one_that_is_done_at_last_or_in_progress_elsewhere_leaves_its_run_as_it_is(
+    store: Wire, office: Office, consumer: Consumer
+) -> None:
+    other = Office(store)
+
+    def first_fails(message: int) -> None:
+        if message == 7 and consumer.done[7] == 1:
+            raise Boom
+        if message == 8:
+            other.call(job("dunning"), meets_it, when=Slot("dunning", START))
+
+    def meets_it(_run: Run) -> None:
+        with suppress(InProgress):
+            keyed(other, consumer)(8)
+
+    consumer.act, mail = first_fails, keyed(office, consumer, unsure="retry")
+
+    def body(_run: Run) -> None:
+        with suppress(Boom):
+            mail(7)
+        mail(7)
+        mail(8)
+
+    office.call(job(), body, when=Slot("billing", START))
+    slots = (Slot("billing", START), Slot("dunning", START))
+    assert [office.record(slot).outcome for slot in slots] == [Outcome.SUCCEEDED] * 2
+    assert consumer.done == {7: 2, 8: 1}
+
+
+@pytest.mark.parametrize("message", [None, "", 7.5])
+def test_one_that_is_refused_inside_a_job_is_remembered_and_the_cursor_stays(
+    office: Office, consumer: Consumer, message: Any
+) -> None:
+    mail = keyed(office, consumer)
+
+    def body(run: Run) -> None:
+        for _ in run.cursor.over([1], at=lambda position: position):
+            with suppress(BadInput):
+                mail(message)
+
+    told = office.call_failing(job(), body, when=Slot("billing", START))
+    assert "cannot be the key of an effect" in told
+    got: list[Any] = []
+    office.hand.turn(900)
+    office.call(job(), lambda run: got.append(run.cursor.get()))
+    assert (got, consumer.done) == ([None], {})
+
+
+def test_on_an_event_loop_it_is_remembered_too() -> None:
+    with Cronce(store=MemoryStore()) as cron:
+
+        @cron.idempotent("mail", key=lambda message: message)
+        async def mail(_message: int) -> None:
+            raise Boom
+
+        @cron.job("@hourly")
+        async def billing() -> None:
+            with suppress(InDoubt):
+                await mail(7)
+
+        with pytest.raises(SlotFailed, match="nobody knows whether mail/7 happened: Boom"):
+            asyncio.run(billing())

@@ -188,3 +188,16 @@ def test_a_transaction_on_a_thing_commits_once_wherever_it_is_killed(
         )
     assert declared.database is not None
     declared.database.close()
+
+
+# --- the pages themselves -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", ["effects", "billing", "transactions"])
+def test_each_page_begins_with_what_may_not_happen_twice_and_the_table_of_choices(page: str) -> None:
+    """Before any code. What the code does under fire is played word by word: tests/faults/billing/recipes.py."""
+    text = (Path(__file__).parents[3] / "docs" / "how-to" / f"{page}.md").read_text()
+    before, _, _ = text.partition("```python")
+    assert "**What may not happen twice" in before
+    assert "or how long?**" in before
+    assert before.index("or how long?**") < before.index("|---|---|---|")

@@ -13,7 +13,7 @@ from cronce.errors import BadInput, InDoubt, InProgress, LeaseLost, SlotFailed
 from cronce.protocol.notices import decode_position
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
-from cronce.runtime.effects.review import resolve_effect
+from cronce.runtime.effects.review import effects, places, resolve_effect
 from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
@@ -187,6 +187,27 @@ def test_a_loop_that_goes_on_past_a_doubt_leaves_the_position_before_it(office: 
     office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), "forward/order:3", "retry"))
     office.call(job(), forwarded(done, set(), goes_on=True))
     assert (done, position(office)) == ([1, 2, 3, 4, 5, 3], 5)
+
+
+def test_what_is_skipped_on_purpose_is_passed_and_stays_listed(office: Office, clock: HandClock) -> None:
+    done: list[int] = []
+
+    def forward(order: int) -> None:
+        done.append(order)
+        if order == 3:
+            raise Boom
+
+    def body(run: Run) -> None:
+        last = run.cursor.get(0)
+        for order in run.cursor.over([order for order in ORDERS if order > last], at=lambda order: order):
+            run.on("order", order).once("forward", forward, order, unsure="skip")
+
+    for _ in range(2):
+        office.call(job(), body)
+        assert (done, position(office)) == ([1, 2, 3, 4, 5], 5)
+        clock.turn(15 * 60)
+    found = office.desk.do(effects(office.desk.do(places(None)), 10)).effects
+    assert [(one.name, one.state) for one in found] == [("forward/order:3", "in doubt")]
 
 
 def test_a_loop_that_ends_in_an_error_or_a_break_leaves_the_item_to_the_next_slot(

@@ -15,6 +15,7 @@ import pymysql
 
 from cronce.model import Fence
 from cronce.runtime.transactions import Database, Transaction
+from cronce.runtime.unfinished import Unfinished
 
 _numbers = count(1)
 _jobs = count(1)
@@ -34,7 +35,8 @@ class Run:
     def __init__(self, key: str, fence: Fence) -> None:
         self.key, self.fence = key, fence
         self.checks = 0
-        self.committed = False
+        self.committed = self.joined = False
+        self.unfinished, self.unentered = Unfinished(), list[object]()
 
     def check(self) -> None:
         self.checks += 1

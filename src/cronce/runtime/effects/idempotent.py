@@ -1,4 +1,5 @@
-"""A function that is done once for each key, whoever calls it: a consumer of a queue, a handler of requests.
+"""A function that is done once for each key, whoever calls it: a consumer of a queue, a handler of requests, a job. A
+job's run remembers it like any other effect: a slot does not succeed with one that is not done.
 
 While it is at it, its key is a lease, renewed like a lock's: another call is told that it is in progress. A lease that
 lapses leaves a doubt, like a step whose run died. What was done is known for a while, counted from when it was done;
@@ -21,7 +22,9 @@ from cronce.runtime.flow import drive
 from cronce.runtime.guard import finished, is_async
 from cronce.runtime.keeper import Keeper, Lease
 from cronce.runtime.ledger import Begin, Grant, Ledger
+from cronce.runtime.run import current_run
 from cronce.runtime.steps import Body, Steps, take, take_async
+from cronce.runtime.unfinished import Unfinished
 from cronce.schedule import format_duration, parse_duration
 from cronce.stores.base import Store
 
@@ -49,6 +52,8 @@ class UnderKey:
         self._patient_until = keeper.desk.clock.boot() + PATIENCE
         self._lease: Lease | None = None
         self._body: Body | None = None
+        run = current_run()
+        self.unfinished = Unfinished() if run is None else run.unfinished
 
     @property
     def ledger(self) -> Ledger:
@@ -78,9 +83,6 @@ class UnderKey:
             return grant
         self._keeper.drop(self._lease)
         return self._lease.grant
-
-    def doubt(self, doubt: InDoubt) -> None:
-        """The caller sees it."""
 
 
 def read_lease(lease: Duration) -> timedelta:
@@ -140,21 +142,28 @@ class Keyed:
     def _steps(
         self, fn: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], keeper: Keeper
     ) -> Steps[Any]:
-        key = _named(self._key(*args, **named))
-        begin = Begin(once_cell(self._name, key), keeper.desk.ledger.nonce(), self._lease, keep=self._ttl)
-        effect = Effect(f"{self._name}/{key}", begin, partial(fn, *args, **named))
         under = UnderKey(keeper)
         try:
-            result = yield from once(effect, self._how, under)
+            key = _named(self._key(*args, **named))
+        except Exception as error:
+            under.unfinished.refuse(error)
+            raise
+        begin = Begin(once_cell(self._name, key), keeper.desk.ledger.nonce(), self._lease, keep=self._ttl)
+        effect = Effect(f"{self._name}/{key}", begin, partial(fn, *args, **named))
+        result = yield from under.unfinished.noted(effect.name, self._once(effect, under))
+        if crc32(key.encode()) % SWEPT == 0:
+            keeper.later("sweep", partial(_swept, keeper))
+        return result
+
+    def _once(self, effect: Effect, under: UnderKey) -> Steps[Any]:
+        try:
+            return (yield from once(effect, self._how, under))
         except GeneratorExit:
             raise
         except BaseException as error:
             if under.stopped and not isinstance(error, Exception):
                 raise self._stopped(effect.name, under.stopped) from error
             raise
-        if crc32(key.encode()) % SWEPT == 0:
-            keeper.later("sweep", partial(_swept, keeper))
-        return result
 
     def _stopped(self, name: str, why: str) -> Exception:
         if self._how.unsure == "raise":

@@ -32,7 +32,7 @@ from cronce.runtime.guard import NothingRan
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.log import LOGGER
 from cronce.runtime.steps import Body, Do, Nap, Steps
-from cronce.runtime.unfinished import DoneAllTheSame
+from cronce.runtime.unfinished import DoneAllTheSame, Unfinished
 from cronce.value import NamedTuple
 
 PAUSE: Final = 0.05
@@ -93,13 +93,13 @@ class Holds(Protocol):
     def let_go(self, grant: Grant) -> Grant:
         """It is over: the grant to say so with."""
 
-    def doubt(self, doubt: InDoubt) -> None:
-        """It is not known whether it happened, and that shall be seen."""
+    @property
+    def unfinished(self) -> Unfinished:
+        """What the run remembers in which it is made; of one that is made by itself, nobody asks for that."""
 
 
 def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
     """Do it, unless it was done: what came of it, as JSON says it, so that a repeat returns the same."""
-    under.check()
     _, (begun,) = yield from exchange((), [effect.begin], how.unsure, under)
     grant = begun.answer
     if not isinstance(grant, Grant):
@@ -225,7 +225,7 @@ def known(name: str, begun: Begun, how: How, under: Holds) -> Any:
             return None
         case Closed(_, reason):
             doubt = InDoubt(name, reason)
-            under.doubt(doubt)
+            under.unfinished.doubt(doubt)
             raise doubt
         case Held(by, until):
             raise InProgress(name, by, None if begun.record and begun.record.under else until)
@@ -275,7 +275,7 @@ def failed(
         error.add_note(f"and that could not be recorded: {trouble}")
     doubt = InDoubt(name, why)
     if how.unsure == "raise" and not surely:
-        under.doubt(doubt)
+        under.unfinished.doubt(doubt)
     if surely or how.unsure == "retry" or not isinstance(error, Exception):
         raise error
     if how.unsure == "raise":

@@ -9,6 +9,7 @@ Facts, no words: whoever shows them to a person says them in theirs.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from itertools import product
 from shlex import quote
@@ -31,6 +32,7 @@ from cronce.runtime.machine import recall_once
 from cronce.runtime.operations import Operator, Verdict, sure
 from cronce.runtime.queries import load, read_page, row_of, slot_named
 from cronce.runtime.scheduling.roster import chunks
+from cronce.runtime.unfinished import doubts_told
 from cronce.schedule import format_duration
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple, Value
@@ -230,23 +232,20 @@ def places(what: str | None) -> Flow[list[Where]]:
 
 
 def of_slot(slot: Slot, run: Record | None) -> list[Where]:
-    """Those of a slot and its reruns, by the key that its effects go by. And the one that stopped it, whichever run
-    left that in doubt."""
+    """Those of a slot and its reruns, by the key that its effects go by. And those that stopped it, whichever run left
+    them in doubt."""
     own = [Where(effect_cells(effects_key(run, slot))), Where(f"{_THINGS}@/", slot._replace(request="").cell)]
-    stopped_by = doubt_of(run)
-    return [*own, Where(stopped_by.cell, only=True)] if stopped_by else own
+    return [*own, *(Where(doubt.cell, only=True) for doubt in doubts_of(run))]
 
 
-def doubt_of(run: Record | None) -> Target | None:
-    """The effect of which nobody knew whether it happened, so that the run was closed as unknown; of several the
-    first."""
-    if run is None or not run.reason.startswith(NOBODY_KNOWS):
-        return None
-    name, told, _ = run.reason.removeprefix(NOBODY_KNOWS).partition(" happened: ")
-    try:
-        return effect_named(name) if told else None
-    except BadInput:
-        return None
+def doubts_of(run: Record | None) -> list[Target]:
+    """The effects of which nobody knew whether they happened, so that the run was closed as unknown; of very many only
+    the first are known by name."""
+    found = []
+    for name in doubts_told(run.reason) if run else ():
+        with suppress(BadInput):
+            found.append(effect_named(name))
+    return found
 
 
 def stopped_by(seen: EffectSeen) -> Flow[tuple[Slot, ...]]:
@@ -265,8 +264,7 @@ def stopped_by(seen: EffectSeen) -> Flow[tuple[Slot, ...]]:
         page = yield from read_page(scan)
         looked += len(page.cells)
         for cell, run in all_readable(page.cells, decode):
-            doubt = doubt_of(run)
-            if doubt is not None and doubt.cell == seen.cell.key:
+            if any(doubt.cell == seen.cell.key for doubt in doubts_of(run)):
                 found.add(slot_of_cell(cell.key))
         scan = scan._replace(after=page.next) if page.next else None
     return tuple(sorted(found, key=lambda slot: (slot.at, slot.key)))

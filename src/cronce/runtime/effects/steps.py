@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
-from cronce.errors import BadInput, CronceError, InDoubt, InProgress, LeaseLost
+from cronce.errors import BadInput, CronceError, InProgress, LeaseLost
 from cronce.model import (
     Cell,
     Fence,
@@ -36,7 +36,6 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.effects.once import (
     Effect,
     How,
-    ResultNotKept,
     Word,
     exchange,
     heard,
@@ -141,9 +140,6 @@ class UnderRun:
         self._sent.pop(grant.key, None)
         return grant
 
-    def doubt(self, doubt: InDoubt) -> None:
-        self.unfinished[doubt.name] = doubt
-
     def begin(self, target: Target) -> Begin:
         return Begin(target.cell, self.ledger.nonce(), under=self._lease.grant, keep=target.keep)
 
@@ -162,24 +158,11 @@ class UnderRun:
         return record.key if record else ""
 
     def once(self, target: Target, work: Callable[[], Any], how: How) -> Steps[Any]:
-        return self.noted(target.name, self._once(target, work, how))
+        return self.unfinished.noted(target.name, self._once(target, work, how))
 
     def _once(self, target: Target, work: Callable[[], Any], how: How) -> Steps[Any]:
         self.check()  # before it is begun: in a process of its own, a run hears only now that its lease was renewed
         return (yield from once(Effect(target.name, self.begin(target), work), how, self))
-
-    def noted(self, name: str, steps: Steps[Any]) -> Steps[Any]:
-        """Take the steps of an effect; what does not come to its end is noted."""
-        try:
-            result = yield from steps
-        except (GeneratorExit, ResultNotKept):  # nobody takes these steps any more; or it is done
-            raise
-        except BaseException as error:
-            if not isinstance(self.unfinished.get(name), InDoubt):
-                self.unfinished[name] = error
-            raise
-        self.unfinished.pop(name, None)
-        return result
 
     def once_each(
         self, items: Iterable[Any], target: Callable[[Any], Target], fn: Callable[[Any], Any], how: How
@@ -248,7 +231,8 @@ class _Batches:
         results = []
         for place, ((target, item), one) in enumerate(zip(batch, begun, strict=True)):
             try:
-                results.append((yield from self._under.noted(target.name, self._one(target.name, item, one))))
+                done = self._one(target.name, item, one)
+                results.append((yield from self._under.unfinished.noted(target.name, done)))
             except GeneratorExit:
                 raise
             except BaseException:

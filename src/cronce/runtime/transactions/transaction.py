@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from cronce.errors import AlreadyDone, BadInput, CronceError, DatabaseUnavailable
+from cronce.errors import BadInput, CronceError, DatabaseUnavailable
 from cronce.model import Fence
 from cronce.runtime.interrupt import Interrupt, shielded
 from cronce.runtime.transactions.connection import Driver, Talk, drive, drive_async, leave, undo
@@ -38,6 +38,11 @@ class Runs(Protocol):
     """What is asked of a run, and what it is told."""
 
     committed: bool
+    joined: bool
+    """A transaction was begun for it: it may be committed though nobody heard of that."""
+    unfinished: Unfinished
+    unentered: list[object]
+    """Transactions that nobody has entered yet."""
 
     @property
     def key(self) -> str: ...
@@ -50,24 +55,11 @@ class Transaction(Generic[C]):
     """A transaction of the user's connection that commits only under the fence of a run. It gives the connection. It
     puts on record the run's end, a step of its slot or, `of` what is done, the thing that it is done to."""
 
-    def __init__(
-        self,
-        database: "Database",
-        run: Runs,
-        conn: C,
-        step: str = "",
-        of: str = "",
-        *,
-        unfinished: Unfinished | None = None,
-    ) -> None:
+    def __init__(self, database: "Database", run: Runs, conn: C, step: str = "", of: str = "") -> None:
         check_step(step)
-        self._unfinished = Unfinished() if unfinished is None else unfinished
-        self.entered: Callable[[], None] = lambda: None
-        """Whom to tell that the block has begun."""
-        self.begins: Callable[[], None] = lambda: None
-        """Whom to tell that it was not refused: from now on it may be committed."""
         self._database, self._run, self._conn = database, run, conn
         self._committed = Committed(of or run.key, step)
+        run.unentered.append(self)
 
     def __enter__(self) -> C:
         entered = False
@@ -97,14 +89,14 @@ class Transaction(Generic[C]):
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """A block in a block, or beside another on the same connection, would commit what that one has written."""
-        self.entered()
+        self._run.unentered.remove(self)
         with _LOCK:
             if id(self._conn) in _JOINED:
                 error = BadInput(
                     f"{self._run.key}: this connection is in another transaction of a run; let that block end before"
                     " the next begins, or give each a connection of its own"
                 )
-                self._unfinished.refuse(error)
+                self._run.unfinished.refuse(error)
                 raise error
             _JOINED.add(id(self._conn))
         try:
@@ -126,25 +118,13 @@ class Transaction(Generic[C]):
         return f"the transaction for {self._what}"
 
     def _enter(self, *, asynchronous: bool) -> Talk[None]:
-        yield from self._noted(self._begin(asynchronous=asynchronous))
+        """What was to be committed and is not, is noted: the body may make nothing of the error."""
+        yield from self._run.unfinished.noted(self._what, self._begin(asynchronous=asynchronous))
 
     def _exit(self, error: BaseException | None) -> Talk[None]:
-        yield from self._noted(self._end(error))
-        if error is None:
-            self._unfinished.pop(self._what, None)
-        else:
-            self._unfinished[self._what] = error
-
-    def _noted(self, talk: Talk[None]) -> Talk[None]:
-        """What was to be committed and is not, is noted: the body may make nothing of the error."""
-        try:
-            yield from talk
-        except AlreadyDone:
-            self._unfinished.pop(self._what, None)
-            raise
-        except BaseException as error:
-            self._unfinished[self._what] = error
-            raise
+        yield from self._run.unfinished.noted(self._what, self._end(error))
+        if error is not None:
+            self._run.unfinished[self._what] = error
 
     def _begin(self, *, asynchronous: bool) -> Talk[None]:
         self._run.check()
@@ -158,7 +138,7 @@ class Transaction(Generic[C]):
         found = yield from self._asked(self._database.look)
         if refusal := verdict(found, self._run.key, self._fence, self._committed):
             raise refusal
-        self.begins()
+        self._run.joined = True
         yield from open_joint(self._driver)
 
     def _end(self, error: BaseException | None) -> Talk[None]:
