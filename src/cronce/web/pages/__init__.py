@@ -9,12 +9,11 @@ from starlette.routing import Route
 
 from cronce.runtime.flow import Flow
 from cronce.web.pages import tables
-from cronce.web.pages.job import job_page
-from cronce.web.pages.jobs import jobs_page
+from cronce.web.pages.jobs import job_page, jobs_page
 from cronce.web.pages.overview import holders_page, overview_page
 from cronce.web.pages.runs import run_page, runs_page, search
 from cronce.web.site import Shown, show
-from cronce.web.timeline.page import timeline
+from cronce.web.timeline import timeline
 
 
 def _page(path: str, template: str, flow: Callable[[Request], Flow[Shown]]) -> Route:

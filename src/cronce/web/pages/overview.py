@@ -21,7 +21,7 @@ from cronce.value import NamedTuple
 from cronce.web.markup import Tone, brief
 from cronce.web.pages.runs import rows_of
 from cronce.web.site import COUNTED, Frame, Shown, root_of, site_of
-from cronce.web.timeline.page import MOST_DRAWN, picture
+from cronce.web.timeline import MOST_DRAWN, picture
 
 RECENT: Final = 12
 RUNNING: Final = 20

@@ -1,10 +1,21 @@
-"""What the API tells."""
+"""The API: what the page shows and does, as JSON, in the documents of the command line.
 
-from collections.abc import Iterable
+The tables of endpoints and of actions are the source of all: the routes, what is checked before a handler sees it, and
+the OpenAPI document at /api/v1/openapi.json. What is not in them is not there, and the reverse. What is done is the
+same table of actions as the page's, for whoever sends the token with the call.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
-from cronce.errors import NotOnRecord
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cronce import __version__
+from cronce.errors import BadInput, NotOnRecord
 from cronce.model import Instant, check_name
 from cronce.monitor import read_jobs, read_lists, read_overview, read_stretch
 from cronce.monitor.read_lists import effects_page
@@ -14,10 +25,161 @@ from cronce.runtime.queries import WANTED, HolderSeen, JobLine, RunSeen, carried
 from cronce.runtime.why import Case, why
 from cronce.telling import documents as told
 from cronce.telling.words import iso
-from cronce.web.actions import Document, named
-from cronce.web.api.endpoints import MOST, Asked, Endpoint, Parameter
-from cronce.web.api.schemas import INSTANT, TEXT, YES, one_of
-from cronce.web.requests import Problem
+from cronce.value import NamedTuple
+from cronce.web.actions import ACTIONS, Action, Document, Field, named
+from cronce.web.api_schemas import ANY, INSTANT, SCHEMAS, TEXT, YES, Schema, one_of, ref
+from cronce.web.requests import STATUSES, Json, Problem, document, read_instant
+from cronce.web.site import Site, root_of, site_of
+
+BASE: Final = "/api/v1"
+
+
+class Parameter(NamedTuple):
+    """Something that may be said in the query."""
+
+    name: str
+    schema: Schema
+    means: str
+
+
+class Asked(NamedTuple):
+    """What was asked: of what, if of one thing, and the parameters that were given."""
+
+    site: Site
+    subject: str
+    given: Mapping[str, Any]
+
+
+class Endpoint(NamedTuple):
+    path: str
+    """With {subject} for what is named in it."""
+    name: str
+    summary: str
+    answer: str
+    """The schema of what is answered."""
+    answers: Callable[[Asked], Flow[Document]]
+    parameters: tuple[Parameter, ...] = ()
+    subject: str = ""
+    """What is named, in words, if anything is."""
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+MOST: Final = 1_000
+
+
+def _read(schema: Schema, text: str) -> Any:
+    """What a text of the query says, as the schema has it."""
+    match schema:
+        case {"format": "date-time"}:
+            return read_instant(text)
+        case {"type": "boolean"}:
+            if text not in ("true", "false"):
+                raise BadInput("it is true or false")
+            return text == "true"
+        case {"type": "integer"}:
+            if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MOST):
+                raise BadInput(f"it is a number from 1 to {MOST:,}")
+            return int(text)
+        case {"enum": [*words]} if text not in words:
+            raise BadInput(f"it is one of {', '.join(words)}")
+    return text
+
+
+# --- answering --------------------------------------------------------------------------------------------------------
+
+
+async def respond(request: Request, endpoint: Endpoint) -> Response:
+    asked = Asked(site_of(request), request.path_params.get("subject", ""), _given(request, endpoint.parameters))
+    return Json(await asked.site.ask(endpoint.answers(asked)))
+
+
+def _given(request: Request, parameters: tuple[Parameter, ...]) -> dict[str, Any]:
+    known = {one.name: one for one in parameters}
+    given: dict[str, Any] = {}
+    for name, text in request.query_params.multi_items():
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise Problem(400, f"there is no parameter {name[:60]!r} here; there are: {listed}")
+        if name in given:
+            raise Problem(400, f"{name} is given twice")
+        try:
+            given[name] = _read(known[name].schema, text)
+        except BadInput as error:
+            raise Problem(400, f"{name}={text[:60]}: {error}") from None
+    return given
+
+
+# --- acting -----------------------------------------------------------------------------------------------------------
+
+BY: Final = Field("by", "Who acts, for the record", least=1, longest=60)
+
+
+async def act(request: Request, action: Action) -> Response:
+    site = site_of(request)
+    _refuse_without_token(request, site)
+    subject = named(action.of, request.path_params["subject"])
+    given = _checked(action, await document(request))
+    by = f"{given.pop('by', 'token')} (api)"
+    return Json(await site.act(by, lambda hand: action.act(hand, subject, given)))
+
+
+def _refuse_without_token(request: Request, site: Site) -> None:
+    """A browser's session is no token: it would come along with a request that another site made."""
+    session = site.session(request)
+    if site.keys is None:
+        raise Problem(403, "this API only tells: it was started without a token (--token-file, or $CRONCE_UI_TOKEN)")
+    if session is None or session.word:
+        raise Problem(401, "this needs the token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
+
+
+# --- what is said with it ---------------------------------------------------------------------------------------------
+
+
+def body_schema(action: Action) -> Schema:
+    fields = (*action.fields, BY)
+    return {
+        "type": "object",
+        "properties": {field.name: {**_schema(field), "description": field.label} for field in fields},
+        "required": [field.name for field in fields if field.kind == "choice"],
+        "additionalProperties": False,
+    }
+
+
+def _schema(field: Field) -> Schema:
+    schemas = {
+        "choice": one_of(*field.choices),
+        "yes": YES,
+        "json": ANY,
+        "text": {**TEXT, "minLength": field.least, "maxLength": field.longest},
+    }
+    return schemas[field.kind]
+
+
+def _checked(action: Action, body: dict[str, Any]) -> dict[str, Any]:
+    fields = {field.name: field for field in (*action.fields, BY)}
+    for name, value in body.items():
+        if name not in fields:
+            raise Problem(422, f"there is no {name[:60]!r} to say here; there are: {', '.join(fields)}")
+        if not _fits(fields[name], value):
+            raise Problem(422, f"{name}: {value!r:.60} is not what it can be")
+    for field in fields.values():
+        if field.kind == "choice" and field.name not in body:
+            raise Problem(422, f"{field.name} is to be said: {' or '.join(field.choices)}")
+    return body
+
+
+def _fits(field: Field, value: Any) -> bool:
+    match field.kind:
+        case "choice":
+            return value in field.choices
+        case "yes":
+            return isinstance(value, bool)
+        case "json":
+            return True
+        case "text":
+            return isinstance(value, str) and len(value.strip()) >= field.least and len(value) <= field.longest
+
 
 SHOWN: Final = 100
 """As many as are told of where nobody says how many."""
@@ -238,4 +400,94 @@ READS: Final = (
     Endpoint("/alerts", "alerts", "Alerts that stand, or were cleared", "Alerts", alerts, (OPEN,)),
     Endpoint("/observed", "observed", "Calls that were only observed", "Observed", observed),
     Endpoint("/beats", "beats", "Signs of life of other schedulers", "Beats", beats),
+)
+
+
+_ALWAYS: Final = (400, 401, 414, 421, 429, 431, 503)
+_ACTED: Final = (403, 404, 408, 409, 413, 415, 422)
+
+_ANSWERS: Final = {
+    ("jobs", "pause"): "Paused",
+    ("jobs", "resume"): "Resumed",
+    ("jobs", "trigger"): "AskedFor",
+    ("runs", "rerun"): "AskedFor",
+    ("runs", "cancel"): "Cancelled",
+    ("runs", "resolve"): "Resolved",
+    ("effects", "resolve"): "ResolvedEffect",
+}
+"""The schema of what comes of each."""
+
+
+def openapi() -> dict[str, Any]:
+    paths = {endpoint.path: {"get": _told(endpoint)} for endpoint in READS}
+    paths |= {action.route.replace(":path", ""): {"post": _act(action)} for action in ACTIONS}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "cronce", "version": __version__, "summary": "What the page shows and does, for programs"},
+        "servers": [{"url": BASE}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _told(endpoint: Endpoint) -> dict[str, Any]:
+    subject = [_subject(endpoint.subject)] if endpoint.subject else []
+    return {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "parameters": [*subject, *map(_parameter, endpoint.parameters)],
+        "responses": _responses(endpoint.answer, (*_ALWAYS, *((404,) if endpoint.subject else ()))),
+        "security": [{}, {"token": []}],
+    }
+
+
+def _act(action: Action) -> dict[str, Any]:
+    fields = body_schema(action)
+    return {
+        "operationId": f"{action.name}{action.of.removesuffix('s').title()}",
+        "summary": action.meaning,
+        "parameters": [_subject({"jobs": "a job", "runs": "a slot", "effects": "an effect"}[action.of])],
+        "requestBody": {
+            "required": bool(fields["required"]),
+            "content": {"application/json": {"schema": fields}},
+        },
+        "responses": _responses(_ANSWERS[action.of, action.name], (*_ALWAYS, *_ACTED)),
+        "security": [{"token": []}],
+    }
+
+
+def _subject(words: str) -> dict[str, Any]:
+    schema: Schema = {"type": "string", "minLength": 1}
+    return {"name": "subject", "in": "path", "required": True, "description": words, "schema": schema}
+
+
+def _parameter(one: Parameter) -> dict[str, Any]:
+    return {"name": one.name, "in": "query", "required": False, "description": one.means, "schema": one.schema}
+
+
+def _responses(answer: str, errors: tuple[int, ...]) -> dict[str, Any]:
+    done = {"description": "so it is", "content": _json(ref(answer))}
+    refused = {str(code): {"description": STATUSES[code][1], "content": _json(ref("Error"))} for code in sorted(errors)}
+    return {"200": done, **refused}
+
+
+def _json(schema: Schema) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+# --- routes -----------------------------------------------------------------------------------------------------------
+
+
+async def described(request: Request) -> Response:
+    """With the server that was asked: where this is mounted is known then."""
+    return Json({**openapi(), "servers": [{"url": f"{root_of(request)}{BASE}"}]})
+
+
+ROUTES: Final = (
+    Route(f"{BASE}/openapi.json", described),
+    *(Route(f"{BASE}{one.path}", partial(respond, endpoint=one)) for one in READS),
+    *(Route(f"{BASE}{one.route}", partial(act, action=one), methods=["POST"]) for one in ACTIONS),
 )
