@@ -16,6 +16,7 @@ import pytest
 
 from cronce.errors import BadInput
 from cronce.monitor import destinations
+from cronce.monitor.alerts import told_apart
 from cronce.monitor.destinations import (
     Callback,
     Command,
@@ -28,7 +29,6 @@ from cronce.monitor.destinations import (
     document,
     reaches,
 )
-from cronce.monitor.sending import told_apart
 from cronce.protocol.notices import Alert
 from tests.house.wait import PATIENCE, wait_until
 from tests.monitor.receiver import Receiver, receiving

@@ -30,8 +30,7 @@ from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
-from cronce.monitor.watch import judge
-from cronce.monitor.watch_others import clock
+from cronce.monitor.watch import clock, judge
 from cronce.monitor.watch_runs import first_of_each, unsaid
 from cronce.protocol.notices import Alert
 from cronce.runtime.ahead import clock_doubt

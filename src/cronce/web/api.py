@@ -17,7 +17,7 @@ from starlette.routing import Route
 from cronce import __version__
 from cronce.errors import BadInput, NotOnRecord
 from cronce.model import Instant, check_name
-from cronce.monitor import read_jobs, read_lists, read_overview, read_stretch
+from cronce.monitor import read_jobs, read_lists, read_overview
 from cronce.monitor.read_lists import effects_page
 from cronce.runtime.effects.review import names_effect
 from cronce.runtime.flow import Flow
@@ -291,7 +291,7 @@ def timeline(asked: Asked) -> Flow[Document]:
     start = given.get("start", end - HOUR)
     if start >= end:
         raise Problem(400, "the end comes after the start")
-    found = yield from read_stretch.stretch(start, end, given.get("job"), given.get("limit", 1000))
+    found = yield from read_overview.stretch(start, end, given.get("job"), given.get("limit", 1000))
     return {
         "now": iso(found.now),
         "start": iso(found.start),

@@ -20,8 +20,8 @@ from cronce import __version__
 from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreUnavailable
 from cronce.model import SWITCH, Instant, Mark, spell
-from cronce.monitor.job_index import JobIndex
 from cronce.monitor.metrics.metrics import Metrics
+from cronce.monitor.read_jobs import JobIndex
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.app import Cronce
 from cronce.runtime.desk import Desk

@@ -17,8 +17,7 @@ from starlette.requests import Request
 from cronce.errors import BadInput
 from cronce.model import Instant, check_name, spell
 from cronce.monitor.read_jobs import JobView
-from cronce.monitor.read_overview import Overview
-from cronce.monitor.read_stretch import Stretch, stretch, stretch_of, stretch_of_job
+from cronce.monitor.read_overview import Overview, Stretch, stretch, stretch_of, stretch_of_job
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import load
 from cronce.schedule.zone import find_zone

@@ -10,8 +10,7 @@ from starlette.requests import Request
 
 from cronce.errors import BadInput
 from cronce.model import Instant, check_name
-from cronce.monitor.job_index import JobIndex
-from cronce.monitor.read_jobs import JobView, job_view, last_run, lines_alone
+from cronce.monitor.read_jobs import JobIndex, JobView, job_view, last_run, lines_alone
 from cronce.monitor.read_lists import newest_runs
 from cronce.monitor.survey import attempts, policy_span, timeout
 from cronce.policy import OnLost

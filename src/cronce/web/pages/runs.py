@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from cronce.errors import BadInput
 from cronce.model import Instant, Slot, check_name, rerun_of
-from cronce.monitor.job_index import JobIndex
+from cronce.monitor.read_jobs import JobIndex
 from cronce.monitor.read_lists import newest_runs
 from cronce.monitor.survey import attempts
 from cronce.runtime.flow import Flow

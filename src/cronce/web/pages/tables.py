@@ -16,7 +16,7 @@ from cronce.monitor.read_lists import (
     held,
     observed,
 )
-from cronce.monitor.watch_others import state
+from cronce.monitor.watch import state
 from cronce.protocol.notices import Alert, Beats
 from cronce.runtime.effects.review import EffectSeen, effect, effect_named, names_effect
 from cronce.runtime.flow import Flow
