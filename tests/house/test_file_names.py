@@ -15,7 +15,7 @@ SOURCE = Path("src/cronce")
 UNNAMED = Counter(
     {
         "audit": 136,
-        "cli": 3,
+        "cli": 2,
         "clock": 1,
         "demo": 2,
         "errors": 1,
@@ -23,15 +23,15 @@ UNNAMED = Counter(
         "evidence": 14,
         "headers": 1,
         "integrations": 8,
-        "monitor": 10,
+        "monitor": 7,
         "protocol": 3,
         "runtime": 20,
-        "schedule": 2,
+        "schedule": 1,
         "stores": 21,
         "telling": 2,
         "testing": 24,
         "torture": 2,
-        "web": 11,
+        "web": 8,
     }
 )
 """Modules of each package with no test file of their name. A number that falls is lowered here; none may rise."""

@@ -20,8 +20,7 @@ from cronce.runtime.effects.review import doubts, of_job
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import JobLine, JobSeen, RunSeen, carried, load, read_page, seen_runs
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
-from cronce.schedule.changes import Change, changes
-from cronce.schedule.describe import describe, describe_change
+from cronce.schedule.describe import Change, changes, describe, describe_change
 from cronce.schedule.slots import following
 from cronce.schedule.zone import find_zone
 from cronce.stores.base import Scan
