@@ -3,19 +3,19 @@ lost or is unknown."""
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from cronce.cli import refuse_outside, say
-from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_json
-from cronce.cli.terminal import Text, Tone, Toned, screen, show, table
+from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_option
+from cronce.cli.terminal import Text, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.model import spell
 from cronce.protocol.commands import Queued
 from cronce.runtime.effects import review
 from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
 from cronce.runtime.effects.makers import RetryRefused
-from cronce.runtime.effects.review import EffectSeen, EffectState, Listed, Unwatched, any_effect, of_job
+from cronce.runtime.effects.review import EffectSeen, Listed, Unwatched, any_effect, of_job
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import job_names, slot_named
 from cronce.telling.documents import effect_document
@@ -38,14 +38,6 @@ examples:
   cronce effects billing@2026-03-29T01:00:00Z --json
   cronce effects billing --adopt 'charge:*' --on invoice --what charge --dry-run
 """
-EFFECT_TONES: Final[Mapping[EffectState, Tone]] = {
-    "done": "good",
-    "in doubt": "bad",
-    "unreadable": "bad",
-    "in progress": "busy",
-    "not done": "odd",
-}
-
 RERUNS_SHOWN: Final = 20
 """Of the slots that an effect stopped, the newest."""
 
@@ -132,7 +124,7 @@ def _page(found: Listed) -> Iterator[str]:
 
 
 def _row(one: EffectSeen) -> list[Text]:
-    state = Toned(one.state, EFFECT_TONES[one.state])
+    state = toned(one.state)
     if one.record is None:
         return [one.name, state, "", "", one.why]
     since = spell(one.record.started) if one.record.started else ""
@@ -184,7 +176,7 @@ def _resolve_slot(options: argparse.Namespace) -> None:
 
 
 def _resolve_effect(options: argparse.Namespace) -> None:
-    result = None if options.result is None else read_json("--result", options.result)
+    result = None if options.result is None else read_option("--result", options.result)
     with acting(options) as actor:
         before = actor.desk.do(review.effect(review.effect_named(options.what)))
         record = before.record if before else None
@@ -264,7 +256,7 @@ def _adopted_page(found: Sequence[Adoption], options: argparse.Namespace) -> Ite
 
 
 def _adopted_row(one: Adoption) -> list[Text]:
-    return [one.target.name, Toned(one.state, EFFECT_TONES[one.state]), one.step.name, _remark(one)]
+    return [one.target.name, toned(one.state), one.step.name, _remark(one)]
 
 
 def _remark(one: Adoption) -> str:

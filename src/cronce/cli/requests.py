@@ -11,12 +11,11 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from cronce.cli import say
-from cronce.cli.session import Actor, acting, add_act, read_json
+from cronce.cli.session import Actor, acting, add_act, read_option
 from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
 from cronce.model import Slot
 from cronce.protocol.commands import Asked, Closed
-from cronce.protocol.record import Act
 from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.operations.actions import AskedFor, Stands, drain_cell
 from cronce.runtime.operations.backfill import AT_ONCE, MOST, Stretch, ask, parts, survey
@@ -61,12 +60,10 @@ def run_pause(options: argparse.Namespace) -> None:
         _find_jobs(actor, options.job)
         done = {name: actor.desk.do(actor.hand.pause(name, options.reason)) for name in options.job}
         everything = actor.desk.do(actor.hand.pause_all(options.reason)) if options.all else None
-        if options.json:
-            told = [{"job": name, **paused_document(one)} for name, one in done.items()]
-            print(json.dumps({"jobs": told, "all": paused_document(everything) if everything else None}))
-        else:
-            acts = {None: everything} if everything else done
-            print("\n".join(safe(line) for name, one in acts.items() for line in _paused(name, one, actor)))
+        told = [{"job": name, **paused_document(one)} for name, one in done.items()]
+        acts = {None: everything} if everything else done
+        lines = [safe(line) for name, one in acts.items() for line in _paused(name, one, actor)]
+    show(options, {"jobs": told, "all": paused_document(everything) if everything else None}, "\n".join(lines))
 
 
 def _paused(name: str | None, stands: Stands, actor: Actor) -> list[str]:
@@ -94,15 +91,11 @@ def run_resume(options: argparse.Namespace) -> None:
         everything = actor.desk.do(actor.hand.resume_all()) if options.all else None
     told = [{"job": name, **resumed_document(act)} for name, act in done.items()]
     acts = {"everything": everything} if options.all else done
-    show(
-        options,
-        {"jobs": told, "all": resumed_document(everything) if options.all else None},
-        "\n".join(safe(_resumed(name, act)) for name, act in acts.items()),
-    )
-
-
-def _resumed(name: str, act: Act | None) -> str:
-    return f"{name} is resumed; it was paused {by_whom(act)}" if act else f"{name} was not paused"
+    lines = [
+        safe(f"{name} is resumed; it was paused {by_whom(act)}" if act else f"{name} was not paused")
+        for name, act in acts.items()
+    ]
+    show(options, {"jobs": told, "all": resumed_document(everything) if options.all else None}, "\n".join(lines))
 
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -142,18 +135,13 @@ def run_drain(options: argparse.Namespace) -> None:
         was = actor.desk.do(actor.hand.undrain(cell)) if options.off else None
     drained = act_document(stands.act) if stands else None
     changed = stands.new if stands else was is not None
-    whom = options.holder or options.label
-    told = _drained(whom, stands) if stands else _undrained(whom, was)
-    text = "\n".join([safe(told), *(safe(f"  {name}") for name in concerned or ["no scheduler that lives now"])])
-    show(options, {"drained": drained, "changed": changed, "holders": concerned}, text)
-
-
-def _drained(whom: str, stands: Stands) -> str:
-    return f"{whom} {'is drained' if stands.new else 'was drained before,'} {by_whom(stands.act)}"
-
-
-def _undrained(whom: str, was: Act | None) -> str:
-    return f"{whom} may claim again; it was drained {by_whom(was)}" if was else f"{whom} was not drained"
+    if stands:
+        told = f"{'is drained' if stands.new else 'was drained before,'} {by_whom(stands.act)}"
+    else:
+        told = f"may claim again; it was drained {by_whom(was)}" if was else "was not drained"
+    lines = [f"{options.holder or options.label} {told}"]
+    lines += [f"  {name}" for name in concerned or ["no scheduler that lives now"]]
+    show(options, {"drained": drained, "changed": changed, "holders": concerned}, "\n".join(map(safe, lines)))
 
 
 def _nobody(holder: str, live: list[HolderSeen]) -> str:
@@ -257,7 +245,7 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_trigger(options: argparse.Namespace) -> int:
-    payload = None if options.payload is None else read_json("--payload", options.payload)
+    payload = None if options.payload is None else read_option("--payload", options.payload)
     with acting(options) as actor:
         return _tell_request(actor, actor.desk.do(actor.hand.trigger(options.job, payload, options.id)), options)
 

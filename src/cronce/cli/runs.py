@@ -3,22 +3,20 @@ the schedulers that are alive, a sign of life of one that is not ours, and who h
 
 import argparse
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Final
 
 from cronce.cli import refuse_outside
-from cronce.cli.session import TONES, acting, add_store, looking, nothing, show_table
-from cronce.cli.terminal import Text, Toned, paint, screen, show, table
+from cronce.cli.session import acting, add_store, looking, nothing, show_table
+from cronce.cli.terminal import Text, Toned, paint, screen, show, table, toned
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError
 from cronce.model import Instant, Slot, check_name, spell
 from cronce.protocol.notices import Doubled, Observed, Stored
-from cronce.protocol.record import Past, Record
+from cronce.protocol.record import Record
 from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.background import SignOfLife, forget_beats, write_notes
-from cronce.runtime.flow import Flow
 from cronce.runtime.journal import own_journal
 from cronce.runtime.observe import ObservedSeen, observations
 from cronce.runtime.queries import (
@@ -42,18 +40,19 @@ from cronce.runtime.why import Case, why
 from cronce.schedule import Schedule, format_duration, parse_duration
 from cronce.stores.default import choose
 from cronce.telling.documents import (
+    LEADERS,
+    LOCKS,
+    Leases,
     act_document,
     held_document,
     holder_document,
     job_document,
-    leader_says,
     observed_document,
     run_document,
     why_document,
 )
 from cronce.telling.story import about, tell, warnings
 from cronce.telling.words import ago, as_written, away, by_whom, moment, overdue, short
-from cronce.value import NamedTuple
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -89,7 +88,7 @@ def _job_row(line: JobLine, now: Instant, carried: set[str]) -> list[Text]:
         _schedules(seen.schedules),
         Toned(f"paused {by_whom(seen.job.paused)}", "odd") if seen.job.paused else upcoming,
         last.slot.key.partition("@")[2] if last else "",
-        Toned(last.shown, TONES.get(last.shown)) if last else "",
+        toned(last.shown) if last else "",
     ]
 
 
@@ -140,7 +139,7 @@ def run_runs(options: argparse.Namespace) -> None:
 
 def _run_row(one: RunSeen) -> list[Text]:
     record = one.record
-    state = Toned(one.shown, TONES.get(one.shown))
+    state = toned(one.shown)
     if record is None:
         return [one.slot.key, state, "", "", "", one.trouble]
     took = record.took()
@@ -308,76 +307,57 @@ def _state(one: HolderSeen) -> Toned:
 # --- locks and leaders ------------------------------------------------------------------------------------------------
 
 
-class Words(NamedTuple):
-    """How a kind of lease is spoken of. `of` is what states and ends are called here, `fence` the column of fences, if
-    there is one."""
-
-    verb: str
-    noun: str
-    never: str
-    holder: str
-    before: str
-    look: Callable[[], Flow[list[HeldSeen]]]
-    fence: str = ""
-    of: Callable[[str], str] = str
-
-
-def _add_arguments(parser: argparse.ArgumentParser, words: Words) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help=f"this {words.noun}, with its history")
+def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help=f"this {kind.noun}, with its history")
     add_store(parser)
 
 
-def _run(options: argparse.Namespace, words: Words) -> None:
+def _run(options: argparse.Namespace, kind: Leases) -> None:
     with looking(options) as desk:
-        found = desk.do(words.look())
+        found = desk.do(locks() if kind is LOCKS else leaders())
+    never = f"nobody ever {kind.says('held')} a {kind.noun}"
     if options.name is not None:
         found = [one for one in found if one.name == options.name]
         if not found:
-            raise CronceError(f"{words.never} {options.name[:60]!r}; `cronce {words.verb}` lists those that there were")
-    page = _page(found, words, with_history=options.name is not None) if found else nothing(words.never, options)
-    show(options, {words.verb: [held_document(one, words.of) for one in found]}, page)
+            raise CronceError(f"{never} {options.name[:60]!r}; `cronce {kind.way}` lists those that there were")
+    page = _page(found, kind, with_history=options.name is not None) if found else nothing(never, options)
+    show(options, {kind.way: [held_document(one, kind) for one in found]}, page)
 
 
-def _page(found: list[HeldSeen], words: Words, *, with_history: bool) -> str:
-    headers = [words.noun, "state", words.holder, words.fence, "since", "until"]
-    page = _table(headers, [_row(one, words) for one in found])
+def _page(found: list[HeldSeen], kind: Leases, *, with_history: bool) -> str:
+    """The fences of locks are for programs alone."""
+    fence = "" if kind is LOCKS else kind.number
+    page = _table([kind.noun, "state", kind.holder, fence, "since", "until"], [_row(one, kind) for one in found])
     past = [past for one in found if one.record for past in reversed(one.record.past)]
     if with_history and past:
-        headers = [words.before, words.fence, "from", "to", "end"]
-        page += "\n\n" + _table(headers, [_past_row(one, words) for one in past])
+        rows: list[list[Text]] = [
+            [one.holder, str(one.fence or ""), _spelled(one.started), _spelled(one.ended), kind.says(one.end)]
+            for one in past
+        ]
+        page += "\n\n" + _table([f"{kind.says('held')} before by", fence, "from", "to", "end"], rows)
     return page
 
 
 def _table(headers: list[str], rows: list[list[Text]]) -> str:
-    """Without the column of fences, where it has no header."""
+    """Without the column that has no header."""
     shown = [[cell for header, cell in zip(headers, row, strict=True) if header] for row in rows]
     return table(list(filter(None, headers)), shown, screen())
 
 
-def _row(one: HeldSeen, words: Words) -> list[Text]:
-    state = Toned(words.of(one.state), TONES.get(one.state))
-    if one.record is None or one.state == "free":
-        return [one.name, state, "", "", "", ""]
-    until = _spelled(one.cell.until)
-    if one.state == "resting":
+def _row(one: HeldSeen, kind: Leases) -> list[Text]:
+    state, free = toned(kind.says(one.state)), one.record is None or one.state == "free"
+    until = "" if free else _spelled(one.cell.until)
+    if one.record is None or free or one.state == "resting":
         return [one.name, state, "", "", "", until]
     return [one.name, state, one.record.holder, str(one.cell.fence or ""), _spelled(one.record.started), until]
-
-
-def _past_row(past: Past, words: Words) -> list[Text]:
-    return [past.holder, str(past.fence or ""), _spelled(past.started), _spelled(past.ended), words.of(past.end)]
 
 
 def _spelled(instant: Instant | None) -> str:
     return spell(instant) if instant else ""
 
 
-LOCKS: Final = Words("locks", "lock", "nobody ever held a lock", "holder", "held before by", locks)
-LEADERS: Final = Words(
-    "leaders", "group", "nobody ever led a group", "leader", "led before by", leaders, "term", leader_says
-)
-add_locks_arguments, run_locks = partial(_add_arguments, words=LOCKS), partial(_run, words=LOCKS)
-add_leaders_arguments, run_leaders = partial(_add_arguments, words=LEADERS), partial(_run, words=LEADERS)
+add_locks_arguments, run_locks = partial(_add_arguments, kind=LOCKS), partial(_run, kind=LOCKS)
+add_leaders_arguments, run_leaders = partial(_add_arguments, kind=LEADERS), partial(_run, kind=LEADERS)
 
 
 # --- a sign of life ---------------------------------------------------------------------------------------------------
@@ -410,12 +390,9 @@ def run_beat(options: argparse.Namespace) -> None:
         client = actor.desk.ledger.client
         if options.remove:
             known = actor.desk.do(forget_beats(client, options.name))
-            show(options, {"removed": known}, _removed(options.name, known=known))
+            text = f"{options.name} is not expected any more" if known else f"nothing was expected of {options.name}"
+            show(options, {"removed": known}, text)
             return
         actor.desk.do(write_notes(client, [beat], clock.boot))
     if options.json:
         print(json.dumps({"beat": options.name, "every": format_duration(beat.every), "by": beat.by}))
-
-
-def _removed(name: str, *, known: bool) -> str:
-    return f"{name} is not expected any more" if known else f"nothing was expected of {name}"

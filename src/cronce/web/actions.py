@@ -26,9 +26,10 @@ from cronce.runtime.queries import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import why
 from cronce.telling.documents import cancelled_document, effect_document, paused_document, resumed_document
 from cronce.telling.story import about, said_before, tell
+from cronce.telling.words import read_json
 from cronce.value import NamedTuple
 from cronce.web.gate import signed_form
-from cronce.web.requests import Problem, read_json, status_of
+from cronce.web.requests import Problem, status_of
 from cronce.web.security import LASTS
 from cronce.web.site import Site, path, root_of, site_of
 

@@ -24,6 +24,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.queries import WANTED, HolderSeen, JobLine, RunSeen, carried, job_names, refuse_unknown, slot_named
 from cronce.runtime.why import Case, why
 from cronce.telling import documents as told
+from cronce.telling.documents import LEADERS, LOCKS, Leases
 from cronce.telling.words import iso
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action, Document, Field, named
@@ -310,14 +311,9 @@ def holders(_asked: Asked) -> Flow[Document]:
     return {"holders": [_holder(one, now) for one in found]}
 
 
-def locks(asked: Asked) -> Flow[Document]:
-    page = yield from read_lists.held("lock/", asked.given.get("after", ""), asked.given.get("limit", SHOWN))
-    return {"locks": [told.held_document(one) for one in page.held], "next": page.next}
-
-
-def leaders(asked: Asked) -> Flow[Document]:
-    page = yield from read_lists.held("leader/", asked.given.get("after", ""), asked.given.get("limit", SHOWN))
-    return {"leaders": [told.held_document(one, told.leader_says) for one in page.held], "next": page.next}
+def leases(asked: Asked, kind: Leases) -> Flow[Document]:
+    page = yield from read_lists.held(kind.prefix, asked.given.get("after", ""), asked.given.get("limit", SHOWN))
+    return {kind.way: [told.held_document(one, kind) for one in page.held], "next": page.next}
 
 
 def effects(asked: Asked) -> Flow[Document]:
@@ -392,8 +388,8 @@ READS: Final = (
     Endpoint("/why/{subject}", "why", "Why a slot ran or did not", "Why", why_it, (), "a slot, or a job"),
     Endpoint("/timeline", "timeline", "The runs of a stretch of time", "Timeline", timeline, (START, END, JOB, LIMIT)),
     Endpoint("/holders", "holders", "Schedulers that live, or did lately", "Holders", holders),
-    Endpoint("/locks", "locks", "Who holds which lock", "Locks", locks, (LIMIT, AFTER)),
-    Endpoint("/leaders", "leaders", "Who leads which group", "Leaders", leaders, (LIMIT, AFTER)),
+    Endpoint("/locks", "locks", "Who holds which lock", "Locks", partial(leases, kind=LOCKS), (LIMIT, AFTER)),
+    Endpoint("/leaders", "leaders", "Who leads which group", "Leaders", partial(leases, kind=LEADERS), (LIMIT, AFTER)),
     Endpoint(
         "/effects", "effects", "Effects in doubt, and in progress", "Effects", effects, (WHAT, EVERYTHING, LIMIT, AFTER)
     ),

@@ -5,8 +5,7 @@ Whatever is put into an element is escaped; what is Markup already is not again.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Final
 
 from markupsafe import Markup, escape
 
@@ -14,59 +13,27 @@ from cronce.telling.words import safe
 
 _CODE: Final = re.compile("`([^`]+)`")
 
-Tone = Literal["good", "bad", "busy", "odd", "dim"]
-
-_LOOKS: Final[Mapping[str, tuple[Tone, str]]] = {
-    # runs
-    "succeeded": ("good", "check"),
-    "failed": ("bad", "cross"),
-    "lost": ("bad", "ghost"),
-    "unknown": ("bad", "ask"),
-    "lapsed": ("bad", "wait"),
-    "unreadable": ("bad", "ask"),
-    "running": ("busy", "play"),
-    "retrying": ("odd", "again"),
-    "waiting": ("odd", "wait"),
-    "due": ("odd", "wait"),
-    "skipped": ("dim", "skip"),
-    "too old": ("dim", "skip"),
-    # jobs
-    "paused": ("odd", "pause"),
-    "silent": ("bad", "alarm"),
-    "removed": ("dim", "cross"),
-    # schedulers, and others who beat
-    "alive": ("good", "dot"),
-    "late": ("odd", "wait"),
-    "dead": ("bad", "cross"),
-    "left": ("dim", "ring"),
-    "draining": ("odd", "pause"),
-    "doubled": ("bad", "alarm"),
-    # locks and leaders
-    "held": ("busy", "lock"),
-    "led": ("busy", "crown"),
-    "resting": ("odd", "pause"),
-    "free": ("dim", "ring"),
-    "vacant": ("dim", "ring"),
-    # effects
-    "in doubt": ("bad", "ask"),
-    "in progress": ("busy", "play"),
-    "not done": ("odd", "ring"),
-    "done": ("good", "check"),
-    # alerts and findings
-    "critical": ("bad", "stop"),
-    "error": ("bad", "stop"),
-    "warning": ("odd", "alarm"),
-    "info": ("dim", "info"),
-    "cleared": ("good", "check"),
+_ICONS: Final = {
+    **dict.fromkeys(("succeeded", "done", "cleared"), "check"),
+    **dict.fromkeys(("failed", "removed", "dead"), "cross"),
+    **dict.fromkeys(("unknown", "unreadable", "in doubt"), "ask"),
+    **dict.fromkeys(("lapsed", "waiting", "due", "late"), "wait"),
+    **dict.fromkeys(("running", "in progress"), "play"),
+    **dict.fromkeys(("skipped", "too old"), "skip"),
+    **dict.fromkeys(("paused", "draining", "resting"), "pause"),
+    **dict.fromkeys(("silent", "doubled", "warning"), "alarm"),
+    **dict.fromkeys(("critical", "error"), "stop"),
+    "lost": "ghost",
+    "retrying": "again",
+    "alive": "dot",
+    "held": "lock",
+    "led": "crown",
+    "info": "info",
 }
 
 
-def tone(word: str) -> Tone:
-    return _LOOKS.get(word, ("dim", ""))[0]
-
-
 def icon_of(word: str) -> str:
-    return _LOOKS.get(word, ("", "ring"))[1]
+    return _ICONS.get(word, "ring")
 
 
 def brief(holder: str) -> str:

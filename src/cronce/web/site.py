@@ -30,9 +30,9 @@ from cronce.runtime.operations.actions import Operator
 from cronce.runtime.queries import load, read_page
 from cronce.stores import mask_all
 from cronce.stores.base import Scan
-from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short
+from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short, tone
 from cronce.value import NamedTuple
-from cronce.web.markup import brief, coded, icon_of, tone
+from cronce.web.markup import brief, coded, icon_of
 from cronce.web.security import Guesses, Keys, Session
 
 T = TypeVar("T")

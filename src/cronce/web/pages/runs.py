@@ -17,10 +17,10 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.queries import WANTED, RunSeen, slot_named
 from cronce.runtime.why import Story, Why, why
 from cronce.telling.story import counted, events, headline, tell_doubts
-from cronce.telling.words import moment, overdue, safe
+from cronce.telling.words import moment, overdue, safe, tone
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
-from cronce.web.markup import icon_of, tone
+from cronce.web.markup import icon_of
 from cronce.web.site import Shown, missing, path, root_of, site_of
 
 AT_ONCE: Final = 50

@@ -1,7 +1,7 @@
 """Pages that are one table each: effects, locks, leaders, alerts, those who are watched but not run by us, what an
 audit found, and help."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -21,7 +21,7 @@ from cronce.protocol.notices import Alert, Beats
 from cronce.runtime.effects.review import EffectSeen, effect, effect_named, names_effect
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import load
-from cronce.telling.documents import leader_says
+from cronce.telling.documents import Leases
 from cronce.telling.story import verdicts
 from cronce.value import NamedTuple
 from cronce.web.pages.overview import where
@@ -71,28 +71,10 @@ def _effect_row(one: EffectSeen) -> EffectRow:
 # --- locks and leaders: who holds what, until when, and who did before ------------------------------------------------
 
 
-class Words(NamedTuple):
-    """How a kind of lease is spoken of; `says`: what its states and ends are called."""
-
-    way: str
-    title: str
-    noun: str
-    holder: str
-    number: str
-    """What its fence is called."""
-    prefix: str
-    """Of its cells."""
-    says: Callable[[str], str]
-
-
-LOCKS = Words("locks", "Locks", "lock", "holder", "fence", "lock/", str)
-LEADERS = Words("leaders", "Leaders", "group", "leader", "term", "leader/", leader_says)
-
-
-def leases(request: Request, words: Words) -> Flow[Shown]:
+def leases(request: Request, kind: Leases) -> Flow[Shown]:
     after = request.query_params.get("after", "")
-    found = yield from held(words.prefix, after)
-    return {"now": found.now, "held": found.held, "next": found.next, "after": after, "words": words}
+    found = yield from held(kind.prefix, after)
+    return {"now": found.now, "held": found.held, "next": found.next, "after": after, "kind": kind}
 
 
 # --- what watchers have to tell ---------------------------------------------------------------------------------------
