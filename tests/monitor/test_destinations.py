@@ -16,7 +16,6 @@ import pytest
 
 from cronce.errors import BadInput
 from cronce.monitor import destinations
-from cronce.monitor.alerts import told_apart
 from cronce.monitor.destinations import (
     Callback,
     Command,
@@ -28,6 +27,7 @@ from cronce.monitor.destinations import (
     destination,
     document,
     reaches,
+    told_apart,
 )
 from cronce.protocol.notices import Alert
 from tests.house.wait import PATIENCE, wait_until

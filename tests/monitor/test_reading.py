@@ -517,7 +517,7 @@ def test_the_view_of_a_job_is_drawn_without_reading_its_runs_again(
     start, end = NOW - hours * HOUR, NOW + HOUR / 20
     view = read(read_jobs.job_view("billing"))
     assert view is not None
-    drawn = read(read_overview.stretch_of_job(view, start, end, limit))
+    drawn = read(read_overview.stretch(start, end, view.seen.name, limit, view))
     assert read.calls == (calls if limit == 250 else 0)
     assert drawn == read(read_overview.stretch(start, end, "billing", limit))
 

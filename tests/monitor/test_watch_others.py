@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from cronce.model import MONITOR, Fence, Mark, Slot, beat_cell, effect_cells, leader_cell, observed_cell, once_cell
-from cronce.monitor.model import EACH, Kind, gathered, worst_first
+from cronce.monitor.alerts import EACH, Kind, gathered, worst_first
 from cronce.monitor.survey import named
 from cronce.monitor.watch import beating, doubled, flapping, judge
 from cronce.protocol.commands import Finish

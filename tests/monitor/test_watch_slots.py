@@ -6,7 +6,7 @@ import pytest
 
 from cronce.model import Slot
 from cronce.monitor import known, watch_slots
-from cronce.monitor.model import Kind
+from cronce.monitor.alerts import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory
 from cronce.protocol.commands import Queue, Skip

@@ -312,7 +312,8 @@ class Foreman:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
                 if pid in self._running:
-                    self._ended(self._running.pop(pid), code, f"process {pid} ended ({_in_words(code)})")
+                    how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+                    self._ended(self._running.pop(pid), code, f"process {pid} ended ({how})")
 
     def _ended(self, place: Place, code: int, how: str) -> None:
         if isinstance(place.of, HttpProcess):
@@ -367,7 +368,3 @@ def _listen(inlet: int, orders: Orders) -> None:
     while word := os.read(inlet, 1):
         orders.give("drain" if word == DRAIN else "stop now")
     orders.give("drain")
-
-
-def _in_words(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

@@ -23,9 +23,9 @@ from cronce.cli.terminal import Screen, Text, Toned, paint, screen, show, table,
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import spell
+from cronce.monitor.alerts import SEVERITIES, gathered
 from cronce.monitor.destinations import Command, Destination, Webhook, reaches
 from cronce.monitor.known import Known
-from cronce.monitor.model import SEVERITIES, gathered
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings

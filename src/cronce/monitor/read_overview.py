@@ -209,39 +209,35 @@ class _Part(NamedTuple):
     whole_from: Instant
 
 
-def stretch(start: Instant, end: Instant, job: str | None = None, limit: int = 2000) -> Flow[Stretch]:
-    """By slot; across jobs, a run by hand falls where it was asked for."""
+def stretch(
+    start: Instant, end: Instant, job: str | None = None, limit: int = 2000, seen: JobView | None = None
+) -> Flow[Stretch]:
+    """By slot; across jobs, a run by hand falls where it was asked for. What the view of the job has `seen` is not read
+    again: runs are read only where its newest do not go back so far."""
     when = _filed_at if job is None else _slot_at
     parts: list[_Part] = []
     for scan in _scans(end, job, min(FIRST, limit + 1)):
-        parts += [(yield from _back_to(start, scan, limit, when))]
-    still_open = yield from read_page(by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit)))
-    chosen = _chosen(parts, _due(still_open, end, when), limit, when)
-    runs = tuple(seen_runs(chosen.cells, still_open.now))
-    refused = yield from read_page(refusals(f"refusals/{job}/" if job else "refusals/"))
+        first = _before(scan, seen.pages.newest) if seen else (yield from read_page(scan))
+        parts += [(yield from _back_to(start, scan, limit, when, first))]
+    opened = by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit))
+    known = seen.pages.open if seen else None
+    still_open = page_of(known.cells, opened, known.now, known.epoch) if known else (yield from read_page(opened))
+    due = [cell for cell in still_open.cells if cell.at and when(cell) < end]
+    chosen = _chosen(parts, due, limit, when)
+    now = seen.now if seen else still_open.now
+    runs = tuple(seen_runs(chosen.cells, now))
+    scan = refusals(f"refusals/{job}/" if job else "refusals/")
+    refused = seen.pages.refused if seen else (yield from read_page(scan))
     if job is None:
         ghosts, more = yield from _ghosts(start, end, refused, runs, JOBS)
     else:
         ghosts, more = _told(start, end, refused.cells), refused.next is not None
-    more_open = still_open.next is not None
-    return Stretch(still_open.now, start, end, runs, ghosts, chosen.whole_from, more_open, more)
+    return Stretch(now, start, end, runs, ghosts, chosen.whole_from, still_open.next is not None, more)
 
 
-def stretch_of_job(seen: JobView, start: Instant, end: Instant, limit: int) -> Flow[Stretch]:
-    """The same of one job, out of its view: runs are read only where its newest do not go back so far."""
-    name, (newest, still_open, refused) = seen.seen.name, seen.pages
-    (scan,) = _scans(end, name, min(FIRST, limit + 1))
-    due = [cell for cell in newest.cells if scan.after is not None and cell.key < scan.after.key]
-    part = yield from _back_to(start, scan, limit, _slot_at, newest._replace(cells=due))
-    shown = page_of(still_open.cells, by_key(Mark.OPEN, name, min(OPEN_THEN, limit)), still_open.now, still_open.epoch)
-    chosen = _chosen([part], _due(shown, end, _slot_at), limit, _slot_at)
-    runs = tuple(seen_runs(chosen.cells, seen.now))
-    more_open, more = shown.next is not None, refused.next is not None
-    return Stretch(seen.now, start, end, runs, _told(start, end, refused.cells), chosen.whole_from, more_open, more)
-
-
-def _due(page: Page, end: Instant, when: When) -> Iterator[Cell]:
-    return (cell for cell in page.cells if cell.at and when(cell) < end)
+def _before(scan: Scan, newest: Page) -> Page:
+    """What a scan would find first, out of the newest."""
+    return newest._replace(cells=[cell for cell in newest.cells if scan.after and cell.key < scan.after.key])
 
 
 def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow[Stretch]:
@@ -281,9 +277,8 @@ def _scans(end: Instant, job: str | None, size: int) -> list[Scan]:
     return [Scan(prefix, after=Position(0, prefix + spell(whole)), newest_first=True, limit=size)]
 
 
-def _back_to(start: Instant, scan: Scan, limit: int, when: When, first: Page | None = None) -> Flow[_Part]:
+def _back_to(start: Instant, scan: Scan, limit: int, when: When, page: Page) -> Flow[_Part]:
     cells: list[Cell] = []
-    page = first or (yield from read_page(scan))
     while True:
         within = [cell for cell in page.cells if when(cell) >= start]
         cells += within

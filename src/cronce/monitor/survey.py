@@ -43,7 +43,7 @@ NAMES: Final = 10 * SLICE
 """Beats, and names under which calls are observed: so many are watched."""
 
 OPEN: Final = 5 * SLICE
-"""Runs that are open, so many are looked at."""
+"""Runs that are open, so many are looked at: those whose lease passed longest ago come first."""
 
 LATELY: Final = timedelta(days=1)
 """For so long after a scheduler ended it matters what it carried."""
@@ -139,7 +139,7 @@ def survey(known: Known, traits: Traits) -> Flow[Survey]:
     _, everyone = yield from everybody()
     bundles = yield from _bundles(known, everyone, first.now)
     looked = yield from _look_at_slots(known, first.now)
-    still_open = yield from _open()
+    still_open, _ = yield from read_runs(Scan("run/", "until", Mark.OPEN), OPEN)
     attention, more = yield from _attention()
     yield from _note_recent(known)
     yield from read_histories(known, still_open, first.now)
@@ -215,11 +215,6 @@ def _load_runs(by_cell: Mapping[str, Slot], now: Instant) -> Flow[list[tuple[Slo
     return found
 
 
-def _open() -> Flow[list[RunSeen]]:
-    """Those whose lease passed longest ago come first."""
-    return (yield from read_runs(Scan("run/", "until", Mark.OPEN), OPEN))[0]
-
-
 def _attention() -> Flow[tuple[list[RunSeen], bool]]:
     """Of more than fit, the newest besides: runs by hand are filed by no instant, so that one order does not do."""
     found, more = yield from read_runs(Scan("run/", mark=Mark.ATTENTION), SLICE)
@@ -289,8 +284,9 @@ NEAR: Final = 0.8
 
 
 def read_histories(known: Known, still_open: Iterable[RunSeen], now: Instant) -> Flow[None]:
-    wanted = [job for job in _wanted(known, still_open, now) if _is_old(known, job, now)]
-    for job in wanted[:HISTORIES]:
+    wanted = _wanted(known, still_open, now)
+    old = [job for job in wanted if job not in known.took or now - known.took[job][0] > HISTORY_AGE]
+    for job in old[:HISTORIES]:
         scan = Scan(f"run/{job}/", mark=Mark.CLOSED, newest_first=True, limit=HISTORY)
         runs, _ = yield from read_runs(scan, HISTORY)
         known.took[job] = now, tuple(span for run in runs if (span := took(run)) is not None)
@@ -302,10 +298,6 @@ def _wanted(known: Known, still_open: Iterable[RunSeen], now: Instant) -> list[s
     near = {job for job, run in known.ended.items() if is_near(took(run), timeout(known.jobs.get(job)))}
     known.took = {job: read for job, read in known.took.items() if job in running | near}
     return sorted(running | near)
-
-
-def _is_old(known: Known, job: str, now: Instant) -> bool:
-    return job not in known.took or now - known.took[job][0] > HISTORY_AGE
 
 
 def began(run: RunSeen) -> Instant | None:

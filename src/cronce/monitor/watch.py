@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 from cronce.model import MONITOR, Instant, Origin, spell
 from cronce.monitor import watch_runs, watch_schedulers, watch_slots
+from cronce.monitor.alerts import MORE, Kind, Severity, worst_first
 from cronce.monitor.known import REMEMBERED, SLICE
-from cronce.monitor.model import MORE, Kind, Severity, worst_first
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey
 from cronce.monitor.watch_schedulers import host
@@ -146,7 +146,8 @@ def amnesia(survey: Survey, memory: Memory) -> Iterator[Alert]:
         return
     match epoch.origin:
         case Origin.RESTORED:
-            text = f"the store was set back: what was written between {_since(epoch.since)} and {born} is gone."
+            since = spell(epoch.since) if epoch.since else "its last write"
+            text = f"the store was set back: what was written between {since} and {born} is gone."
         case Origin.FOUND:
             text = f"the store was found empty at {born}: what stood there before is forgotten."
         case Origin.MADE:
@@ -164,10 +165,6 @@ def _was_before(survey: Survey) -> bool:
     since += [one.at for beats in survey.beats.values() for one in beats.recent]
     since += [spec.first for seen in survey.jobs.values() if seen.job for spec in seen.job.specs]
     return min(since, default=survey.now) < survey.epoch.born
-
-
-def _since(since: Instant | None) -> str:
-    return spell(since) if since else "its last write"
 
 
 def flapping(survey: Survey, settings: Settings) -> Iterator[Alert]:

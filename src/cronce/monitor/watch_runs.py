@@ -6,8 +6,8 @@ from shlex import quote
 from typing import Final
 
 from cronce.model import Instant, slot_of_cell, spell
+from cronce.monitor.alerts import Kind
 from cronce.monitor.known import REMEMBERED, SLICE
-from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import LONG, Memory, Survey, began, is_near, timeout
 from cronce.protocol.notices import Alert

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.model import Instant, Slot, spell
+from cronce.monitor.alerts import Kind, Severity
 from cronce.monitor.known import REMEMBERED, UNCLAIMED, is_too_late, watched_rule
-from cronce.monitor.model import Kind, Severity
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, policy_span
 from cronce.protocol.notices import Alert
@@ -14,7 +14,6 @@ from cronce.protocol.record import Outcome, Record, Span
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.operations.backfill import MOST
 from cronce.runtime.queries import JobSeen, RunSeen
-from cronce.runtime.scheduling.roster import NO_JOBS
 from cronce.telling.words import counted, safe, short
 
 BY_POLICY: Final = {"missed": 'missed="skip"', "superseded": 'missed="latest"'}
@@ -157,14 +156,10 @@ def is_recent(span: Span, seen: JobSeen, survey: Survey) -> bool:
         return False
     if survey.now - span.end < REMEMBERED:
         return True
-    since = min((one.holder.since for one in survey.live if _carries(survey, one.holder.bundle, seen)), default=None)
+    since = min((one.holder.since for one in survey.live if seen.name in survey.carried_by(one.holder)), default=None)
     if since is None or seen.schedule is None or survey.now - since >= REMEMBERED:
         return False
     return span.end <= since and seen.schedule.count(span.end, since) <= 1
-
-
-def _carries(survey: Survey, bundle: str, seen: JobSeen) -> bool:
-    return seen.name in survey.bundles.get(bundle, NO_JOBS).specs
 
 
 # --- late ---

@@ -28,19 +28,11 @@ from cronce.telling.documents import LEADERS, LOCKS, Leases
 from cronce.telling.words import iso
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action, Document, Field, named
-from cronce.web.api_schemas import ANY, INSTANT, SCHEMAS, TEXT, YES, Schema, one_of, ref
+from cronce.web.api_schemas import INSTANT, SCHEMAS, TEXT, YES, Schema, one_of, ref, short_text
 from cronce.web.requests import STATUSES, Json, Problem, document, read_instant
 from cronce.web.site import Site, root_of, site_of
 
 BASE: Final = "/api/v1"
-
-
-class Parameter(NamedTuple):
-    """Something that may be said in the query."""
-
-    name: str
-    schema: Schema
-    means: str
 
 
 class Asked(NamedTuple):
@@ -59,7 +51,7 @@ class Endpoint(NamedTuple):
     answer: str
     """The schema of what is answered."""
     answers: Callable[[Asked], Flow[Document]]
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[Field, ...] = ()
     subject: str = ""
     """What is named, in words, if anything is."""
 
@@ -95,7 +87,7 @@ async def respond(request: Request, endpoint: Endpoint) -> Response:
     return Json(await asked.site.ask(endpoint.answers(asked)))
 
 
-def _given(request: Request, parameters: tuple[Parameter, ...]) -> dict[str, Any]:
+def _given(request: Request, parameters: tuple[Field, ...]) -> dict[str, Any]:
     known = {one.name: one for one in parameters}
     given: dict[str, Any] = {}
     for name, text in request.query_params.multi_items():
@@ -113,7 +105,7 @@ def _given(request: Request, parameters: tuple[Parameter, ...]) -> dict[str, Any
 
 # --- acting -----------------------------------------------------------------------------------------------------------
 
-BY: Final = Field("by", "Who acts, for the record", least=1, longest=60)
+BY: Final = Field("by", "Who acts, for the record", short_text(60, least=1))
 
 
 async def act(request: Request, action: Action) -> Response:
@@ -141,20 +133,10 @@ def body_schema(action: Action) -> Schema:
     fields = (*action.fields, BY)
     return {
         "type": "object",
-        "properties": {field.name: {**_schema(field), "description": field.label} for field in fields},
-        "required": [field.name for field in fields if field.kind == "choice"],
+        "properties": {field.name: {**field.schema, "description": field.label} for field in fields},
+        "required": [field.name for field in fields if "enum" in field.schema],
         "additionalProperties": False,
     }
-
-
-def _schema(field: Field) -> Schema:
-    schemas = {
-        "choice": one_of(*field.choices),
-        "yes": YES,
-        "json": ANY,
-        "text": {**TEXT, "minLength": field.least, "maxLength": field.longest},
-    }
-    return schemas[field.kind]
 
 
 def _checked(action: Action, body: dict[str, Any]) -> dict[str, Any]:
@@ -162,24 +144,23 @@ def _checked(action: Action, body: dict[str, Any]) -> dict[str, Any]:
     for name, value in body.items():
         if name not in fields:
             raise Problem(422, f"there is no {name[:60]!r} to say here; there are: {', '.join(fields)}")
-        if not _fits(fields[name], value):
+        if not _fits(fields[name].schema, value):
             raise Problem(422, f"{name}: {value!r:.60} is not what it can be")
     for field in fields.values():
-        if field.kind == "choice" and field.name not in body:
-            raise Problem(422, f"{field.name} is to be said: {' or '.join(field.choices)}")
+        if "enum" in field.schema and field.name not in body:
+            raise Problem(422, f"{field.name} is to be said: {' or '.join(field.schema['enum'])}")
     return body
 
 
-def _fits(field: Field, value: Any) -> bool:
-    match field.kind:
-        case "choice":
-            return value in field.choices
-        case "yes":
+def _fits(schema: Schema, value: Any) -> bool:
+    match schema:
+        case {"enum": [*words]}:
+            return value in words
+        case {"type": "boolean"}:
             return isinstance(value, bool)
-        case "json":
-            return True
-        case "text":
-            return isinstance(value, str) and len(value.strip()) >= field.least and len(value) <= field.longest
+        case {"minLength": least, "maxLength": longest}:
+            return isinstance(value, str) and len(value.strip()) >= least and len(value) <= longest
+    return True
 
 
 SHOWN: Final = 100
@@ -190,16 +171,16 @@ HOUR: Final = timedelta(hours=1)
 # --- what may be asked ------------------------------------------------------------------------------------------------
 
 NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
-LIMIT: Final = Parameter("limit", {"type": "integer", "minimum": 1, "maximum": MOST}, "how many at most")
-AFTER: Final = Parameter("after", TEXT, "where to go on: the `next` of the answer before")
-JOB: Final = Parameter("job", {"type": "string", "pattern": NAME}, "of this job only")
-STATE: Final = Parameter("state", one_of(*WANTED), "in this state, or with this outcome")
-MATCHING: Final = Parameter("matching", TEXT, "whose name or schedule contains this")
-WHAT: Final = Parameter("what", TEXT, "of this job, slot or idempotent function only")
-EVERYTHING: Final = Parameter("all", YES, "also what is done, or not done and to be done by the next run")
-OPEN: Final = Parameter("open", YES, "true: those that stand (as without it); false: those that were cleared")
-START: Final = Parameter("start", INSTANT, "from then on (without it: the hour before the end)")
-END: Final = Parameter("end", INSTANT, "up to then (without it: now)")
+LIMIT: Final = Field("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST})
+AFTER: Final = Field("after", "where to go on: the `next` of the answer before", TEXT)
+JOB: Final = Field("job", "of this job only", {"type": "string", "pattern": NAME})
+STATE: Final = Field("state", "in this state, or with this outcome", one_of(*WANTED))
+MATCHING: Final = Field("matching", "whose name or schedule contains this", TEXT)
+WHAT: Final = Field("what", "of this job, slot or idempotent function only", TEXT)
+EVERYTHING: Final = Field("all", "also what is done, or not done and to be done by the next run", YES)
+OPEN: Final = Field("open", "true: those that stand (as without it); false: those that were cleared", YES)
+START: Final = Field("start", "from then on (without it: the hour before the end)", INSTANT)
+END: Final = Field("end", "up to then (without it: now)", INSTANT)
 
 # --- the whole --------------------------------------------------------------------------------------------------------
 
@@ -460,8 +441,8 @@ def _subject(words: str) -> dict[str, Any]:
     return {"name": "subject", "in": "path", "required": True, "description": words, "schema": schema}
 
 
-def _parameter(one: Parameter) -> dict[str, Any]:
-    return {"name": one.name, "in": "query", "required": False, "description": one.means, "schema": one.schema}
+def _parameter(one: Field) -> dict[str, Any]:
+    return {"name": one.name, "in": "query", "required": False, "description": one.label, "schema": one.schema}
 
 
 def _responses(answer: str, errors: tuple[int, ...]) -> dict[str, Any]:

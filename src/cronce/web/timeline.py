@@ -17,7 +17,7 @@ from starlette.requests import Request
 from cronce.errors import BadInput
 from cronce.model import Instant, check_name, spell
 from cronce.monitor.read_jobs import JobView
-from cronce.monitor.read_overview import Overview, Stretch, stretch, stretch_of, stretch_of_job
+from cronce.monitor.read_overview import Overview, Stretch, stretch, stretch_of
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import load
 from cronce.schedule.zone import find_zone
@@ -145,13 +145,10 @@ def facts_of(view: View, most: int = READ, seen: Overview | JobView | None = Non
     now = seen.now if seen else (yield from load([])).now
     start, end = view.window(now)
     before = start - min(view.length, SPANS["1d"])
-    match seen:
-        case None:
-            found = yield from stretch(before, end, view.job, most)
-        case JobView():
-            found = yield from stretch_of_job(seen, before, end, most)
-        case _:
-            found = yield from stretch_of(seen, before, end, most)
+    if isinstance(seen, Overview):
+        found = yield from stretch_of(seen, before, end, most)
+    else:
+        found = yield from stretch(before, end, view.job, most, seen)
     refused = [(ghost.host, ghost.refused) for ghost in found.ghosts]
     return gather(found.runs, refused, start, end, found.now, gaps=tuple(_gaps(found, start, most)))
 
@@ -334,7 +331,8 @@ def _across(picture: Picture, at: Instant, label: str, look: str, low: float) ->
 
 
 def _lanes(picture: Picture, root: str, closer: Closer) -> Iterator[Markup]:
-    called, busiest = labels(picture), _busiest(picture)
+    called = labels(picture)
+    busiest = max((column.total for lane in picture.lanes for column in lane.columns), default=0)
     for lane in picture.lanes:
         label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 15, class_="name")
         is_job = picture.by == "job" and lane.name not in ("", OTHERS)
@@ -436,10 +434,6 @@ def _arrow(earlier: Placed, later: Placed) -> Markup:
 
 
 # --- a lane that is folded ------------------------------------------------------------------------------------------
-
-
-def _busiest(picture: Picture) -> int:
-    return max((column.total for lane in picture.lanes for column in lane.columns), default=0)
 
 
 def _column(column: Column, lane: Lane, busiest: int, scale: Scale, closer: Closer) -> Markup:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from cronce.model import Instant
-from cronce.monitor.model import worst_first
+from cronce.monitor.alerts import worst_first
 from cronce.monitor.read_lists import (
     EffectsPage,
     alerts,
@@ -107,7 +107,7 @@ def alerts_table(_request: Request) -> Flow[Shown]:
     return {
         "now": stand.now,
         "standing": sorted(stand.alerts, key=worst_first),
-        "cleared": sorted(cleared.alerts, key=_freshness, reverse=True),
+        "cleared": sorted(cleared.alerts, key=lambda one: one.cleared or one.since, reverse=True),
         "more": stand.more,
         "where": where,
         "told_of": told_of,
@@ -126,10 +126,6 @@ def _told(alert: Alert, notice: str) -> Told:
     part = many if len(sent) == len(meant) else f"{len(sent)} of {many}"
     tries = sum(one.tries for one in meant.values() if not one.sent)
     return Told(notice, tuple(meant), f"sent to {part}", max(sent, default=None), tries)
-
-
-def _freshness(alert: Alert) -> Instant:
-    return alert.cleared or alert.since
 
 
 def others_table(_request: Request) -> Flow[Shown]:
