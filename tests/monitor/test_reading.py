@@ -29,6 +29,7 @@ from cronce.protocol.notices import Alert, Refusals, Refused, Stored, encode_not
 from cronce.protocol.record import Act, Job, Outcome, Record, Spec, State, encode, encode_act, encode_job
 from cronce.runtime.declare import declare
 from cronce.runtime.flow import Flow, Timed, perform
+from cronce.runtime.queries import JobLine
 from cronce.runtime.why import why
 from cronce.stores import open_store
 from cronce.stores.base import Store
@@ -271,8 +272,8 @@ def test_what_is_wanted_is_a_state_or_an_outcome(fleet: Reader) -> None:
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
-def names(page: read_jobs.JobsPage) -> list[str]:
-    return [line.seen.name for line in page.lines]
+def names(found: tuple[read_jobs.Matches, list[JobLine]]) -> list[str]:
+    return [line.seen.name for line in found[1]]
 
 
 def test_jobs_are_found_by_their_names_and_schedules_part_by_part(read: Reader) -> None:
@@ -280,9 +281,9 @@ def test_jobs_are_found_by_their_names_and_schedules_part_by_part(read: Reader) 
     for name, schedule in (("a", "5 4 * * *"), ("b", "0 * * * *"), ("Bank", "5 4 * * *"), ("c", "0 0 * * *")):
         read.job(name, schedule)
     first = read(read_jobs.job_lines(limit=3, index=index))
-    assert (names(first), first.total, first.next) == (["Bank", "a", "b"], 4, "b")
-    second = read(read_jobs.job_lines(first.next or "", 3, index=index))
-    assert (names(second), second.total, second.next) == (["c"], 4, None)
+    assert (names(first), first[0].total, first[0].next) == (["Bank", "a", "b"], 4, "b")
+    second = read(read_jobs.job_lines("b", 3, index=index))
+    assert (names(second), second[0].total, second[0].next) == (["c"], 4, None)
     assert names(read(read_jobs.job_lines(matching="BANK", index=index))) == ["Bank"]
     assert names(read(read_jobs.job_lines(matching="5 4", index=index))) == ["Bank", "a"]
     assert names(read(read_jobs.job_lines(matching="none", index=index))) == []
@@ -291,7 +292,7 @@ def test_jobs_are_found_by_their_names_and_schedules_part_by_part(read: Reader) 
 def test_a_line_has_the_next_slot_and_the_newest_run(read: Reader) -> None:
     read.job("billing")
     read.run(Slot("billing", NOW.replace(minute=0)))
-    (line,) = read(read_jobs.job_lines(index=read_jobs.JobIndex())).lines
+    _, (line,) = read(read_jobs.job_lines(index=read_jobs.JobIndex()))
     assert line.next == NOW.replace(hour=13, minute=0)
     assert line.last is not None
     assert line.last.slot.at == NOW.replace(minute=0)
@@ -351,7 +352,7 @@ def test_a_job_that_no_process_has_carried_yet_is_found_too(read: Reader) -> Non
     definition = '{"schedule": "5 4 * * *", "command": ["true"]}'
     read.put(stored_cell("nightly"), encode_notice(Stored(1, definition, "ann", NOW)), Mark.OPEN)
     index = read_jobs.JobIndex()
-    (line,) = read(read_jobs.job_lines(matching="5 4", index=index)).lines
+    _, (line,) = read(read_jobs.job_lines(matching="5 4", index=index))
     assert (line.seen.name, line.stored is not None) == ("nightly", True)
     assert index.soonest(1, NOW) == [(datetime(2026, 3, 30, 4, 5, tzinfo=UTC), "nightly")]
 
@@ -403,7 +404,7 @@ def test_all_of_a_job_is_told(read: Reader) -> None:
     assert [run.slot for run in view.runs.runs] == [*slots[:3], slots[3]._replace(request="again"), slots[3]]
     assert (view.open.number, view.attention.number, view.next) == (1, 1, NOW.replace(hour=13, minute=0))
     assert [(one.host, one.refusals.times) for one in view.refused] == [("web-2", 7)]
-    assert [took.span for took in view.durations] == [HOUR] * 99
+    assert [took for _, took in view.durations] == [HOUR] * 99
     more = read(read_jobs.job_view("billing", runs=5, after=view.runs.next))
     assert more is not None
     assert [run.slot for run in more.runs.runs] == slots[4:9]

@@ -31,10 +31,11 @@ from cronce.audit.parts import rules
 from cronce.audit.tree import files
 from cronce.cli import say
 from cronce.cli.machine import system_zone
-from cronce.cli.terminal import Screen, Tone, Toned, bar, paint, screen, table
+from cronce.cli.terminal import Screen, Toned, bar, paint, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import mask_all
+from cronce.telling.words import Tone
 
 ACTIONS: Final = ("rules", "explain")
 NO_FILE: Final = (

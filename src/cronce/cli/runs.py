@@ -15,42 +15,18 @@ from cronce.errors import BadInput, CronceError
 from cronce.model import Instant, Slot, check_name, spell
 from cronce.protocol.notices import Doubled, Observed, Stored
 from cronce.protocol.record import Record
+from cronce.runtime import queries
 from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.background import SignOfLife, forget_beats, write_notes
 from cronce.runtime.journal import own_journal
 from cronce.runtime.observe import ObservedSeen, observations
-from cronce.runtime.queries import (
-    WANTED,
-    HeldSeen,
-    HolderSeen,
-    JobLine,
-    RunSeen,
-    carried,
-    halted,
-    holders,
-    job_names,
-    leaders,
-    locks,
-    refuse_unknown,
-    runs,
-    slot_named,
-)
+from cronce.runtime.queries import WANTED, HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.stored_jobs import listed
 from cronce.runtime.why import Case, why
 from cronce.schedule import Schedule, format_duration, parse_duration
 from cronce.stores.default import choose
-from cronce.telling.documents import (
-    LEADERS,
-    LOCKS,
-    Leases,
-    act_document,
-    held_document,
-    holder_document,
-    job_document,
-    observed_document,
-    run_document,
-    why_document,
-)
+from cronce.telling import documents as told
+from cronce.telling.documents import LEADERS, LOCKS, Leases
 from cronce.telling.story import about, tell, warnings
 from cronce.telling.words import ago, as_written, away, by_whom, moment, overdue, short
 
@@ -63,8 +39,8 @@ add_jobs_arguments = add_store
 def run_jobs(options: argparse.Namespace) -> None:
     with looking(options) as desk:
         now, lines = desk.do(listed())
-        everything = desk.do(halted())
-        served = desk.do(carried())
+        everything = desk.do(queries.halted())
+        served = desk.do(queries.carried())
     if everything and not options.json:
         print(paint(Toned(f"everything is paused {by_whom(everything)}", "odd"), screen()))
     headers = ["job", "schedule", "next slot", "last slot", "outcome"]
@@ -72,16 +48,16 @@ def run_jobs(options: argparse.Namespace) -> None:
     if any(line.stored for line in lines):
         headers.append("stored")
         rows = [[*row, _stored(line.stored)] for row, line in zip(rows, lines, strict=True)]
-    document = {"jobs": [job_document(line, served) for line in lines], "halted": act_document(everything)}
+    document = {"jobs": [told.job_document(line, served) for line in lines], "halted": told.act_document(everything)}
     show_table(options, document, headers, rows, "no job is known yet")
 
 
-def _job_row(line: JobLine, now: Instant, carried: set[str]) -> list[Text]:
+def _job_row(line: JobLine, now: Instant, served: set[str]) -> list[Text]:
     seen, last = line.seen, line.last
     if seen.job is None:
         return [seen.name, Toned(seen.trouble, "bad"), "", "", ""]
     upcoming: Text = f"{spell(line.next)} ({away(line.next, now)})" if line.next else ""
-    if upcoming and seen.is_scheduled and seen.name not in carried:
+    if upcoming and seen.is_scheduled and seen.name not in served:
         upcoming = Toned(f"{upcoming}, nobody runs it", "bad")
     return [
         seen.name,
@@ -130,10 +106,10 @@ def run_runs(options: argparse.Namespace) -> None:
     refuse_outside("-n", options.n, MOST)
     with looking(options) as desk:
         if options.job is not None:
-            refuse_unknown(options.job, desk.do(job_names()))
-        found = desk.do(runs(options.job, options.state, options.n))
+            queries.refuse_unknown(options.job, desk.do(queries.job_names()))
+        found = desk.do(queries.runs(options.job, options.state, options.n))
     headers = ["slot", "state", "holder", "started", "took", "reason"]
-    document = {"runs": [run_document(one) for one in found]}
+    document = {"runs": [told.run_document(one) for one in found]}
     show_table(options, document, headers, [_run_row(one) for one in found], "no such run is on record")
 
 
@@ -170,12 +146,12 @@ def run_why(options: argparse.Namespace) -> int:
         found = desk.do(why(job, wanted, desk.store.traits))
         journal = own_journal(choose(options.store)).all()
         if found is None:
-            refuse_unknown(job, desk.do(job_names()))
+            queries.refuse_unknown(job, desk.do(queries.job_names()))
     assert found is not None
     found = found._replace(journal=tuple(journal), doubt=doubt.words if doubt else "")
     first = warnings(found) if wanted else [about(found)]
     text = "\n\n".join([*first, *(tell(story, found) for story in found.stories)])
-    show(options, why_document(found), text)
+    show(options, told.why_document(found), text)
     return 1 if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories) else 0
 
 
@@ -183,7 +159,7 @@ def _asked(what: str) -> tuple[str, Slot | None]:
     """The job, and which of its slots if one was named."""
     if "@" not in what:
         return check_name(what), None
-    wanted = slot_named(what)
+    wanted = queries.slot_named(what)
     return wanted.job, wanted
 
 
@@ -252,7 +228,7 @@ def _observed_document(one: ObservedSeen, cost: float | None) -> dict[str, objec
     observed = one.observed
     if observed is None:
         return {"name": one.name, "unreadable": True}
-    return {**observed_document(one.name, observed), "cost": None if cost is None else _total(observed, cost)}
+    return {**told.observed_document(one.name, observed), "cost": None if cost is None else _total(observed, cost)}
 
 
 def _observed_row(one: ObservedSeen, now: Instant, cost: float | None) -> list[Text]:
@@ -285,9 +261,9 @@ add_holders_arguments = add_store
 
 def run_holders(options: argparse.Namespace) -> None:
     with looking(options) as desk:
-        now, live = desk.do(holders())
+        now, live = desk.do(queries.holders())
     headers = ["holder", "role", "workers", "labels", "since", "version", "last beat", "state"]
-    document = {"holders": [holder_document(one) for one in live]}
+    document = {"holders": [told.holder_document(one) for one in live]}
     show_table(options, document, headers, [_holder_row(one, now) for one in live], "no scheduler is alive")
 
 
@@ -314,14 +290,14 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
 
 def _run(options: argparse.Namespace, kind: Leases) -> None:
     with looking(options) as desk:
-        found = desk.do(locks() if kind is LOCKS else leaders())
+        found = desk.do(queries.locks() if kind is LOCKS else queries.leaders())
     never = f"nobody ever {kind.says('held')} a {kind.noun}"
     if options.name is not None:
         found = [one for one in found if one.name == options.name]
         if not found:
             raise CronceError(f"{never} {options.name[:60]!r}; `cronce {kind.way}` lists those that there were")
     page = _page(found, kind, with_history=options.name is not None) if found else nothing(never, options)
-    show(options, {kind.way: [held_document(one, kind) for one in found]}, page)
+    show(options, {kind.way: [told.held_document(one, kind) for one in found]}, page)
 
 
 def _page(found: list[HeldSeen], kind: Leases, *, with_history: bool) -> str:

@@ -232,30 +232,18 @@ HOSTS: Final = 200
 """Of so many hosts it is told what they were refused."""
 
 
-class JobsPage(NamedTuple):
-    """A part of the list of jobs, how many there are in all, and the name after which the rest stands, or None."""
-
-    now: Instant
-    lines: tuple[JobLine, ...]
-    total: int
-    next: str | None
-
-
-def job_lines(after: str = "", limit: int = 50, matching: str = "", *, index: JobIndex) -> Flow[JobsPage]:
-    """Jobs by name, those whose name or schedule contains a text, each with its next slot and its newest run."""
+def job_lines(
+    after: str = "", limit: int = 50, matching: str = "", *, index: JobIndex
+) -> Flow[tuple[Matches, list[JobLine]]]:
+    """Jobs by name, those whose name or schedule contains a text, each with its next slot and its newest run; of one
+    that is gone, nothing."""
     yield from index.keep_up()
     found = index.search(matching, after, limit)
-    now, lines = yield from lines_of(found.names)
-    return JobsPage(now, lines, found.total, found.next)
-
-
-def lines_of(names: Sequence[str]) -> Flow[tuple[Instant, tuple[JobLine, ...]]]:
-    """What a list says of these jobs; of one that is gone, nothing."""
-    now, lines = yield from lines_alone(names)
+    _, lines = yield from lines_alone(found.names)
     told: list[JobLine] = []
     for line in lines:
         told += [line._replace(last=(yield from last_run(line.seen.name)))]
-    return now, tuple(told)
+    return found, told
 
 
 def last_run(name: str) -> Flow[RunSeen | None]:
@@ -287,13 +275,6 @@ def _line(name: str, job: Cell, stored: Cell, now: Instant) -> JobLine | None:
 
 
 # --- one job --------------------------------------------------------------------------------------------------------
-
-
-class Took(NamedTuple):
-    """How long a run took that has ended."""
-
-    run: RunSeen
-    span: timedelta
 
 
 class HostRefused(NamedTuple):
@@ -330,8 +311,8 @@ class JobView(NamedTuple):
     open: Runs
     attention: Runs
     refused: tuple[HostRefused, ...]
-    durations: tuple[Took, ...]
-    """Of the newest runs, those that have ended, the newest first."""
+    durations: tuple[tuple[RunSeen, timedelta], ...]
+    """Of the newest runs, those that have ended, the newest first, and how long each took."""
     pages: Pages
 
 
@@ -365,7 +346,7 @@ def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobVie
         counted_runs(still_open),
         counted_runs(attention),
         hosts_refused(refused.cells),
-        tuple(Took(run, span) for run in found[:TIMED] if run.record and (span := run.record.took()) is not None),
+        tuple((run, span) for run in found[:TIMED] if run.record and (span := run.record.took()) is not None),
         Pages(newest, still_open, refused),
     )
 

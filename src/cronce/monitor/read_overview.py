@@ -7,19 +7,8 @@ from typing import Final
 
 from cronce.errors import BadInput
 from cronce.model import BOARD_JOBS, EPOCH, SWITCH, Cell, Epoch, Instant, Mark, check_name, spell, unspell
-from cronce.monitor import survey
-from cronce.monitor.read_jobs import (
-    HOSTS,
-    HostRefused,
-    JobIndex,
-    JobView,
-    Look,
-    cells_of,
-    hosts_refused,
-    lines_alone,
-    lines_in,
-    refusals,
-)
+from cronce.monitor import read_jobs, survey
+from cronce.monitor.read_jobs import HostRefused, JobIndex, JobView, Look
 from cronce.monitor.read_lists import COUNTED, AlertsPage, Runs, alerts, by_key, counted_runs, final_runs, newest_of
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import Act, standing_act
@@ -79,15 +68,15 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
     read and told, and no more counted: then `stretch_of` needs no other."""
     page = yield from read_page(_LATEST)
     names = [] if index is None else index.due(UPCOMING, page.now)
-    timed, present = yield from told(page.cells, [SWITCH, BOARD_JOBS, *cells_of(names)])
+    timed, present = yield from told(page.cells, [SWITCH, BOARD_JOBS, *read_jobs.cells_of(names)])
     loaded = timed.reply
     assert isinstance(loaded, Loaded)
     switch, board, *cells = loaded.cells
-    lines = lines_in(names, cells, loaded.now)
+    lines = read_jobs.lines_in(names, cells, loaded.now)
     if index is not None:
         yield from index.keep_up(Look(board.version, timed.ended))
         if (due := index.due(UPCOMING, loaded.now)) != names:
-            _, lines = yield from lines_alone(due)
+            _, lines = yield from read_jobs.lines_alone(due)
     raised = yield from alerts()
     still_open = counted_runs((yield from read_page(by_key(Mark.OPEN, "", drawn or COUNTED))), drawn or OPEN)
     lost, steps = yield from _in_need()
@@ -125,8 +114,8 @@ def _in_need() -> Flow[tuple[Page, Page]]:
 def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
     """Keys that are in doubt, and what hosts were refused: these cells are neighbours in the order of keys, and read in
     one request, unless there are many keys. With many refusals the page of those goes on."""
-    scans = (*survey.keys_in_doubt(DOUBTS, now), refusals("refusals/"))
-    both = yield from read_page(Scan("", after=Position(0, "once/"), limit=HOSTS))
+    scans = (*survey.keys_in_doubt(DOUBTS, now), read_jobs.refusals("refusals/"))
+    both = yield from read_page(Scan("", after=Position(0, "once/"), limit=read_jobs.HOSTS))
     last = both.cells[-1].key if both.next else ""
     if last.startswith("once/"):
         pages = []
@@ -226,7 +215,7 @@ def stretch(
     chosen = _chosen(parts, due, limit, when)
     now = seen.now if seen else still_open.now
     runs = tuple(seen_runs(chosen.cells, now))
-    scan = refusals(f"refusals/{job}/" if job else "refusals/")
+    scan = read_jobs.refusals(f"refusals/{job}/" if job else "refusals/")
     refused = seen.pages.refused if seen else (yield from read_page(scan))
     if job is None:
         ghosts, more = yield from _ghosts(start, end, refused, runs, JOBS)
@@ -318,12 +307,12 @@ def _ghosts(
         jobs = list(dict.fromkeys(run.slot.job for run in runs))
         cells, more = (), len(jobs) > most
         for name in jobs[:most]:
-            cells = (*cells, *(yield from read_page(refusals(f"refusals/{name}/"))).cells)
+            cells = (*cells, *(yield from read_page(read_jobs.refusals(f"refusals/{name}/"))).cells)
     return _told(start, end, cells), more
 
 
 def _told(start: Instant, end: Instant, cells: Iterable[Cell]) -> tuple[Ghost, ...]:
-    return tuple(sorted(_within(start, end, hosts_refused(cells)), key=lambda ghost: ghost.refused.at))
+    return tuple(sorted(_within(start, end, read_jobs.hosts_refused(cells)), key=lambda ghost: ghost.refused.at))
 
 
 def _within(start: Instant, end: Instant, told: Iterable[HostRefused]) -> Iterator[Ghost]:

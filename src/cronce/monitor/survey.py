@@ -16,22 +16,11 @@ from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beats, decode_observed
 from cronce.protocol.record import Act, Record, standing_act
 from cronce.protocol.table import NOTHING_RAN
+from cronce.runtime import queries
 from cronce.runtime.effects.review import EffectSeen, Listed, look_at
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations.actions import BACKFILL
-from cronce.runtime.queries import (
-    HeldSeen,
-    HolderSeen,
-    JobSeen,
-    RunSeen,
-    everybody,
-    leaders,
-    load,
-    machines_tzdata,
-    read_bundle,
-    read_page,
-    seen_run,
-)
+from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen
 from cronce.runtime.scheduling.roster import NO_JOBS, chunks
 from cronce.schedule import parse_duration
 from cronce.stores.base import Page, Scan
@@ -127,7 +116,7 @@ def attempts(record: Record) -> tuple[int, int]:
 def survey(known: Known, traits: Traits) -> Flow[Survey]:
     """What there is to see now. All jobs are read at once if nothing is known yet, or if somebody changed them or
     resumes all of them; else some of them."""
-    first = yield from load([SWITCH, BOARD_JOBS])
+    first = yield from queries.load([SWITCH, BOARD_JOBS])
     switch, board = first.cells
     if known.epoch.birth != first.epoch.birth:  # another life: nothing that was known of the last one holds
         known.begin(first.epoch, traits)
@@ -136,7 +125,7 @@ def survey(known: Known, traits: Traits) -> Flow[Survey]:
     whole = (board.version, halted) != (known.board, known.halted)
     yield from _learn_jobs(known, first.now, whole=whole)
     known.board, known.halted = board.version, halted
-    _, everyone = yield from everybody()
+    _, everyone = yield from queries.everybody()
     bundles = yield from _bundles(known, everyone, first.now)
     looked = yield from _look_at_slots(known, first.now)
     still_open, _ = yield from read_runs(Scan("run/", "until", Mark.OPEN), OPEN)
@@ -159,10 +148,10 @@ def survey(known: Known, traits: Traits) -> Flow[Survey]:
         attention=attention,
         more=more,
         doubts=(yield from _doubts(first.now)),
-        leaders=(yield from leaders()),
+        leaders=(yield from queries.leaders()),
         beats=(yield from named("beat/", decode_beats, NAMES)),
         observed=(yield from named("observed/", decode_observed, NAMES)),
-        tzdata=(yield from machines_tzdata()),
+        tzdata=(yield from queries.machines_tzdata()),
         took={job: took for job, (_, took) in known.took.items()},
     )
 
@@ -179,7 +168,7 @@ def _bundles(known: Known, everyone: Iterable[HolderSeen], now: Instant) -> Flow
     wanted = {one.holder.bundle for one in everyone if now - one.until < LATELY}
     known.bundles = {bundle: specs for bundle, specs in known.bundles.items() if bundle in wanted}
     for bundle in sorted(wanted - known.bundles.keys()):
-        found = yield from read_bundle(bundle)
+        found = yield from queries.read_bundle(bundle)
         if found.specs:
             known.bundles[bundle] = found
     return known.bundles
@@ -210,8 +199,8 @@ def _load_runs(by_cell: Mapping[str, Slot], now: Instant) -> Flow[list[tuple[Slo
     """Each slot with the run in its cell; None: there is none."""
     found = []
     for keys in chunks(by_cell):
-        loaded = yield from load(keys)
-        found += [(by_cell[cell.key], seen_run(cell, now) if cell.version else None) for cell in loaded.cells]
+        loaded = yield from queries.load(keys)
+        found += [(by_cell[cell.key], queries.seen_run(cell, now) if cell.version else None) for cell in loaded.cells]
     return found
 
 
@@ -227,7 +216,7 @@ def _attention() -> Flow[tuple[list[RunSeen], bool]]:
 def _doubts(now: Instant) -> Flow[Sequence[EffectSeen]]:
     pages = []
     for scan in (steps_in_doubt(SLICE), *keys_in_doubt(SLICE, now)):
-        pages += [(yield from read_page(scan))]
+        pages += [(yield from queries.read_page(scan))]
     return (yield from effects_in_doubt(pages)).effects
 
 

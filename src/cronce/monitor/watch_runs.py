@@ -97,14 +97,8 @@ def near_timeout(survey: Survey) -> Iterator[Alert]:
             f"{job} comes near its timeout of {short(limit)}: of the last {len(took)} runs 95 % took up to"
             f" {short(nearly_all(took))}."
         )
-        yield Alert(
-            Kind.OVERRUN,
-            job,
-            "warning",
-            text,
-            survey.now,
-            remedy=f"Give it a longer timeout, or less to do; `cronce runs {job}` lists them.",
-        )
+        remedy = f"Give it a longer timeout, or less to do; `cronce runs {job}` lists them."
+        yield Alert(Kind.OVERRUN, job, "warning", text, survey.now, remedy=remedy)
 
 
 def nearly_all(spans: Sequence[timedelta]) -> timedelta:

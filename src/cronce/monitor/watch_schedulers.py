@@ -99,14 +99,8 @@ def gone(survey: Survey) -> Iterator[Alert]:
         had = f" with {counted(one.holder.running, 'run')} at work" if one.holder.running else ""
         dead = f"it counts as dead since {spell(one.until)}"
         text = f"{one.holder.holder} stopped beating{had} and did not say goodbye: {dead}."
-        yield Alert(
-            Kind.GONE,
-            one.holder.holder,
-            "warning",
-            text,
-            one.until,
-            remedy="See why it died, in its log, and start it again; `cronce holders` says who is alive.",
-        )
+        remedy = "See why it died, in its log, and start it again; `cronce holders` says who is alive."
+        yield Alert(Kind.GONE, one.holder.holder, "warning", text, one.until, remedy=remedy)
 
 
 def missed(holders: Collection[HolderSeen], now: Instant) -> Iterator[HolderSeen]:

@@ -207,9 +207,9 @@ def jobs(asked: Asked) -> Flow[Document]:
     given = asked.given
     after = check_name(given["after"]) if given.get("after") else ""
     limit, matching = given.get("limit", SHOWN), given.get("matching", "")
-    page = yield from read_jobs.job_lines(after, limit, matching, index=asked.site.index)
+    found, lines = yield from read_jobs.job_lines(after, limit, matching, index=asked.site.index)
     served = yield from carried()
-    return {"jobs": [told.job_document(line, served) for line in page.lines], "total": page.total, "next": page.next}
+    return {"jobs": [told.job_document(line, served) for line in lines], "total": found.total, "next": found.next}
 
 
 def job(asked: Asked) -> Flow[Document]:
@@ -225,7 +225,7 @@ def job(asked: Asked) -> Flow[Document]:
         "attention": _some(view.attention),
         "refused": [told.refusals_document(*one) for one in view.refused],
         "passed_over": [told.span_document(one) for one in view.seen.job.spans] if view.seen.job else [],
-        "took": [{"slot": one.run.slot.key, "seconds": one.span.total_seconds()} for one in view.durations],
+        "took": [{"slot": run.slot.key, "seconds": took.total_seconds()} for run, took in view.durations],
     }
 
 

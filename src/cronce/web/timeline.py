@@ -23,31 +23,11 @@ from cronce.runtime.queries import load
 from cronce.schedule.zone import find_zone
 from cronce.telling.words import fine
 from cronce.value import NamedTuple
+from cronce.web import timeline_layout as layout
 from cronce.web.markup import brief, percent, tag, titled
 from cronce.web.requests import read_instant
 from cronce.web.site import Shown, path, root_of
-from cronce.web.timeline_layout import (
-    BAR,
-    FOLDED,
-    LOOKS,
-    NAME,
-    NARROWEST,
-    OTHERS,
-    REFUSED,
-    SIGNS,
-    THIN_BAR,
-    WIDTH,
-    By,
-    Column,
-    Facts,
-    Lane,
-    Picture,
-    Placed,
-    Scale,
-    Shape,
-    gather,
-    lay_out,
-)
+from cronce.web.timeline_layout import By, Column, Facts, Lane, Picture, Placed, Scale, Shape
 
 SPANS: Final = {
     "10m": timedelta(minutes=10),
@@ -150,7 +130,7 @@ def facts_of(view: View, most: int = READ, seen: Overview | JobView | None = Non
     else:
         found = yield from stretch(before, end, view.job, most, seen)
     refused = [(ghost.host, ghost.refused) for ghost in found.ghosts]
-    return gather(found.runs, refused, start, end, found.now, gaps=tuple(_gaps(found, start, most)))
+    return layout.gather(found.runs, refused, start, end, found.now, gaps=tuple(_gaps(found, start, most)))
 
 
 def _gaps(found: Stretch, start: Instant, most: int) -> Iterator[str]:
@@ -168,14 +148,14 @@ def _gaps(found: Stretch, start: Instant, most: int) -> Iterator[str]:
 def timeline(request: Request) -> Flow[Shown]:
     view, root = read_view(request.query_params), root_of(request)
     facts = yield from facts_of(view)
-    picture = lay_out(facts, view.by, find_zone(view.tz))
+    picture = layout.lay_out(facts, view.by, find_zone(view.tz))
     looks = {piece.look for piece in facts.pieces}
     return {
         "now": facts.now,
         "facts": facts,
         "picture": picture,
         "drawn": draw(picture, root, view.closer(root)),
-        "keys": [(look, key(look)) for look in LOOKS if look in looks],
+        "keys": [(look, key(look)) for look in layout.LOOKS if look in looks],
         "closer": view.closer(root),
         "view": view,
         "ways": _ways(view, facts, root),
@@ -206,18 +186,7 @@ def _zoomed(view: View, middle: Instant, span: timedelta) -> View:
 # --- a small one on another page ------------------------------------------------------------------------------------
 
 
-class Drawn(NamedTuple):
-    title: str
-    svg: Markup
-    told: str
-    """What is on it."""
-    way: str
-    """The whole timeline."""
-    gaps: tuple[str, ...]
-    """What is not on it."""
-
-
-def picture(root: str, seen: Overview | JobView) -> Flow[Drawn | None]:
+def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
     """The last hour, or as much of it as there is, of all jobs or of one, out of what was `seen`. None: there is
     nothing to draw."""
     view = View(job=seen.seen.name if isinstance(seen, JobView) else None, length=SPANS["1h"])
@@ -225,8 +194,9 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Drawn | None]:
     if not facts.pieces:
         return None
     facts, title = young(facts)
-    laid = lay_out(facts, view.by, find_zone(view.tz))
-    return Drawn(title, draw(laid, root, view.closer(root)), laid.counted, view.way(root), facts.gaps)
+    laid = layout.lay_out(facts, view.by, find_zone(view.tz))
+    svg = draw(laid, root, view.closer(root))
+    return {"title": title, "svg": svg, "told": laid.counted, "way": view.way(root), "gaps": facts.gaps}
 
 
 def young(facts: Facts) -> tuple[Facts, str]:
@@ -247,7 +217,7 @@ _WORDS: Final = 46.0
 _EDGE: Final = 94.0
 """In percent: behind it a line's label has no room."""
 
-_MIDDLE: Final = BAR / 2
+_MIDDLE: Final = layout.BAR / 2
 _PATTERNS: Final = {
     "failed": "M-1,5 L5,-1 M3,9 L9,3",
     "lapsed": "M-1,3 L3,7 M-1,-1 L7,7 M3,-1 L7,3",
@@ -276,8 +246,8 @@ def draw(picture: Picture, root: str, closer: Closer) -> Markup:
 
 def key(look: str) -> Markup:
     """One entry of the legend: what a look looks like. Its patterns are those of the picture beside it."""
-    shape: Shape = "ghost" if look == REFUSED else "mark" if look in _MARKS else "bar"
-    sign = _worded(SIGNS.get(look, ""), look, BAR)
+    shape: Shape = "ghost" if look == layout.REFUSED else "mark" if look in _MARKS else "bar"
+    sign = _worded(layout.SIGNS.get(look, ""), look, layout.BAR)
     inside = (_mark(look),) if shape == "mark" else (_box(look, shape), sign)
     return tag("svg", *inside, width=22, height=_height(shape), class_="timeline key", aria_hidden="true")
 
@@ -335,7 +305,7 @@ def _lanes(picture: Picture, root: str, closer: Closer) -> Iterator[Markup]:
     busiest = max((column.total for lane in picture.lanes for column in lane.columns), default=0)
     for lane in picture.lanes:
         label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 15, class_="name")
-        is_job = picture.by == "job" and lane.name not in ("", OTHERS)
+        is_job = picture.by == "job" and lane.name not in ("", layout.OTHERS)
         yield tag("a", label, href=path("jobs", lane.name, root=root), tabindex="-1") if is_job else label
         for column in lane.columns:
             yield _column(column, lane, busiest, picture.scale, closer)
@@ -351,7 +321,7 @@ def labels(picture: Picture) -> dict[str, str]:
 
 
 def _label(lane: Lane, by: By) -> str:
-    if lane.name == OTHERS:
+    if lane.name == layout.OTHERS:
         return f"{lane.members:,} others"
     if not lane.name:
         return "nobody (not run, or not yet)"
@@ -373,13 +343,13 @@ def _drawn(placed: Placed, picture: Picture) -> Iterator[Markup]:
     if placed.due is not None and placed.left - placed.due > 0.1:
         yield _lateness(placed.due, placed.left, top)
     if placed.until is not None and placed.until > placed.right:
-        yield _rect("lease", placed.right, placed.until, top + 3, BAR - 6)
+        yield _rect("lease", placed.right, placed.until, top + 3, layout.BAR - 6)
     width, height = placed.right - placed.left, _height(piece.shape)
-    pixels = width / 100 * WIDTH
+    pixels = width / 100 * layout.WIDTH
     word = (piece.job if picture.by == "holder" else brief(piece.holder)) if pixels > _WORDS else ""
-    sign = SIGNS.get(piece.look, "")
+    sign = layout.SIGNS.get(piece.look, "")
     inside = [_box(piece.look, piece.shape)]
-    if sign and pixels < NARROWEST:
+    if sign and pixels < layout.NARROWEST:
         inside.append(tag("text", sign, x="100%", dx=2, y=height - 4, class_=f"sign {_class(piece.look)}"))
     elif sign or word:
         inside.append(_worded(f"{sign} {word}".strip(), piece.look, height))
@@ -388,7 +358,7 @@ def _drawn(placed: Placed, picture: Picture) -> Iterator[Markup]:
 
 
 def _height(shape: Shape) -> float:
-    return THIN_BAR if shape == "ghost" else BAR
+    return layout.THIN_BAR if shape == "ghost" else layout.BAR
 
 
 def _box(look: str, shape: Shape) -> Markup:
@@ -402,7 +372,7 @@ def _box(look: str, shape: Shape) -> Markup:
 
 def _worded(words: str, look: str, height: float) -> Markup:
     """Words that end where their bar does."""
-    text = tag("text", words, x=4, y=height - (4 if height == BAR else 2.5), class_=f"word {_class(look)}")
+    text = tag("text", words, x=4, y=height - (4 if height == layout.BAR else 2.5), class_=f"word {_class(look)}")
     return tag("svg", text, width="100%", height="100%")
 
 
@@ -415,7 +385,7 @@ def _mark(look: str) -> Markup:
 
 
 def _lateness(due: float, start: float, top: float) -> Markup:
-    tick = tag("line", x1=percent(due), x2=percent(due), y1=top, y2=top + BAR)
+    tick = tag("line", x1=percent(due), x2=percent(due), y1=top, y2=top + layout.BAR)
     thread = tag("line", x1=percent(due), x2=percent(start), y1=top + _MIDDLE, y2=top + _MIDDLE)
     return tag("g", tick, thread, class_="late")
 
@@ -427,7 +397,7 @@ def _rect(class_: str, left: float, right: float, top: float, height: float) -> 
 def _arrow(earlier: Placed, later: Placed) -> Markup:
     """From the edge of the earlier bar to the edge of the later one."""
     down = later.top >= earlier.top
-    y1, y2 = (earlier.top + BAR, later.top) if down else (earlier.top, later.top + BAR)
+    y1, y2 = (earlier.top + layout.BAR, later.top) if down else (earlier.top, later.top + layout.BAR)
     line = tag("line", x1=percent(earlier.right), x2=percent(later.left), y1=y1, y2=y2, marker_end="url(#takes-over)")
     told = f"{later.piece.slot}: taken over by {later.piece.holder} at {fine(later.piece.start)}"
     return tag("g", titled(told), line, class_="handover")
@@ -438,11 +408,11 @@ def _arrow(earlier: Placed, later: Placed) -> Markup:
 
 def _column(column: Column, lane: Lane, busiest: int, scale: Scale, closer: Closer) -> Markup:
     """As high as there are many; each look that is in it can be seen, however few they are."""
-    low = lane.top + NAME + FOLDED
-    each = (FOLDED - 3 * len(column.counts)) / busiest
+    low = lane.top + layout.NAME + layout.FOLDED
+    each = (layout.FOLDED - 3 * len(column.counts)) / busiest
     left, right = scale(column.start), scale(column.end)
     boxes = []
-    for look in reversed(LOOKS):
+    for look in reversed(layout.LOOKS):
         if look in column.counts:
             height = 3 + column.counts[look] * each
             low -= height

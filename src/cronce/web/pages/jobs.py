@@ -62,20 +62,8 @@ class Asked(NamedTuple):
         return {"q": self.text or None, "state": self.stand, "sort": order}
 
 
-class Row(NamedTuple):
-    line: JobLine
-    schedule: str
-    stands: tuple[str, ...]
-    last: RunSeen | None
-    outcomes: tuple[str, ...]
-    """Of the last runs, the newest last."""
-
-
-class Standing(NamedTuple):
-    """The jobs that stand in some way, and where looking for them stopped, if it did."""
-
-    names: Collection[str]
-    stopped: str = ""
+Standing = tuple[Collection[str], str]
+"""The jobs that stand in some way, and where looking for them stopped, if it did."""
 
 
 def jobs_page(request: Request) -> Flow[Shown]:
@@ -90,7 +78,7 @@ def jobs_page(request: Request) -> Flow[Shown]:
     start = _start(asked, names)
     part = names[start : start + AT_ONCE]
     now, lines = yield from lines_alone(part)
-    rows: list[Row] = []
+    rows: list[Shown] = []
     for line in lines:
         rows += [(yield from _row(line, served))]
     return {
@@ -118,12 +106,16 @@ def _start(asked: Asked, names: Sequence[str]) -> int:
     return names.index(asked.after) + 1 if asked.after in names else 0
 
 
-def _row(line: JobLine, served: Collection[str]) -> Flow[Row]:
+def _row(line: JobLine, served: Collection[str]) -> Flow[Shown]:
     page = yield from read_page(Scan(f"run/{line.seen.name}/", newest_first=True, limit=SPARKS))
     runs = seen_runs(page.cells, page.now)
-    outcomes = tuple(run.shown for run in reversed(runs))
-    schedules = "; ".join(map(as_written, line.seen.schedules))
-    return Row(line, schedules, tuple(stands_of(line, served)), runs[0] if runs else None, outcomes)
+    return {
+        "line": line,
+        "schedule": "; ".join(map(as_written, line.seen.schedules)),
+        "stands": list(stands_of(line, served)),
+        "last": runs[0] if runs else None,
+        "outcomes": [run.shown for run in reversed(runs)],
+    }
 
 
 def stands_of(line: JobLine, served: Collection[str]) -> Iterator[str]:
@@ -160,13 +152,13 @@ def _wanted(asked: Asked, index: JobIndex, now: Instant, served: Collection[str]
 def _standing(stand: Stand, names: Sequence[str], index: JobIndex, served: Collection[str]) -> Flow[Standing]:
     match stand:
         case "paused":
-            return Standing(index.paused)
+            return index.paused, ""
         case "silent":
-            return Standing(set(names) - set(served) - set(index.paused))
+            return set(names) - set(served) - set(index.paused), ""
         case "running":
             found = yield from newest_runs(wanted="running", limit=RUNNING)
             stopped = _stopped(RUNNING, ["running"] if found.next else [])
-            return Standing({run.slot.job for run in found.runs if not run.lapsed}, stopped)
+            return {run.slot.job for run in found.runs if not run.lapsed}, stopped
         case "failing":
             return (yield from _failing())
 
@@ -183,7 +175,7 @@ def _failing() -> Flow[Standing]:
     for name in sorted(suspects):
         last = yield from last_run(name)
         wrong |= {name} if last is not None and last.shown in WRONG else set()
-    return Standing(wrong, _stopped(FAILING, more))
+    return wrong, _stopped(FAILING, more)
 
 
 def _stopped(most: int, words: Sequence[str]) -> str:
@@ -202,13 +194,6 @@ class Fire(NamedTuple):
     at: Instant
     wall: str = ""
     change: str = ""
-
-
-class Version(NamedTuple):
-    digest: str
-    first: Instant
-    schedule: str
-    fires: bool
 
 
 class Tally(NamedTuple):
@@ -266,7 +251,7 @@ def _told_of(view: JobView) -> Shown:
 
 def _drawn(view: JobView, root: str) -> Shown:
     lease, most = _limits(view.seen)
-    ended = [took.run for took in view.durations]
+    ended = [run for run, _ in view.durations]
     return {"lease": lease, "plot": duration_svg(ended, lease, most, lambda slot: path("runs", slot, root=root))}
 
 
@@ -294,15 +279,14 @@ def _limits(seen: JobSeen) -> tuple[timedelta | None, timedelta | None]:
     return policy_span(seen, "lease") or default, timeout(seen)
 
 
-def _versions(seen: JobSeen) -> Iterator[Version]:
+def _versions(seen: JobSeen) -> Iterator[Shown]:
     """The newest first. Of a job that is only called, each call's own counts."""
     if seen.job is None:
         return
     for spec in reversed(seen.job.specs):
-        given = read_spec(spec.text)
-        yield Version(
-            spec.digest[:8], spec.first, _written(given), spec.digest == seen.job.firing or not seen.job.firing
-        )
+        fires = spec.digest == seen.job.firing or not seen.job.firing
+        schedule = _written(read_spec(spec.text))
+        yield {"digest": spec.digest[:8], "first": spec.first, "schedule": schedule, "fires": fires}
 
 
 def _written(spec: dict[str, Any]) -> str:

@@ -8,14 +8,7 @@ from starlette.requests import Request
 
 from cronce.model import Instant
 from cronce.monitor.alerts import worst_first
-from cronce.monitor.read_lists import (
-    EffectsPage,
-    alerts,
-    beats,
-    effects_page,
-    held,
-    observed,
-)
+from cronce.monitor.read_lists import EffectsPage, alerts, beats, effects_page, held, observed
 from cronce.monitor.watch import state
 from cronce.protocol.notices import Alert, Beats
 from cronce.runtime.effects.review import EffectSeen, effect, effect_named, names_effect
@@ -30,19 +23,6 @@ from cronce.web.site import Shown, site_of
 # --- effects: what is in doubt comes first, with what to say of it ----------------------------------------------------
 
 AT_ONCE: Final = 100
-
-
-class EffectRow(NamedTuple):
-    seen: EffectSeen
-    slot: str
-    """Whose step it is; "" of a key of an idempotent function."""
-    commands: tuple[str, ...]
-    """What to say of it in a terminal, if it is in doubt."""
-
-    @property
-    def way(self) -> tuple[str, ...]:
-        """Where one says it here."""
-        return ("effects", *self.seen.name.split("/"), "resolve")
 
 
 def effects_table(request: Request) -> Flow[Shown]:
@@ -62,10 +42,13 @@ def effects_table(request: Request) -> Flow[Shown]:
     }
 
 
-def _effect_row(one: EffectSeen) -> EffectRow:
+def _effect_row(one: EffectSeen) -> Shown:
+    """Whose step it is, if it is no key of an idempotent function; and if it is in doubt, what to say of it in a
+    terminal, and where one says it here."""
     of = one.name.partition("/")[0]
-    commands = tuple(verdicts(one.name)) if one.state == "in doubt" else ()
-    return EffectRow(one, of if "@" in of else "", tuple(line.strip() for line in commands))
+    commands = [line.strip() for line in verdicts(one.name)] if one.state == "in doubt" else []
+    way = ("effects", *one.name.split("/"), "resolve")
+    return {"seen": one, "slot": of if "@" in of else "", "commands": commands, "way": way}
 
 
 # --- locks and leaders: who holds what, until when, and who did before ------------------------------------------------
@@ -90,15 +73,6 @@ class Told(NamedTuple):
     sent: Instant | None
     tries: int
     """At those to which it was not sent."""
-
-
-class BeatRow(NamedTuple):
-    name: str
-    beats: Beats
-    state: str
-    last: Instant | None
-    by: tuple[str, ...]
-    """Who beat of late."""
 
 
 def alerts_table(_request: Request) -> Flow[Shown]:
@@ -135,10 +109,11 @@ def others_table(_request: Request) -> Flow[Shown]:
     return {"now": now, "beats": [_beat_row(name, one, now) for name, one in beaten.items()], "observed": calls}
 
 
-def _beat_row(name: str, beats: Beats, now: Instant) -> BeatRow:
+def _beat_row(name: str, beats: Beats, now: Instant) -> Shown:
+    """With when it beat last, and who beat of late."""
     recent = sorted(beats.recent, reverse=True)
-    last = recent[0].at if recent else None
-    return BeatRow(name, beats, state(beats, now), last, tuple(dict.fromkeys(one.by for one in recent)))
+    last, by = recent[0].at if recent else None, list(dict.fromkeys(one.by for one in recent))
+    return {"name": name, "beats": beats, "state": state(beats, now), "last": last, "by": by}
 
 
 # --- what needs no store ----------------------------------------------------------------------------------------------
