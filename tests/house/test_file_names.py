@@ -23,7 +23,7 @@ UNNAMED = Counter(
         "evidence": 14,
         "headers": 1,
         "integrations": 8,
-        "monitor": 7,
+        "monitor": 6,
         "protocol": 3,
         "runtime": 20,
         "schedule": 1,
@@ -31,7 +31,7 @@ UNNAMED = Counter(
         "telling": 2,
         "testing": 24,
         "torture": 2,
-        "web": 8,
+        "web": 7,
     }
 )
 """Modules of each package with no test file of their name. A number that falls is lowered here; none may rise."""

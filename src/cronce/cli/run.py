@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
 from cronce.cli import let_go, on_signals, refuse_outside, say
-from cronce.cli.listener import HttpProcess
+from cronce.cli.ui import HttpProcess, PageProcess
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
@@ -101,8 +101,6 @@ def _run(options: argparse.Namespace) -> int:
     refuse_outside("-n", options.number, MOST)
     servers, health = list[HttpProcess](), None
     if options.ui is not None:
-        from cronce.cli.ui import PageProcess  # noqa: PLC0415  most do not show it
-
         servers.append(PageProcess(options))
     if options.health is not None:
         from cronce.cli.health import Health, ProbeProcess  # noqa: PLC0415  a web server, which most have no use for

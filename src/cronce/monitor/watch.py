@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Final, Literal
 
 from cronce.model import MONITOR, Instant, Origin, spell
-from cronce.monitor import watch_runs, watch_schedulers, watch_slots
+from cronce.monitor import watch_runs, watch_schedulers
 from cronce.monitor.alerts import MORE, Kind, Severity, worst_first
 from cronce.monitor.known import REMEMBERED, SLICE
 from cronce.monitor.settings import Settings
@@ -39,7 +39,6 @@ def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Aler
     memory = _remember(survey, memory, settings)
     found = [
         *watch_schedulers.fold(survey, settings),
-        *watch_slots.fold(survey, memory, settings),
         *watch_runs.fold(survey, memory, settings),
         *others(survey, memory, settings),
     ]
@@ -55,7 +54,7 @@ def _remember(survey: Survey, memory: Memory, settings: Settings) -> Memory:
         reborn=reborn,
         progress=watch_runs.progress(survey, memory),
         lapses=watch_runs.lapses(survey, memory),
-        missed=watch_slots.missed(survey, memory, settings),
+        missed=watch_runs.missed(survey, memory, settings),
     )
 
 
@@ -67,7 +66,7 @@ def is_over(alert: Alert, survey: Survey, memory: Memory, settings: Settings) ->
         case Kind.NO_PROGRESS:
             return watched >= settings.no_progress or not any(job in (run.slot.job, MORE) for run in survey.open)
         case Kind.MISSED:
-            return watched >= REMEMBERED or (job != MORE and watch_slots.is_paused(survey, job))
+            return watched >= REMEMBERED or (job != MORE and watch_runs.is_paused(survey, job))
         case Kind.LAPSING | Kind.AMNESIA:
             return watched >= REMEMBERED
         case Kind.FAILED:
