@@ -29,8 +29,7 @@ BESIDE = {
 
 TELLS = {
     "monitor/known.py": "what a finding needs to know of older runs",
-    "monitor/watch_runs.py": "findings about runs",
-    "monitor/watch_slots.py": "findings about slots",
+    "monitor/watch_runs.py": "findings about slots and runs",
     "runtime/call.py": "the words of a refusal",
     "runtime/effects/makers.py": "what a person is to check before a retry",
     "runtime/self_test.py": "the doctor's proof that a store works",

@@ -15,7 +15,7 @@ SOURCE = Path("src/cronce")
 UNNAMED = Counter(
     {
         "audit": 136,
-        "cli": 3,
+        "cli": 2,
         "clock": 1,
         "demo": 2,
         "errors": 1,
@@ -31,7 +31,7 @@ UNNAMED = Counter(
         "telling": 2,
         "testing": 24,
         "torture": 2,
-        "web": 11,
+        "web": 7,
     }
 )
 """Modules of each package with no test file of their name. A number that falls is lowered here; none may rise."""

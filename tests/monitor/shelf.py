@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cronce.model import Mark, Slot, Traits, Write
+from cronce.monitor.alerts import Kind
 from cronce.monitor.known import Known
-from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge

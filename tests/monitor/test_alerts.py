@@ -7,8 +7,19 @@ from pathlib import Path
 import pytest
 
 from cronce.model import Cell, Mark, Write
-from cronce.monitor.alerts import GIVEN_UP, KEPT, LONGEST_PAUSE, QUIET, REWORDED, Alerts, Claimed, due, key_of, pause
-from cronce.monitor.model import Kind
+from cronce.monitor.alerts import (
+    GIVEN_UP,
+    KEPT,
+    LONGEST_PAUSE,
+    QUIET,
+    REWORDED,
+    Alerts,
+    Claimed,
+    Kind,
+    due,
+    key_of,
+    pause,
+)
 from cronce.protocol.notices import Alert, decode_alert
 from tests.runtime.shelf import START, Desk, HandClock, Wire
 

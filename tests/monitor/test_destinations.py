@@ -27,8 +27,8 @@ from cronce.monitor.destinations import (
     destination,
     document,
     reaches,
+    told_apart,
 )
-from cronce.monitor.sending import told_apart
 from cronce.protocol.notices import Alert
 from tests.house.wait import PATIENCE, wait_until
 from tests.monitor.receiver import Receiver, receiving

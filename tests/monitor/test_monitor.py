@@ -377,7 +377,7 @@ def test_what_a_run_failed_of_is_told_and_logged_without_its_secrets(
 
 def test_a_function_that_never_returns_is_given_up_and_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Callback, "limit", 0.1)
-    monkeypatch.setattr("cronce.monitor.sending.SPARE", 0.2)
+    monkeypatch.setattr("cronce.monitor.destinations.SPARE", 0.2)
     monkeypatch.setattr("cronce.monitor.alerts.FIRST_PAUSE", timedelta(milliseconds=10))
     store, called, let_go = Line(), list[str](), threading.Event()
 

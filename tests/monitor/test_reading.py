@@ -21,14 +21,15 @@ from cronce.model import (
     refusals_cell,
     stored_cell,
 )
-from cronce.monitor import job_index, read_jobs, read_lists, read_overview, read_stretch
-from cronce.monitor.job_index import MOMENT, SLICE, STALE
+from cronce.monitor import read_jobs, read_lists, read_overview
+from cronce.monitor.read_jobs import MOMENT, SLICE, STALE
 from cronce.monitor.read_lists import COUNTED, LOOKED
 from cronce.monitor.read_overview import DOUBTS
 from cronce.protocol.notices import Alert, Refusals, Refused, Stored, encode_notice
 from cronce.protocol.record import Act, Job, Outcome, Record, Spec, State, encode, encode_act, encode_job
 from cronce.runtime.declare import declare
 from cronce.runtime.flow import Flow, Timed, perform
+from cronce.runtime.queries import JobLine
 from cronce.runtime.why import why
 from cronce.stores import open_store
 from cronce.stores.base import Store
@@ -99,15 +100,15 @@ def fleet() -> Reader:
 
 FLOWS: Final[dict[str, Callable[[Reader], Flow[Any]]]] = {
     "overview": lambda _: read_overview.overview(),
-    "jobs": lambda _: read_jobs.job_lines(index=job_index.JobIndex()),
-    "what is due next": lambda _: read_overview.overview(index=job_index.JobIndex()),
+    "jobs": lambda _: read_jobs.job_lines(index=read_jobs.JobIndex()),
+    "what is due next": lambda _: read_overview.overview(index=read_jobs.JobIndex()),
     "job": lambda _: read_jobs.job_view("billing-00000"),
     "runs": lambda _: read_lists.newest_runs(),
     "runs of a job": lambda _: read_lists.newest_runs("billing-00000"),
     "runs that failed": lambda _: read_lists.newest_runs(wanted="failed"),
     "run": lambda reader: why("billing-00000", Slot("billing-00000", NOW - HOUR / 2), reader.store.traits),
-    "stretch": lambda _: read_stretch.stretch(NOW - HOUR, NOW),
-    "stretch of a job": lambda _: read_stretch.stretch(NOW - HOUR, NOW, "billing-00000"),
+    "stretch": lambda _: read_overview.stretch(NOW - HOUR, NOW),
+    "stretch of a job": lambda _: read_overview.stretch(NOW - HOUR, NOW, "billing-00000"),
     "holders": lambda _: read_overview.holders(),
     "alerts": lambda _: read_lists.alerts(),
     "beats": lambda _: read_lists.beats(),
@@ -271,18 +272,18 @@ def test_what_is_wanted_is_a_state_or_an_outcome(fleet: Reader) -> None:
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
-def names(page: read_jobs.JobsPage) -> list[str]:
-    return [line.seen.name for line in page.lines]
+def names(found: tuple[read_jobs.Matches, list[JobLine]]) -> list[str]:
+    return [line.seen.name for line in found[1]]
 
 
 def test_jobs_are_found_by_their_names_and_schedules_part_by_part(read: Reader) -> None:
-    index = job_index.JobIndex()
+    index = read_jobs.JobIndex()
     for name, schedule in (("a", "5 4 * * *"), ("b", "0 * * * *"), ("Bank", "5 4 * * *"), ("c", "0 0 * * *")):
         read.job(name, schedule)
     first = read(read_jobs.job_lines(limit=3, index=index))
-    assert (names(first), first.total, first.next) == (["Bank", "a", "b"], 4, "b")
-    second = read(read_jobs.job_lines(first.next or "", 3, index=index))
-    assert (names(second), second.total, second.next) == (["c"], 4, None)
+    assert (names(first), first[0].total, first[0].next) == (["Bank", "a", "b"], 4, "b")
+    second = read(read_jobs.job_lines("b", 3, index=index))
+    assert (names(second), second[0].total, second[0].next) == (["c"], 4, None)
     assert names(read(read_jobs.job_lines(matching="BANK", index=index))) == ["Bank"]
     assert names(read(read_jobs.job_lines(matching="5 4", index=index))) == ["Bank", "a"]
     assert names(read(read_jobs.job_lines(matching="none", index=index))) == []
@@ -291,21 +292,21 @@ def test_jobs_are_found_by_their_names_and_schedules_part_by_part(read: Reader) 
 def test_a_line_has_the_next_slot_and_the_newest_run(read: Reader) -> None:
     read.job("billing")
     read.run(Slot("billing", NOW.replace(minute=0)))
-    (line,) = read(read_jobs.job_lines(index=job_index.JobIndex())).lines
+    _, (line,) = read(read_jobs.job_lines(index=read_jobs.JobIndex()))
     assert line.next == NOW.replace(hour=13, minute=0)
     assert line.last is not None
     assert line.last.slot.at == NOW.replace(minute=0)
 
 
 def test_a_list_reads_only_what_it_shows(fleet: Reader) -> None:
-    index = job_index.JobIndex()
+    index = read_jobs.JobIndex()
     fleet(index.keep_up())
     fleet(read_jobs.job_lines(limit=10, index=index))
     assert (fleet.calls, fleet.cells) == (1 + 1 + 10, 1 + 2 * 10 + 10)
 
 
 def test_the_index_is_walked_anew_when_a_job_changes_or_after_a_minute(read: Reader) -> None:
-    index = job_index.JobIndex()
+    index = read_jobs.JobIndex()
     read.job("a")
     read.news()
     read(index.keep_up())
@@ -325,7 +326,7 @@ def test_a_long_walk_is_gone_for_a_moment_at_a_time(read: Reader) -> None:
     for number in range(3 * SLICE):
         read.job(f"job-{number:05}")
     read.news()
-    index = job_index.JobIndex()
+    index = read_jobs.JobIndex()
     read(index.keep_up())
     assert (len(index), read.calls) == (3 * SLICE, 5), "the first is gone to its end"
     read.job("new")
@@ -337,7 +338,7 @@ def test_a_long_walk_is_gone_for_a_moment_at_a_time(read: Reader) -> None:
 
 
 def test_a_job_that_has_not_changed_is_not_read_anew(fleet: Reader) -> None:
-    index = job_index.JobIndex()
+    index = read_jobs.JobIndex()
     fleet(index.keep_up())
     before = dict(index._entries)
     fleet.boot += STALE
@@ -350,8 +351,8 @@ def test_a_job_that_has_not_changed_is_not_read_anew(fleet: Reader) -> None:
 def test_a_job_that_no_process_has_carried_yet_is_found_too(read: Reader) -> None:
     definition = '{"schedule": "5 4 * * *", "command": ["true"]}'
     read.put(stored_cell("nightly"), encode_notice(Stored(1, definition, "ann", NOW)), Mark.OPEN)
-    index = job_index.JobIndex()
-    (line,) = read(read_jobs.job_lines(matching="5 4", index=index)).lines
+    index = read_jobs.JobIndex()
+    _, (line,) = read(read_jobs.job_lines(matching="5 4", index=index))
     assert (line.seen.name, line.stored is not None) == ("nightly", True)
     assert index.soonest(1, NOW) == [(datetime(2026, 3, 30, 4, 5, tzinfo=UTC), "nightly")]
 
@@ -361,7 +362,7 @@ def test_what_is_due_next_comes_first_and_what_is_paused_not_at_all(read: Reader
     read.job("soon", "31 * * * *")
     read.job("late", "0 0 * * *")
     read.job("paused", "31 * * * *", paused=Act("ann", NOW))
-    index = job_index.JobIndex()
+    index = read_jobs.JobIndex()
     assert upcoming(read, index) == ["soon", "hourly", "late"]
     later = NOW + timedelta(minutes=5)
     assert index.soonest(3, later) == [
@@ -371,13 +372,13 @@ def test_what_is_due_next_comes_first_and_what_is_paused_not_at_all(read: Reader
     ]
 
 
-def upcoming(read: Reader, index: job_index.JobIndex) -> list[str]:
+def upcoming(read: Reader, index: read_jobs.JobIndex) -> list[str]:
     return [line.seen.name for line in read(read_overview.overview(index=index)).upcoming]
 
 
 def test_what_is_due_next_is_read_beside_the_rest_and_once_more_where_the_index_learns_of_others(read: Reader) -> None:
     read.job("hourly")
-    index = job_index.JobIndex()
+    index = read_jobs.JobIndex()
     read(index.keep_up())
     read(read_overview.overview())
     alone = read.calls
@@ -403,7 +404,7 @@ def test_all_of_a_job_is_told(read: Reader) -> None:
     assert [run.slot for run in view.runs.runs] == [*slots[:3], slots[3]._replace(request="again"), slots[3]]
     assert (view.open.number, view.attention.number, view.next) == (1, 1, NOW.replace(hour=13, minute=0))
     assert [(one.host, one.refusals.times) for one in view.refused] == [("web-2", 7)]
-    assert [took.span for took in view.durations] == [HOUR] * 99
+    assert [took for _, took in view.durations] == [HOUR] * 99
     more = read(read_jobs.job_view("billing", runs=5, after=view.runs.next))
     assert more is not None
     assert [run.slot for run in more.runs.runs] == slots[4:9]
@@ -411,7 +412,7 @@ def test_all_of_a_job_is_told(read: Reader) -> None:
 
 
 def test_the_first_walk_is_gone_once_whoever_waits_for_it(fleet: Reader) -> None:
-    index = job_index.JobIndex()
+    index = read_jobs.JobIndex()
     first = index.keep_up()
     request = next(first)
     other = Reader(fleet.store)
@@ -427,7 +428,7 @@ def test_the_first_walk_is_gone_once_whoever_waits_for_it(fleet: Reader) -> None
 
 
 def test_a_first_walk_that_failed_is_gone_by_the_next(fleet: Reader) -> None:
-    index = job_index.JobIndex()
+    index = read_jobs.JobIndex()
     first = index.keep_up()
     next(first)
     with pytest.raises(StoreUnavailable):
@@ -444,11 +445,11 @@ def test_a_stretch_has_its_start_and_not_its_end(job: str | None, read: Reader) 
     slots = [Slot("billing", NOW.replace(minute=0) - number * HOUR) for number in range(6)]
     for place, slot in enumerate(slots):
         read.run(slot, [Mark.CLOSED, Mark.ATTENTION][place % 2])
-    found = read(read_stretch.stretch(slots[4].at, slots[1].at, job))
+    found = read(read_overview.stretch(slots[4].at, slots[1].at, job))
     assert [run.slot for run in found.runs] == slots[2:5]
     assert (found.capped, found.more_open, found.ghosts) == (False, False, ())
     later = slots[1].at + timedelta(microseconds=1)
-    assert [run.slot for run in read(read_stretch.stretch(slots[4].at, later, job)).runs] == slots[1:5]
+    assert [run.slot for run in read(read_overview.stretch(slots[4].at, later, job)).runs] == slots[1:5]
 
 
 @pytest.mark.parametrize("job", [None, "billing"])
@@ -456,10 +457,10 @@ def test_of_too_many_runs_it_is_told_from_when_on_they_are_all_there(job: str | 
     slots = [Slot("billing", NOW.replace(minute=0) - number * HOUR) for number in range(40)]
     for slot in slots:
         read.run(slot)
-    found = read(read_stretch.stretch(slots[-1].at, NOW, job, limit=10))
+    found = read(read_overview.stretch(slots[-1].at, NOW, job, limit=10))
     assert [run.slot for run in found.runs] == slots[:10]
     assert (found.capped, found.whole_from) == (True, slots[9].at + timedelta(microseconds=1))
-    exactly = read(read_stretch.stretch(slots[9].at, NOW, job, limit=10))
+    exactly = read(read_overview.stretch(slots[9].at, NOW, job, limit=10))
     assert ([run.slot for run in exactly.runs], exactly.capped) == (slots[:10], False)
 
 
@@ -468,7 +469,7 @@ def test_what_is_open_from_before_is_in_it_once(job: str | None, read: Reader) -
     old, new = Slot("billing", NOW - 9 * HOUR), Slot("billing", NOW - HOUR)
     read.run(old, Mark.OPEN)
     read.run(new, Mark.OPEN)
-    found = read(read_stretch.stretch(NOW - 2 * HOUR, NOW, job))
+    found = read(read_overview.stretch(NOW - 2 * HOUR, NOW, job))
     assert [run.slot for run in found.runs] == [new, old]
 
 
@@ -480,12 +481,12 @@ def test_what_was_refused_in_that_time_is_told_of_all_jobs_that_are_shown(read: 
     refuse("billing", "web-1", NOW - 2 * HOUR, NOW - HOUR / 2)
     refuse("report", "web-2", NOW - HOUR / 3, NOW)
     read.run(Slot("report", NOW - HOUR / 2))
-    found = read(read_stretch.stretch(NOW - HOUR, NOW))
+    found = read(read_overview.stretch(NOW - HOUR, NOW))
     assert [(one.job, one.host) for one in found.ghosts] == [("billing", "web-1"), ("report", "web-2")]
     assert not found.more_ghosts
     for number in range(200):
         refuse(f"a-{number}", "web-1", NOW - HOUR / 2)
-    found = read(read_stretch.stretch(NOW - HOUR, NOW))
+    found = read(read_overview.stretch(NOW - HOUR, NOW))
     assert [(one.job, one.host) for one in found.ghosts] == [("report", "web-2")]
     assert read.calls == 2 + 1 + 1 + 1
 
@@ -496,9 +497,9 @@ def test_an_overview_that_was_read_to_be_drawn_needs_no_other_runs(
 ) -> None:
     start, end = NOW - hours * HOUR, NOW + HOUR / 20
     seen = fleet(read_overview.overview(5, drawn=40))
-    drawn = fleet(read_stretch.stretch_of(seen, start, end, 40))
+    drawn = fleet(read_overview.stretch_of(seen, start, end, 40))
     assert fleet.calls == 0
-    whole = fleet(read_stretch.stretch(start, end, None, 40))
+    whole = fleet(read_overview.stretch(start, end, None, 40))
     assert drawn == whole
     assert (drawn.capped, len(drawn.runs)) == told
 
@@ -517,9 +518,9 @@ def test_the_view_of_a_job_is_drawn_without_reading_its_runs_again(
     start, end = NOW - hours * HOUR, NOW + HOUR / 20
     view = read(read_jobs.job_view("billing"))
     assert view is not None
-    drawn = read(read_stretch.stretch_of_job(view, start, end, limit))
+    drawn = read(read_overview.stretch(start, end, view.seen.name, limit, view))
     assert read.calls == (calls if limit == 250 else 0)
-    assert drawn == read(read_stretch.stretch(start, end, "billing", limit))
+    assert drawn == read(read_overview.stretch(start, end, "billing", limit))
 
 
 @pytest.mark.parametrize("number", [120, 300])
@@ -571,8 +572,8 @@ def test_keys_in_doubt_and_what_was_refused_are_read_together_unless_there_are_m
     seen = read(read_overview.overview(5, drawn=40))
     assert (seen.in_doubt.number, seen.in_doubt.more) == (2, False)
     assert read.calls == calls
-    drawn = read(read_stretch.stretch_of(seen, NOW - HOUR, NOW, 40))
-    assert drawn == read(read_stretch.stretch(NOW - HOUR, NOW, None, 40))
+    drawn = read(read_overview.stretch_of(seen, NOW - HOUR, NOW, 40))
+    assert drawn == read(read_overview.stretch(NOW - HOUR, NOW, None, 40))
     assert len(drawn.ghosts) == min(refused, 200)
 
 
@@ -581,11 +582,11 @@ def test_what_an_overview_has_not_read_is_not_told_as_whole(read: Reader) -> Non
     for place, slot in enumerate(slots):
         read.run(slot, [Mark.CLOSED, Mark.ATTENTION][place % 4 == 3])
     seen = read(read_overview.overview(drawn=3))
-    found = read(read_stretch.stretch_of(seen, slots[-1].at, NOW, 10))
+    found = read(read_overview.stretch_of(seen, slots[-1].at, NOW, 10))
     assert [run.slot for run in found.runs] == [*slots[:4], slots[7], slots[11]]
     assert found.whole_from == slots[2].at + timedelta(microseconds=1)
 
 
 def test_a_stretch_needs_a_job_that_can_be_one(read: Reader) -> None:
     with pytest.raises(BadInput):
-        read(read_stretch.stretch(NOW - HOUR, NOW, "a/b"))
+        read(read_overview.stretch(NOW - HOUR, NOW, "a/b"))

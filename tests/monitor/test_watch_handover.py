@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import Epoch
-from cronce.monitor.alerts import Alerts, key_of
+from cronce.monitor.alerts import Alerts, Kind, key_of
 from cronce.monitor.known import Known
-from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import is_over, judge

@@ -5,10 +5,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from cronce.model import MONITOR, Fence, Mark, Slot, beat_cell, effect_cells, leader_cell, observed_cell, once_cell
-from cronce.monitor.model import EACH, Kind, gathered, worst_first
+from cronce.monitor.alerts import EACH, Kind, gathered, worst_first
 from cronce.monitor.survey import named
-from cronce.monitor.watch import judge
-from cronce.monitor.watch_others import beating, doubled, flapping
+from cronce.monitor.watch import beating, doubled, flapping, judge
 from cronce.protocol.commands import Finish
 from cronce.protocol.notices import Alert, Beaten, Beats, Doubled, Observed, decode_beats, encode_notice
 from cronce.protocol.record import LAPSED, RELEASED, Outcome, Past

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cronce.model import Cell, Epoch, Fence, Slot
-from cronce.monitor.model import Kind
+from cronce.monitor.alerts import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Survey, attempts, took
 from cronce.monitor.watch_runs import nearly_all, overrun, unsaid

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import ABSENT, Mark, Write, drained_holder
-from cronce.monitor.model import Kind
+from cronce.monitor.alerts import Kind
 from cronce.monitor.settings import Settings
 from cronce.protocol.notices import Holder, Machine, encode_notice
 from cronce.protocol.record import decode_job

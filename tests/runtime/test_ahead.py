@@ -6,8 +6,8 @@ import pytest
 
 from cronce.errors import ClockOff
 from cronce.model import CLOCK, FREE, Mark, Slot, Write, job_cell
+from cronce.monitor.alerts import Kind
 from cronce.monitor.known import Known
-from cronce.monitor.model import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import judge

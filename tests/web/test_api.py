@@ -12,9 +12,7 @@ from cronce.runtime.queries import carried, runs
 from cronce.runtime.stored_jobs import listed
 from cronce.telling.documents import job_document, run_document
 from cronce.web.actions import ACTIONS
-from cronce.web.api import ROUTES, openapi
-from cronce.web.api.endpoints import BASE
-from cronce.web.api.reads import READS
+from cronce.web.api import BASE, READS, ROUTES, openapi
 from tests.web.house import Api, Busy
 from tests.web.scene import JOBS
 

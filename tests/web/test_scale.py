@@ -19,7 +19,7 @@ from bench.fleet import Fleet, fill
 from bench.ui import Counting
 from cronce import Cronce
 from cronce.model import Instant
-from cronce.monitor import job_index
+from cronce.monitor import read_jobs
 from cronce.stores import open_store
 from cronce.stores.memory import MemoryStore
 from cronce.stores.postgres import PostgresStore
@@ -45,7 +45,7 @@ FEW: Final = 250
 @pytest.fixture(autouse=True)
 def walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody walks over the jobs again in between, however long a test takes."""
-    monkeypatch.setattr(job_index, "STALE", 3600.0)
+    monkeypatch.setattr(read_jobs, "STALE", 3600.0)
 
 
 def pages(fleet: Fleet, now: Instant) -> dict[str, str]:

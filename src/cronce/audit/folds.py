@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cronce.errors import BadInput
 from cronce.schedule import Cron
-from cronce.schedule.changes import changes
+from cronce.schedule.describe import changes
 from cronce.schedule.zone import find_zone, shifts
 
 

@@ -88,10 +88,8 @@ CODES: Final = ((BadInput, 2), (StoreUnavailable, 75), (StoreUnusable, 78))
 VERBS: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 FILES: Final = {
     **dict.fromkeys(("next", "explain"), "schedules"),
-    **dict.fromkeys(("jobs", "why", "observed"), "runs"),
-    **dict.fromkeys(("beat", "locks", "leaders"), "holders"),
-    **dict.fromkeys(("resume", "drain"), "pause"),
-    **dict.fromkeys(("trigger", "rerun", "cancel", "backfill"), "requests"),
+    **dict.fromkeys(("jobs", "why", "observed", "holders", "beat", "locks", "leaders"), "runs"),
+    **dict.fromkeys(("pause", "resume", "drain", "trigger", "rerun", "cancel", "backfill"), "requests"),
     **dict.fromkeys(("add", "edit", "remove"), "stored"),
     **dict.fromkeys(("doctor", "purge"), "store"),
     **dict.fromkeys(("logs", "dupes"), "evidence"),

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from cronce.cli import on_signals, refuse_outside
-from cronce.cli.terminal import Screen, Text, Tone, Toned, filled, paint, screen, show
+from cronce.cli.terminal import Screen, Text, Toned, filled, paint, screen, show
 from cronce.clock import SystemClock
 from cronce.demo.picture import Mark, mark, settled, time_of
 from cronce.demo.side import NAMES, Side
 from cronce.demo.stage import Stage
 from cronce.demo.verdict import Verdict
 from cronce.errors import BadInput
+from cronce.telling.words import Tone
 
 FEWEST: Final = 8
 MOST: Final = 300

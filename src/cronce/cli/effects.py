@@ -3,18 +3,19 @@ lost or is unknown."""
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from cronce.cli import refuse_outside, say
-from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_json
-from cronce.cli.terminal import Text, Tone, Toned, screen, show, table
+from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_option
+from cronce.cli.terminal import Text, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.model import spell
 from cronce.protocol.commands import Queued
 from cronce.runtime.effects import review
+from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
 from cronce.runtime.effects.makers import RetryRefused
-from cronce.runtime.effects.review import EffectSeen, EffectState, Listed, Unwatched
+from cronce.runtime.effects.review import EffectSeen, Listed, Unwatched, any_effect, of_job
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import job_names, slot_named
 from cronce.telling.documents import effect_document
@@ -37,14 +38,6 @@ examples:
   cronce effects billing@2026-03-29T01:00:00Z --json
   cronce effects billing --adopt 'charge:*' --on invoice --what charge --dry-run
 """
-EFFECT_TONES: Final[Mapping[EffectState, Tone]] = {
-    "done": "good",
-    "in doubt": "bad",
-    "unreadable": "bad",
-    "in progress": "busy",
-    "not done": "odd",
-}
-
 RERUNS_SHOWN: Final = 20
 """Of the slots that an effect stopped, the newest."""
 
@@ -89,9 +82,7 @@ def add_effects_arguments(parser: argparse.ArgumentParser) -> None:
 def run_effects(options: argparse.Namespace) -> None:
     refuse_outside("-n", options.n, MOST)
     if options.adopt is not None:
-        from cronce.cli.adopting import run_adopt  # noqa: PLC0415  once in the life of a job
-
-        run_adopt(options)
+        _adopt(options)
         return
     if options.on or options.done or options.dry_run:
         raise BadInput("--on, --what and --dry-run are for --adopt, such as --adopt 'charge:*'")
@@ -133,7 +124,7 @@ def _page(found: Listed) -> Iterator[str]:
 
 
 def _row(one: EffectSeen) -> list[Text]:
-    state = Toned(one.state, EFFECT_TONES[one.state])
+    state = toned(one.state)
     if one.record is None:
         return [one.name, state, "", "", one.why]
     since = spell(one.record.started) if one.record.started else ""
@@ -185,7 +176,7 @@ def _resolve_slot(options: argparse.Namespace) -> None:
 
 
 def _resolve_effect(options: argparse.Namespace) -> None:
-    result = None if options.result is None else read_json("--result", options.result)
+    result = None if options.result is None else read_option("--result", options.result)
     with acting(options) as actor:
         before = actor.desk.do(review.effect(review.effect_named(options.what)))
         record = before.record if before else None
@@ -226,3 +217,50 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
         if now > patience:
             raise CronceError(f"{answer}, and it did not run evenly; `cronce doctor` checks the clocks")
         time.sleep(WATCH)
+
+
+# --- adopting: steps that are on record for a slot become effects on things -------------------------------------------
+
+
+def _adopt(options: argparse.Namespace) -> None:
+    if not (options.what and options.on and options.done):
+        raise BadInput("write cronce effects JOB --adopt 'charge:*' --on invoice --what charge")
+    with acting(options) as actor:
+        found = actor.desk.do(adoptable(options.what, options.adopt, options.on, options.done))
+        if not found and not actor.desk.do(any_effect(of_job(options.what))):
+            actor.desk.do(actor.hand.job(options.what))  # one that is not known is refused
+        if not options.dry_run:
+            actor.desk.do(adopt(actor.hand, found))
+    document = {"adopted": [_adopted_document(one) for one in found], "dry_run": options.dry_run}
+    show(options, document, "\n".join(_adopted_page(found, options)))
+
+
+def _adopted_document(one: Adoption) -> dict[str, object]:
+    return {
+        "effect": one.target.name,
+        "state": one.state,
+        "key": one.step.name,
+        "steps": [step.name for step in one.steps],
+        "adopted": not one.hindrance,
+        "reason": one.hindrance or None,
+    }
+
+
+def _adopted_page(found: Sequence[Adoption], options: argparse.Namespace) -> Iterator[str]:
+    if not found:
+        yield f"no step of {options.what} has a key like {options.adopt}"
+        return
+    yield table(["effect", "state", "its key stays", "remark"], [_adopted_row(one) for one in found], screen())
+    adopted = sum(not one.hindrance for one in found)
+    yield f"\n{adopted:,} would be adopted" if options.dry_run else f"\n{adopted:,} adopted"
+
+
+def _adopted_row(one: Adoption) -> list[Text]:
+    return [one.target.name, toned(one.state), one.step.name, _remark(one)]
+
+
+def _remark(one: Adoption) -> str:
+    if one.hindrance:
+        return f"not adopted: {one.hindrance}"
+    more = len(one.steps) - 1
+    return f"done {one.times_done} times" if one.times_done > 1 else f"and {more} more in doubt" if more else ""

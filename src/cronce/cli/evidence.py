@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Any, Final
 
 from cronce.cli import refuse_outside, say
-from cronce.cli.terminal import Screen, Text, Tone, Toned, paint, screen, table
+from cronce.cli.terminal import Screen, Text, Toned, paint, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.evidence.dupes.look import connect, look
@@ -25,7 +25,7 @@ from cronce.evidence.logs.words import Own
 from cronce.schedule.instant import format_duration, parse_duration
 from cronce.schedule.zone import find_zone
 from cronce.stores import mask
-from cronce.telling.words import fine, iso, short
+from cronce.telling.words import Tone, fine, iso, short
 
 NOTHING_SEEN: Final = 3
 MOST_JOBS: Final = 40

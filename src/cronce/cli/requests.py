@@ -1,4 +1,5 @@
-"""cronce trigger, rerun, cancel and backfill: runs that a person asks for, or calls off, and waiting for their end."""
+"""cronce pause, resume and drain: no slot of a job is granted, or schedulers claim nothing, until it is undone. And
+cronce trigger, rerun, cancel and backfill: runs that a person asks for, or calls off, and waiting for their end."""
 
 import argparse
 import json
@@ -10,16 +11,142 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from cronce.cli import say
-from cronce.cli.session import Actor, acting, add_act, read_json
+from cronce.cli.session import Actor, acting, add_act, read_option
 from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
 from cronce.model import Slot
 from cronce.protocol.commands import Asked, Closed
 from cronce.runtime.effects.makers import RetryRefused
-from cronce.runtime.operations import AT_ONCE, MOST, AskedFor, Stretch, ask, parts, survey
-from cronce.runtime.queries import RunSeen, carried, slot_named
-from cronce.telling.documents import cancelled_document, run_document
+from cronce.runtime.operations import AT_ONCE, MOST, AskedFor, Stands, Stretch, ask, drain_cell, parts, survey
+from cronce.runtime.queries import HolderSeen, RunSeen, carried, holders, runs, slot_named
+from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
 from cronce.telling.words import by_whom, safe
+
+PAUSE_EPILOG = """
+What runs goes on: `cronce cancel SLOT` stops it. What falls due meanwhile does not run when the job is resumed.
+
+examples:
+  cronce pause order-sync --reason 'the shop is being moved'
+  cronce pause --all                                            the kill switch
+"""
+RESUME_EPILOG = """
+What fell due while it was paused does not run now; `cronce backfill` runs it after all. Under --all, jobs that were
+paused one by one stay so.
+
+examples:
+  cronce resume order-sync
+  cronce resume --all
+"""
+DRAIN_EPILOG = """
+What they run goes on to its end; they stay alive, and serve whatever else they serve. A label holds for processes that
+start later, too. --off undoes it.
+
+examples:
+  cronce drain web-7:4711:1f2e3d
+  cronce drain --label colour=blue --reason 'green takes over'
+  cronce drain --label colour=blue --off
+"""
+
+
+def add_pause_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_jobs(parser)
+    add_act(parser)
+
+
+def run_pause(options: argparse.Namespace) -> None:
+    _refuse_unclear(options)
+    with acting(options) as actor:
+        _find_jobs(actor, options.job)
+        done = {name: actor.desk.do(actor.hand.pause(name, options.reason)) for name in options.job}
+        everything = actor.desk.do(actor.hand.pause_all(options.reason)) if options.all else None
+        told = [{"job": name, **paused_document(one)} for name, one in done.items()]
+        acts = {None: everything} if everything else done
+        lines = [safe(line) for name, one in acts.items() for line in _paused(name, one, actor)]
+    show(options, {"jobs": told, "all": paused_document(everything) if everything else None}, "\n".join(lines))
+
+
+def _paused(name: str | None, stands: Stands, actor: Actor) -> list[str]:
+    """That it is paused, and what runs of it all the same."""
+    whom = name or "everything"
+    if not stands.new:
+        return [f"{whom} was paused before, {by_whom(stands.act)}"]
+    running = [one.slot.key for one in actor.desk.do(runs(name, "running", SHOWN))]
+    return [
+        f"{whom} is paused {by_whom(stands.act)}",
+        *(f"  {key} goes on; `cronce cancel {key}` stops it" for key in running),
+    ]
+
+
+def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_jobs(parser)
+    add_act(parser, reason=False)
+
+
+def run_resume(options: argparse.Namespace) -> None:
+    _refuse_unclear(options)
+    with acting(options) as actor:
+        _find_jobs(actor, options.job)
+        done = {name: actor.desk.do(actor.hand.resume(name)) for name in options.job}
+        everything = actor.desk.do(actor.hand.resume_all()) if options.all else None
+    told = [{"job": name, **resumed_document(act)} for name, act in done.items()]
+    acts = {"everything": everything} if options.all else done
+    lines = [
+        safe(f"{name} is resumed; it was paused {by_whom(act)}" if act else f"{name} was not paused")
+        for name, act in acts.items()
+    ]
+    show(options, {"jobs": told, "all": resumed_document(everything) if options.all else None}, "\n".join(lines))
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", nargs="*", metavar="JOB", help="these jobs")
+    parser.add_argument("--all", action="store_true", help="everything, whatever its name")
+
+
+def _refuse_unclear(options: argparse.Namespace) -> None:
+    if bool(options.job) == options.all:
+        raise BadInput("name the jobs that are meant, or say --all")
+
+
+def _find_jobs(actor: Actor, names: list[str]) -> None:
+    """All of them, before anything is done to one."""
+    for name in names:
+        actor.desk.do(actor.hand.job(name))
+
+
+# --- schedulers -------------------------------------------------------------------------------------------------------
+
+
+def add_drain_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("holder", nargs="?", metavar="HOLDER", help="one scheduler, as `cronce holders` names it")
+    parser.add_argument("--label", metavar="NAME=VALUE", help="all schedulers with this label")
+    parser.add_argument("--off", action="store_true", help="let them claim again")
+    add_act(parser)
+
+
+def run_drain(options: argparse.Namespace) -> None:
+    cell = drain_cell(options.holder, options.label)
+    with acting(options) as actor:
+        _, live = actor.desk.do(holders())
+        concerned = [one.holder.holder for one in live if one.concerned(cell)]
+        if options.holder and not options.off and not concerned:
+            raise CronceError(_nobody(options.holder, live))
+        stands = None if options.off else actor.desk.do(actor.hand.drain(cell, options.reason))
+        was = actor.desk.do(actor.hand.undrain(cell)) if options.off else None
+    drained = act_document(stands.act) if stands else None
+    changed = stands.new if stands else was is not None
+    if stands:
+        told = f"{'is drained' if stands.new else 'was drained before,'} {by_whom(stands.act)}"
+    else:
+        told = f"may claim again; it was drained {by_whom(was)}" if was else "was not drained"
+    lines = [f"{options.holder or options.label} {told}"]
+    lines += [f"  {name}" for name in concerned or ["no scheduler that lives now"]]
+    show(options, {"drained": drained, "changed": changed, "holders": concerned}, "\n".join(map(safe, lines)))
+
+
+def _nobody(holder: str, live: list[HolderSeen]) -> str:
+    names = ", ".join(one.holder.holder for one in live) or "none"
+    return f"no scheduler that lives is called {holder[:60]!r}; there are: {names}"
+
 
 LOOK: Final = 0.25
 """Seconds between two looks at what is waited for."""
@@ -117,7 +244,7 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_trigger(options: argparse.Namespace) -> int:
-    payload = None if options.payload is None else read_json("--payload", options.payload)
+    payload = None if options.payload is None else read_option("--payload", options.payload)
     with acting(options) as actor:
         return _tell_request(actor, actor.desk.do(actor.hand.trigger(options.job, payload, options.id)), options)
 

@@ -25,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
 from cronce.cli import let_go, on_signals, refuse_outside, say
-from cronce.cli.listener import HttpProcess
+from cronce.cli.ui import HttpProcess, PageProcess
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
@@ -101,8 +101,6 @@ def _run(options: argparse.Namespace) -> int:
     refuse_outside("-n", options.number, MOST)
     servers, health = list[HttpProcess](), None
     if options.ui is not None:
-        from cronce.cli.ui import PageProcess  # noqa: PLC0415  most do not show it
-
         servers.append(PageProcess(options))
     if options.health is not None:
         from cronce.cli.health import Health, ProbeProcess  # noqa: PLC0415  a web server, which most have no use for
@@ -312,7 +310,8 @@ class Foreman:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
                 if pid in self._running:
-                    self._ended(self._running.pop(pid), code, f"process {pid} ended ({_in_words(code)})")
+                    how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+                    self._ended(self._running.pop(pid), code, f"process {pid} ended ({how})")
 
     def _ended(self, place: Place, code: int, how: str) -> None:
         if isinstance(place.of, HttpProcess):
@@ -367,7 +366,3 @@ def _listen(inlet: int, orders: Orders) -> None:
     while word := os.read(inlet, 1):
         orders.give("drain" if word == DRAIN else "stop now")
     orders.give("drain")
-
-
-def _in_words(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name

@@ -1,37 +1,34 @@
-"""cronce jobs, runs, why and observed: what the store knows of jobs and their runs. The facts of `why` are
-`runtime.why`'s, the words `story`'s."""
+"""What the store knows. cronce jobs, runs, why and observed: of jobs and their runs. holders, beat, locks and leaders:
+the schedulers that are alive, a sign of life of one that is not ours, and who holds or held what by a lease."""
 
 import argparse
+import json
 from datetime import timedelta
+from functools import partial
+from typing import Final
 
 from cronce.cli import refuse_outside
-from cronce.cli.session import TONES, add_store, looking, show_table
-from cronce.cli.terminal import Text, Toned, paint, screen, show
+from cronce.cli.session import acting, add_store, looking, nothing, show_table
+from cronce.cli.terminal import Text, Toned, paint, screen, show, table, toned
+from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError
 from cronce.model import Instant, Slot, check_name, spell
 from cronce.protocol.notices import Doubled, Observed, Stored
 from cronce.protocol.record import Record
+from cronce.runtime import queries
 from cronce.runtime.ahead import clock_doubt
+from cronce.runtime.background import SignOfLife, forget_beats, write_notes
 from cronce.runtime.journal import own_journal
 from cronce.runtime.observe import ObservedSeen, observations
-from cronce.runtime.queries import (
-    WANTED,
-    JobLine,
-    RunSeen,
-    carried,
-    halted,
-    job_names,
-    refuse_unknown,
-    runs,
-    slot_named,
-)
+from cronce.runtime.queries import WANTED, HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.stored_jobs import listed
 from cronce.runtime.why import Case, why
-from cronce.schedule import Schedule, parse_duration
+from cronce.schedule import Schedule, format_duration, parse_duration
 from cronce.stores.default import choose
-from cronce.telling.documents import act_document, job_document, observed_document, run_document, why_document
+from cronce.telling import documents as told
+from cronce.telling.documents import LEADERS, LOCKS, Leases
 from cronce.telling.story import about, tell, warnings
-from cronce.telling.words import as_written, away, by_whom, moment, overdue, short
+from cronce.telling.words import ago, as_written, away, by_whom, moment, overdue, short
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -42,8 +39,8 @@ add_jobs_arguments = add_store
 def run_jobs(options: argparse.Namespace) -> None:
     with looking(options) as desk:
         now, lines = desk.do(listed())
-        everything = desk.do(halted())
-        served = desk.do(carried())
+        everything = desk.do(queries.halted())
+        served = desk.do(queries.carried())
     if everything and not options.json:
         print(paint(Toned(f"everything is paused {by_whom(everything)}", "odd"), screen()))
     headers = ["job", "schedule", "next slot", "last slot", "outcome"]
@@ -51,23 +48,23 @@ def run_jobs(options: argparse.Namespace) -> None:
     if any(line.stored for line in lines):
         headers.append("stored")
         rows = [[*row, _stored(line.stored)] for row, line in zip(rows, lines, strict=True)]
-    document = {"jobs": [job_document(line, served) for line in lines], "halted": act_document(everything)}
+    document = {"jobs": [told.job_document(line, served) for line in lines], "halted": told.act_document(everything)}
     show_table(options, document, headers, rows, "no job is known yet")
 
 
-def _job_row(line: JobLine, now: Instant, carried: set[str]) -> list[Text]:
+def _job_row(line: JobLine, now: Instant, served: set[str]) -> list[Text]:
     seen, last = line.seen, line.last
     if seen.job is None:
         return [seen.name, Toned(seen.trouble, "bad"), "", "", ""]
     upcoming: Text = f"{spell(line.next)} ({away(line.next, now)})" if line.next else ""
-    if upcoming and seen.is_scheduled and seen.name not in carried:
+    if upcoming and seen.is_scheduled and seen.name not in served:
         upcoming = Toned(f"{upcoming}, nobody runs it", "bad")
     return [
         seen.name,
         _schedules(seen.schedules),
         Toned(f"paused {by_whom(seen.job.paused)}", "odd") if seen.job.paused else upcoming,
         last.slot.key.partition("@")[2] if last else "",
-        Toned(last.shown, TONES.get(last.shown)) if last else "",
+        toned(last.shown) if last else "",
     ]
 
 
@@ -109,16 +106,16 @@ def run_runs(options: argparse.Namespace) -> None:
     refuse_outside("-n", options.n, MOST)
     with looking(options) as desk:
         if options.job is not None:
-            refuse_unknown(options.job, desk.do(job_names()))
-        found = desk.do(runs(options.job, options.state, options.n))
+            queries.refuse_unknown(options.job, desk.do(queries.job_names()))
+        found = desk.do(queries.runs(options.job, options.state, options.n))
     headers = ["slot", "state", "holder", "started", "took", "reason"]
-    document = {"runs": [run_document(one) for one in found]}
+    document = {"runs": [told.run_document(one) for one in found]}
     show_table(options, document, headers, [_run_row(one) for one in found], "no such run is on record")
 
 
 def _run_row(one: RunSeen) -> list[Text]:
     record = one.record
-    state = Toned(one.shown, TONES.get(one.shown))
+    state = toned(one.shown)
     if record is None:
         return [one.slot.key, state, "", "", "", one.trouble]
     took = record.took()
@@ -149,12 +146,12 @@ def run_why(options: argparse.Namespace) -> int:
         found = desk.do(why(job, wanted, desk.store.traits))
         journal = own_journal(choose(options.store)).all()
         if found is None:
-            refuse_unknown(job, desk.do(job_names()))
+            queries.refuse_unknown(job, desk.do(queries.job_names()))
     assert found is not None
     found = found._replace(journal=tuple(journal), doubt=doubt.words if doubt else "")
     first = warnings(found) if wanted else [about(found)]
     text = "\n\n".join([*first, *(tell(story, found) for story in found.stories)])
-    show(options, why_document(found), text)
+    show(options, told.why_document(found), text)
     return 1 if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories) else 0
 
 
@@ -162,7 +159,7 @@ def _asked(what: str) -> tuple[str, Slot | None]:
     """The job, and which of its slots if one was named."""
     if "@" not in what:
         return check_name(what), None
-    wanted = slot_named(what)
+    wanted = queries.slot_named(what)
     return wanted.job, wanted
 
 
@@ -231,7 +228,7 @@ def _observed_document(one: ObservedSeen, cost: float | None) -> dict[str, objec
     observed = one.observed
     if observed is None:
         return {"name": one.name, "unreadable": True}
-    return {**observed_document(one.name, observed), "cost": None if cost is None else _total(observed, cost)}
+    return {**told.observed_document(one.name, observed), "cost": None if cost is None else _total(observed, cost)}
 
 
 def _observed_row(one: ObservedSeen, now: Instant, cost: float | None) -> list[Text]:
@@ -243,3 +240,135 @@ def _observed_row(one: ObservedSeen, now: Instant, cost: float | None) -> list[T
     price = [] if cost is None else [f"{_total(observed, cost):,.2f}"]
     told = f"{away(last.at, now)} by {last.by}, {last.why}" if last else ""
     return [one.name, f"{observed.times:,}", duplicates, *price, told]
+
+
+LOCKS_EPILOG: Final = """
+examples:
+  cronce locks
+  cronce locks reindex
+"""
+LEADERS_EPILOG: Final = """
+examples:
+  cronce leaders
+  cronce leaders indexer
+"""
+
+# --- schedulers -------------------------------------------------------------------------------------------------------
+
+
+add_holders_arguments = add_store
+
+
+def run_holders(options: argparse.Namespace) -> None:
+    with looking(options) as desk:
+        now, live = desk.do(queries.holders())
+    headers = ["holder", "role", "workers", "labels", "since", "version", "last beat", "state"]
+    document = {"holders": [told.holder_document(one) for one in live]}
+    show_table(options, document, headers, [_holder_row(one, now) for one in live], "no scheduler is alive")
+
+
+def _holder_row(one: HolderSeen, now: Instant) -> list[Text]:
+    holder = one.holder
+    labels = " ".join(f"{name}={value}" for name, value in sorted(holder.labels.items()))
+    since, beat = spell(holder.since), ago(one.beat, now)
+    return [holder.holder, holder.role, str(holder.workers), labels, since, holder.cronce, beat, _state(one)]
+
+
+def _state(one: HolderSeen) -> Toned:
+    if one.drained is not None:
+        return Toned(f"drained {by_whom(one.drained)}", "odd")
+    return Toned("draining", "odd") if one.holder.draining else Toned("at work", "busy")
+
+
+# --- locks and leaders ------------------------------------------------------------------------------------------------
+
+
+def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help=f"this {kind.noun}, with its history")
+    add_store(parser)
+
+
+def _run(options: argparse.Namespace, kind: Leases) -> None:
+    with looking(options) as desk:
+        found = desk.do(queries.locks() if kind is LOCKS else queries.leaders())
+    never = f"nobody ever {kind.says('held')} a {kind.noun}"
+    if options.name is not None:
+        found = [one for one in found if one.name == options.name]
+        if not found:
+            raise CronceError(f"{never} {options.name[:60]!r}; `cronce {kind.way}` lists those that there were")
+    page = _page(found, kind, with_history=options.name is not None) if found else nothing(never, options)
+    show(options, {kind.way: [told.held_document(one, kind) for one in found]}, page)
+
+
+def _page(found: list[HeldSeen], kind: Leases, *, with_history: bool) -> str:
+    """The fences of locks are for programs alone."""
+    fence = "" if kind is LOCKS else kind.number
+    page = _table([kind.noun, "state", kind.holder, fence, "since", "until"], [_row(one, kind) for one in found])
+    past = [past for one in found if one.record for past in reversed(one.record.past)]
+    if with_history and past:
+        rows: list[list[Text]] = [
+            [one.holder, str(one.fence or ""), _spelled(one.started), _spelled(one.ended), kind.says(one.end)]
+            for one in past
+        ]
+        page += "\n\n" + _table([f"{kind.says('held')} before by", fence, "from", "to", "end"], rows)
+    return page
+
+
+def _table(headers: list[str], rows: list[list[Text]]) -> str:
+    """Without the column that has no header."""
+    shown = [[cell for header, cell in zip(headers, row, strict=True) if header] for row in rows]
+    return table(list(filter(None, headers)), shown, screen())
+
+
+def _row(one: HeldSeen, kind: Leases) -> list[Text]:
+    state, free = toned(kind.says(one.state)), one.record is None or one.state == "free"
+    until = "" if free else _spelled(one.cell.until)
+    if one.record is None or free or one.state == "resting":
+        return [one.name, state, "", "", "", until]
+    return [one.name, state, one.record.holder, str(one.cell.fence or ""), _spelled(one.record.started), until]
+
+
+def _spelled(instant: Instant | None) -> str:
+    return spell(instant) if instant else ""
+
+
+add_locks_arguments, run_locks = partial(_add_arguments, kind=LOCKS), partial(_run, kind=LOCKS)
+add_leaders_arguments, run_leaders = partial(_add_arguments, kind=LEADERS), partial(_run, kind=LEADERS)
+
+
+# --- a sign of life ---------------------------------------------------------------------------------------------------
+
+BEAT_EPILOG = """
+Let the scheduler that is to be watched start it at every interval, beside its jobs. Who watches (`cronce watch`) raises
+an alert when it was silent for two intervals, and when it beats more than twice within one: there are two of it.
+
+examples:
+  * * * * *  cronce beat web-1-cron                  a line of its own in the crontab
+  */5 * * * *  cronce beat nightly --every 5m        by its own schedule
+  cronce beat web-1-cron --remove                    it was taken down on purpose
+"""
+
+
+def add_beat_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the scheduler's name, the same at each beat")
+    parser.add_argument("--every", default="1m", metavar="SPAN", help="how often it beats (default: 1m)")
+    parser.add_argument("--remove", action="store_true", help="expect no more of it")
+    add_store(parser)
+    parser.set_defaults(by=None)
+
+
+def run_beat(options: argparse.Namespace) -> None:
+    """Quiet, as all that cron starts should be."""
+    check_name(options.name)
+    clock = SystemClock()
+    beat = SignOfLife(options.name, options.every, clock.boot())
+    with acting(options, make=not options.remove) as actor:
+        client = actor.desk.ledger.client
+        if options.remove:
+            known = actor.desk.do(forget_beats(client, options.name))
+            text = f"{options.name} is not expected any more" if known else f"nothing was expected of {options.name}"
+            show(options, {"removed": known}, text)
+            return
+        actor.desk.do(write_notes(client, [beat], clock.boot))
+    if options.json:
+        print(json.dumps({"beat": options.name, "every": format_duration(beat.every), "by": beat.by}))

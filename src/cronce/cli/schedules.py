@@ -11,8 +11,7 @@ from cronce.clock import SystemClock
 from cronce.model import spell
 from cronce.policy import Fold, Gap
 from cronce.schedule import Cron, Schedule, parse_instant, parse_schedule, spec_of
-from cronce.schedule.changes import Change, changes
-from cronce.schedule.describe import describe, describe_change
+from cronce.schedule.describe import Change, changes, describe, describe_change
 from cronce.schedule.slots import following
 from cronce.schedule.zone import find_zone
 from cronce.telling.words import away, iso, wall

@@ -1,12 +1,11 @@
 """A session with the store that the command line means: to look, which never makes a store, or to act, and who acts."""
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple
 
-from cronce.cli.terminal import Text, Tone, screen, show, table
+from cronce.cli.terminal import Text, screen, show, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreReadOnly
 from cronce.runtime.desk import Desk
@@ -14,16 +13,9 @@ from cronce.runtime.operations import Operator, who
 from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen
+from cronce.telling.words import read_json
 
 ELSEWHERE: Final = "set CRONCE_URL or --store if another store is meant"
-TONES: Final[Mapping[str, Tone]] = {
-    "succeeded": "good",
-    **dict.fromkeys(("failed", "lost", "unknown", "lapsed", "unreadable"), "bad"),
-    **dict.fromkeys(("running", "held"), "busy"),
-    **dict.fromkeys(("due", "waiting", "retrying", "resting", "paused"), "odd"),
-    **dict.fromkeys(("skipped", "free"), "dim"),
-}
-"""What a state or an outcome means for whoever looks."""
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -109,12 +101,9 @@ def _making(options: argparse.Namespace) -> Iterator[Desk]:
         yield desk_at(store)
 
 
-def read_json(option: str, text: str) -> Any:
+def read_option(option: str, text: str) -> Any:
+    """What is given as JSON."""
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        return read_json(text)
+    except ValueError as error:
         raise BadInput(f"{option} is JSON, and {text[:60]!r} is none: {error}") from None
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")

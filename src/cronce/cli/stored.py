@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Final, get_args
 
 from cronce.cli.exec import add_job_policies
-from cronce.cli.session import acting, add_act, read_json
+from cronce.cli.session import acting, add_act, read_option
 from cronce.cli.terminal import show
 from cronce.errors import BadInput
 from cronce.policy import Missed
@@ -111,7 +111,7 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     """What was said of the job."""
     words = {word: value for word in WORDS if (value := getattr(options, word)) is not None}
     if "payload" in words:
-        words["payload"] = read_json("--payload", words["payload"])
+        words["payload"] = read_option("--payload", words["payload"])
     return {**words, "command": list(options.command)} if options.command else words
 
 

@@ -10,12 +10,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
-from typing import Final, Literal, NamedTuple, TextIO
+from typing import Final, NamedTuple, TextIO
 
 from cronce.errors import CronceError
-from cronce.telling.words import safe
-
-Tone = Literal["good", "bad", "odd", "busy", "dim"]
+from cronce.telling.words import Tone, safe, tone
 
 _CODES: Final[dict[Tone, str]] = {"good": "32", "bad": "31", "odd": "33", "busy": "36", "dim": "2"}
 _LEAST: Final = 8
@@ -40,6 +38,11 @@ class Toned(NamedTuple):
 
 
 Text = str | Toned
+
+
+def toned(word: str) -> Toned:
+    """A state, an outcome or a severity, by what it means."""
+    return Toned(word, tone(word))
 
 
 def screen(out: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Screen:

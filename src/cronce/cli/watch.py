@@ -19,19 +19,18 @@ from typing import Any, Final
 
 from cronce.cli import on_signals
 from cronce.cli.session import add_store, looking, nothing
-from cronce.cli.terminal import Screen, Text, Tone, Toned, paint, screen, table
+from cronce.cli.terminal import Screen, Text, Toned, paint, screen, show, table, toned
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import spell
+from cronce.monitor.alerts import SEVERITIES, gathered
 from cronce.monitor.destinations import Command, Destination, Webhook, reaches
 from cronce.monitor.known import Known
-from cronce.monitor.model import SEVERITIES, gathered
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
-from cronce.monitor.watch import judge
-from cronce.monitor.watch_others import clock
+from cronce.monitor.watch import clock, judge
 from cronce.monitor.watch_runs import first_of_each, unsaid
 from cronce.protocol.notices import Alert
 from cronce.runtime.ahead import clock_doubt
@@ -187,7 +186,6 @@ examples:
   cronce watch --json
 """
 
-TONES: Final[Mapping[str, Tone]] = {"critical": "bad", "warning": "odd", "info": "dim"}
 ENDS: Final = (signal.SIGTERM, signal.SIGINT)
 PEEK: Final = 0.5
 """Seconds between two looks at whether there is news."""
@@ -220,12 +218,9 @@ def _once(options: argparse.Namespace, given: Told) -> int:
             found, _ = judge(desk.do(survey(Known(), desk.store.traits)), Memory(), given.settings)
     journal = own_journal(choose(options.store)).all()
     findings = gathered([*found, *first_of_each(unsaid(journal, SystemClock().wall()))])
-    if options.json:
-        print(json.dumps({"alerts": [raised_document(one) for one in findings]}))
-    else:
-        print(_table(findings) if findings else nothing("nothing is wrong", options))
-        if findings and options.store:
-            print(_elsewhere(options.store))
+    elsewhere = f"\n{_elsewhere(options.store)}" if options.store else ""
+    text = f"{_table(findings)}{elsewhere}" if findings else nothing("nothing is wrong", options)
+    show(options, {"alerts": [raised_document(one) for one in findings]}, text)
     return 1 if any(reaches(one.severity, options.threshold) for one in findings) else 0
 
 
@@ -236,9 +231,7 @@ def _elsewhere(store: str, which: str = "above") -> str:
 
 def _table(findings: Sequence[Alert]) -> str:
     """In full: what to do about it is at the end of a line."""
-    rows: list[list[Text]] = [
-        [Toned(one.severity, TONES[one.severity]), one.kind, spell(one.since), _said(one)] for one in findings
-    ]
+    rows: list[list[Text]] = [[toned(one.severity), one.kind, spell(one.since), _said(one)] for one in findings]
     return table(["severity", "what", "since", "why"], rows, screen()._replace(width=None))
 
 
@@ -279,7 +272,7 @@ def _news(shown: dict[tuple[str, str], Alert], now: Sequence[Alert]) -> Iterator
 
 
 def _line(state: str, alert: Alert, on: Screen) -> str:
-    word = Toned(alert.severity, TONES.get(alert.severity)) if state == "raised" else Toned("over", "good")
+    word = toned(alert.severity) if state == "raised" else Toned("over", "good")
     now = SystemClock().wall()
     lasted = "" if state == "raised" else f", after {short(max(now - alert.since, timedelta(0)))}"
     said = _said(alert) if state == "raised" else alert.text

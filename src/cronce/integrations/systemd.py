@@ -25,10 +25,9 @@ from typing import Final, NamedTuple
 from cronce.errors import BadInput
 from cronce.model import spell
 from cronce.schedule import Cron
-from cronce.schedule.changes import Change, changes
-from cronce.schedule.expression import is_wildcard, parse_pattern
+from cronce.schedule.describe import Change, changes
+from cronce.schedule.expression import EVERY, LAST, Days, Pattern, Weekday, is_wildcard, parse_pattern
 from cronce.schedule.instant import SECOND
-from cronce.schedule.wall import EVERY, LAST, Days, Pattern, Weekday
 from cronce.schedule.zone import Shift, find_zone, offset_at, shifts
 
 AHEAD: Final = timedelta(days=3660)

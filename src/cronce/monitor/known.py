@@ -209,7 +209,8 @@ class Known:
             del self._watched[slot.cell]
             return
         self.note(run)
-        if run.record.is_closed and not self._may_be_resolved(run):
+        last_failed = run.record.outcome is Outcome.FAILED and self.ended[slot.job].slot == slot
+        if run.record.is_closed and not last_failed:  # of that somebody may say that all is well
             del self._watched[slot.cell]
         else:
             self._watched[slot.cell] = Watched(slot, now + min((now - slot.at) / 10, SELDOM), began=True)
@@ -218,7 +219,7 @@ class Known:
         record = run.record
         assert record is not None
         job, at = run.slot.job, run.slot.at
-        brief = run._replace(cell=run.cell._replace(value=""), record=_brief(record))
+        brief = run._replace(cell=run.cell._replace(value=""), record=record._replace(output="", payload="", result=""))
         if job not in self.began or self.began[job].slot.at <= at:
             self.began[job] = brief
         if is_too_late(record):
@@ -244,13 +245,6 @@ class Known:
             return False
         return newest is None or newest.slot.at < slot.at or now - slot.at <= REMEMBERED
 
-    def _may_be_resolved(self, run: RunSeen) -> bool:
-        """It is the job's last, and failed: somebody may say that all is well."""
-        return run.record is not None and run.record.outcome is Outcome.FAILED and self._is_last(run)
-
-    def _is_last(self, run: RunSeen) -> bool:
-        return self.ended[run.slot.job].slot == run.slot
-
     def unclaimed(self) -> list[Slot]:
         """Of each job the oldest that nobody has claimed: those are missed first. The others are not watched."""
         slots: dict[str, list[Slot]] = {}
@@ -272,10 +266,6 @@ def watched_rule(seen: JobSeen) -> Schedule | None:
 
 def is_too_late(record: Record) -> bool:
     return record.outcome is Outcome.SKIPPED and record.reason == TOO_LATE
-
-
-def _brief(record: Record) -> Record:
-    return record._replace(output="", payload="", result="")
 
 
 def read_most(scan: Scan, most: int) -> Flow[Page]:

@@ -25,15 +25,12 @@ from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreF
 from cronce.events import Event, What
 from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
 from cronce.monitor import watch_runs
-from cronce.monitor.alerts import Alerts, Claimed
-from cronce.monitor.destinations import Document, Given, Log, destination, document
+from cronce.monitor.alerts import Alerts, Claimed, Kind
+from cronce.monitor.destinations import Document, Given, Log, Sender, destination, document, told_apart
 from cronce.monitor.known import Known
-from cronce.monitor.model import Kind
-from cronce.monitor.sending import Sender, told_apart
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
-from cronce.monitor.watch import is_over, judge
-from cronce.monitor.watch_others import clock
+from cronce.monitor.watch import clock, is_over, judge
 from cronce.monitor.watch_runs import first_of_each
 from cronce.protocol.notices import Alert
 from cronce.runtime.ahead import clock_doubt

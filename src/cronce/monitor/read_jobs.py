@@ -1,20 +1,226 @@
-"""Jobs: a part of their list, and all that there is to see of one."""
+"""Jobs: which there are, a part of their list, and all that there is to see of one.
 
-from collections.abc import Iterable, Sequence
+*An index, kept in the process*: a page that lists or finds ten thousand jobs reads only those it shows. What stands in
+it is what a search goes by: names, schedules, whether a job is paused. It is filled by walking over the cells of jobs,
+as far as a moment allows, and walked again when the board of jobs says that somebody changed one, or after a minute. A
+job whose cell has not changed is not read anew. Whatever is shown of a job comes from the store when it is shown.
+
+The next slots are kept per schedule, not per job: many jobs share one, and it is asked once for all of them.
+"""
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from heapq import nsmallest
 from typing import Final
 
-from cronce.model import SWITCH, Cell, Epoch, Instant, Mark, check_name, job_cell, observed_cell, stored_cell
-from cronce.monitor.job_index import JobIndex
+from cronce.model import (
+    BOARD_JOBS,
+    EPOCH,
+    SWITCH,
+    Boot,
+    Cell,
+    Epoch,
+    Instant,
+    Mark,
+    check_name,
+    job_cell,
+    observed_cell,
+    stored_cell,
+)
 from cronce.monitor.read_lists import COUNTED, Runs, RunsPage, by_key, counted_runs, first_of, newest_runs
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Observed, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
-from cronce.runtime.flow import Flow
+from cronce.runtime.flow import Flow, Load
 from cronce.runtime.queries import JobLine, JobSeen, RunSeen, is_carried, live, load, read_page, seen_job, seen_runs
-from cronce.runtime.stored_jobs import line_of
+from cronce.runtime.stored_jobs import line_of, seen_stored
+from cronce.schedule import Schedule
 from cronce.stores.base import Loaded, Page, Scan, page_of
+from cronce.telling.words import as_written
 from cronce.value import NamedTuple
+
+SLICE: Final = 500
+"""Cells that are read at once."""
+
+MOMENT: Final = 0.05
+"""Seconds of walking that somebody who asks has to wait for, after the first walk."""
+
+STALE: Final = 60.0
+"""Seconds after which the jobs are walked over again, whatever the board says."""
+
+
+class Entry(NamedTuple):
+    """A job in the index, as of the versions of its cells."""
+
+    job: int
+    stored: int
+    text: str
+    """What is searched: its name and its schedules, in lower case."""
+    rules: tuple[Schedule, ...]
+    paused: bool
+
+
+class Matches(NamedTuple):
+    """Names in order, how many there are in all, and the one after which the rest stands, or None."""
+
+    names: tuple[str, ...]
+    total: int
+    next: str | None
+
+
+class Look(NamedTuple):
+    """The version of the board of jobs, and the boot clock."""
+
+    board: int
+    boot: Boot
+
+
+class Walk:
+    """A walk over the cells of jobs, under way: `known` is what the one before it found."""
+
+    def __init__(self, board: int, known: Mapping[str, Entry]) -> None:
+        self.board = board
+        self.entries: dict[str, Entry] = {}
+        self._known = known
+        self._rules = {rule: rule for entry in known.values() for rule in entry.rules}
+        self._scan: Scan | None = Scan("job/", limit=SLICE)
+
+    @property
+    def is_over(self) -> bool:
+        return self._scan is None
+
+    def step(self) -> Flow[Boot]:
+        """Read a slice; the boot clock afterwards."""
+        scan = self._scan
+        assert scan is not None
+        timed = yield scan
+        assert isinstance(timed.reply, Page)
+        for cell in timed.reply.cells:
+            (self._take_job if scan.prefix == "job/" else self._take_stored)(cell)
+        if timed.reply.next is not None:
+            self._scan = scan._replace(after=timed.reply.next)
+        else:
+            self._scan = Scan("stored/", mark=Mark.OPEN, limit=SLICE) if scan.prefix == "job/" else None
+        return timed.ended
+
+    def _take_job(self, cell: Cell) -> None:
+        name = cell.key.removeprefix("job/")
+        known = self._known.get(name)
+        if known is not None and known.job == cell.version and not known.stored:
+            self.entries[name] = known
+        else:
+            self.entries[name] = self._entry(seen_job(cell), cell.version, 0)
+
+    def _take_stored(self, cell: Cell) -> None:
+        """What a process has carried is known from that; this is for what none has carried yet."""
+        name = cell.key.removeprefix("stored/")
+        entry, known = self.entries.get(name), self._known.get(name)
+        if entry is not None and entry.rules:
+            return
+        version = entry.job if entry else 0
+        if known is not None and (known.job, known.stored) == (version, cell.version):
+            self.entries[name] = known
+        elif (seen := seen_stored(name, None, cell)) is not None:
+            made = self._entry(seen, version, cell.version)
+            self.entries[name] = made._replace(paused=entry.paused) if entry else made
+
+    def _entry(self, seen: JobSeen, job: int, stored: int) -> Entry:
+        rules = tuple(self._rules.setdefault(rule, rule) for rule in seen.schedules)
+        text = " ".join((seen.name, *map(as_written, rules))).lower()
+        return Entry(job, stored, text, rules, paused=seen.job is not None and seen.job.paused is not None)
+
+
+class JobIndex:
+    """One per process and store. Any number of threads may ask it; one of them at a time goes on with a walk."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        """Of whoever walks."""
+        self._walk: Walk | None = None
+        self._walked: Boot | None = None
+        self._board = -1
+        self._entries: Mapping[str, Entry] = {}
+        """By name, in order."""
+        self._soon = Soon({}, {})
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def keep_up(self, look: Look | None = None) -> Flow[None]:
+        """Go on with a walk if one is due, for a moment. The first one, which everybody needs, is gone to its end, and
+        whoever else comes waits for that. To be run before asking; whoever has read the board just now says what he
+        saw."""
+        if self._turn.acquire(blocking=self._walked is None):
+            try:
+                yield from self._go_on(look or (yield from _look()))
+            finally:
+                self._turn.release()
+
+    def _go_on(self, look: Look) -> Flow[None]:
+        first = self._walked is None
+        stale = self._walked is None or look.boot - self._walked >= STALE
+        if self._walk is None and (stale or look.board != self._board):
+            self._walk = Walk(look.board, self._entries)
+        ended = look.boot
+        while self._walk is not None and (first or ended - look.boot < MOMENT):
+            ended = yield from self._walk.step()
+            if self._walk.is_over:
+                entries = dict(sorted(self._walk.entries.items()))
+                self._soon = Soon(entries, self._soon.slots)
+                self._board, self._walked, self._walk = self._walk.board, look.boot, None
+                self._entries = entries  # last: whoever finds its jobs finds all of it
+
+    def search(self, matching: str = "", after: str = "", limit: int = 50) -> Matches:
+        """Jobs whose name or schedule contains the text."""
+        wanted = matching.strip().lower()
+        names = [name for name, entry in self._entries.items() if wanted in entry.text]
+        start = bisect_right(names, after) if after else 0
+        part = tuple(names[start : start + limit])
+        return Matches(part, len(names), part[-1] if start + limit < len(names) else None)
+
+    @property
+    def paused(self) -> set[str]:
+        """The jobs that are paused, each by itself."""
+        return {name for name, entry in self._entries.items() if entry.paused}
+
+    def due(self, limit: int, now: Instant) -> list[str]:
+        """The jobs that are due next."""
+        return list(dict.fromkeys(name for _, name in self.soonest(limit, now)))
+
+    def soonest(self, limit: int, now: Instant) -> list[tuple[Instant, str]]:
+        """The next slots of all jobs that are not paused, and whose they are."""
+        return self._soon.next(limit, now)
+
+
+def _look() -> Flow[Look]:
+    timed = yield Load([BOARD_JOBS])
+    assert isinstance(timed.reply, Loaded)
+    return Look(timed.reply.cells[0].version, timed.ended)
+
+
+class Soon:
+    """The next slot of every schedule, by its jobs; what is known from before is taken over. Threads that work out the
+    same slot at once do no harm: no schedule comes or goes."""
+
+    def __init__(self, entries: Mapping[str, Entry], known: Mapping[Schedule, Instant | None]) -> None:
+        self._jobs: dict[Schedule, list[str]] = {}
+        for name, entry in entries.items():
+            for rule in () if entry.paused else entry.rules:
+                self._jobs.setdefault(rule, []).append(name)
+        self.slots: dict[Schedule, Instant | None] = {rule: known.get(rule, EPOCH) for rule in self._jobs}
+
+    def next(self, limit: int, now: Instant) -> list[tuple[Instant, str]]:
+        for rule, slot in self.slots.items():
+            if slot is not None and slot <= now:
+                self.slots[rule] = rule.next(now)
+        rules = nsmallest(limit, ((slot, self._jobs[rule]) for rule, slot in self.slots.items() if slot is not None))
+        found = [(slot, name) for slot, names in rules for name in names[:limit]]
+        return sorted(found)[:limit]
+
+
+# --- a part of their list ---------------------------------------------------------------------------------------------
 
 NEWEST: Final = 200
 """So many runs of a job are read at once: those that are listed, timed and drawn are among them."""
@@ -26,30 +232,18 @@ HOSTS: Final = 200
 """Of so many hosts it is told what they were refused."""
 
 
-class JobsPage(NamedTuple):
-    """A part of the list of jobs, how many there are in all, and the name after which the rest stands, or None."""
-
-    now: Instant
-    lines: tuple[JobLine, ...]
-    total: int
-    next: str | None
-
-
-def job_lines(after: str = "", limit: int = 50, matching: str = "", *, index: JobIndex) -> Flow[JobsPage]:
-    """Jobs by name, those whose name or schedule contains a text, each with its next slot and its newest run."""
+def job_lines(
+    after: str = "", limit: int = 50, matching: str = "", *, index: JobIndex
+) -> Flow[tuple[Matches, list[JobLine]]]:
+    """Jobs by name, those whose name or schedule contains a text, each with its next slot and its newest run; of one
+    that is gone, nothing."""
     yield from index.keep_up()
     found = index.search(matching, after, limit)
-    now, lines = yield from lines_of(found.names)
-    return JobsPage(now, lines, found.total, found.next)
-
-
-def lines_of(names: Sequence[str]) -> Flow[tuple[Instant, tuple[JobLine, ...]]]:
-    """What a list says of these jobs; of one that is gone, nothing."""
-    now, lines = yield from lines_alone(names)
+    _, lines = yield from lines_alone(found.names)
     told: list[JobLine] = []
     for line in lines:
         told += [line._replace(last=(yield from last_run(line.seen.name)))]
-    return now, tuple(told)
+    return found, told
 
 
 def last_run(name: str) -> Flow[RunSeen | None]:
@@ -81,13 +275,6 @@ def _line(name: str, job: Cell, stored: Cell, now: Instant) -> JobLine | None:
 
 
 # --- one job --------------------------------------------------------------------------------------------------------
-
-
-class Took(NamedTuple):
-    """How long a run took that has ended."""
-
-    run: RunSeen
-    span: timedelta
 
 
 class HostRefused(NamedTuple):
@@ -124,8 +311,8 @@ class JobView(NamedTuple):
     open: Runs
     attention: Runs
     refused: tuple[HostRefused, ...]
-    durations: tuple[Took, ...]
-    """Of the newest runs, those that have ended, the newest first."""
+    durations: tuple[tuple[RunSeen, timedelta], ...]
+    """Of the newest runs, those that have ended, the newest first, and how long each took."""
     pages: Pages
 
 
@@ -159,7 +346,7 @@ def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobVie
         counted_runs(still_open),
         counted_runs(attention),
         hosts_refused(refused.cells),
-        tuple(Took(run, span) for run in found[:TIMED] if run.record and (span := run.record.took()) is not None),
+        tuple((run, span) for run in found[:TIMED] if run.record and (span := run.record.took()) is not None),
         Pages(newest, still_open, refused),
     )
 

@@ -1,17 +1,19 @@
-"""The whole at a glance: what is wrong, who is there, what runs, what came of the latest."""
+"""The whole at a glance: what is wrong, who is there, what runs, what came of the latest. And a stretch of time: the
+runs whose slots fall into it, what is open, and what was refused."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from cronce.model import BOARD_JOBS, SWITCH, Epoch, Instant, Mark
-from cronce.monitor import survey
-from cronce.monitor.job_index import JobIndex, Look
-from cronce.monitor.read_jobs import HOSTS, cells_of, lines_alone, lines_in, refusals
+from cronce.errors import BadInput
+from cronce.model import BOARD_JOBS, EPOCH, SWITCH, Cell, Epoch, Instant, Mark, check_name, spell, unspell
+from cronce.monitor import read_jobs, survey
+from cronce.monitor.read_jobs import HostRefused, JobIndex, JobView, Look
 from cronce.monitor.read_lists import COUNTED, AlertsPage, Runs, alerts, by_key, counted_runs, final_runs, newest_of
+from cronce.protocol.notices import Refused
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import HolderSeen, JobLine, RunSeen, read_page, told
+from cronce.runtime.queries import HolderSeen, JobLine, RunSeen, read_page, seen_runs, told
 from cronce.stores.base import Loaded, Page, Position, Scan, page_of
 from cronce.value import NamedTuple
 
@@ -66,15 +68,15 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
     read and told, and no more counted: then `stretch_of` needs no other."""
     page = yield from read_page(_LATEST)
     names = [] if index is None else index.due(UPCOMING, page.now)
-    timed, present = yield from told(page.cells, [SWITCH, BOARD_JOBS, *cells_of(names)])
+    timed, present = yield from told(page.cells, [SWITCH, BOARD_JOBS, *read_jobs.cells_of(names)])
     loaded = timed.reply
     assert isinstance(loaded, Loaded)
     switch, board, *cells = loaded.cells
-    lines = lines_in(names, cells, loaded.now)
+    lines = read_jobs.lines_in(names, cells, loaded.now)
     if index is not None:
         yield from index.keep_up(Look(board.version, timed.ended))
         if (due := index.due(UPCOMING, loaded.now)) != names:
-            _, lines = yield from lines_alone(due)
+            _, lines = yield from read_jobs.lines_alone(due)
     raised = yield from alerts()
     still_open = counted_runs((yield from read_page(by_key(Mark.OPEN, "", drawn or COUNTED))), drawn or OPEN)
     lost, steps = yield from _in_need()
@@ -112,8 +114,8 @@ def _in_need() -> Flow[tuple[Page, Page]]:
 def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
     """Keys that are in doubt, and what hosts were refused: these cells are neighbours in the order of keys, and read in
     one request, unless there are many keys. With many refusals the page of those goes on."""
-    scans = (*survey.keys_in_doubt(DOUBTS, now), refusals("refusals/"))
-    both = yield from read_page(Scan("", after=Position(0, "once/"), limit=HOSTS))
+    scans = (*survey.keys_in_doubt(DOUBTS, now), read_jobs.refusals("refusals/"))
+    both = yield from read_page(Scan("", after=Position(0, "once/"), limit=read_jobs.HOSTS))
     last = both.cells[-1].key if both.next else ""
     if last.startswith("once/"):
         pages = []
@@ -140,3 +142,181 @@ def _remembered(seen: Sequence[HolderSeen], now: Instant) -> tuple[HolderSeen, .
     dead = [one for one in seen if one.life(now) == "dead" and one.until >= now - REMEMBERED]
     live = sorted((one for one in seen if one.life(now) != "dead"), key=lambda one: one.holder.holder)
     return (*live, *dead)
+
+
+# --- a stretch of time ------------------------------------------------------------------------------------------------
+
+FIRST, AT_ONCE = 200, 1000
+"""Runs that are read at once: few at first, since those of a short stretch are among them."""
+
+OPEN_THEN: Final = 300
+"""So many that are open are told of."""
+
+JOBS, FEW_JOBS = 20, 5
+"""Of so many jobs it is told what was refused, where hosts were refused much; of few, where little is drawn."""
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+When = Callable[[Cell], Instant]
+
+
+class Ghost(NamedTuple):
+    """A claim that a host lost: a run that would have been."""
+
+    job: str
+    host: str
+    refused: Refused
+
+
+class Stretch(NamedTuple):
+    """A stretch of time, from its start up to its end, which is not part of it."""
+
+    now: Instant
+    start: Instant
+    end: Instant
+    runs: tuple[RunSeen, ...]
+    """Newest first: those whose slots fall into it, and those from before that are still open. Earlier grants of a run
+    stand in its record."""
+    ghosts: tuple[Ghost, ...]
+    """What was refused in that time, as far as hosts remember; the earliest first."""
+    whole_from: Instant
+    """From there on all runs are told of: later than the start where there are too many."""
+    more_open: bool
+    """Whether more are open than are told of."""
+    more_ghosts: bool
+    """Whether more may have been refused than is told of: of too many jobs."""
+
+    @property
+    def capped(self) -> bool:
+        return self.whole_from > self.start
+
+
+class _Part(NamedTuple):
+    """Cells of runs, and from when on those are all."""
+
+    cells: list[Cell]
+    whole_from: Instant
+
+
+def stretch(
+    start: Instant, end: Instant, job: str | None = None, limit: int = 2000, seen: JobView | None = None
+) -> Flow[Stretch]:
+    """By slot; across jobs, a run by hand falls where it was asked for. What the view of the job has `seen` is not read
+    again: runs are read only where its newest do not go back so far."""
+    when = _filed_at if job is None else _slot_at
+    parts: list[_Part] = []
+    for scan in _scans(end, job, min(FIRST, limit + 1)):
+        first = _before(scan, seen.pages.newest) if seen else (yield from read_page(scan))
+        parts += [(yield from _back_to(start, scan, limit, when, first))]
+    opened = by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit))
+    known = seen.pages.open if seen else None
+    still_open = page_of(known.cells, opened, known.now, known.epoch) if known else (yield from read_page(opened))
+    due = [cell for cell in still_open.cells if cell.at and when(cell) < end]
+    chosen = _chosen(parts, due, limit, when)
+    now = seen.now if seen else still_open.now
+    runs = tuple(seen_runs(chosen.cells, now))
+    scan = read_jobs.refusals(f"refusals/{job}/" if job else "refusals/")
+    refused = seen.pages.refused if seen else (yield from read_page(scan))
+    if job is None:
+        ghosts, more = yield from _ghosts(start, end, refused, runs, JOBS)
+    else:
+        ghosts, more = _told(start, end, refused.cells), refused.next is not None
+    return Stretch(now, start, end, runs, ghosts, chosen.whole_from, still_open.next is not None, more)
+
+
+def _before(scan: Scan, newest: Page) -> Page:
+    """What a scan would find first, out of the newest."""
+    return newest._replace(cells=[cell for cell in newest.cells if scan.after and cell.key < scan.after.key])
+
+
+def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow[Stretch]:
+    """The same of all jobs up to now, out of an overview that was read to be drawn: only where much was refused, that
+    is read, of a few."""
+    parts = [_part(runs, start, end) for runs in (seen.closed, seen.attention)]
+    still_open = (run.cell for run in seen.open.runs if _filed_at(run.cell) < end)
+    chosen = _chosen(parts, still_open, limit, _filed_at)
+    known = {run.cell.key: run for runs in (seen.closed, seen.attention, seen.open) for run in runs.runs}
+    runs = tuple(known[cell.key] for cell in chosen.cells)
+    ghosts, more = yield from _ghosts(start, end, seen.refused, runs, FEW_JOBS)
+    return Stretch(seen.now, start, end, runs, ghosts, chosen.whole_from, seen.open.more, more)
+
+
+def _part(found: Runs, start: Instant, end: Instant) -> _Part:
+    """What falls into it of the newest."""
+    at = [(_filed_at(run.cell), run.cell) for run in found.runs]
+    within = [cell for filed, cell in at if start <= filed < end]
+    return _Part(within, max(start, at[-1][0] + _MICROSECOND) if found.more and at else start)
+
+
+def _chosen(parts: Sequence[_Part], still_open: Iterable[Cell], limit: int, when: When) -> _Part:
+    """The newest of them and all that are open, newest first."""
+    found = _newest((cell for part in parts for cell in part.cells), when)
+    whole = [part.whole_from for part in parts]
+    if len(found) > limit:
+        whole.append(when(found[limit - 1]) + _MICROSECOND)
+    return _Part(_newest((*found[:limit], *still_open), when), max(whole))
+
+
+def _scans(end: Instant, job: str | None, size: int) -> list[Scan]:
+    """Newest first, what is due before the end: of a job its keys are in the order of its slots."""
+    if job is None:
+        return [final_runs(mark, size)._replace(upto=end - _MICROSECOND) for mark in (Mark.CLOSED, Mark.ATTENTION)]
+    prefix = f"run/{check_name(job)}/"
+    whole = end if end.microsecond == 0 else end.replace(microsecond=0) + timedelta(seconds=1)
+    return [Scan(prefix, after=Position(0, prefix + spell(whole)), newest_first=True, limit=size)]
+
+
+def _back_to(start: Instant, scan: Scan, limit: int, when: When, page: Page) -> Flow[_Part]:
+    cells: list[Cell] = []
+    while True:
+        within = [cell for cell in page.cells if when(cell) >= start]
+        cells += within
+        ends = page.next is None or len(within) < len(page.cells)
+        if ends or len(cells) > limit:
+            return _Part(cells, start if ends else when(cells[-1]) + _MICROSECOND)
+        page = yield from read_page(scan._replace(after=page.next, limit=min(AT_ONCE, limit + 1 - len(cells))))
+
+
+def _newest(cells: Iterable[Cell], when: When) -> list[Cell]:
+    """In that order, each once: what is open may have been found by its slot, too."""
+    once = {cell.key: cell for cell in cells}
+    return sorted(once.values(), key=lambda cell: (when(cell), cell.key), reverse=True)
+
+
+def _slot_at(cell: Cell) -> Instant:
+    """By its key; one that is no slot's is older than any."""
+    try:
+        return unspell(cell.key.rpartition("/")[2].partition("#")[0])
+    except BadInput:
+        return EPOCH
+
+
+def _filed_at(cell: Cell) -> Instant:
+    return cell.at or EPOCH
+
+
+# --- what was refused -----------------------------------------------------------------------------------------------
+
+
+def _ghosts(
+    start: Instant, end: Instant, page: Page, runs: Iterable[RunSeen], most: int
+) -> Flow[tuple[tuple[Ghost, ...], bool]]:
+    """All that hosts remember of all jobs, if that is little; else of the jobs that are shown, and of so many."""
+    cells, more = page.cells, page.next is not None
+    if more:
+        jobs = list(dict.fromkeys(run.slot.job for run in runs))
+        cells, more = (), len(jobs) > most
+        for name in jobs[:most]:
+            cells = (*cells, *(yield from read_page(read_jobs.refusals(f"refusals/{name}/"))).cells)
+    return _told(start, end, cells), more
+
+
+def _told(start: Instant, end: Instant, cells: Iterable[Cell]) -> tuple[Ghost, ...]:
+    return tuple(sorted(_within(start, end, read_jobs.hosts_refused(cells)), key=lambda ghost: ghost.refused.at))
+
+
+def _within(start: Instant, end: Instant, told: Iterable[HostRefused]) -> Iterator[Ghost]:
+    for one in told:
+        for refused in one.refusals.recent:
+            if start <= refused.at < end:
+                yield Ghost(one.job, one.host, refused)

@@ -16,22 +16,11 @@ from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beats, decode_observed
 from cronce.protocol.record import Act, Record, standing_act
 from cronce.protocol.table import NOTHING_RAN
+from cronce.runtime import queries
 from cronce.runtime.effects.review import EffectSeen, Listed, look_at
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations import BACKFILL
-from cronce.runtime.queries import (
-    HeldSeen,
-    HolderSeen,
-    JobSeen,
-    RunSeen,
-    everybody,
-    leaders,
-    load,
-    machines_tzdata,
-    read_bundle,
-    read_page,
-    seen_run,
-)
+from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen
 from cronce.runtime.scheduling.roster import NO_JOBS, chunks
 from cronce.schedule import parse_duration
 from cronce.stores.base import Page, Scan
@@ -43,7 +32,7 @@ NAMES: Final = 10 * SLICE
 """Beats, and names under which calls are observed: so many are watched."""
 
 OPEN: Final = 5 * SLICE
-"""Runs that are open, so many are looked at."""
+"""Runs that are open, so many are looked at: those whose lease passed longest ago come first."""
 
 LATELY: Final = timedelta(days=1)
 """For so long after a scheduler ended it matters what it carried."""
@@ -127,7 +116,7 @@ def attempts(record: Record) -> tuple[int, int]:
 def survey(known: Known, traits: Traits) -> Flow[Survey]:
     """What there is to see now. All jobs are read at once if nothing is known yet, or if somebody changed them or
     resumes all of them; else some of them."""
-    first = yield from load([SWITCH, BOARD_JOBS])
+    first = yield from queries.load([SWITCH, BOARD_JOBS])
     switch, board = first.cells
     if known.epoch.birth != first.epoch.birth:  # another life: nothing that was known of the last one holds
         known.begin(first.epoch, traits)
@@ -136,10 +125,10 @@ def survey(known: Known, traits: Traits) -> Flow[Survey]:
     whole = (board.version, halted) != (known.board, known.halted)
     yield from _learn_jobs(known, first.now, whole=whole)
     known.board, known.halted = board.version, halted
-    _, everyone = yield from everybody()
+    _, everyone = yield from queries.everybody()
     bundles = yield from _bundles(known, everyone, first.now)
     looked = yield from _look_at_slots(known, first.now)
-    still_open = yield from _open()
+    still_open, _ = yield from read_runs(Scan("run/", "until", Mark.OPEN), OPEN)
     attention, more = yield from _attention()
     yield from _note_recent(known)
     yield from read_histories(known, still_open, first.now)
@@ -159,10 +148,10 @@ def survey(known: Known, traits: Traits) -> Flow[Survey]:
         attention=attention,
         more=more,
         doubts=(yield from _doubts(first.now)),
-        leaders=(yield from leaders()),
+        leaders=(yield from queries.leaders()),
         beats=(yield from named("beat/", decode_beats, NAMES)),
         observed=(yield from named("observed/", decode_observed, NAMES)),
-        tzdata=(yield from machines_tzdata()),
+        tzdata=(yield from queries.machines_tzdata()),
         took={job: took for job, (_, took) in known.took.items()},
     )
 
@@ -179,7 +168,7 @@ def _bundles(known: Known, everyone: Iterable[HolderSeen], now: Instant) -> Flow
     wanted = {one.holder.bundle for one in everyone if now - one.until < LATELY}
     known.bundles = {bundle: specs for bundle, specs in known.bundles.items() if bundle in wanted}
     for bundle in sorted(wanted - known.bundles.keys()):
-        found = yield from read_bundle(bundle)
+        found = yield from queries.read_bundle(bundle)
         if found.specs:
             known.bundles[bundle] = found
     return known.bundles
@@ -210,14 +199,9 @@ def _load_runs(by_cell: Mapping[str, Slot], now: Instant) -> Flow[list[tuple[Slo
     """Each slot with the run in its cell; None: there is none."""
     found = []
     for keys in chunks(by_cell):
-        loaded = yield from load(keys)
-        found += [(by_cell[cell.key], seen_run(cell, now) if cell.version else None) for cell in loaded.cells]
+        loaded = yield from queries.load(keys)
+        found += [(by_cell[cell.key], queries.seen_run(cell, now) if cell.version else None) for cell in loaded.cells]
     return found
-
-
-def _open() -> Flow[list[RunSeen]]:
-    """Those whose lease passed longest ago come first."""
-    return (yield from read_runs(Scan("run/", "until", Mark.OPEN), OPEN))[0]
 
 
 def _attention() -> Flow[tuple[list[RunSeen], bool]]:
@@ -232,7 +216,7 @@ def _attention() -> Flow[tuple[list[RunSeen], bool]]:
 def _doubts(now: Instant) -> Flow[Sequence[EffectSeen]]:
     pages = []
     for scan in (steps_in_doubt(SLICE), *keys_in_doubt(SLICE, now)):
-        pages += [(yield from read_page(scan))]
+        pages += [(yield from queries.read_page(scan))]
     return (yield from effects_in_doubt(pages)).effects
 
 
@@ -289,8 +273,9 @@ NEAR: Final = 0.8
 
 
 def read_histories(known: Known, still_open: Iterable[RunSeen], now: Instant) -> Flow[None]:
-    wanted = [job for job in _wanted(known, still_open, now) if _is_old(known, job, now)]
-    for job in wanted[:HISTORIES]:
+    wanted = _wanted(known, still_open, now)
+    old = [job for job in wanted if job not in known.took or now - known.took[job][0] > HISTORY_AGE]
+    for job in old[:HISTORIES]:
         scan = Scan(f"run/{job}/", mark=Mark.CLOSED, newest_first=True, limit=HISTORY)
         runs, _ = yield from read_runs(scan, HISTORY)
         known.took[job] = now, tuple(span for run in runs if (span := took(run)) is not None)
@@ -302,10 +287,6 @@ def _wanted(known: Known, still_open: Iterable[RunSeen], now: Instant) -> list[s
     near = {job for job, run in known.ended.items() if is_near(took(run), timeout(known.jobs.get(job)))}
     known.took = {job: read for job, read in known.took.items() if job in running | near}
     return sorted(running | near)
-
-
-def _is_old(known: Known, job: str, now: Instant) -> bool:
-    return job not in known.took or now - known.took[job][0] > HISTORY_AGE
 
 
 def began(run: RunSeen) -> Instant | None:

@@ -1,14 +1,37 @@
 """The watch: what is wrong, by what a survey shows and what was remembered. Pure: no I/O, no clock.
 
-Every finding stands as long as its reason does; whoever raises alerts tells of it when it comes, and when it goes.
-"""
+Every finding stands as long as its reason does; whoever raises alerts tells of it when it comes, and when it goes. Here
+are those about the store, leaders, effects, and what is only watched: schedulers that are not ours, and calls that were
+observed. `watch_*` has the others."""
 
-from cronce.monitor import watch_others, watch_runs, watch_schedulers, watch_slots
-from cronce.monitor.known import REMEMBERED
-from cronce.monitor.model import MORE, Kind, worst_first
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from shlex import quote
+from typing import Final, Literal
+
+from cronce.model import MONITOR, Instant, Origin, spell
+from cronce.monitor import watch_runs, watch_schedulers
+from cronce.monitor.alerts import MORE, Kind, Severity, worst_first
+from cronce.monitor.known import REMEMBERED, SLICE
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey
-from cronce.protocol.notices import Alert
+from cronce.monitor.watch_schedulers import host
+from cronce.protocol.notices import Alert, Beaten, Beats, Observed
+from cronce.protocol.record import RELEASED, Past
+from cronce.protocol.specs import is_floor_ahead
+from cronce.protocol.store_clock import REMEDY, SET_CLOCK, Doubt, closed_ahead, dated_ahead, is_ahead
+from cronce.runtime.effects.review import EffectSeen
+from cronce.runtime.queries import HeldSeen, RunSeen
+from cronce.telling.words import counted, listed, safe, short, times
+
+FLAPPING_WITHIN: Final = timedelta(minutes=10)
+
+GRACE: Final = 2
+"""After so many intervals without a beat a scheduler is silent."""
+
+SETTLED: Final = 5
+"""So many intervals after beats came too often, all is well again."""
 
 
 def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Alert], Memory]:
@@ -16,9 +39,8 @@ def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Aler
     memory = _remember(survey, memory, settings)
     found = [
         *watch_schedulers.fold(survey, settings),
-        *watch_slots.fold(survey, memory, settings),
         *watch_runs.fold(survey, memory, settings),
-        *watch_others.fold(survey, memory, settings),
+        *others(survey, memory, settings),
     ]
     standing = [one._replace(since=min(one.since, memory.since.get(one.id, one.since))) for one in found]
     return sorted(standing, key=worst_first), memory._replace(since={one.id: one.since for one in standing})
@@ -32,7 +54,7 @@ def _remember(survey: Survey, memory: Memory, settings: Settings) -> Memory:
         reborn=reborn,
         progress=watch_runs.progress(survey, memory),
         lapses=watch_runs.lapses(survey, memory),
-        missed=watch_slots.missed(survey, memory, settings),
+        missed=watch_runs.missed(survey, memory, settings),
     )
 
 
@@ -44,10 +66,195 @@ def is_over(alert: Alert, survey: Survey, memory: Memory, settings: Settings) ->
         case Kind.NO_PROGRESS:
             return watched >= settings.no_progress or not any(job in (run.slot.job, MORE) for run in survey.open)
         case Kind.MISSED:
-            return watched >= REMEMBERED or (job != MORE and watch_slots.is_paused(survey, job))
+            return watched >= REMEMBERED or (job != MORE and watch_runs.is_paused(survey, job))
         case Kind.LAPSING | Kind.AMNESIA:
             return watched >= REMEMBERED
         case Kind.FAILED:
             return job in survey.ended or job not in survey.jobs
         case _:
             return True
+
+
+# --- the store, leaders, effects, and what is only watched -----------------------------------------------------------
+
+
+def others(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Alert]:
+    yield from in_doubt(survey)
+    yield from ahead(survey)
+    yield from amnesia(survey, memory)
+    yield from flapping(survey, settings)
+    for name, beats in survey.beats.items():
+        yield from beating(name, beats, survey.now)
+    for name, observed in survey.observed.items():
+        yield from doubled(name, observed, survey.now)
+
+
+def in_doubt(survey: Survey) -> Iterator[Alert]:
+    """By job, or by the function whose keys they are."""
+    found: dict[str, list[EffectSeen]] = {}
+    for one in survey.doubts:
+        found.setdefault(one.cell.key.split("/")[1], []).append(one)
+    for subject, effects in found.items():
+        newest = max(effects, key=lambda one: (_begun(one) or survey.epoch.born, one.name))
+        more = len(survey.doubts) >= SLICE
+        count = f"; {counted(len(effects), 'effect', more=more)} of {subject} in all" if len(effects) > 1 else ""
+        since = min((begun for one in effects if (begun := _begun(one))), default=survey.now)
+        text = safe(f"{newest.name} was begun, and nobody knows whether it happened{count}.")
+        named = quote(safe(newest.name))
+        remedy = f"Find out, then `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
+        yield Alert(Kind.IN_DOUBT, subject, "critical", text, since, remedy=remedy)
+
+
+def _begun(one: EffectSeen) -> Instant | None:
+    return one.record.started if one.record else None
+
+
+def clock(doubt: Doubt, now: Instant) -> Alert:
+    """While it stands nothing else can be judged: everything is by the store's clock."""
+    remedy = f"This ends by itself when the clock is right again. {REMEDY}."
+    return Alert(Kind.CLOCK, "", "critical", f"{doubt.text}.", now, remedy=remedy)
+
+
+def ahead(survey: Survey) -> Iterator[Alert]:
+    """What a clock that leapt has left behind: it would last for as long as the leap was."""
+    jobs = [name for name, seen in survey.jobs.items() if is_floor_ahead(seen.job, survey.now)]
+    if jobs:
+        text = f"{closed_ahead(f'the slots to come of {listed(sorted(jobs))}')}."
+        yield Alert(Kind.AHEAD, "jobs", "critical", text, survey.now, remedy=f"{SET_CLOCK}.")
+    open_runs = [run.slot.key for run in survey.open if run.record and run.record.is_running and _is_far(run, survey)]
+    others = [one.name for one in survey.leaders if one.record and one.record.is_running and _is_far(one, survey)]
+    others += [one.holder.holder for one in survey.holders if is_ahead(one.until, survey.now)]
+    if open_runs or others:
+        text = f"{dated_ahead(listed([*open_runs, *others]))}."
+        yield Alert(Kind.AHEAD, "leases", "warning", text, survey.now, remedy=f"{SET_CLOCK}.")
+
+
+def _is_far(one: RunSeen | HeldSeen, survey: Survey) -> bool:
+    return one.cell.until is not None and is_ahead(one.cell.until, survey.now)
+
+
+def amnesia(survey: Survey, memory: Memory) -> Iterator[Alert]:
+    epoch, now = survey.epoch, survey.now
+    forgot = epoch.forgot and now - epoch.born < REMEMBERED
+    if not forgot and (memory.reborn is None or now - memory.reborn >= REMEMBERED):
+        return
+    born = spell(epoch.born)
+    if epoch.origin is Origin.FOUND and memory.reborn is None and not _was_before(survey):
+        remedy = "If it is new, `cronce store init` says so; if not, see why it is empty: slots up to then do not run."
+        yield Alert(Kind.AMNESIA, "", "info", f"the store was found empty at {born}.", epoch.born, remedy=remedy)
+        return
+    match epoch.origin:
+        case Origin.RESTORED:
+            since = spell(epoch.since) if epoch.since else "its last write"
+            text = f"the store was set back: what was written between {since} and {born} is gone."
+        case Origin.FOUND:
+            text = f"the store was found empty at {born}: what stood there before is forgotten."
+        case Origin.MADE:
+            text = f"this is another store than before, made at {born}: what stood in the old one is not known here."
+    remedy = (
+        "See why; slots up to then do not run by themselves: `cronce runs --state unknown` lists what is in doubt."
+        " Begin a store that is meant to be new with `cronce store init`."
+    )
+    yield Alert(Kind.AMNESIA, "", "critical", text, epoch.born, remedy=remedy)
+
+
+def _was_before(survey: Survey) -> bool:
+    """Whether a record knows of something from before this life: then there was an earlier one."""
+    since = [one.holder.since for one in survey.holders]
+    since += [one.at for beats in survey.beats.values() for one in beats.recent]
+    since += [spec.first for seen in survey.jobs.values() if seen.job for spec in seen.job.specs]
+    return min(since, default=survey.now) < survey.epoch.born
+
+
+def flapping(survey: Survey, settings: Settings) -> Iterator[Alert]:
+    """Whoever resigns ends as it should, as in any restart; and of those who watch each one hears enough."""
+    for one in survey.leaders:
+        ended = [past for past in one.record.past if _broke_off(past, survey.now)] if one.record else []
+        if len(ended) < settings.flapping or one.name == MONITOR:
+            continue
+        whose = listed(sorted({past.holder for past in ended}))
+        text = f"{one.name} lost its leader {times(len(ended))} within {short(FLAPPING_WITHIN)}: {whose}."
+        remedy = "Their processes die, hang or lose the store: see their logs, and `cronce leaders`."
+        yield Alert(Kind.FLAPPING, one.name, "warning", text, ended[0].ended or survey.now, remedy=remedy)
+
+
+def _broke_off(past: Past, now: Instant) -> bool:
+    return past.ended is not None and past.end != RELEASED and now - past.ended < FLAPPING_WITHIN
+
+
+# --- schedulers that are not ours ---
+
+
+def state(beats: Beats, now: Instant) -> Literal["silent", "doubled", "alive"]:
+    """How another scheduler is, by its last beats. Silent: two of them are overdue."""
+    last = max(beats.recent, default=None)
+    if last is not None and now - last.at > GRACE * beats.every:
+        return "silent"
+    lately = [window for window in (*_often(beats), *_in_one(beats)) if now - window[-1].at < SETTLED * beats.every]
+    return "doubled" if lately else "alive"
+
+
+def beating(name: str, beats: Beats, now: Instant) -> Iterator[Alert]:
+    match state(beats, now):
+        case "silent":
+            yield _silent(name, beats, now)
+        case "doubled":
+            yield _double(name, beats, now)
+
+
+def _silent(name: str, beats: Beats, now: Instant) -> Alert:
+    last = max(beats.recent)
+    text = f"{name} last beat {short(now - last.at)} ago, on {host(last.by)}, and should every {short(beats.every)}."
+    remedy = f"See whether that scheduler is alive: each of its rounds should call `cronce beat {name}`."
+    return Alert(Kind.BEAT_SILENT, name, "critical", safe(text), last.at + GRACE * beats.every, remedy=remedy)
+
+
+def _double(name: str, beats: Beats, now: Instant) -> Alert:
+    """Sure by five beats, if that was lately; else by three, which may also be of one that was often restarted."""
+    often = _often(beats)
+    sure = bool(often) and now - often[-1][-1].at < SETTLED * beats.every
+    often = often if sure else _in_one(beats)
+    window = often[-1]
+    hosts = Counter(host(one.by) for one in window)  # a beat may come from a process of its own
+    whose = listed(f"{times(count)} on {place}" for place, count in sorted(hosts.items()))
+    text = (
+        f"{name} should beat once every {short(beats.every)}, and beat {times(len(window))} within"
+        f" {short(window[-1].at - window[0].at)} ({whose}): more than one scheduler beats under this name"
+        f"{'' if sure else ', or it was started again and again'}."
+    )
+    remedy = f"Stop all but one scheduler that beats as {name}."
+    severity: Severity = "critical" if sure else "warning"
+    return Alert(Kind.BEAT_DOUBLE, name, severity, safe(text), often[0][-1].at, remedy=remedy)
+
+
+def _often(beats: Beats) -> list[Sequence[Beaten]]:
+    """Five beats of one scheduler take four intervals, and three if it was restarted between them; of two schedulers
+    they take two, however these are shifted. Half-way is the line, so that no beat that comes a moment early or late
+    makes a difference."""
+    return _windows(beats, 5, 2.5)
+
+
+def _in_one(beats: Beats) -> list[Sequence[Beaten]]:
+    """Three beats within one interval. One scheduler takes two for them, and one if it was restarted; a moment less,
+    since it may beat a moment early."""
+    return _windows(beats, 3, 0.9)
+
+
+def _windows(beats: Beats, number: int, intervals: float) -> list[Sequence[Beaten]]:
+    recent = sorted(beats.recent)
+    windows = [recent[place : place + number] for place in range(len(recent) - number + 1)]
+    return [window for window in windows if window[-1].at - window[0].at <= intervals * beats.every]
+
+
+def doubled(name: str, observed: Observed, now: Instant) -> Iterator[Alert]:
+    recent = [one for one in observed.recent if now - one.at < REMEMBERED]
+    if not recent:
+        return
+    callers = " and ".join(dict.fromkeys(call.by for call in observed.calls[-2:])) or recent[-1].by
+    were = "was a duplicate" if observed.doubled == 1 else "were duplicates"
+    text = (
+        f"{name} was called twice for {recent[-1].slot}, and ran both times ({recent[-1].why}). Of"
+        f" {counted(observed.times, 'call')} so far {observed.doubled:,} {were}; the last came from {callers}."
+    )
+    remedy = "It is only observed: guard it, and the second call is refused."
+    yield Alert(Kind.DOUBLED, name, "critical", safe(text), recent[0].at, remedy=remedy)

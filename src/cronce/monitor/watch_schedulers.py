@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.model import Instant, spell
-from cronce.monitor.model import Kind
+from cronce.monitor.alerts import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import RESTART, Survey
 from cronce.protocol.notices import Alert, Holder
@@ -41,7 +41,7 @@ def silent(survey: Survey) -> Iterator[Alert]:
     carried = set().union(*(survey.carried_by(one.holder) for one in carriers))
     idle = sorted(name for name, seen in survey.jobs.items() if name not in carried and _is_expected(seen, survey.now))
     if idle and not carriers:
-        text = f"no scheduler is alive that runs {_jobs(idle)}: {listed(idle)}."
+        text = f"no scheduler is alive that runs {counted(len(idle), 'scheduled job')}: {listed(idle)}."
         yield Alert(Kind.SILENT, "", "critical", text, survey.now, remedy="Start one: `cronce run`.")
         return
     for name in idle:
@@ -86,10 +86,6 @@ def _is_expected(seen: JobSeen, now: Instant) -> bool:
     return seen.is_scheduled and seen.job is not None and not seen.job.paused and seen.next(now) is not None
 
 
-def _jobs(names: list[str]) -> str:
-    return counted(len(names), "scheduled job")
-
-
 def _alive(survey: Survey) -> str:
     live = [one.holder.holder for one in survey.live]
     return f"{listed(live)} {'do' if len(live) > 1 else 'does'} not" if live else "none is alive"
@@ -103,14 +99,8 @@ def gone(survey: Survey) -> Iterator[Alert]:
         had = f" with {counted(one.holder.running, 'run')} at work" if one.holder.running else ""
         dead = f"it counts as dead since {spell(one.until)}"
         text = f"{one.holder.holder} stopped beating{had} and did not say goodbye: {dead}."
-        yield Alert(
-            Kind.GONE,
-            one.holder.holder,
-            "warning",
-            text,
-            one.until,
-            remedy="See why it died, in its log, and start it again; `cronce holders` says who is alive.",
-        )
+        remedy = "See why it died, in its log, and start it again; `cronce holders` says who is alive."
+        yield Alert(Kind.GONE, one.holder.holder, "warning", text, one.until, remedy=remedy)
 
 
 def missed(holders: Collection[HolderSeen], now: Instant) -> Iterator[HolderSeen]:

@@ -32,6 +32,20 @@ class Cursor(Protocol):
     def fetchone(self) -> Any: ...
 
 
+def _tables(key: str, at: str, fence: str, more: str = "") -> tuple[str, str]:
+    """By the types of a key, of when it was written, and of a fence."""
+    return (
+        f"""CREATE TABLE IF NOT EXISTS cronce_keys (
+    idempotency_key {key} PRIMARY KEY,
+    at {at}
+){more}""",
+        f"""CREATE TABLE IF NOT EXISTS cronce_fences (
+    scope {key} PRIMARY KEY,
+    fence {fence} NOT NULL
+){more}""",
+    )
+
+
 class Receiver:
     """What the databases have in common. It holds no connection, and each call is given a cursor.
 
@@ -116,31 +130,13 @@ class Receiver:
 
 class PostgreSQL(Receiver):
     fence_type = 'text COLLATE "C"'
-    tables = (
-        """CREATE TABLE IF NOT EXISTS cronce_keys (
-    idempotency_key text COLLATE "C" PRIMARY KEY,
-    at timestamptz NOT NULL DEFAULT now()
-)""",
-        """CREATE TABLE IF NOT EXISTS cronce_fences (
-    scope text COLLATE "C" PRIMARY KEY,
-    fence text COLLATE "C" NOT NULL
-)""",
-    )
+    tables = _tables(fence_type, "timestamptz NOT NULL DEFAULT now()", fence_type)
 
 
 class SQLite(Receiver):
     placeholder = "?"
     fence_type = "TEXT"
-    tables = (
-        """CREATE TABLE IF NOT EXISTS cronce_keys (
-    idempotency_key TEXT NOT NULL PRIMARY KEY,
-    at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
-)""",
-        """CREATE TABLE IF NOT EXISTS cronce_fences (
-    scope TEXT NOT NULL PRIMARY KEY,
-    fence TEXT NOT NULL
-)""",
-    )
+    tables = _tables("TEXT NOT NULL", "TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP", fence_type)
 
 
 class MySQL(Receiver):
@@ -151,15 +147,8 @@ class MySQL(Receiver):
 
     quote = "`"
     fence_type = "CHAR(27) CHARACTER SET ascii COLLATE ascii_bin"
-    tables = (
-        """CREATE TABLE IF NOT EXISTS cronce_keys (
-    idempotency_key VARBINARY(1000) NOT NULL PRIMARY KEY,
-    at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP
-) ENGINE = InnoDB""",
-        """CREATE TABLE IF NOT EXISTS cronce_fences (
-    scope VARBINARY(1000) NOT NULL PRIMARY KEY,
-    fence CHAR(27) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
-) ENGINE = InnoDB""",
+    tables = _tables(
+        "VARBINARY(1000) NOT NULL", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP", fence_type, " ENGINE = InnoDB"
     )
     _DUPLICATE: Final = 1062
 

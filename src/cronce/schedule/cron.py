@@ -17,9 +17,8 @@ from functools import lru_cache
 
 from cronce.model import EPOCH
 from cronce.policy import Fold, Gap, check_choice
-from cronce.schedule.expression import is_wildcard, parse_pattern, tidy
+from cronce.schedule.expression import Pattern, is_wildcard, parse_pattern, tidy
 from cronce.schedule.instant import RESOLUTION, SECOND, whole
-from cronce.schedule.wall import Pattern
 from cronce.schedule.zone import Shift, find_zone, instant_of, offset_at, reached
 from cronce.value import Value
 

@@ -90,14 +90,15 @@ def instant_of(wall: datetime, zone: tzinfo, fold: Fold) -> datetime | Shift:
 
 
 def shifts(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Shift]:
-    """The changes after `since`, up to `until`. It looks at each day: no zone changed its offset twice within three."""
+    """The changes after `since`, up to `until`. It looks at each third day: no zone changed twice in them."""
     day = whole(since)
+    before = offset_at(day, zone)
     while day < until:
-        after = min(day + DAY, until)
-        before_offset, after_offset = offset_at(day, zone), offset_at(after, zone)
-        if before_offset != after_offset:
-            yield Shift(_moment(zone, day, after), before_offset, after_offset)
-        day = after
+        later = min(day + 3 * DAY, until)
+        after = offset_at(later, zone)
+        if before != after:
+            yield Shift(_moment(zone, day, later), before, after)
+        day, before = later, after
 
 
 RULES_FROM: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -113,14 +114,8 @@ def rules_of(name: str) -> str:
     if name == "UTC":
         return ""
     zone = find_zone(name)
-    day, before = RULES_FROM, offset_at(RULES_FROM, zone)
-    lines = [f"{before}"]
-    while day < RULES_UNTIL:
-        later = day + 3 * DAY  # no zone changed its offset twice within three days
-        after = offset_at(later, zone)
-        if before != after:
-            lines.append(f"{_moment(zone, day, later):%Y-%m-%dT%H:%M:%S} {after}")
-        day, before = later, after
+    found = shifts(zone, RULES_FROM, RULES_UNTIL)
+    lines = [f"{offset_at(RULES_FROM, zone)}", *(f"{one.at:%Y-%m-%dT%H:%M:%S} {one.after}" for one in found)]
     return f"{crc32(chr(10).join(lines).encode()):08x}"
 
 

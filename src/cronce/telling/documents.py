@@ -1,8 +1,7 @@
 """What several verbs print as JSON, spelled once: these keys are a contract. What is missing is null."""
 
-import json
-from collections.abc import Callable, Container
-from math import isfinite
+from collections.abc import Container, Mapping
+from typing import Final
 
 from cronce.protocol.commands import Asked, Closed
 from cronce.protocol.notices import Alert, Beats, Observed, Refusals, Refused, Stored
@@ -14,7 +13,8 @@ from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.why import Story, Why
 from cronce.schedule import format_duration, spec_of
 from cronce.telling.story import headline
-from cronce.telling.words import iso
+from cronce.telling.words import iso, read_json
+from cronce.value import NamedTuple
 
 
 def run_document(one: RunSeen) -> dict[str, object]:
@@ -54,18 +54,10 @@ def effect_document(one: EffectSeen) -> dict[str, object]:
 def _read(text: str) -> object:
     """What a text says as JSON; one that is none is told as it stands."""
     try:
-        found: object = json.loads(text, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError):
+        found: object = read_json(text)
+    except ValueError:
         return text
     return found
-
-
-def _finite(word: str) -> float:
-    """JSON has no other numbers."""
-    number = float(word)
-    if not isfinite(number):
-        raise ValueError(f"{word} is no JSON")
-    return number
 
 
 def survey_document(survey: Survey) -> dict[str, object]:
@@ -150,24 +142,42 @@ def holder_document(one: HolderSeen) -> dict[str, object]:
     }
 
 
-def leader_says(word: str) -> str:
-    """What the states and ends of a lease are called where it is a leadership."""
-    return {"held": "led", "free": "vacant", RELEASED: "resigned"}.get(word, word)
+class Leases(NamedTuple):
+    """How a kind of lease is spoken of, on the page and the command line."""
+
+    way: str
+    prefix: str
+    """Of its cells."""
+    noun: str
+    holder: str
+    number: str
+    """What its fence is called."""
+    words: Mapping[str, str] = {}
+    """What its states and ends are called, where that is not what they are called of locks."""
+
+    def says(self, word: str) -> str:
+        return self.words.get(word, word)
 
 
-def held_document(one: HeldSeen, says: Callable[[str], str] = str) -> dict[str, object]:
-    """A lock or a leadership; `says` is what its states and ends are called."""
+LOCKS: Final = Leases("locks", "lock/", "lock", "holder", "fence")
+LEADERS: Final = Leases(
+    "leaders", "leader/", "group", "leader", "term", {"held": "led", "free": "vacant", RELEASED: "resigned"}
+)
+
+
+def held_document(one: HeldSeen, kind: Leases) -> dict[str, object]:
+    """A lock or a leadership."""
     record = one.record
     held = record is not None and one.state in ("held", "lapsed")
     return {
         "name": one.name,
-        "state": says(one.state),
+        "state": kind.says(one.state),
         "holder": record.holder if record and held else None,
         "since": iso(record.started) if record and held else None,
         "until": iso(one.cell.until) if one.state != "free" else None,
         "fence": str(one.cell.fence) if held else None,
         "history": [
-            {**_term(past), "end": says(past.end)} for past in reversed(record.past)
+            {**_term(past), "end": kind.says(past.end)} for past in reversed(record.past)
         ] if record else [],
     }  # fmt: skip
 

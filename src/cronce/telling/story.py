@@ -325,7 +325,7 @@ def events(story: Story) -> list[tuple[Instant, str]]:
     """Each grant, how it ended, and each refusal, the earliest first."""
     record = story.run.record if story.run else None
     grants = list(_grants(record, story.run.cell.fence)) if record is not None and story.run is not None else []
-    refused = [(_after(record, one.at), _refused(_whom(host, one.why))) for host, one in story.refused]
+    refused = [(_after(record, one.at), _refused(host, one.why)) for host, one in story.refused]
     told = sorted([*grants, *refused], key=lambda event: event[0])
     return [(at, safe(text)) for at, text in told]
 
@@ -345,13 +345,10 @@ def _after(record: Record | None, at: Instant) -> Instant:
     return max(at, min((start for start in starts if start and spell(start) == spell(at)), default=at))
 
 
-def _refused(whom: str) -> str:
-    return f"called by {whom}" if UNASKED in whom else f"refused to {whom}"
-
-
-def _whom(host: str, why: str) -> str:
+def _refused(host: str, why: str) -> str:
     """Whom and why: most say themselves which process of the host it was."""
-    return why if why.startswith(f"{host}:") else f"{host}: {why}"
+    whom = why if why.startswith(f"{host}:") else f"{host}: {why}"
+    return f"called by {whom}" if UNASKED in whom else f"refused to {whom}"
 
 
 def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]]:

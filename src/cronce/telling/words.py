@@ -1,15 +1,29 @@
-"""How instants, spans, schedules, numbers and strange texts are said: to programs in full, to people in few words."""
+"""How instants, spans, schedules, numbers and strange texts are said: to programs in full, to people in few words; and
+which words mean well or ill."""
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cronce.model import Instant, spell
 from cronce.schedule import Cron, Schedule, Window
 
 if TYPE_CHECKING:
     from cronce.protocol.record import Act, Record
+
+Tone = Literal["good", "bad", "busy", "odd", "dim"]
+_TONES: Final[Mapping[str, Tone]] = {
+    **dict.fromkeys(("succeeded", "done", "alive", "cleared"), "good"),
+    **dict.fromkeys(("failed", "lost", "unknown", "lapsed", "unreadable", "in doubt", "critical", "error"), "bad"),
+    **dict.fromkeys(("silent", "dead", "doubled"), "bad"),
+    **dict.fromkeys(("running", "in progress", "held", "led"), "busy"),
+    **dict.fromkeys(("due", "waiting", "retrying", "resting", "paused", "not done", "warning"), "odd"),
+    **dict.fromkeys(("late", "draining"), "odd"),
+}
+"""What a state, an outcome or a severity means for whoever looks; any other word means little."""
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _JUST_NOW: Final = timedelta(seconds=2)
@@ -106,3 +120,23 @@ def listed(names: Iterable[str]) -> str:
     shown: Sequence[str] = list(names)
     left = len(shown) - LISTED
     return f"{', '.join(shown[:LISTED])} and {left:,} more" if left > 0 else ", ".join(shown)
+
+
+def tone(word: str) -> Tone:
+    return _TONES.get(word, "dim")
+
+
+def read_json(text: str) -> Any:
+    """JSON as it is defined: without NaN, and not so deep that it cannot be read. Raises ValueError."""
+    try:
+        return json.loads(text, parse_constant=_finite, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is too deep") from None
+
+
+def _finite(word: str) -> float:
+    """JSON has no other numbers."""
+    number = float(word)
+    if not isfinite(number):
+        raise ValueError(f"{word} is no JSON")
+    return number

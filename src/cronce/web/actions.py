@@ -26,9 +26,11 @@ from cronce.runtime.queries import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import why
 from cronce.telling.documents import cancelled_document, effect_document, paused_document, resumed_document
 from cronce.telling.story import about, said_before, tell
+from cronce.telling.words import read_json
 from cronce.value import NamedTuple
+from cronce.web.api_schemas import ANY, YES, Schema, one_of, short_text
 from cronce.web.gate import signed_form
-from cronce.web.requests import Problem, read_json, status_of
+from cronce.web.requests import Problem, status_of
 from cronce.web.security import LASTS
 from cronce.web.site import Site, path, root_of, site_of
 
@@ -38,14 +40,11 @@ Document = dict[str, object]
 
 
 class Field(NamedTuple):
-    """Something that one may say with an act: a text, one of some choices, yes, or any JSON."""
+    """Something that one may say with an act, or ask by: a text, one of some words, yes, or any JSON."""
 
     name: str
     label: str
-    kind: Literal["text", "choice", "yes", "json"] = "text"
-    choices: tuple[str, ...] = ()
-    least: int = 0
-    longest: int = LONGEST_TEXT
+    schema: Schema
 
 
 class Action(NamedTuple):
@@ -183,10 +182,10 @@ def _by_whom(act: Any) -> str:
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-_REASON: Final = Field("reason", "Why, for the record")
-_ID: Final = Field("id", "A name for it: one run, however often it is asked for", longest=LONGEST_ID)
-_FORCE: Final = Field("force", "I have made sure that the process that was at it is not alive", "yes")
-_VERDICT: Final = Field("verdict", "It is done, or shall be tried again", "choice", ("done", "retry"))
+_REASON: Final = Field("reason", "Why, for the record", short_text(LONGEST_TEXT))
+_ID: Final = Field("id", "A name for it: one run, however often it is asked for", short_text(LONGEST_ID))
+_FORCE: Final = Field("force", "I have made sure that the process that was at it is not alive", YES)
+_VERDICT: Final = Field("verdict", "It is done, or shall be tried again", one_of("done", "retry"))
 
 ACTIONS: Final = (
     Action(
@@ -205,7 +204,7 @@ ACTIONS: Final = (
         "Run now:",
         "A run of its own begins within seconds, with a key of its own: beside the schedule, and whether or not a slot"
         " of now has run.",
-        (Field("payload", "What the run is given, as JSON", "json"), _ID),
+        (Field("payload", "What the run is given, as JSON", ANY), _ID),
         _trigger,
     ),
     Action(
@@ -214,7 +213,7 @@ ACTIONS: Final = (
         "Run again:",
         "The slot is run once more. What its effects did before is not done again, unless they shall be done afresh."
         " A slot that was lost is run again when its process is known to be dead.",
-        (Field("fresh", "Do the effects of the slot again (not those on things), by a new key", "yes"), _FORCE, _ID),
+        (Field("fresh", "Do the effects of the slot again (not those on things), by a new key", YES), _FORCE, _ID),
         _rerun,
     ),
     Action(
@@ -240,7 +239,7 @@ ACTIONS: Final = (
         "effects",
         "Resolve",
         "Done: it happened, and whoever repeats it gets the result. Retry: it did not happen; the next run will do it.",
-        (_VERDICT, _FORCE, _REASON, Field("result", "What came of it, as JSON", "json")),
+        (_VERDICT, _FORCE, _REASON, Field("result", "What came of it, as JSON", ANY)),
         _resolve_effect,
     ),
 )
@@ -333,21 +332,21 @@ def _said(action: Action, given: Mapping[str, str]) -> dict[str, Any]:
     """What was filled in, as the action takes it."""
     said: dict[str, Any] = {}
     for field in action.fields:
-        text = given.get(field.name, "")
-        if field.kind == "choice" and text not in field.choices:
-            raise Problem(422, f"{field.label}: say one of {', '.join(field.choices)}")
-        if text:
-            said[field.name] = _read(field, text)
+        words, filled_in = field.schema.get("enum"), given.get(field.name, "")
+        if words and filled_in not in words:
+            raise Problem(422, f"{field.label}: say one of {', '.join(words)}")
+        if filled_in:
+            said[field.name] = _read(field, filled_in)
     return said
 
 
-def _read(field: Field, text: str) -> Any:
-    if field.kind == "yes":
-        return text == "yes"
-    if field.kind != "json":
-        return text.strip()
+def _read(field: Field, filled_in: str) -> Any:
+    if field.schema == YES:
+        return filled_in == "yes"
+    if field.schema != ANY:
+        return filled_in.strip()
     try:
-        return read_json(text)
+        return read_json(filled_in)
     except ValueError as error:
         raise Problem(422, f"{field.label}: {error}") from None
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from starlette.exceptions import HTTPException
@@ -17,6 +17,7 @@ from cronce.errors import BadInput, CronceError, NotOnRecord, StoreError
 from cronce.model import EPOCH, Instant
 from cronce.schedule import parse_instant
 from cronce.stores import mask_all
+from cronce.telling.words import read_json
 from cronce.web.site import here, is_part, site_of
 
 RETRY_AFTER: Final = "2"
@@ -143,18 +144,6 @@ async def document(request: Request) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise Problem(422, "the body is a JSON object")
     return found
-
-
-def read_json(text: str) -> Any:
-    """JSON as it is defined: without NaN, and not so deep that it cannot be read. Raises ValueError."""
-    try:
-        return json.loads(text, parse_constant=_refuse)
-    except RecursionError:
-        raise ValueError("it is too deep") from None
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON")
 
 
 def _expect(request: Request, kind: str) -> None:

@@ -12,7 +12,7 @@ from cronce.protocol.record import Job, Outcome, Record, State, encode, encode_j
 from cronce.schedule import Cron
 from cronce.stores.memory import MemoryStore
 from cronce.web.app import application
-from cronce.web.pages.job import fires
+from cronce.web.pages.jobs import fires
 from tests.web.house import TOKEN, Browser, Busy
 from tests.web.pages.paper import NOW, Paper, paper, still
 from tests.web.scene import ABANDONED, HOSTILE, JOBS, REFUSED

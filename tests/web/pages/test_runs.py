@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from cronce.model import ABSENT, Instant, Mark, Write
-from cronce.monitor.model import Kind
+from cronce.monitor.alerts import Kind
 from cronce.protocol.notices import Alert, Delivery
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.web.pages.overview import where

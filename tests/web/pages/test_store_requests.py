@@ -11,7 +11,7 @@ import pytest
 
 from bench.fleet import Fleet, fill
 from cronce import Cronce
-from cronce.monitor import job_index
+from cronce.monitor import read_jobs
 from cronce.stores.base import Loaded, Page, Scan, Store
 from cronce.stores.memory import MemoryStore
 from cronce.web.app import application
@@ -26,7 +26,7 @@ OLD: Final = Fleet(jobs=2, runs=300, open=4, attention=4, effects=0, refused=2)
 @pytest.fixture(autouse=True)
 def walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody walks over the jobs again in between, however long a test takes."""
-    monkeypatch.setattr(job_index, "STALE", 3600.0)
+    monkeypatch.setattr(read_jobs, "STALE", 3600.0)
 
 
 class Listing:

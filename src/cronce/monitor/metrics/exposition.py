@@ -16,11 +16,14 @@ Merge = Literal["sum", "max", "min", "widest"]
 
 class Metric(NamedTuple):
     name: str
-    kind: Kind
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     merge: Merge = "sum"
+
+    @property
+    def kind(self) -> Kind:
+        return "histogram" if self.buckets else "counter" if self.name.endswith("_total") else "gauge"
 
 
 JOB: Final = ("job",)
@@ -31,84 +34,55 @@ PROMPT: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 3
 LONG: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0, 86400.0)
 """Of bodies."""
 
-METRICS: Final = MappingProxyType(
-    {
-        metric.name: metric
-        for metric in (
-            Metric(
-                "cronce_claims_total",
-                "counter",
-                "Claims of slots: won, lost to another process, or refused (paused, too old, superseded).",
-                ("job", "result"),
-            ),
-            Metric("cronce_takeovers_total", "counter", "Slots taken over from a holder that was gone.", JOB),
-            Metric(
-                "cronce_lock_claims_total",
-                "counter",
-                "Claims of locks and of leaderships that were answered: won, or lost because another has it.",
-                ("kind", "result"),
-            ),
-            Metric("cronce_runs_started_total", "counter", "Bodies that started.", JOB),
-            Metric("cronce_runs_ended_total", "counter", "Bodies that ended, by how.", ("job", "outcome")),
-            Metric(
-                "cronce_slot_to_start_seconds",
-                "histogram",
-                "From the instant of a slot to its first start; without runs by hand.",
-                JOB,
-                PROMPT,
-            ),
-            Metric("cronce_run_duration_seconds", "histogram", "From the start of a body to its end.", JOB, LONG),
-            Metric(
-                "cronce_slots_missed_total",
-                "counter",
-                "Slots passed over because nobody looked when they were due.",
-                JOB,
-            ),
-            Metric("cronce_slots_lost_total", "counter", "Slots closed as lost: their holder died.", JOB),
-            Metric("cronce_slots_unknown_total", "counter", "Slots closed as unknown: a person has to look.", JOB),
-            Metric("cronce_late_total", "counter", "Slots that started more than 5 seconds after they were due.", JOB),
-            Metric("cronce_overrun_total", "counter", "Runs that went on beyond the next slot of their job.", JOB),
-            Metric("cronce_doubled_total", "counter", "Duplicates of calls that are only observed: they ran.", JOB),
-            Metric(
-                "cronce_stale_total", "counter", "Words refused because their fence was old: another had been granted."
-            ),
-            Metric("cronce_leases_held", "gauge", "Leases held here.", ("kind",)),
-            Metric(
-                "cronce_lease_age_seconds",
-                "gauge",
-                "Since when the oldest lease here is held; 0: none is.",
-                ("kind",),
-                (),
-                "max",
-            ),
-            Metric(
-                "cronce_lease_left_ratio",
-                "gauge",
-                "What is left of the lease nearest to its end, as a part of it; renewed in time, it stays above 0.4.",
-                ("kind",),
-                merge="min",
-            ),
-            Metric(
-                "cronce_store_round_trip_seconds",
-                "histogram",
-                "From a call of the store to its answer.",
-                ("call",),
-                SHORT,
-            ),
-            Metric("cronce_store_up", "gauge", "1 while the store answers, 0 while it does not.", merge="min"),
-            Metric("cronce_store_silent_total", "counter", "Outages: how often the store stopped answering."),
-            Metric(
-                "cronce_clock_skew_seconds",
-                "gauge",
-                "This machine's clock less the store's; of several processes the one furthest off.",
-                merge="widest",
-            ),
-            Metric("cronce_schedulers_live", "gauge", "Schedulers alive on the store, on all machines.", merge="max"),
-            Metric("cronce_cells", "gauge", "Cells in the store, as it estimates them.", merge="max"),
-            Metric("cronce_build_info", "gauge", "1; the label says which version this is.", ("version",), merge="max"),
-        )
-    }
+_METRICS: Final = (
+    Metric(
+        "cronce_claims_total",
+        "Claims of slots: won, lost to another process, or refused (paused, too old, superseded).",
+        ("job", "result"),
+    ),
+    Metric("cronce_takeovers_total", "Slots taken over from a holder that was gone.", JOB),
+    Metric(
+        "cronce_lock_claims_total",
+        "Claims of locks and of leaderships that were answered: won, or lost because another has it.",
+        ("kind", "result"),
+    ),
+    Metric("cronce_runs_started_total", "Bodies that started.", JOB),
+    Metric("cronce_runs_ended_total", "Bodies that ended, by how.", ("job", "outcome")),
+    Metric(
+        "cronce_slot_to_start_seconds",
+        "From the instant of a slot to its first start; without runs by hand.",
+        JOB,
+        PROMPT,
+    ),
+    Metric("cronce_run_duration_seconds", "From the start of a body to its end.", JOB, LONG),
+    Metric("cronce_slots_missed_total", "Slots passed over because nobody looked when they were due.", JOB),
+    Metric("cronce_slots_lost_total", "Slots closed as lost: their holder died.", JOB),
+    Metric("cronce_slots_unknown_total", "Slots closed as unknown: a person has to look.", JOB),
+    Metric("cronce_late_total", "Slots that started more than 5 seconds after they were due.", JOB),
+    Metric("cronce_overrun_total", "Runs that went on beyond the next slot of their job.", JOB),
+    Metric("cronce_doubled_total", "Duplicates of calls that are only observed: they ran.", JOB),
+    Metric("cronce_stale_total", "Words refused because their fence was old: another had been granted."),
+    Metric("cronce_leases_held", "Leases held here.", ("kind",)),
+    Metric("cronce_lease_age_seconds", "Since when the oldest lease here is held; 0: none is.", ("kind",), merge="max"),
+    Metric(
+        "cronce_lease_left_ratio",
+        "What is left of the lease nearest to its end, as a part of it; renewed in time, it stays above 0.4.",
+        ("kind",),
+        merge="min",
+    ),
+    Metric("cronce_store_round_trip_seconds", "From a call of the store to its answer.", ("call",), SHORT),
+    Metric("cronce_store_up", "1 while the store answers, 0 while it does not.", merge="min"),
+    Metric("cronce_store_silent_total", "Outages: how often the store stopped answering."),
+    Metric(
+        "cronce_clock_skew_seconds",
+        "This machine's clock less the store's; of several processes the one furthest off.",
+        merge="widest",
+    ),
+    Metric("cronce_schedulers_live", "Schedulers alive on the store, on all machines.", merge="max"),
+    Metric("cronce_cells", "Cells in the store, as it estimates them.", merge="max"),
+    Metric("cronce_build_info", "1; the label says which version this is.", ("version",), merge="max"),
 )
+METRICS: Final = MappingProxyType({metric.name: metric for metric in _METRICS})
 
 # --- as text ----------------------------------------------------------------------------------------------------------
 

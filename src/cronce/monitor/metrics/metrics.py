@@ -109,7 +109,8 @@ class Metrics:
             yield ("cronce_store_up",), int(self._up)
             yield from self._of_leases(keeper)
             if keeper.desk.ledger.know.epoch.birth:
-                yield ("cronce_clock_skew_seconds",), self._skew(keeper)
+                off = keeper.desk.clock.wall() - keeper.desk.ledger.know.now()
+                yield ("cronce_clock_skew_seconds",), off.total_seconds()
             self._measure_in_time(keeper)
         if scheduler is not None:
             yield ("cronce_schedulers_live",), scheduler.engine.live
@@ -128,9 +129,6 @@ class Metrics:
             if found:
                 left = min((grant.trust.end - boot) / grant.lease.total_seconds() for grant in found)
                 yield ("cronce_lease_left_ratio", kind), max(left, 0.0)
-
-    def _skew(self, keeper: Keeper) -> float:
-        return (keeper.desk.clock.wall() - keeper.desk.ledger.know.now()).total_seconds()
 
     def _measure_in_time(self, keeper: Keeper) -> None:
         """On the thread that may take its time: whoever asks for numbers must not have to wait for the store."""
@@ -269,7 +267,7 @@ class Slates:
         self._memory = mmap.mmap(-1, number * 2 * HALF)
 
     def write(self, place: int, snapshot: Snapshot) -> None:
-        text = _encoded(snapshot)
+        text = json.dumps([snapshot.at, list(snapshot.values.items())], separators=(",", ":")).encode()
         assert len(text) <= HALF - _HEAD.size, f"{len(text)} bytes"
         number = max(self._number(place, half) for half in (0, 1)) + 1
         start = self._start(place, number % 2)
@@ -282,7 +280,8 @@ class Slates:
             for half in sorted((0, 1), key=lambda half: self._number(place, half), reverse=True):
                 text = self._text(place, half)
                 if text is not None:
-                    return _decoded(text)
+                    at, values = json.loads(text)
+                    return Snapshot(at, {tuple(key): value for key, value in values})
         return None
 
     def _text(self, place: int, half: int) -> bytes | None:
@@ -301,12 +300,3 @@ class Slates:
 
 def _checksum(number: int, text: bytes) -> int:
     return zlib.crc32(text, number & 0xFFFFFFFF)
-
-
-def _encoded(snapshot: Snapshot) -> bytes:
-    return json.dumps([snapshot.at, list(snapshot.values.items())], separators=(",", ":")).encode()
-
-
-def _decoded(text: bytes) -> Snapshot:
-    at, values = json.loads(text)
-    return Snapshot(at, {tuple(key): value for key, value in values})

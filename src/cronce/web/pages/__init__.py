@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from cronce.runtime.flow import Flow
+from cronce.telling.documents import LEADERS, LOCKS
 from cronce.web.pages import tables
-from cronce.web.pages.job import job_page
-from cronce.web.pages.jobs import jobs_page
+from cronce.web.pages.jobs import job_page, jobs_page
 from cronce.web.pages.overview import holders_page, overview_page
 from cronce.web.pages.runs import run_page, runs_page, search
 from cronce.web.site import Shown, show
-from cronce.web.timeline.page import timeline
+from cronce.web.timeline import timeline
 
 
 def _page(path: str, template: str, flow: Callable[[Request], Flow[Shown]]) -> Route:
@@ -30,8 +30,8 @@ ROUTES: Final = (
     Route("/search", search),
     _page("/timeline", "timeline.html", timeline),
     _page("/holders", "holders.html", holders_page),
-    _page("/locks", "leases.html", partial(tables.leases, words=tables.LOCKS)),
-    _page("/leaders", "leases.html", partial(tables.leases, words=tables.LEADERS)),
+    _page("/locks", "leases.html", partial(tables.leases, kind=LOCKS)),
+    _page("/leaders", "leases.html", partial(tables.leases, kind=LEADERS)),
     _page("/effects", "effects.html", tables.effects_table),
     _page("/alerts", "alerts.html", tables.alerts_table),
     _page("/others", "others.html", tables.others_table),

@@ -1,22 +1,36 @@
-"""Jobs: found by a text or by how they stand, in the order of their names or of what is due next, part by part."""
+"""Jobs: found by a text or by how they stand, in the order of their names or of what is due next, part by part. And one
+job: when it runs, what came of it, how long it took, and what was kept from running twice."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any, Final, Literal, get_args
 
 from starlette.requests import Request
 
 from cronce.errors import BadInput
-from cronce.model import Instant
-from cronce.monitor.job_index import JobIndex
-from cronce.monitor.read_jobs import last_run, lines_alone
+from cronce.model import Instant, check_name
+from cronce.monitor.read_jobs import JobIndex, JobView, job_view, last_run, lines_alone
 from cronce.monitor.read_lists import newest_runs
+from cronce.monitor.survey import attempts, policy_span, timeout
+from cronce.policy import OnLost
+from cronce.protocol.specs import read_spec
+from cronce.protocol.terms import lease_for
+from cronce.runtime.effects.review import doubts, of_job
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import JobLine, RunSeen, carried, load, read_page, seen_runs
+from cronce.runtime.queries import JobLine, JobSeen, RunSeen, carried, load, read_page, seen_runs
+from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
+from cronce.schedule.describe import Change, changes, describe, describe_change
+from cronce.schedule.slots import following
+from cronce.schedule.zone import find_zone
 from cronce.stores.base import Scan
-from cronce.telling.words import as_written
+from cronce.telling.words import as_written, wall
 from cronce.value import NamedTuple
-from cronce.web.site import Shown, site_of
+from cronce.web.actions import ACTIONS
+from cronce.web.pages.runs import rows_of
+from cronce.web.plot import duration_svg
+from cronce.web.site import Frame, Shown, missing, open_alerts, path, root_of, site_of
+from cronce.web.timeline import picture
 
 AT_ONCE: Final = 50
 SPARKS: Final = 12
@@ -48,20 +62,8 @@ class Asked(NamedTuple):
         return {"q": self.text or None, "state": self.stand, "sort": order}
 
 
-class Row(NamedTuple):
-    line: JobLine
-    schedule: str
-    stands: tuple[str, ...]
-    last: RunSeen | None
-    outcomes: tuple[str, ...]
-    """Of the last runs, the newest last."""
-
-
-class Standing(NamedTuple):
-    """The jobs that stand in some way, and where looking for them stopped, if it did."""
-
-    names: Collection[str]
-    stopped: str = ""
+Standing = tuple[Collection[str], str]
+"""The jobs that stand in some way, and where looking for them stopped, if it did."""
 
 
 def jobs_page(request: Request) -> Flow[Shown]:
@@ -76,7 +78,7 @@ def jobs_page(request: Request) -> Flow[Shown]:
     start = _start(asked, names)
     part = names[start : start + AT_ONCE]
     now, lines = yield from lines_alone(part)
-    rows: list[Row] = []
+    rows: list[Shown] = []
     for line in lines:
         rows += [(yield from _row(line, served))]
     return {
@@ -104,12 +106,16 @@ def _start(asked: Asked, names: Sequence[str]) -> int:
     return names.index(asked.after) + 1 if asked.after in names else 0
 
 
-def _row(line: JobLine, served: Collection[str]) -> Flow[Row]:
+def _row(line: JobLine, served: Collection[str]) -> Flow[Shown]:
     page = yield from read_page(Scan(f"run/{line.seen.name}/", newest_first=True, limit=SPARKS))
     runs = seen_runs(page.cells, page.now)
-    outcomes = tuple(run.shown for run in reversed(runs))
-    schedules = "; ".join(map(as_written, line.seen.schedules))
-    return Row(line, schedules, tuple(stands_of(line, served)), runs[0] if runs else None, outcomes)
+    return {
+        "line": line,
+        "schedule": "; ".join(map(as_written, line.seen.schedules)),
+        "stands": list(stands_of(line, served)),
+        "last": runs[0] if runs else None,
+        "outcomes": [run.shown for run in reversed(runs)],
+    }
 
 
 def stands_of(line: JobLine, served: Collection[str]) -> Iterator[str]:
@@ -146,13 +152,13 @@ def _wanted(asked: Asked, index: JobIndex, now: Instant, served: Collection[str]
 def _standing(stand: Stand, names: Sequence[str], index: JobIndex, served: Collection[str]) -> Flow[Standing]:
     match stand:
         case "paused":
-            return Standing(index.paused)
+            return index.paused, ""
         case "silent":
-            return Standing(set(names) - set(served) - set(index.paused))
+            return set(names) - set(served) - set(index.paused), ""
         case "running":
             found = yield from newest_runs(wanted="running", limit=RUNNING)
             stopped = _stopped(RUNNING, ["running"] if found.next else [])
-            return Standing({run.slot.job for run in found.runs if not run.lapsed}, stopped)
+            return {run.slot.job for run in found.runs if not run.lapsed}, stopped
         case "failing":
             return (yield from _failing())
 
@@ -169,8 +175,149 @@ def _failing() -> Flow[Standing]:
     for name in sorted(suspects):
         last = yield from last_run(name)
         wrong |= {name} if last is not None and last.shown in WRONG else set()
-    return Standing(wrong, _stopped(FAILING, more))
+    return wrong, _stopped(FAILING, more)
 
 
 def _stopped(most: int, words: Sequence[str]) -> str:
     return f"Up to {most} of the newest runs that are {' or '.join(words)} were looked at" if words else ""
+
+
+FIRES: Final = 10
+RUNS: Final = 25
+AHEAD: Final = timedelta(days=400)
+"""So far changes of clocks are told of."""
+
+
+class Fire(NamedTuple):
+    """A slot to come, on the wall of its zone; or, without one, a change of clocks between two."""
+
+    at: Instant
+    wall: str = ""
+    change: str = ""
+
+
+class Tally(NamedTuple):
+    """Over the slots that are shown: how often their work was begun, and how often it was completed."""
+
+    slots: int
+    begun: int
+    completed: int
+
+
+def job_page(request: Request) -> Flow[Shown]:
+    name, after = request.path_params["job"], request.query_params.get("after") or None
+    try:
+        view = yield from job_view(check_name(name), RUNS, after)
+    except BadInput:
+        if after is not None:
+            raise
+        view = None
+    if view is None:
+        raise (yield from missing("no job is called so", name, name, site_of(request).index))
+    root = root_of(request)
+    return {
+        **_told_of(view),
+        **_drawn(view, root),
+        "carried": view.carried,
+        "silent": view.seen.is_scheduled and not view.carried,
+        "observed": None if view.carried or view.refused else view.observed,
+        "actions": [one for one in ACTIONS if one.of == "jobs" and _fits(one.name, view)],
+        "doubtful": (yield from doubts(of_job(name))),
+        "picture": None if after else (yield from picture(root, view)),
+        "after": after,
+        "frame": Frame((yield from open_alerts()), view.halted),
+    }
+
+
+def _told_of(view: JobView) -> Shown:
+    seen, now, runs = view.seen, view.now, view.runs.runs
+    return {
+        "now": now,
+        "view": view,
+        "name": seen.name,
+        "words": [(describe(rule), as_written(rule)) for rule in seen.schedules],
+        "fires": fires(seen.schedule, now) if seen.schedule and view.next else [],
+        "zone": zone_of(seen.schedule) if seen.schedule else "UTC",
+        "rows": rows_of(runs, now),
+        "open": rows_of((*view.attention.runs, *view.open.runs), now),
+        "last": next((run for run in runs if run.record), None),
+        "told": _told(view),
+        "tally": tally(runs),
+        "refused": sum(one.refusals.times for one in view.refused),
+        "versions": list(_versions(seen)),
+        "spans": list(reversed(seen.job.spans)) if seen.job else [],
+    }
+
+
+def _drawn(view: JobView, root: str) -> Shown:
+    lease, most = _limits(view.seen)
+    ended = [run for run, _ in view.durations]
+    return {"lease": lease, "plot": duration_svg(ended, lease, most, lambda slot: path("runs", slot, root=root))}
+
+
+def _fits(action: str, view: JobView) -> bool:
+    """A job that is paused can be resumed, and one that is not can be paused. What nobody would run is not asked
+    for."""
+    paused = view.seen.job is not None and view.seen.job.paused is not None
+    return {"pause": not paused, "resume": paused, "trigger": view.carried}.get(action, True)
+
+
+def tally(runs: Iterable[RunSeen]) -> Tally:
+    counts = [attempts(run.record) for run in runs if run.record]
+    return Tally(len(counts), sum(begun for begun, _ in counts), sum(done for _, done in counts))
+
+
+def _told(view: JobView) -> RunSeen | None:
+    """The latest run that printed something, or said why it failed."""
+    told = (run for run in view.runs.runs if run.record and (run.record.output or run.shown == "failed"))
+    return next(told, None)
+
+
+def _limits(seen: JobSeen) -> tuple[timedelta | None, timedelta | None]:
+    on_lost = seen.policies.get("on_lost", "skip")
+    default = lease_for(on_lost) if on_lost in get_args(OnLost) else None
+    return policy_span(seen, "lease") or default, timeout(seen)
+
+
+def _versions(seen: JobSeen) -> Iterator[Shown]:
+    """The newest first. Of a job that is only called, each call's own counts."""
+    if seen.job is None:
+        return
+    for spec in reversed(seen.job.specs):
+        fires = spec.digest == seen.job.firing or not seen.job.firing
+        schedule = _written(read_spec(spec.text))
+        yield {"digest": spec.digest[:8], "first": spec.first, "schedule": schedule, "fires": fires}
+
+
+def _written(spec: dict[str, Any]) -> str:
+    try:
+        return as_written(parse_schedule(**spec["schedule"]))
+    except (KeyError, TypeError, BadInput):
+        return ""
+
+
+# --- when it runs next ------------------------------------------------------------------------------------------------
+
+
+def fires(schedule: Schedule, now: Instant) -> list[Fire]:
+    """Its next slots, and the changes of clocks among them."""
+    rule, zone = rule_of(schedule), find_zone(zone_of(schedule))
+    slots = following(schedule, now, FIRES)
+    found = [Fire(slot, wall(slot.astimezone(zone))) for slot in slots]
+    if isinstance(rule, Cron) and slots:
+        found += [_changed(change) for change in changes(rule, now, min(slots[-1], now + AHEAD))]
+    return sorted(found)
+
+
+def zone_of(schedule: Schedule) -> str:
+    """By whose clocks it goes."""
+    rule = rule_of(schedule)
+    return rule.tz if isinstance(rule, Cron) else "UTC"
+
+
+def _changed(change: Change) -> Fire:
+    shift = change.shift
+    before, after = shift.at + shift.before, shift.at + shift.after
+    return Fire(
+        shift.at, change=f"{before:%a %Y-%m-%d}, {before:%H:%M} becomes {after:%H:%M}: {describe_change(change)}"
+    )

@@ -9,19 +9,18 @@ from typing import Final
 from starlette.requests import Request
 
 from cronce.model import Instant
-from cronce.monitor.model import SEVERITIES, Kind, Severity, rank, worst_first
+from cronce.monitor.alerts import SEVERITIES, Kind, Severity, rank, worst_first
 from cronce.monitor.read_overview import Overview, holders, overview
 from cronce.monitor.settings import Settings
 from cronce.monitor.watch_schedulers import missed
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HolderSeen, RunSeen
-from cronce.telling.words import ago, by_whom, counted, safe, short
+from cronce.telling.words import Tone, ago, by_whom, counted, safe, short
 from cronce.value import NamedTuple
-from cronce.web.markup import Tone, brief
 from cronce.web.pages.runs import rows_of
-from cronce.web.site import COUNTED, Frame, Shown, root_of, site_of
-from cronce.web.timeline.page import MOST_DRAWN, picture
+from cronce.web.site import COUNTED, Frame, Shown, brief, root_of, site_of
+from cronce.web.timeline import MOST_DRAWN, picture
 
 RECENT: Final = 12
 RUNNING: Final = 20
@@ -96,13 +95,11 @@ def todos(seen: Overview) -> Iterator[Todo]:
     yield from map(_of_run, seen.attention.runs[:DOUBTS])
     left = seen.attention.number - min(len(seen.attention.runs), DOUBTS)
     if left:
-        runs = "run" if left == 1 and not seen.attention.more else "runs"
-        more = f"And {left:,}{' or more' if seen.attention.more else ''} {runs} of which nobody knows how they ended."
-        yield Todo("critical", "lost and unknown runs", more, ("runs",))
+        runs = counted(left, "run", more=seen.attention.more)
+        yield Todo("critical", "lost and unknown runs", f"And {runs} of which nobody knows how they ended.", ("runs",))
     if seen.in_doubt.number:
-        many = f"{seen.in_doubt.number:,}{' or more' if seen.in_doubt.more else ''}"
-        begun = "effects were begun" if seen.in_doubt.number > 1 else "effect was begun"
-        text = f"{many} {begun}, and may have happened or not."
+        many = counted(seen.in_doubt.number, "effect", more=seen.in_doubt.more)
+        text = f"{many} {'was' if many.startswith('1 effect') else 'were'} begun, and may have happened or not."
         yield Todo("critical", "effects in doubt", text, ("effects",), None, "`cronce effects` lists them.")
 
 

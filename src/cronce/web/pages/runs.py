@@ -2,26 +2,24 @@
 tells it; and where a search leads."""
 
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from cronce.errors import BadInput
-from cronce.model import Instant, Slot, check_name, rerun_of
-from cronce.monitor.job_index import JobIndex
+from cronce.model import Instant, check_name, rerun_of
+from cronce.monitor.read_jobs import JobIndex
 from cronce.monitor.read_lists import newest_runs
 from cronce.monitor.survey import attempts
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import WANTED, RunSeen, slot_named
 from cronce.runtime.why import Story, Why, why
 from cronce.telling.story import counted, events, headline, tell_doubts
-from cronce.telling.words import moment, overdue, safe
+from cronce.telling.words import moment, overdue, safe, tone
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
-from cronce.web.markup import icon_of, tone
-from cronce.web.site import Shown, missing, path, root_of, site_of
+from cronce.web.site import Shown, icon_of, missing, path, root_of, site_of
 
 AT_ONCE: Final = 50
 
@@ -29,42 +27,32 @@ REMARK: Final = 500
 """Characters of it in a table: the page of the run has more."""
 
 
-class Row(NamedTuple):
-    slot: Slot
-    at: str
-    """The slot's instant, without its date if that is today's."""
-    shown: str
-    holder: str = ""
-    started: Instant | None = None
-    took: timedelta | None = None
-    remark: str = ""
-    progress: tuple[int, int] | None = None
-    begun: int = 0
-    """How often its work was begun."""
-    completed: int = 0
-
-
-def rows_of(runs: Iterable[RunSeen], now: Instant) -> list[Row]:
+def rows_of(runs: Iterable[RunSeen], now: Instant) -> list[Shown]:
     return [row_of(run, now) for run in runs]
 
 
-def row_of(run: RunSeen, now: Instant) -> Row:
+def row_of(run: RunSeen, now: Instant) -> Shown:
+    """The slot's instant is told without its date if that is today's."""
     slot, record = run.slot, run.record
     at = moment(slot.at, now) + (f"#{slot.request}" if slot.request else "")
+    shown = {"slot": slot, "at": at, "shown": run.shown}
     if record is None:
-        return Row(slot, at, run.shown, remark=safe(run.trouble))
-    going_on = record.is_running
-    return Row(
-        slot,
-        at,
-        run.shown,
-        safe(record.holder),
-        record.started,
-        record.took(now),
-        safe((record.reason or overdue(record) or (f"asked for by {record.by}" if record.by else ""))[:REMARK]),
-        record.progress if going_on else None,
-        *attempts(record),
-    )
+        return {**shown, **_UNREADABLE, "remark": safe(run.trouble)}
+    begun, completed = attempts(record)
+    remark = record.reason or overdue(record) or (f"asked for by {record.by}" if record.by else "")
+    return {
+        **shown,
+        "holder": safe(record.holder),
+        "started": record.started,
+        "took": record.took(now),
+        "remark": safe(remark[:REMARK]),
+        "progress": record.progress if record.is_running else None,
+        "begun": begun,
+        "completed": completed,
+    }
+
+
+_UNREADABLE: Final = {"holder": "", "started": None, "took": None, "progress": None, "begun": 0, "completed": 0}
 
 
 # --- the newest -------------------------------------------------------------------------------------------------------

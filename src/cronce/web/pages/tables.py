@@ -1,27 +1,20 @@
 """Pages that are one table each: effects, locks, leaders, alerts, those who are watched but not run by us, what an
 audit found, and help."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
 
 from cronce.model import Instant
-from cronce.monitor.model import worst_first
-from cronce.monitor.read_lists import (
-    EffectsPage,
-    alerts,
-    beats,
-    effects_page,
-    held,
-    observed,
-)
-from cronce.monitor.watch_others import state
+from cronce.monitor.alerts import worst_first
+from cronce.monitor.read_lists import EffectsPage, alerts, beats, effects_page, held, observed
+from cronce.monitor.watch import state
 from cronce.protocol.notices import Alert, Beats
 from cronce.runtime.effects.review import EffectSeen, effect, effect_named, names_effect
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import load
-from cronce.telling.documents import leader_says
+from cronce.telling.documents import Leases
 from cronce.telling.story import verdicts
 from cronce.value import NamedTuple
 from cronce.web.pages.overview import where
@@ -30,19 +23,6 @@ from cronce.web.site import Shown, site_of
 # --- effects: what is in doubt comes first, with what to say of it ----------------------------------------------------
 
 AT_ONCE: Final = 100
-
-
-class EffectRow(NamedTuple):
-    seen: EffectSeen
-    slot: str
-    """Whose step it is; "" of a key of an idempotent function."""
-    commands: tuple[str, ...]
-    """What to say of it in a terminal, if it is in doubt."""
-
-    @property
-    def way(self) -> tuple[str, ...]:
-        """Where one says it here."""
-        return ("effects", *self.seen.name.split("/"), "resolve")
 
 
 def effects_table(request: Request) -> Flow[Shown]:
@@ -62,37 +42,22 @@ def effects_table(request: Request) -> Flow[Shown]:
     }
 
 
-def _effect_row(one: EffectSeen) -> EffectRow:
+def _effect_row(one: EffectSeen) -> Shown:
+    """Whose step it is, if it is no key of an idempotent function; and if it is in doubt, what to say of it in a
+    terminal, and where one says it here."""
     of = one.name.partition("/")[0]
-    commands = tuple(verdicts(one.name)) if one.state == "in doubt" else ()
-    return EffectRow(one, of if "@" in of else "", tuple(line.strip() for line in commands))
+    commands = [line.strip() for line in verdicts(one.name)] if one.state == "in doubt" else []
+    way = ("effects", *one.name.split("/"), "resolve")
+    return {"seen": one, "slot": of if "@" in of else "", "commands": commands, "way": way}
 
 
 # --- locks and leaders: who holds what, until when, and who did before ------------------------------------------------
 
 
-class Words(NamedTuple):
-    """How a kind of lease is spoken of; `says`: what its states and ends are called."""
-
-    way: str
-    title: str
-    noun: str
-    holder: str
-    number: str
-    """What its fence is called."""
-    prefix: str
-    """Of its cells."""
-    says: Callable[[str], str]
-
-
-LOCKS = Words("locks", "Locks", "lock", "holder", "fence", "lock/", str)
-LEADERS = Words("leaders", "Leaders", "group", "leader", "term", "leader/", leader_says)
-
-
-def leases(request: Request, words: Words) -> Flow[Shown]:
+def leases(request: Request, kind: Leases) -> Flow[Shown]:
     after = request.query_params.get("after", "")
-    found = yield from held(words.prefix, after)
-    return {"now": found.now, "held": found.held, "next": found.next, "after": after, "words": words}
+    found = yield from held(kind.prefix, after)
+    return {"now": found.now, "held": found.held, "next": found.next, "after": after, "kind": kind}
 
 
 # --- what watchers have to tell ---------------------------------------------------------------------------------------
@@ -110,22 +75,13 @@ class Told(NamedTuple):
     """At those to which it was not sent."""
 
 
-class BeatRow(NamedTuple):
-    name: str
-    beats: Beats
-    state: str
-    last: Instant | None
-    by: tuple[str, ...]
-    """Who beat of late."""
-
-
 def alerts_table(_request: Request) -> Flow[Shown]:
     stand = yield from alerts()
     cleared = yield from alerts(open=False)
     return {
         "now": stand.now,
         "standing": sorted(stand.alerts, key=worst_first),
-        "cleared": sorted(cleared.alerts, key=_freshness, reverse=True),
+        "cleared": sorted(cleared.alerts, key=lambda one: one.cleared or one.since, reverse=True),
         "more": stand.more,
         "where": where,
         "told_of": told_of,
@@ -146,10 +102,6 @@ def _told(alert: Alert, notice: str) -> Told:
     return Told(notice, tuple(meant), f"sent to {part}", max(sent, default=None), tries)
 
 
-def _freshness(alert: Alert) -> Instant:
-    return alert.cleared or alert.since
-
-
 def others_table(_request: Request) -> Flow[Shown]:
     beaten = yield from beats()
     calls = yield from observed()
@@ -157,10 +109,11 @@ def others_table(_request: Request) -> Flow[Shown]:
     return {"now": now, "beats": [_beat_row(name, one, now) for name, one in beaten.items()], "observed": calls}
 
 
-def _beat_row(name: str, beats: Beats, now: Instant) -> BeatRow:
+def _beat_row(name: str, beats: Beats, now: Instant) -> Shown:
+    """With when it beat last, and who beat of late."""
     recent = sorted(beats.recent, reverse=True)
-    last = recent[0].at if recent else None
-    return BeatRow(name, beats, state(beats, now), last, tuple(dict.fromkeys(one.by for one in recent)))
+    last, by = recent[0].at if recent else None, list(dict.fromkeys(one.by for one in recent))
+    return {"name": name, "beats": beats, "state": state(beats, now), "last": last, "by": by}
 
 
 # --- what needs no store ----------------------------------------------------------------------------------------------

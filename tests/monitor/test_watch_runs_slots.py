@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import Slot
-from cronce.monitor import known, watch_slots
-from cronce.monitor.model import Kind
+from cronce.monitor import known, watch_runs
+from cronce.monitor.alerts import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory
 from cronce.protocol.commands import Queue, Skip
@@ -182,7 +182,7 @@ def test_one_slot_was_passed_over_and_a_backfill_finds_it(
     town: Town, monkeypatch: pytest.MonkeyPatch, most: int, start: str
 ) -> None:
     """If the floor is so far below that a backfill would refuse so many, it is of that slot alone."""
-    monkeypatch.setattr(watch_slots, "MOST", most)
+    monkeypatch.setattr(watch_runs, "MOST", most)
     town.pass_time(45 * MINUTE)
     town.run(JOB, at(40).at)
     passed_over(town, 1, "superseded", 30)
@@ -516,8 +516,8 @@ def test_nothing_is_said_of_a_job_that_nobody_knows(town: Town) -> None:
     to(town, 10)
     town.run(JOB, at(10).at, Outcome.FAILED)
     seen = town.survey()
-    assert [one.kind for one in watch_slots.fold(seen, Memory(), town.settings)] == [Kind.FAILED]
-    assert list(watch_slots.fold(seen._replace(jobs={}), Memory(), town.settings)) == []
+    assert [one.kind for one in watch_runs.fold(seen, Memory(), town.settings)] == [Kind.FAILED]
+    assert list(watch_runs.fold(seen._replace(jobs={}), Memory(), town.settings)) == []
 
 
 def test_a_run_of_a_job_without_a_schedule_is_never_late() -> None:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from cronce.errors import BadSchedule
 from cronce.policy import Fold, Gap
 from cronce.schedule import Cron
-from cronce.schedule.changes import Change, changes
-from cronce.schedule.describe import describe_change
+from cronce.schedule.describe import Change, changes, describe_change
 from cronce.schedule.zone import find_zone, shifts
 from tests.protocol.examples import examples
 from tests.schedule.oracle import MINUTE, SECOND, Rule, expected, utc

@@ -18,6 +18,10 @@ def one_of(*words: str) -> Schema:
     return {"type": "string", "enum": list(words)}
 
 
+def short_text(longest: int, least: int = 0) -> Schema:
+    return {"type": "string", "minLength": least, "maxLength": longest}
+
+
 TEXT: Final[Schema] = {"type": "string"}
 YES: Final[Schema] = {"type": "boolean"}
 INSTANT: Final[Schema] = {"type": "string", "format": "date-time"}

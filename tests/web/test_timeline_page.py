@@ -11,8 +11,8 @@ from starlette.testclient import TestClient
 from cronce import Cronce
 from cronce.errors import BadInput
 from cronce.web.app import application
-from cronce.web.timeline.page import LEAST, MOST, SPANS, View, read_view, young
-from cronce.web.timeline.pieces import gather
+from cronce.web.timeline import LEAST, MOST, SPANS, View, read_view, young
+from cronce.web.timeline_layout import gather
 from tests.web.pictures import NOW, ran
 from tests.web.scene import HOSTILE, Scene, fill
 

@@ -7,7 +7,7 @@ import pytest
 from cronce.model import Slot
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import Outcome, Past, Record, State
-from cronce.web.timeline.pieces import LOOKS, Facts, Piece, gather
+from cronce.web.timeline_layout import LOOKS, Facts, Piece, gather
 from tests.web.pictures import END, NOW, START, A, B, C, ago, fence, lapsed, ran, runs, seen, skipped
 
 

@@ -11,7 +11,7 @@ from cronce.model import Instant
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import Outcome
 from cronce.runtime.queries import RunSeen
-from cronce.web.timeline.layout import (
+from cronce.web.timeline_layout import (
     COLUMNS,
     GHOST_ROWS,
     MOST_LANES,
@@ -23,10 +23,10 @@ from cronce.web.timeline.layout import (
     Picture,
     clock_changes,
     counted,
+    gather,
     lay_out,
     lines,
 )
-from cronce.web.timeline.pieces import gather
 from tests.web.pictures import END, NOW, START, A, B, ago, lapsed, ran, runs, skipped
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -1,0 +1,470 @@
+"""The API: what the page shows and does, as JSON, in the documents of the command line.
+
+The tables of endpoints and of actions are the source of all: the routes, what is checked before a handler sees it, and
+the OpenAPI document at /api/v1/openapi.json. What is not in them is not there, and the reverse. What is done is the
+same table of actions as the page's, for whoever sends the token with the call.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cronce import __version__
+from cronce.errors import BadInput, NotOnRecord
+from cronce.model import Instant, check_name
+from cronce.monitor import read_jobs, read_lists, read_overview
+from cronce.monitor.read_lists import effects_page
+from cronce.runtime.effects.review import names_effect
+from cronce.runtime.flow import Flow
+from cronce.runtime.queries import WANTED, HolderSeen, JobLine, RunSeen, carried, job_names, refuse_unknown, slot_named
+from cronce.runtime.why import Case, why
+from cronce.telling import documents as told
+from cronce.telling.documents import LEADERS, LOCKS, Leases
+from cronce.telling.words import iso
+from cronce.value import NamedTuple
+from cronce.web.actions import ACTIONS, Action, Document, Field, named
+from cronce.web.api_schemas import INSTANT, SCHEMAS, TEXT, YES, Schema, one_of, ref, short_text
+from cronce.web.requests import STATUSES, Json, Problem, document, read_instant
+from cronce.web.site import Site, root_of, site_of
+
+BASE: Final = "/api/v1"
+
+
+class Asked(NamedTuple):
+    """What was asked: of what, if of one thing, and the parameters that were given."""
+
+    site: Site
+    subject: str
+    given: Mapping[str, Any]
+
+
+class Endpoint(NamedTuple):
+    path: str
+    """With {subject} for what is named in it."""
+    name: str
+    summary: str
+    answer: str
+    """The schema of what is answered."""
+    answers: Callable[[Asked], Flow[Document]]
+    parameters: tuple[Field, ...] = ()
+    subject: str = ""
+    """What is named, in words, if anything is."""
+
+
+# --- parameters -------------------------------------------------------------------------------------------------------
+
+MOST: Final = 1_000
+
+
+def _read(schema: Schema, text: str) -> Any:
+    """What a text of the query says, as the schema has it."""
+    match schema:
+        case {"format": "date-time"}:
+            return read_instant(text)
+        case {"type": "boolean"}:
+            if text not in ("true", "false"):
+                raise BadInput("it is true or false")
+            return text == "true"
+        case {"type": "integer"}:
+            if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MOST):
+                raise BadInput(f"it is a number from 1 to {MOST:,}")
+            return int(text)
+        case {"enum": [*words]} if text not in words:
+            raise BadInput(f"it is one of {', '.join(words)}")
+    return text
+
+
+# --- answering --------------------------------------------------------------------------------------------------------
+
+
+async def respond(request: Request, endpoint: Endpoint) -> Response:
+    asked = Asked(site_of(request), request.path_params.get("subject", ""), _given(request, endpoint.parameters))
+    return Json(await asked.site.ask(endpoint.answers(asked)))
+
+
+def _given(request: Request, parameters: tuple[Field, ...]) -> dict[str, Any]:
+    known = {one.name: one for one in parameters}
+    given: dict[str, Any] = {}
+    for name, text in request.query_params.multi_items():
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise Problem(400, f"there is no parameter {name[:60]!r} here; there are: {listed}")
+        if name in given:
+            raise Problem(400, f"{name} is given twice")
+        try:
+            given[name] = _read(known[name].schema, text)
+        except BadInput as error:
+            raise Problem(400, f"{name}={text[:60]}: {error}") from None
+    return given
+
+
+# --- acting -----------------------------------------------------------------------------------------------------------
+
+BY: Final = Field("by", "Who acts, for the record", short_text(60, least=1))
+
+
+async def act(request: Request, action: Action) -> Response:
+    site = site_of(request)
+    _refuse_without_token(request, site)
+    subject = named(action.of, request.path_params["subject"])
+    given = _checked(action, await document(request))
+    by = f"{given.pop('by', 'token')} (api)"
+    return Json(await site.act(by, lambda hand: action.act(hand, subject, given)))
+
+
+def _refuse_without_token(request: Request, site: Site) -> None:
+    """A browser's session is no token: it would come along with a request that another site made."""
+    session = site.session(request)
+    if site.keys is None:
+        raise Problem(403, "this API only tells: it was started without a token (--token-file, or $CRONCE_UI_TOKEN)")
+    if session is None or session.word:
+        raise Problem(401, "this needs the token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
+
+
+# --- what is said with it ---------------------------------------------------------------------------------------------
+
+
+def body_schema(action: Action) -> Schema:
+    fields = (*action.fields, BY)
+    return {
+        "type": "object",
+        "properties": {field.name: {**field.schema, "description": field.label} for field in fields},
+        "required": [field.name for field in fields if "enum" in field.schema],
+        "additionalProperties": False,
+    }
+
+
+def _checked(action: Action, body: dict[str, Any]) -> dict[str, Any]:
+    fields = {field.name: field for field in (*action.fields, BY)}
+    for name, value in body.items():
+        if name not in fields:
+            raise Problem(422, f"there is no {name[:60]!r} to say here; there are: {', '.join(fields)}")
+        if not _fits(fields[name].schema, value):
+            raise Problem(422, f"{name}: {value!r:.60} is not what it can be")
+    for field in fields.values():
+        if "enum" in field.schema and field.name not in body:
+            raise Problem(422, f"{field.name} is to be said: {' or '.join(field.schema['enum'])}")
+    return body
+
+
+def _fits(schema: Schema, value: Any) -> bool:
+    match schema:
+        case {"enum": [*words]}:
+            return value in words
+        case {"type": "boolean"}:
+            return isinstance(value, bool)
+        case {"minLength": least, "maxLength": longest}:
+            return isinstance(value, str) and len(value.strip()) >= least and len(value) <= longest
+    return True
+
+
+SHOWN: Final = 100
+"""As many as are told of where nobody says how many."""
+
+HOUR: Final = timedelta(hours=1)
+
+# --- what may be asked ------------------------------------------------------------------------------------------------
+
+NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
+LIMIT: Final = Field("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST})
+AFTER: Final = Field("after", "where to go on: the `next` of the answer before", TEXT)
+JOB: Final = Field("job", "of this job only", {"type": "string", "pattern": NAME})
+STATE: Final = Field("state", "in this state, or with this outcome", one_of(*WANTED))
+MATCHING: Final = Field("matching", "whose name or schedule contains this", TEXT)
+WHAT: Final = Field("what", "of this job, slot or idempotent function only", TEXT)
+EVERYTHING: Final = Field("all", "also what is done, or not done and to be done by the next run", YES)
+OPEN: Final = Field("open", "true: those that stand (as without it); false: those that were cleared", YES)
+START: Final = Field("start", "from then on (without it: the hour before the end)", INSTANT)
+END: Final = Field("end", "up to then (without it: now)", INSTANT)
+
+# --- the whole --------------------------------------------------------------------------------------------------------
+
+
+def overview(asked: Asked) -> Flow[Document]:
+    found = yield from read_overview.overview()
+    return {
+        "now": iso(found.now),
+        "store": asked.site.place,
+        "halted": told.act_document(found.halted),
+        "alerts": [told.alert_document(one) for one in found.alerts.alerts],
+        "holders": [_holder(one, found.now) for one in found.holders],
+        "open": _some(found.open),
+        "attention": _some(found.attention),
+        "in_doubt": {"count": found.in_doubt.number, "more": found.in_doubt.more},
+        "newest": _runs(found.newest),
+    }
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def jobs(asked: Asked) -> Flow[Document]:
+    given = asked.given
+    after = check_name(given["after"]) if given.get("after") else ""
+    limit, matching = given.get("limit", SHOWN), given.get("matching", "")
+    found, lines = yield from read_jobs.job_lines(after, limit, matching, index=asked.site.index)
+    served = yield from carried()
+    return {"jobs": [told.job_document(line, served) for line in lines], "total": found.total, "next": found.next}
+
+
+def job(asked: Asked) -> Flow[Document]:
+    name = named("jobs", asked.subject)
+    view = yield from read_jobs.job_view(name)
+    if view is None:
+        raise (yield from _unknown(name))
+    last = view.runs.runs[0] if view.runs.runs else None
+    return {
+        **told.job_document(JobLine(view.seen, view.next, last, view.stored), {name} if view.carried else ()),
+        "halted": told.act_document(view.halted),
+        "open": _some(view.open),
+        "attention": _some(view.attention),
+        "refused": [told.refusals_document(*one) for one in view.refused],
+        "passed_over": [told.span_document(one) for one in view.seen.job.spans] if view.seen.job else [],
+        "took": [{"slot": run.slot.key, "seconds": took.total_seconds()} for run, took in view.durations],
+    }
+
+
+def runs_of_job(asked: Asked) -> Flow[Document]:
+    name = named("jobs", asked.subject)
+    page = yield from _page(asked, name)
+    if not page["runs"]:
+        refuse_unknown(name, (yield from job_names()))
+    return page
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def runs(asked: Asked) -> Flow[Document]:
+    return (yield from _page(asked, asked.given.get("job")))
+
+
+def run(asked: Asked) -> Flow[Document]:
+    """A slot that is on record."""
+    slot = slot_named(named("runs", asked.subject))
+    found = yield from why(slot.job, slot, asked.site.desk.store.traits)
+    if found is None or found.stories[0].run is None:
+        raise NotOnRecord(f"there is no record of {slot.key}")
+    return told.story_document(found.stories[0], found)
+
+
+def why_it(asked: Asked) -> Flow[Document]:
+    """A slot, on record or not, or those of a job that matter."""
+    is_slot = "@" in asked.subject
+    subject = named("runs" if is_slot else "jobs", asked.subject)
+    slot = slot_named(subject) if is_slot else None
+    name = slot.job if slot else subject
+    found = yield from why(name, slot, asked.site.desk.store.traits)
+    if found is None:
+        raise (yield from _unknown(name))
+    if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories):
+        raise NotOnRecord(f"{subject} is no slot of that job, and nobody asked for it")
+    return told.why_document(found)
+
+
+def timeline(asked: Asked) -> Flow[Document]:
+    given = asked.given
+    end = given.get("end", asked.site.now)
+    start = given.get("start", end - HOUR)
+    if start >= end:
+        raise Problem(400, "the end comes after the start")
+    found = yield from read_overview.stretch(start, end, given.get("job"), given.get("limit", 1000))
+    return {
+        "now": iso(found.now),
+        "start": iso(found.start),
+        "end": iso(found.end),
+        "whole_from": iso(found.whole_from),
+        "runs": [{**told.run_document(one), "past": _past(one)} for one in found.runs],
+        "refused": [told.refused_document(*one) for one in found.ghosts],
+    }
+
+
+# --- what else there is -----------------------------------------------------------------------------------------------
+
+
+def holders(_asked: Asked) -> Flow[Document]:
+    now, found = yield from read_overview.holders()
+    return {"holders": [_holder(one, now) for one in found]}
+
+
+def leases(asked: Asked, kind: Leases) -> Flow[Document]:
+    page = yield from read_lists.held(kind.prefix, asked.given.get("after", ""), asked.given.get("limit", SHOWN))
+    return {kind.way: [told.held_document(one, kind) for one in page.held], "next": page.next}
+
+
+def effects(asked: Asked) -> Flow[Document]:
+    given = asked.given
+    what = given.get("what")
+    if what is not None and names_effect(what):
+        raise Problem(400, "`what` is a job, a slot or an idempotent function, and no single effect")
+    limit, everything = given.get("limit", SHOWN), given.get("all", False)
+    page = yield from effects_page(what, given.get("after"), limit, everything=everything)
+    return {"effects": [told.effect_document(one) for one in page.effects], "next": page.next}
+
+
+def alerts(asked: Asked) -> Flow[Document]:
+    page = yield from read_lists.alerts(open=asked.given.get("open", True))
+    return {"alerts": [told.alert_document(one) for one in page.alerts], "more": page.more}
+
+
+def observed(_asked: Asked) -> Flow[Document]:
+    return {"observed": [told.observed_document(*one) for one in (yield from read_lists.observed()).items()]}
+
+
+def beats(_asked: Asked) -> Flow[Document]:
+    return {"beats": [told.beats_document(*one) for one in (yield from read_lists.beats()).items()]}
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _page(asked: Asked, job: str | None) -> Flow[Document]:
+    given = asked.given
+    page = yield from read_lists.newest_runs(job, given.get("state"), given.get("after"), given.get("limit", SHOWN))
+    return {"runs": _runs(page.runs), "next": page.next}
+
+
+def _unknown(name: str) -> Flow[NotOnRecord]:
+    refuse_unknown(name, (yield from job_names()))
+    return NotOnRecord(f"no job is called {name!r}")
+
+
+def _runs(found: Iterable[RunSeen]) -> list[Document]:
+    return [told.run_document(one) for one in found]
+
+
+def _some(found: read_lists.Runs) -> Document:
+    return {"count": found.number, "more": found.more, "runs": _runs(found.runs)}
+
+
+def _past(one: RunSeen) -> list[Document]:
+    return [told.past_document(past) for past in one.record.past] if one.record else []
+
+
+def _holder(one: HolderSeen, now: Instant) -> Document:
+    also = {"life": one.life(now), "running": one.holder.running, "skew": one.holder.skew.total_seconds()}
+    return {**told.holder_document(one), **also}
+
+
+READS: Final = (
+    Endpoint("/overview", "overview", "The whole at a glance", "Overview", overview),
+    Endpoint("/jobs", "jobs", "Jobs, by name", "Jobs", jobs, (LIMIT, AFTER, MATCHING)),
+    Endpoint("/jobs/{subject}", "job", "All that there is to see of a job", "JobView", job, (), "a job"),
+    Endpoint(
+        "/jobs/{subject}/runs",
+        "runsOfJob",
+        "Its runs, newest first",
+        "Runs",
+        runs_of_job,
+        (STATE, LIMIT, AFTER),
+        "a job",
+    ),
+    Endpoint("/runs", "runs", "Runs, newest first", "Runs", runs, (JOB, STATE, LIMIT, AFTER)),
+    Endpoint("/runs/{subject}", "run", "A slot that is on record", "RunView", run, (), "a slot"),
+    Endpoint("/why/{subject}", "why", "Why a slot ran or did not", "Why", why_it, (), "a slot, or a job"),
+    Endpoint("/timeline", "timeline", "The runs of a stretch of time", "Timeline", timeline, (START, END, JOB, LIMIT)),
+    Endpoint("/holders", "holders", "Schedulers that live, or did lately", "Holders", holders),
+    Endpoint("/locks", "locks", "Who holds which lock", "Locks", partial(leases, kind=LOCKS), (LIMIT, AFTER)),
+    Endpoint("/leaders", "leaders", "Who leads which group", "Leaders", partial(leases, kind=LEADERS), (LIMIT, AFTER)),
+    Endpoint(
+        "/effects", "effects", "Effects in doubt, and in progress", "Effects", effects, (WHAT, EVERYTHING, LIMIT, AFTER)
+    ),
+    Endpoint("/alerts", "alerts", "Alerts that stand, or were cleared", "Alerts", alerts, (OPEN,)),
+    Endpoint("/observed", "observed", "Calls that were only observed", "Observed", observed),
+    Endpoint("/beats", "beats", "Signs of life of other schedulers", "Beats", beats),
+)
+
+
+_ALWAYS: Final = (400, 401, 414, 421, 429, 431, 503)
+_ACTED: Final = (403, 404, 408, 409, 413, 415, 422)
+
+_ANSWERS: Final = {
+    ("jobs", "pause"): "Paused",
+    ("jobs", "resume"): "Resumed",
+    ("jobs", "trigger"): "AskedFor",
+    ("runs", "rerun"): "AskedFor",
+    ("runs", "cancel"): "Cancelled",
+    ("runs", "resolve"): "Resolved",
+    ("effects", "resolve"): "ResolvedEffect",
+}
+"""The schema of what comes of each."""
+
+
+def openapi() -> dict[str, Any]:
+    paths = {endpoint.path: {"get": _told(endpoint)} for endpoint in READS}
+    paths |= {action.route.replace(":path", ""): {"post": _act(action)} for action in ACTIONS}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "cronce", "version": __version__, "summary": "What the page shows and does, for programs"},
+        "servers": [{"url": BASE}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _told(endpoint: Endpoint) -> dict[str, Any]:
+    subject = [_subject(endpoint.subject)] if endpoint.subject else []
+    return {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "parameters": [*subject, *map(_parameter, endpoint.parameters)],
+        "responses": _responses(endpoint.answer, (*_ALWAYS, *((404,) if endpoint.subject else ()))),
+        "security": [{}, {"token": []}],
+    }
+
+
+def _act(action: Action) -> dict[str, Any]:
+    fields = body_schema(action)
+    return {
+        "operationId": f"{action.name}{action.of.removesuffix('s').title()}",
+        "summary": action.meaning,
+        "parameters": [_subject({"jobs": "a job", "runs": "a slot", "effects": "an effect"}[action.of])],
+        "requestBody": {
+            "required": bool(fields["required"]),
+            "content": {"application/json": {"schema": fields}},
+        },
+        "responses": _responses(_ANSWERS[action.of, action.name], (*_ALWAYS, *_ACTED)),
+        "security": [{"token": []}],
+    }
+
+
+def _subject(words: str) -> dict[str, Any]:
+    schema: Schema = {"type": "string", "minLength": 1}
+    return {"name": "subject", "in": "path", "required": True, "description": words, "schema": schema}
+
+
+def _parameter(one: Field) -> dict[str, Any]:
+    return {"name": one.name, "in": "query", "required": False, "description": one.label, "schema": one.schema}
+
+
+def _responses(answer: str, errors: tuple[int, ...]) -> dict[str, Any]:
+    done = {"description": "so it is", "content": _json(ref(answer))}
+    refused = {str(code): {"description": STATUSES[code][1], "content": _json(ref("Error"))} for code in sorted(errors)}
+    return {"200": done, **refused}
+
+
+def _json(schema: Schema) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+# --- routes -----------------------------------------------------------------------------------------------------------
+
+
+async def described(request: Request) -> Response:
+    """With the server that was asked: where this is mounted is known then."""
+    return Json({**openapi(), "servers": [{"url": f"{root_of(request)}{BASE}"}]})
+
+
+ROUTES: Final = (
+    Route(f"{BASE}/openapi.json", described),
+    *(Route(f"{BASE}{one.path}", partial(respond, endpoint=one)) for one in READS),
+    *(Route(f"{BASE}{one.route}", partial(act, action=one), methods=["POST"]) for one in ACTIONS),
+)

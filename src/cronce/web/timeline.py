@@ -1,0 +1,424 @@
+"""/timeline: which span, of what, by holder or by job; the picture as SVG, and the same as a table.
+
+The picture has no script and no style but classes, and every text in it is escaped. Colour is never the only sign: what
+failed is crossed out and striped, what lapsed or is lost is hatched, a refused claim is a dashed outline, a slot that
+nobody ran is a hollow mark.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from itertools import starmap
+from typing import Final
+
+from markupsafe import Markup
+from starlette.requests import Request
+
+from cronce.errors import BadInput
+from cronce.model import Instant, check_name, spell
+from cronce.monitor.read_jobs import JobView
+from cronce.monitor.read_overview import Overview, Stretch, stretch, stretch_of
+from cronce.runtime.flow import Flow
+from cronce.runtime.queries import load
+from cronce.schedule.zone import find_zone
+from cronce.telling.words import fine
+from cronce.value import NamedTuple
+from cronce.web import timeline_layout as layout
+from cronce.web.requests import read_instant
+from cronce.web.site import Shown, brief, path, percent, root_of, tag, titled
+from cronce.web.timeline_layout import By, Column, Facts, Lane, Picture, Placed, Scale, Shape
+
+SPANS: Final = {
+    "10m": timedelta(minutes=10),
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "1d": timedelta(days=1),
+    "1w": timedelta(weeks=1),
+}
+LEAST, MOST = timedelta(seconds=10), timedelta(days=92)
+READ: Final = 700
+"""Runs that are read for a picture: the newest of its span. Where there are more, it says from when on it is whole."""
+
+MOST_DRAWN: Final = 250
+"""Runs that a small picture is drawn of: more could not be told apart."""
+
+STEP: Final = timedelta(minutes=10)
+"""A small picture is so wide, or a multiple of it."""
+
+_SECOND: Final = timedelta(seconds=1)
+
+Closer = Callable[[Instant, Instant], str]
+"""The way to a closer look at a span."""
+
+
+class View(NamedTuple):
+    """What is asked for: a fixed span, or one of some length up to now, which goes on with it."""
+
+    by: By = "holder"
+    job: str | None = None
+    tz: str = "UTC"
+    length: timedelta = SPANS["10m"]
+    start: Instant | None = None
+
+    def window(self, now: Instant) -> tuple[Instant, Instant]:
+        """Up to now there is some room behind it, for what is still to come: leases."""
+        start = self.start or now.replace(microsecond=0) - self.length * 0.95
+        return start, start + self.length
+
+    def lasts(self, name: str) -> bool:
+        return self.length == SPANS[name]
+
+    def way(self, root: str) -> str:
+        """The page that shows it; what is as it would be anyway is left out."""
+        given = {"job": self.job, "by": self.by, "tz": self.tz}
+        others = {name: value for name, value in given.items() if value != View._field_defaults[name]}
+        return path("timeline", root=root, **self.span(), **others)
+
+    def closer(self, root: str) -> Closer:
+        """The way to another span of the same."""
+        return lambda start, end: self.between(start, end).way(root)
+
+    def span(self) -> dict[str, object]:
+        if self.start is None:
+            return {"span": next(name for name, span in SPANS.items() if span == self.length)}
+        return {"from": spell(self.start), "to": spell(self.start + self.length)}
+
+    def between(self, start: Instant, end: Instant) -> "View":
+        """Another span of the same, in whole seconds and within what can be shown."""
+        length = min(max(end - start, LEAST), MOST)
+        first = (start + (end - start - length) / 2).replace(microsecond=0)
+        return self._replace(start=first, length=length // _SECOND * _SECOND)
+
+
+# --- what is asked --------------------------------------------------------------------------------------------------
+
+
+def read_view(query: Mapping[str, str]) -> View:
+    """It comes from outside: whatever it says, it is a view or it is refused in words."""
+    given = {name: value.strip() for name, value in query.items() if value.strip()}
+    by = given.get("by", "holder")
+    if by not in ("holder", "job"):
+        raise BadInput(f"by={by[:20]!r} is no way to draw lanes: say holder, or job")
+    job, tz = given.get("job"), given.get("tz", "UTC")
+    find_zone(tz)
+    view = View("job" if by == "job" else "holder", check_name(job) if job else None, tz)
+    if "from" not in given and "to" not in given:
+        span = given.get("span", "10m")
+        if span not in SPANS:
+            raise BadInput(f"span={span[:20]!r} is none of {', '.join(SPANS)}; another one has a from and a to")
+        return view._replace(length=SPANS[span])
+    if "from" not in given or "to" not in given:
+        raise BadInput("a span needs both of its ends: from=2026-03-29T01:00:00Z&to=2026-03-29T02:00:00Z")
+    start, end = read_instant(given["from"]), read_instant(given["to"])
+    if not LEAST <= end - start <= MOST:
+        raise BadInput(f"a timeline shows from {LEAST.seconds} s to {MOST.days} days; that is {end - start}")
+    return view._replace(start=start, length=end - start)
+
+
+# --- what is read ---------------------------------------------------------------------------------------------------
+
+
+def facts_of(view: View, most: int = READ, seen: Overview | JobView | None = None) -> Flow[Facts]:
+    """Runs are found by their slots, so one more span is read before: of that, what lasted until this one is shown.
+    What an overview, or the view of a job, has `seen` of them is not read again."""
+    now = seen.now if seen else (yield from load([])).now
+    start, end = view.window(now)
+    before = start - min(view.length, SPANS["1d"])
+    if isinstance(seen, Overview):
+        found = yield from stretch_of(seen, before, end, most)
+    else:
+        found = yield from stretch(before, end, view.job, most, seen)
+    refused = [(ghost.host, ghost.refused) for ghost in found.ghosts]
+    return layout.gather(found.runs, refused, start, end, found.now, gaps=tuple(_gaps(found, start, most)))
+
+
+def _gaps(found: Stretch, start: Instant, most: int) -> Iterator[str]:
+    if found.whole_from > start:
+        yield f"More than {most:,} runs are in this span: before {spell(found.whole_from)} some are not shown."
+    if found.more_open:
+        yield "More runs are open than can be shown."
+    if found.more_ghosts:
+        yield "Duplicates of so many jobs were refused that not all are shown."
+
+
+# --- what is shown --------------------------------------------------------------------------------------------------
+
+
+def timeline(request: Request) -> Flow[Shown]:
+    view, root = read_view(request.query_params), root_of(request)
+    facts = yield from facts_of(view)
+    picture = layout.lay_out(facts, view.by, find_zone(view.tz))
+    looks = {piece.look for piece in facts.pieces}
+    return {
+        "now": facts.now,
+        "facts": facts,
+        "picture": picture,
+        "drawn": draw(picture, root, view.closer(root)),
+        "keys": [(look, key(look)) for look in layout.LOOKS if look in looks],
+        "closer": view.closer(root),
+        "view": view,
+        "ways": _ways(view, facts, root),
+        "labels": labels(picture),
+    }
+
+
+def _ways(view: View, facts: Facts, root: str) -> dict[str, object]:
+    """Where one can go from here: nearer and farther, earlier and later, and to what is now."""
+    start, end, half = facts.start, facts.end, view.length / 2
+    middle, closer = start + half, view.closer(root)
+    nearest = min(SPANS.values(), key=lambda span: abs(span - view.length))
+    return {
+        "zoom": [(name, _zoomed(view, middle, span).way(root)) for name, span in SPANS.items()],
+        "earlier": closer(start - half, end - half),
+        "later": closer(start + half, end + half),
+        "wider": closer(start - view.length, end + view.length),
+        "now": view._replace(start=None, length=nearest).way(root),
+        "stay": closer(start, end),
+    }
+
+
+def _zoomed(view: View, middle: Instant, span: timedelta) -> View:
+    """What goes on with now still does."""
+    return view._replace(length=span) if view.start is None else view.between(middle - span / 2, middle + span / 2)
+
+
+# --- a small one on another page ------------------------------------------------------------------------------------
+
+
+def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
+    """The last hour, or as much of it as there is, of all jobs or of one, out of what was `seen`. None: there is
+    nothing to draw."""
+    view = View(job=seen.seen.name if isinstance(seen, JobView) else None, length=SPANS["1h"])
+    facts = yield from facts_of(view, MOST_DRAWN, seen)
+    if not facts.pieces:
+        return None
+    facts, title = young(facts)
+    laid = layout.lay_out(facts, view.by, find_zone(view.tz))
+    svg = draw(laid, root, view.closer(root))
+    return {"title": title, "svg": svg, "told": laid.counted, "way": view.way(root), "gaps": facts.gaps}
+
+
+def young(facts: Facts) -> tuple[Facts, str]:
+    """Without the time before the oldest that is shown, and what it is called then."""
+    hour = SPANS["1h"]
+    oldest = min(piece.due or piece.start for piece in facts.pieces)
+    lengths = (STEP * number for number in range(1, hour // STEP))
+    for length in lengths:
+        start, end = View(length=length).window(facts.now)
+        if start <= oldest:
+            return facts._replace(start=start, end=end), f"The last {length // timedelta(minutes=1)} minutes"
+    return facts, "The last hour"
+
+
+_WORDS: Final = 46.0
+"""A bar of so many pixels has room for a word."""
+
+_EDGE: Final = 94.0
+"""In percent: behind it a line's label has no room."""
+
+_MIDDLE: Final = layout.BAR / 2
+_PATTERNS: Final = {
+    "failed": "M-1,5 L5,-1 M3,9 L9,3",
+    "lapsed": "M-1,3 L3,7 M-1,-1 L7,7 M3,-1 L7,3",
+    "lost": "M0,0 L6,6 M6,0 L0,6",
+    "unknown": "M3,2 L3,4",
+    "retrying": "M0,3 L6,3",
+}
+
+
+_MARKS: Final = ("skipped", "too old", "due", "waiting", "unreadable")
+"""Of slots that nobody ran, or not yet."""
+
+
+def draw(picture: Picture, root: str, closer: Closer) -> Markup:
+    """All of it. Who cannot see it reads the table of the same facts, so it is hidden from readers of screens."""
+    parts = (
+        _definitions(),
+        *map(_ground, picture.lanes),
+        *_grid(picture),
+        *_lanes(picture, root, closer),
+        *starmap(_arrow, picture.arrows),
+        *_now(picture),
+    )
+    return tag("svg", *parts, class_="timeline", width="100%", height=picture.height, aria_hidden="true")
+
+
+def key(look: str) -> Markup:
+    """One entry of the legend: what a look looks like. Its patterns are those of the picture beside it."""
+    shape: Shape = "ghost" if look == layout.REFUSED else "mark" if look in _MARKS else "bar"
+    sign = _worded(layout.SIGNS.get(look, ""), look, layout.BAR)
+    inside = (_mark(look),) if shape == "mark" else (_box(look, shape), sign)
+    return tag("svg", *inside, width=22, height=_height(shape), class_="timeline key", aria_hidden="true")
+
+
+# --- behind the lanes -----------------------------------------------------------------------------------------------
+
+
+def _definitions() -> Markup:
+    patterns = (
+        tag(
+            "pattern",
+            tag("path", d=path, class_=look),
+            id=f"look-{look}",
+            width=6,
+            height=6,
+            patternUnits="userSpaceOnUse",
+        )
+        for look, path in _PATTERNS.items()
+    )
+    head = tag("path", d="M0,0 L8,4 L0,8 Z")
+    arrow = tag(
+        "marker", head, id="takes-over", viewBox="0 0 8 8", refX=7, refY=4, markerWidth=7, markerHeight=7, orient="auto"
+    )
+    return tag("defs", *patterns, arrow)
+
+
+def _ground(lane: Lane) -> Markup:
+    return tag("rect", x="0", y=lane.top, width="100%", height=lane.height - 4, class_="lane", rx=4)
+
+
+def _grid(picture: Picture) -> Iterator[Markup]:
+    for line in picture.lines:
+        yield _across(picture, line.at, line.label if picture.scale(line.at) < _EDGE else "", "grid", 14)
+    for change in picture.changes:
+        yield _across(picture, change.at, change.label, "clocks", 28)
+
+
+def _now(picture: Picture) -> Iterator[Markup]:
+    if picture.facts.start <= picture.facts.now <= picture.facts.end:
+        yield _across(picture, picture.facts.now, "now", "now", 28)
+
+
+def _across(picture: Picture, at: Instant, label: str, look: str, low: float) -> Markup:
+    x = picture.scale(at)
+    place = {"dx": "4"} if look == "grid" or x < 50 else {"dx": "-4", "text_anchor": "end"}
+    line = tag("line", x1=percent(x), x2=percent(x), y1=low - 12, y2=picture.height)
+    return tag("g", line, tag("text", label, x=percent(x), y=low, **place), class_=look)
+
+
+# --- a lane ---------------------------------------------------------------------------------------------------------
+
+
+def _lanes(picture: Picture, root: str, closer: Closer) -> Iterator[Markup]:
+    called = labels(picture)
+    busiest = max((column.total for lane in picture.lanes for column in lane.columns), default=0)
+    for lane in picture.lanes:
+        label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 15, class_="name")
+        is_job = picture.by == "job" and lane.name not in ("", layout.OTHERS)
+        yield tag("a", label, href=path("jobs", lane.name, root=root), tabindex="-1") if is_job else label
+        for column in lane.columns:
+            yield _column(column, lane, busiest, picture.scale, closer)
+        for placed in lane.placed:
+            yield _piece(placed, picture, root)
+
+
+def labels(picture: Picture) -> dict[str, str]:
+    """What each lane is called. A holder by its host and process alone, unless there are two of that."""
+    said = {lane.name: _label(lane, picture.by) for lane in picture.lanes}
+    often = Counter(said.values())
+    return {name: label if often[label] == 1 else name for name, label in said.items()}
+
+
+def _label(lane: Lane, by: By) -> str:
+    if lane.name == layout.OTHERS:
+        return f"{lane.members:,} others"
+    if not lane.name:
+        return "nobody (not run, or not yet)"
+    if by == "job":
+        return lane.name
+    return brief(lane.name) + (f" ({lane.members:,} processes)" if lane.members > 1 else "")
+
+
+def _piece(placed: Placed, picture: Picture, root: str) -> Markup:
+    way = path("runs", placed.piece.slot, root=root)
+    return tag("a", titled(placed.piece.told), *_drawn(placed, picture), href=way, tabindex="-1", class_="piece")
+
+
+def _drawn(placed: Placed, picture: Picture) -> Iterator[Markup]:
+    piece, top = placed.piece, placed.top
+    if piece.shape == "mark":
+        yield tag("svg", _mark(piece.look), x=percent(placed.left), y=top, overflow="visible")
+        return
+    if placed.due is not None and placed.left - placed.due > 0.1:
+        yield _lateness(placed.due, placed.left, top)
+    if placed.until is not None and placed.until > placed.right:
+        yield _rect("lease", placed.right, placed.until, top + 3, layout.BAR - 6)
+    width, height = placed.right - placed.left, _height(piece.shape)
+    pixels = width / 100 * layout.WIDTH
+    word = (piece.job if picture.by == "holder" else brief(piece.holder)) if pixels > _WORDS else ""
+    sign = layout.SIGNS.get(piece.look, "")
+    inside = [_box(piece.look, piece.shape)]
+    if sign and pixels < layout.NARROWEST:
+        inside.append(tag("text", sign, x="100%", dx=2, y=height - 4, class_=f"sign {_class(piece.look)}"))
+    elif sign or word:
+        inside.append(_worded(f"{sign} {word}".strip(), piece.look, height))
+    place = {"x": percent(placed.left), "width": percent(max(width, 0.3))}
+    yield tag("svg", *inside, **place, y=top, height=height, overflow="visible")
+
+
+def _height(shape: Shape) -> float:
+    return layout.THIN_BAR if shape == "ghost" else layout.BAR
+
+
+def _box(look: str, shape: Shape) -> Markup:
+    """A bar as wide as its place, and its pattern."""
+    place: dict[str, str | float] = {"width": "100%", "height": _height(shape), "rx": 2}
+    parts = [tag("rect", **place, class_=f"{shape} {_class(look)}")]
+    if look in _PATTERNS:
+        parts.append(tag("rect", **place, fill=f"url(#look-{look})"))
+    return tag("g", *parts)
+
+
+def _worded(words: str, look: str, height: float) -> Markup:
+    """Words that end where their bar does."""
+    text = tag("text", words, x=4, y=height - (4 if height == layout.BAR else 2.5), class_=f"word {_class(look)}")
+    return tag("svg", text, width="100%", height="100%")
+
+
+def _mark(look: str) -> Markup:
+    """Hollow: skipped is a circle with a stroke through it; what is still to come is a diamond."""
+    if look in ("skipped", "too old"):
+        circle = tag("circle", cx=6, cy=_MIDDLE, r=5)
+        return tag("g", circle, tag("line", x1=3, y1=_MIDDLE + 3, x2=9, y2=_MIDDLE - 3), class_=f"mark {_class(look)}")
+    return tag("path", d=f"M6,{_MIDDLE - 6:g} l6,6 l-6,6 l-6,-6 Z", class_=f"mark {_class(look)}")
+
+
+def _lateness(due: float, start: float, top: float) -> Markup:
+    tick = tag("line", x1=percent(due), x2=percent(due), y1=top, y2=top + layout.BAR)
+    thread = tag("line", x1=percent(due), x2=percent(start), y1=top + _MIDDLE, y2=top + _MIDDLE)
+    return tag("g", tick, thread, class_="late")
+
+
+def _rect(class_: str, left: float, right: float, top: float, height: float) -> Markup:
+    return tag("rect", x=percent(left), y=top, width=percent(right - left), height=height, class_=class_)
+
+
+def _arrow(earlier: Placed, later: Placed) -> Markup:
+    """From the edge of the earlier bar to the edge of the later one."""
+    down = later.top >= earlier.top
+    y1, y2 = (earlier.top + layout.BAR, later.top) if down else (earlier.top, later.top + layout.BAR)
+    line = tag("line", x1=percent(earlier.right), x2=percent(later.left), y1=y1, y2=y2, marker_end="url(#takes-over)")
+    told = f"{later.piece.slot}: taken over by {later.piece.holder} at {fine(later.piece.start)}"
+    return tag("g", titled(told), line, class_="handover")
+
+
+# --- a lane that is folded ------------------------------------------------------------------------------------------
+
+
+def _column(column: Column, lane: Lane, busiest: int, scale: Scale, closer: Closer) -> Markup:
+    """As high as there are many; each look that is in it can be seen, however few they are."""
+    low = lane.top + layout.NAME + layout.FOLDED
+    each = (layout.FOLDED - 3 * len(column.counts)) / busiest
+    left, right = scale(column.start), scale(column.end)
+    boxes = []
+    for look in reversed(layout.LOOKS):
+        if look in column.counts:
+            height = 3 + column.counts[look] * each
+            low -= height
+            boxes.append(_rect(f"bar {_class(look)}", left, right, low, height))
+    told = f"{column.told} from {fine(column.start)} to {fine(column.end)}"
+    return tag("a", titled(told), *boxes, href=closer(column.start, column.end), tabindex="-1", class_="piece")
+
+
+def _class(look: str) -> str:
+    return look.replace(" ", "-")
