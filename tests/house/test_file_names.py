@@ -25,7 +25,7 @@ UNNAMED = Counter(
         "integrations": 8,
         "monitor": 10,
         "protocol": 3,
-        "runtime": 20,
+        "runtime": 18,
         "schedule": 2,
         "stores": 21,
         "telling": 2,

@@ -128,6 +128,8 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
             return f'was skipped at {finished}: {record.reason}, and overlap="skip" lets it pass.'
         case Case.SKIPPED:
             return f"was skipped at {finished}: {record.reason}."
+        case Case.TOO_OLD:
+            return f"is too old: {record.reason}. It may have run; it does not run again."
         case _:
             return _open(story, record, found, say)
 

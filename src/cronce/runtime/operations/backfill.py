@@ -47,6 +47,7 @@ def survey(
     operator: Operator, name: str, start: datetime | str, end: datetime | str, most: int = MOST
 ) -> Flow[Stretch]:
     """What a backfill from `start` until before `end` would do. A day begins where the job lives."""
+    operator.refuse_without_history()
     yield from operator.job(name)
     loaded, _ = yield from operator.ledger.client.load([job_cell(name)])
     seen = seen_job(loaded.cells[0]) if loaded.cells[0].version else None
