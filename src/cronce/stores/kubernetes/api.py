@@ -44,13 +44,19 @@ class Access(NamedTuple):
 
 
 class Address(NamedTuple):
-    """What a URL says: ``kubernetes://namespace?prefix=cronce&kubeconfig=FILE&context=NAME&timeout=5``."""
+    """What a URL says: ``kubernetes://namespace?prefix=cronce&kubeconfig=FILE&context=NAME&via=HOST:PORT&timeout=5``."""
 
     shown: str
     access: Access
     namespace: str
     prefix: str = "cronce"
     timeout: float = TIMEOUT
+    via: tuple[str, int] | None = None
+
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        server = urlsplit(self.access.server)
+        return server.hostname or "", server.port or (443 if self.access.tls else 80)
 
 
 def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Address:
@@ -58,16 +64,26 @@ def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCO
     place, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     timeout = seconds(shown, options.pop("timeout", str(TIMEOUT)))
-    prefix, file, context = (options.pop(name, "") for name in ("prefix", "kubeconfig", "context"))
+    prefix, file, context, via = (options.pop(name, "") for name in ("prefix", "kubeconfig", "context", "via"))
     if options:
-        known = "prefix, kubeconfig, context and timeout"
+        known = "prefix, kubeconfig, context, via and timeout"
         raise BadInput(f"{shown!r}: Kubernetes knows no {', '.join(sorted(options))} here; it knows {known}")
     access = _access(shown, file, context, env, account)
     namespace = unquote(place.strip("/")) or access.namespace or "default"
     for what, name in (("a namespace", namespace), ("a prefix", prefix or "cronce")):
         if not re.fullmatch(_LABEL, name):
             raise BadInput(f"{shown!r}: {name!r} cannot be {what}; write it like kubernetes://jobs: a–z, 0–9 and -")
-    return Address(shown, access, namespace, prefix or "cronce", timeout)
+    return Address(shown, access, namespace, prefix or "cronce", timeout, _via(shown, via))
+
+
+def _via(shown: str, text: str) -> tuple[str, int] | None:
+    """Where connections are opened instead: the near end of a tunnel."""
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise BadInput(f"{shown!r}: via={text} is no place to connect to; write it like via=127.0.0.1:6443")
+    return host.strip("[]"), int(port)
 
 
 def _access(shown: str, file: str, context: str, env: Mapping[str, str], account: Path) -> Access:
@@ -199,11 +215,12 @@ class Api:
     def __init__(self, address: Address, clock: Clock) -> None:
         self.address: Final = address
         self.boot: Final = clock.boot
-        access, server = address.access, urlsplit(address.access.server)
-        where = server.hostname or "", server.port or (443 if access.tls else 80)
-        self._http = HttpServer(address.shown, [where], address.timeout, access.tls, clock.boot)
+        access = address.access
+        self._http = HttpServer(
+            address.shown, [address.endpoint], address.timeout, access.tls, clock.boot, via=address.via
+        )
         self.clock, self.deadline, self.close = self._http.clock, self._http.deadline, self._http.close
-        self._above = server.path.rstrip("/")
+        self._above = urlsplit(access.server).path.rstrip("/")
         self._leases = f"/apis/{GROUP}/v1/namespaces/{address.namespace}/leases"
         self._token, self._read_at = "", -REREAD
 
