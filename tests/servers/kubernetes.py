@@ -304,6 +304,9 @@ class _Http(ThreadingHTTPServer):
     daemon_threads = True
     api: Kubernetes
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is killed hangs up: that is nothing to print."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"

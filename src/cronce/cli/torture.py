@@ -51,8 +51,8 @@ they are also restarted one by one, drained by colour, killed all at once, and g
 rolled back later.
 
 exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sense, the store refuses what it is asked
-for, or the command of --restart failed; 75 the store cannot be reached, or stopped answering; 78 the store needs a person. With any but 0 and 1 nothing was
-judged."""
+for, or the command of --restart failed; 75 the store cannot be reached, or stopped answering; 78 the store needs a
+person. With any but 0 and 1 nothing was judged."""
 
 
 def add_torture_arguments(parser: argparse.ArgumentParser) -> None:

@@ -41,6 +41,8 @@ class Access(NamedTuple):
     token: Token
     tls: ssl.SSLContext | None = None
     namespace: str = ""
+    trusts: str = ""
+    """Whose signature the server's certificate must bear, for people."""
 
 
 class Address(NamedTuple):
@@ -104,8 +106,16 @@ def _access(shown: str, file: str, context: str, env: Mapping[str, str], account
 def _in_cluster(host: str, port: str, account: Path) -> Access:
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace = (account / "namespace").read_text(encoding="utf-8").strip()
-    tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
-    return Access(server, _from_file(account / "token"), tls, namespace)
+    tls = trusting(str(account / "ca.crt"))
+    return Access(server, _from_file(account / "token"), tls, namespace, f"the CA in {account / 'ca.crt'}")
+
+
+def trusting(ca: str | None) -> ssl.SSLContext:
+    """Trusts this file of CAs alone, or, without one, those of this system. Not strictly: from 3.13 on Python refuses
+    certificates without an Authority Key Identifier, which some clusters have, and kubectl takes."""
+    context = ssl.create_default_context(cafile=ca)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _from_file(path: Path) -> Token:
@@ -132,7 +142,9 @@ class _Config:
         its, user = self._entry("users", "user", str(chosen.get("user", ""))) if chosen.get("user") else (home, {})
         server = str(cluster.get("server", ""))
         tls = self._tls(home, cluster, its, user) if server.startswith("https:") else None
-        return Access(server, self._token(its, user), tls, str(chosen.get("namespace") or ""))
+        named = cluster.get("certificate-authority-data") or cluster.get("certificate-authority")
+        trusts = "the kubeconfig's CA" if named else "a CA of this system, since the kubeconfig names none"
+        return Access(server, self._token(its, user), tls, str(chosen.get("namespace") or ""), trusts)
 
     def _entry(self, kind: str, noun: str, name: str) -> tuple[Path, Json]:
         for file, part in self._parts:
@@ -155,9 +167,8 @@ class _Config:
 
     def _tls(self, home: Path, cluster: Json, its: Path, user: Json) -> ssl.SSLContext:
         try:
-            context = ssl.create_default_context()
-            for file in _file(home, cluster, "certificate-authority"):
-                context.load_verify_locations(file)
+            authorities = map(trusting, _file(home, cluster, "certificate-authority"))
+            context = next(authorities, None) or trusting(None)
             for certificate in _file(its, user, "client-certificate"):
                 for key in _file(its, user, "client-key"):
                     context.load_cert_chain(certificate, key)
@@ -310,11 +321,16 @@ class Api:
         if isinstance(why, TimeoutError):
             late = f"no answer within {self.address.timeout:g} s; a write may have landed"
             return StoreUnavailable(f"{self._shown}: {late}")
-        if "CERTIFICATE_VERIFY_FAILED" in str(why):
-            return StoreUnusable(f"{self._shown}: {where} is not signed by who the kubeconfig says: {why}")
+        if isinstance(why, ssl.SSLCertVerificationError):
+            return StoreUnusable(f"{self._shown}: the certificate of {where} is refused: {self._why_refused(why)}")
         if isinstance(error, NoConnection):
             return StoreUnavailable(f"{self._shown}: no connection to {where} ({why}); is the API server there?")
         return StoreUnavailable(f"{self._shown}: no answer ({str(why) or type(why).__name__}); a write may have landed")
+
+    def _why_refused(self, error: ssl.SSLCertVerificationError) -> str:
+        """What OpenSSL found, and what to do about it."""
+        remedy = _CERTIFICATES.get(error.verify_code, "see the server's certificate")
+        return f"{error.verify_message}; {remedy.format(trusts=self.address.access.trusts)}"
 
     def _refused(self, status: int, body: Json) -> StoreError:
         """What the server said no to, in words, and what to do about it."""
@@ -334,6 +350,15 @@ class Api:
 def _is_busy(status: int) -> bool:
     return status == 429 or status >= 500
 
+
+_UNSIGNED: Final = "it is not signed by {trusts}: put the cluster's CA into certificate-authority-data"
+_CERTIFICATES: Final = {
+    **dict.fromkeys((2, 7, 18, 19, 20, 21), _UNSIGNED),
+    9: "set this machine's clock right, or the server's",
+    10: "let the cluster renew it, or set this machine's clock right",
+    **dict.fromkeys((62, 64), "name the server as its certificate does, in the kubeconfig's `server`"),
+}
+"""By OpenSSL's number of what is wrong with a certificate."""
 
 _REFUSALS: Final[Sequence[tuple[int, type[StoreError], str]]] = (
     (401, StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
