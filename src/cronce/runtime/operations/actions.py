@@ -134,8 +134,8 @@ class Operator:
         hand itself, after the slot was closed for it."""
         if not self.ledger.client.traits.history:
             raise StoreUnusable(
-                "this store keeps the last slots of a job, and has no room for runs by hand (trigger, rerun, backfill,"
-                " a Job made by hand); name a database for those, such as postgresql://"
+                "this store has room for the last slots of a job, and for no runs by hand (trigger, rerun, backfill, a"
+                " Job made by hand); name a database for those, such as postgresql://"
             )
 
     def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[AskedFor]:

@@ -213,6 +213,10 @@ REREAD: Final = 60.0
 """Seconds after which a token is read again: the kubelet rewrites it long before it expires."""
 
 
+class Forbidden(StoreUnusable):
+    """The server says that the account has no right to that."""
+
+
 class Answer(NamedTuple):
     """What the server answered."""
 
@@ -335,8 +339,8 @@ class Api:
     def _refused(self, status: int, body: Json) -> StoreError:
         """What the server said no to, in words, and what to do about it."""
         said = str(body.get("message") or body.get("reason") or "no reason given")
-        for refused, kind, remedy in _REFUSALS:
-            if status == refused:
+        for refused, says, kind, remedy in _REFUSALS:
+            if status == refused and re.search(says, said):
                 return kind(f"{self._shown}: {said}; {remedy}")
         if _is_busy(status):
             after = (body.get("details") or {}).get("retryAfterSeconds")
@@ -360,10 +364,14 @@ _CERTIFICATES: Final = {
 }
 """By OpenSSL's number of what is wrong with a certificate."""
 
-_REFUSALS: Final[Sequence[tuple[int, type[StoreError], str]]] = (
-    (401, StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
-    (403, StoreUnusable, "bind a role with that right to the service account: `cronce k8s rbac` prints it"),
-    (404, StoreUnusable, "is there such a namespace, and is this the API server of a Kubernetes?"),
-    (410, StoreUnavailable, "the list was too long for the time that it took; ask again"),
-    (413, StoreFull, "a Lease has room for 256 KiB, and what is open stays in it"),
+_REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = (
+    (401, "", StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
+    (403, "(?i)quota", StoreFull, "raise the namespace's ResourceQuota on leases, or delete Leases that nobody uses"),
+    (403, "(?i)terminat", StoreUnusable, "the namespace is being deleted: name another, or make it anew"),
+    (403, "", Forbidden, "bind a role with that right to the service account: `cronce k8s rbac` prints it"),
+    (404, "", StoreUnusable, "is there such a namespace, and is this the API server of a Kubernetes?"),
+    (410, "", StoreUnavailable, "the list was too long for the time that it took; ask again"),
+    (413, "", StoreFull, "a Lease has room for 256 KiB, and what is open stays in it"),
 )
+"""By the status, and by what is said with it: a 403 is no matter of rights where a quota is used up, or the namespace
+is going away. The first that fits counts."""
