@@ -62,6 +62,10 @@ class Kubernetes(Service):
         self.connections = 0
         self.tokens = {"secret"}
         self.forbidden: set[str] = set()
+        self.quota: int | None = None
+        """Leases that a namespace may have."""
+        self.terminating: set[str] = set()
+        """Namespaces that are being deleted."""
         self.busy = 0
         """How many requests are turned away from here on."""
         self.clock: Callable[[], float] = time.time
@@ -202,6 +206,14 @@ class Kubernetes(Service):
             raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
         if (namespace, name) in self.leases:
             raise Refused(409, "AlreadyExists", f'leases.coordination.k8s.io "{name}" already exists')
+        forbidden = f'leases.coordination.k8s.io "{name}" is forbidden: '
+        if namespace in self.terminating:
+            because = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise Refused(403, "Forbidden", forbidden + because)
+        if self.quota is not None and sum(where == namespace for where, _ in self.leases) >= self.quota:
+            count = "count/leases.coordination.k8s.io"
+            used = f"requested: {count}=1, used: {count}={self.quota}, limited: {count}={self.quota}"
+            raise Refused(403, "Forbidden", f"{forbidden}exceeded quota: leases, {used}")
         return self._made(namespace, name, lease)
 
     def _made(self, namespace: str, name: str, lease: Json) -> Json:

@@ -531,6 +531,18 @@ def test_a_right_that_is_missing_is_named(own: Kubernetes, verb: str, work: Call
             work(store)
 
 
+def test_a_quota_or_a_namespace_that_goes_away_is_no_matter_of_rights(own: Kubernetes) -> None:
+    """Both are a 403, and a role was advised that was there already."""
+    with closing(open_store(own.url("jobs"))) as store:
+        own.quota = 1
+        with pytest.raises(StoreFull, match=r"exceeded quota: .*; raise the namespace's ResourceQuota") as full:
+            swap(store, claim("lock/a"))
+        own.quota, own.terminating = None, {"jobs"}
+        with pytest.raises(StoreUnusable, match="being terminated; the namespace is being deleted") as going:
+            swap(store, claim("lock/a"))
+        assert not any("rbac" in str(said.value) for said in (full, going))
+
+
 def test_a_forked_child_has_a_connection_of_its_own(own: Kubernetes) -> None:
     with closing(open_store(own.url("jobs"))) as store:
         (cell,) = win(store, claim("lock/a"))
