@@ -18,6 +18,7 @@ from cronce.torture import harness
 from cronce.torture.harness import Result, Settings, Torture
 from cronce.torture.plan import NETWORK, SIGNALS, Kind, plan
 from cronce.torture.verdict import Verdict
+from tests.servers.kubernetes import Kubernetes
 from tests.servers.postgres import Postgres
 from tests.servers.valkey import DURABLE, Valkey
 
@@ -72,6 +73,20 @@ def test_a_server_behind_failing_connections(postgres: Postgres, tmp_path: Path)
     assert result.faults.keys() == {"kill", "pause", "drop", "cut"}
     assert (result.forgot, result.left_out) == (False, ())
     assert cells(postgres.url) == []
+
+
+@pytest.mark.usefixtures("right")
+def test_leases_of_kubernetes_behind_failing_connections(tmp_path: Path) -> None:
+    """It ended with 1, as if a promise were broken: its job asked for what no Lease can keep."""
+    with Kubernetes() as server:
+        quiet = seed_of("drop", "delay", among=(*SIGNALS, *NETWORK), seconds=LEAST)
+        settings = Settings(server.url("jobs"), LEAST, processes=2, seed=quiet, slow=0.2)
+        result = Torture(settings, tmp_path).run()
+        check(result)
+        assert result.faults.keys() == {"drop", "delay"}
+        assert [task.overlap for task in result.tasks] == ["skip", "wait"]
+        assert (result.forgot, result.left_out) == (False, ())
+        assert server.names("jobs") == ["cronce-store"]
 
 
 @pytest.mark.usefixtures("right")

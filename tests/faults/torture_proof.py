@@ -21,6 +21,7 @@ from tests.faults.notes import Note
 from tests.faults.test_scheduler_torture import check_scheduled
 from tests.faults.test_torture import cells, check
 from tests.servers.etcd import Etcd
+from tests.servers.kubernetes import Kubernetes
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import Postgres
 from tests.servers.process import Server
@@ -104,11 +105,11 @@ def counted(result: Result, store: str) -> dict[str, Any]:
     return {**settings, "faults": dict(result.faults), "forgot": result.forgot, "verdict": verdict}
 
 
-def tortured(url: str, seed: int, folder: Path, note: Note, case: Case | None = None) -> Result:
+def tortured(url: str, seed: int, folder: Path, note: Note, case: Case | None = None, store: str = "sqlite") -> Result:
     restart, empty = (case.restart, case.empty) if case else (None, None)
     result = Torture(Settings(url, 60, seed=seed, restart=restart, empty=empty), folder).run()
     (folder / "picture.svg").write_text(svg(result))
-    note(counted(result, case.name if case else "sqlite"))
+    note(counted(result, case.name if case else store))
     check(result)
     assert cells(url) == []
     return result
@@ -125,6 +126,15 @@ def cases(known: dict[str, Callable[[], Case]]) -> pytest.MarkDecorator:
 @seeds
 def test_a_minute_on_a_file(seed: int, tmp_path: Path, note: Note) -> None:
     assert not tortured(f"sqlite:///{tmp_path}/cronce.db", seed, tmp_path, note).forgot
+
+
+@pytest.mark.timeout(400)
+@seeds
+def test_a_minute_on_leases(seed: int, tmp_path: Path, note: Note) -> None:
+    """Its runs follow each other, so it takes longer than the minute of its slots."""
+    with Kubernetes() as server:
+        result = tortured(server.url("jobs"), seed, tmp_path, note, store="kubernetes (our server)")
+    assert (result.forgot, result.left_out) == (False, ())
 
 
 @pytest.mark.timeout(300)

@@ -27,7 +27,7 @@ UNNAMED = Counter(
         "protocol": 3,
         "runtime": 14,
         "schedule": 2,
-        "stores": 21,
+        "stores": 20,
         "telling": 2,
         "testing": 24,
         "torture": 2,

@@ -204,19 +204,53 @@ def test_the_rights_are_those_of_the_store_and_no_more(printed: Any) -> None:
     assert account["automountServiceAccountToken"] is False
 
 
+def test_a_name_with_dots_is_legal_but_for_a_container(printed: Any) -> None:
+    (manifest,) = printed("cronjob", "shop.report", *CRONJOB[2:], "--secret", "shop.url", "--", "x")
+    job = manifest["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert (manifest["metadata"]["name"], container["name"]) == ("shop.report", "shop-report")
+    assert job["podFailurePolicy"]["rules"][0]["onExitCodes"] == {
+        "containerName": "shop-report", "operator": "In", "values": [76, 78, 126, 127],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ([], "that pod runs nothing: --on-lost rerun or --retries has it run again."),
+    (["--retries", "1"], "is started, and not counted. It runs the slot again."),
+    (["--on-lost", "rerun"], "is started, and not counted. It runs the slot again."),
+])  # fmt: skip
+def test_what_becomes_of_an_eviction_is_noted(
+    options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that an eviction is no failure, and at defaults it is one."""
+    assert main(["k8s", *CRONJOB, *options, "--", "x"]) == 0
+    assert says in capsys.readouterr().out
+
+
 # --- refused --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("cronjob", "Report", *CRONJOB[2:], "--", "x"), "'Report' cannot be a name in Kubernetes: 1 to 52 of a–z 0–9"),
+        (
+            ("cronjob", "Report", *CRONJOB[2:], "--", "x"),
+            "'Report' cannot be a name in Kubernetes: 1 to 52 of a–z 0–9 - and .",
+        ),
         (("cronjob", "r" * 53, *CRONJOB[2:], "--", "x"), "cannot be a name in Kubernetes: 1 to 52 of"),
-        (("cronjob", "r-", *CRONJOB[2:], "--", "x"), "neither first nor last a -"),
+        (("cronjob", "r-", *CRONJOB[2:], "--", "x"), "neither first nor last a - or ."),
+        (("cronjob", "a..b", *CRONJOB[2:], "--", "x"), "neither first nor last a - or ."),
         (("deployment", "s" * 64, *DEPLOYMENT[2:]), "cannot be a name in Kubernetes: 1 to 63 of"),
         ((*CRONJOB, "--namespace", "a_b", "--", "x"), "'a_b' cannot be a namespace in Kubernetes"),
-        ((*CRONJOB, "--secret", "a.b", "--", "x"), "'a.b' cannot be a secret in Kubernetes"),
+        ((*CRONJOB, "--namespace", "a.b", "--", "x"), "'a.b' cannot be a namespace in Kubernetes"),
+        ((*CRONJOB, "--secret", "a_b", "--", "x"), "'a_b' cannot be a secret in Kubernetes"),
         ((*CRONJOB, "--memory", "much", "--", "x"), "--memory is a quantity such as 100m or 256Mi"),
+        ((*CRONJOB, "--memory", "512m", "--", "x"), "--memory 512m is in thousandths of a byte; write 512Mi"),
+        ((*CRONJOB, "--retries", "2147483645", "--", "x"), "are more than Kubernetes counts: at most 2,147,483,643"),
+        ((*CRONJOB[:4], "--schedule", "0 07 * * *", "--", "x"), "Kubernetes takes no number with a leading zero"),
+        ((*CRONJOB[:4], "--schedule", "0 9 1,07 * *", "--", "x"), "Kubernetes takes no number with a leading zero"),
+        ((*CRONJOB[:4], "--schedule", "0 9 3,* * 1", "--", "x"), "Kubernetes reads * otherwise than cron does"),
+        ((*CRONJOB[:4], "--schedule", "0 9 * * */7,1-6/2", "--", "x"), "Kubernetes reads * otherwise than cron does"),
         (CRONJOB, "what shall be run, and when?"),
         ((*CRONJOB[:4], "--", "x"), "what shall be run, and when?"),
         ((*CRONJOB[:4], "--schedule", "every 90m", "--", "x"), "let cronce fire it: `cronce k8s deployment`"),
@@ -246,7 +280,7 @@ def test_what_kubernetes_would_refuse_or_misread_is_refused(
 
 
 @pytest.mark.parametrize(
-    "schedule", ["*/15 * * * *", "@hourly", "0 9 * * MON-FRI", "0 0 1,15 * 3", "0 9 * * */7,1-6/2"]
+    "schedule", ["*/15 * * * *", "@hourly", "0 9 * * MON-FRI", "0 0 1,15 * 3", "0 9 * * 1-6/2", "0 10,20 * * 0"]
 )
 def test_what_both_read_alike_is_let_through(printed: Any, schedule: str) -> None:
     (manifest,) = printed(*CRONJOB[:4], "--schedule", schedule, "--", "x")
@@ -287,6 +321,19 @@ def test_the_printed_cronjob_does_what_it_says_under_a_kubelet(printed: Any, on_
     cluster.order("fail", "fail")
     by_hand, bodies = cluster.run("by-hand", words, **how), len(cluster.bodies())
     if cluster.url.startswith("kubernetes"):  # it has no room for runs beside the slots, and says so
-        assert (by_hand, bodies) == (Status("Failed", [78] * (3 + AWAY)), 2)
+        assert (by_hand, bodies) == (Status("Failed", [78]), 2)
     else:
         assert (by_hand, bodies) == (Status("Failed", [3, 3, 76]), 4)
+
+
+def test_a_command_that_cannot_be_started_burns_no_retries(printed: Any, cluster: Cluster) -> None:
+    """Each retry was spent on it."""
+    (manifest,) = printed(*CRONJOB[:4], "--schedule", "@yearly", "--retries", "2", "--", "/no/such/command")
+    job = manifest["spec"]["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    words = [sys.executable, "-m", *map(expanded, container["command"])]
+    how = {
+        "backoff_limit": job["backoffLimit"],
+        "fail_on": job["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"],
+    }
+    assert cluster.run(JOB, words, **how) == Status("Failed", [127])

@@ -19,7 +19,7 @@ from cronce.runtime.operations import backfill
 from cronce.runtime.scheduling.candidates import Gap, catch_up
 from cronce.runtime.stored_jobs import add, remove
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
-from tests.runtime.shelf import START
+from tests.runtime.shelf import DURABLE, START
 
 MICROSECOND = timedelta(microseconds=1)
 WEB = "web-1:1:a"
@@ -288,6 +288,33 @@ def test_slots_before_the_job_was_there_are_not_missed() -> None:
     town = Town()
     town.pass_time(5 * MINUTE)
     town.beat(WEB, JOB)
+    assert town.kinds() == []
+
+
+def test_no_backfill_is_advised_where_the_store_would_refuse_it() -> None:
+    """It was, on stores that keep only the last slots of a job."""
+    town = Town(DURABLE._replace(history=False))
+    town.run(JOB, START, outside=True, digest="", overlap="skip")
+    town.name(JOB)
+    assert to(town, 11, MICROSECOND) == ["missed/billing"]
+    assert town.the(Kind.MISSED).remedy == (
+        "`cronce why billing@2026-03-29T12:10:00Z` says why; this store keeps no history, so no backfill runs it: if it"
+        " is still wanted, start its command by hand. If what calls it was switched off on purpose (a CronJob that was"
+        " suspended or deleted), `cronce pause billing` ends this alert."
+    )
+
+
+def test_a_job_that_is_called_from_outside_may_have_been_switched_off_on_purpose() -> None:
+    town = Town()
+    town.run(JOB, START, outside=True, digest="")
+    town.name(JOB)
+    assert to(town, 11, MICROSECOND) == ["missed/billing"]
+    assert town.the(Kind.MISSED).remedy == (
+        "`cronce why billing@2026-03-29T12:10:00Z` says why; `cronce backfill billing --from 2026-03-29T12:10:00Z --to"
+        " 2026-03-29T12:10:01Z` runs what did not run. If what calls it was switched off on purpose (a CronJob that was"
+        " suspended or deleted), `cronce pause billing` ends this alert."
+    )
+    town.desk().do(town.hand.pause(JOB.name))
     assert town.kinds() == []
 
 

@@ -215,6 +215,7 @@ PARTS: tuple[Part, ...] = (
         "torture-durable",
         "guarded functions under every fault, on every store that is durable",
         "faults/torture_proof.py::test_a_minute_on_a_file",
+        "faults/torture_proof.py::test_a_minute_on_leases",
         "faults/torture_proof.py::test_a_minute_with_a_hard_restart_of_what_is_durable",
         showed=_tortured,
         options=AT_ONCE,

@@ -349,6 +349,37 @@ def test_two_schedulers_run_every_slot_once(own: Kubernetes) -> None:
 # --- locks and leaders ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("told", ["it is there", "to end"])
+def test_a_scheduler_that_starts_while_the_api_is_away_waits_for_it(own: Kubernetes, tmp_path: Path, told: str) -> None:
+    """It ended with 75, and was started again and again by the kubelet, each time later."""
+    (tmp_path / "app.py").write_text(
+        "from cronce import Cronce\ncron = Cronce()\n@cron.job(every='1s')\ndef job():\n    print('ran', flush=True)\n"
+    )
+    own.busy = 1_000_000
+    command = [sys.executable, "-m", "cronce", "run", "app:cron"]
+    env = {**os.environ, "CRONCE_URL": own.url("jobs")}
+    with subprocess.Popen(command, env=env, cwd=tmp_path, stdout=-1, stderr=-1, text=True) as pod:
+        assert pod.stdout
+        assert pod.stderr
+        assert pod.stderr.readline().rstrip().endswith("please try again later; waiting for it")
+        if told == "it is there":
+            own.busy = 0
+            assert pod.stdout.readline().startswith("cronce run: app:cron on kubernetes://jobs")
+            assert pod.stdout.readline() == "ran\n"
+        pod.terminate()
+        assert pod.wait(60) == 0
+
+
+def test_the_end_of_a_commands_output_is_in_its_lease_unless_that_is_off(own: Kubernetes, tmp_path: Path) -> None:
+    for kept, name in (("", "loud"), ("none", "silent")):
+        words = ["cronce", "exec", name, "--slot", "2026-03-29T12:00:00Z", "--", "echo", "the password is 1234"]
+        env = {**os.environ, "CRONCE_URL": own.url("jobs"), "CRONCE_OUTPUT": kept}
+        done = subprocess.run([sys.executable, "-m", *words], env=env, cwd=tmp_path, capture_output=True, check=True)
+        assert done.stdout == b"the password is 1234\n"
+    told = {name: str(own.get("jobs", f"cronce-job-{name}")).count("the password is") for name in ("loud", "silent")}
+    assert told == {"loud": 1, "silent": 0}
+
+
 def test_a_lock_is_given_back_as_client_go_gives_back(cron: Cronce, own: Kubernetes) -> None:
     def spec() -> dict[str, Any]:
         found: dict[str, Any] = own.get("jobs", "cronce-lock-reindex")["spec"]

@@ -2,7 +2,8 @@
 
 There is no Kubernetes in a package registry. What stands here was written down from the sources of Kubernetes: what a
 Lease may hold, what a replacement without a resourceVersion, with an old one or of a deleted Lease is told, that one
-which changes nothing leaves the resourceVersion as it is, and how a list is read in parts.
+which changes nothing leaves the resourceVersion as it is, and how a list is read in parts. What a real v1.36 was seen
+to answer is in `kubernetes_answers`, and this server is held against it.
 
 It can also do what real ones do now and then: lose a reply after the write, hang, be busy, forbid, no longer know a
 token, and have a clock of its own.
@@ -36,7 +37,7 @@ NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 LABEL = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 MICRO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)"
 ROOM = 256 << 10
-VERBS = {"POST": "create", "PUT": "update", "DELETE": "delete"}
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class Refused(Exception):
@@ -60,8 +61,13 @@ class Kubernetes(Service):
         """None is ever changed: another takes its place."""
         self.requests: Counter[str] = Counter()
         self.connections = 0
-        self.tokens = {"secret"}
+        self.tokens = {"secret", "powerless"}
+        """Those it knows; the second has no rights."""
         self.forbidden: set[str] = set()
+        self.quota: int | None = None
+        """Leases that a namespace may have."""
+        self.terminating: set[str] = set()
+        """Namespaces that are being deleted."""
         self.busy = 0
         """How many requests are turned away from here on."""
         self.clock: Callable[[], float] = time.time
@@ -162,10 +168,11 @@ class Kubernetes(Service):
         return code, answer, verb, name
 
     def _let_in(self, headers: Any, verb: str) -> None:
-        if headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens:
+        token = headers.get("Authorization", "").removeprefix("Bearer ")
+        if token and token not in self.tokens:
             raise Refused(401, "Unauthorized", "Unauthorized")
-        if verb in self.forbidden:
-            who = 'User "system:serviceaccount:jobs:cronce"'
+        if verb in self.forbidden or (token in ("", "powerless") and verb != "look"):
+            who = 'User "system:serviceaccount:jobs:cronce"' if token else 'User "system:anonymous"'
             resource = f'cannot {verb} resource "leases" in API group "coordination.k8s.io" in the namespace "jobs"'
             raise Refused(403, "Forbidden", f"leases.coordination.k8s.io is forbidden: {who} {resource}")
         with self._lock:
@@ -186,6 +193,8 @@ class Kubernetes(Service):
                     return 201, self._create(namespace, body)
                 case "PUT":
                     return self._replace(namespace, name, body)
+                case "PATCH":
+                    return self._replace(namespace, name, merged(self._lease(namespace, name), body))
                 case "DELETE":
                     return 200, self._delete(namespace, name, body)
         raise Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
@@ -202,6 +211,14 @@ class Kubernetes(Service):
             raise Refused(400, "BadRequest", "resourceVersion should not be set on objects to be created")
         if (namespace, name) in self.leases:
             raise Refused(409, "AlreadyExists", f'leases.coordination.k8s.io "{name}" already exists')
+        forbidden = f'leases.coordination.k8s.io "{name}" is forbidden: '
+        if namespace in self.terminating:
+            because = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise Refused(403, "Forbidden", forbidden + because)
+        if self.quota is not None and sum(where == namespace for where, _ in self.leases) >= self.quota:
+            count = "count/leases.coordination.k8s.io"
+            used = f"requested: {count}=1, used: {count}={self.quota}, limited: {count}={self.quota}"
+            raise Refused(403, "Forbidden", f"{forbidden}exceeded quota: leases, {used}")
         return self._made(namespace, name, lease)
 
     def _made(self, namespace: str, name: str, lease: Json) -> Json:
@@ -228,7 +245,7 @@ class Kubernetes(Service):
             raise Refused(409, "Conflict", f"{conflict}StorageError: invalid object: Precondition failed: UID")
         if old is None:  # a PUT may make a Lease: their strategy allows it
             return 201, self._made(namespace, name, lease)
-        if not meta.get("resourceVersion"):
+        if meta.get("resourceVersion") in (None, "", "0"):
             raise invalid(name, "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update")
         if meta["resourceVersion"] != old["metadata"]["resourceVersion"]:
             raise Refused(
@@ -269,6 +286,17 @@ class Kubernetes(Service):
         return {"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "metadata": meta, "items": found[:size]}
 
 
+def merged(old: Json, patch: Json) -> Json:
+    """A merge patch: without a resourceVersion of its own it is one on whatever is there."""
+    return {
+        key: merged(old.get(key) or {}, patch[key])
+        if isinstance(patch.get(key), dict)
+        else patch.get(key, old.get(key))
+        for key in {**old, **patch}
+        if patch.get(key, 0) is not None
+    }
+
+
 def checked(lease: Json, name: str) -> None:
     """What every Lease is, whoever writes it."""
     spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
@@ -304,6 +332,9 @@ class _Http(ThreadingHTTPServer):
     daemon_threads = True
     api: Kubernetes
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is killed hangs up: that is nothing to print."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -329,7 +360,7 @@ class _Handler(BaseHTTPRequestHandler):
             head.append("Retry-After: 1")
         self.wfile.write("\r\n".join([*head, "", ""]).encode() + data)
 
-    do_GET = do_POST = do_PUT = do_DELETE = _do  # noqa: N815
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _do  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         """Nobody reads it."""

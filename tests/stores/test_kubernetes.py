@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import time
 from typing import Any
 
 import pytest
@@ -356,6 +357,45 @@ def test_after_a_jobs_lease_was_deleted_no_slot_up_to_now_is_granted(
     assert later.fence.birth >= before.fence.birth
 
 
+@pytest.mark.parametrize("anew", ["by who knew it", "by another"])
+def test_after_the_stores_lease_and_later_a_jobs_were_deleted_no_slot_up_to_now_is_granted(
+    kubernetes: Kubernetes, store: Store, url: str, namespace: str, anew: str
+) -> None:
+    """The new list of jobs was empty, so the job was taken for a new one, and its slot ran a second time."""
+    through(store, 0)
+    kubernetes.delete(namespace, "cronce-store")
+    store.load([])
+    kubernetes.delete(namespace, "cronce-job-billing")
+    with closing(open_store(url)) as fresh:
+        who = store if anew == "by who knew it" else fresh
+        assert refusals(swap(who, *begin(0))) == [Refusal.VERSION, Refusal.GROUP]
+
+
+def test_who_may_not_list_can_begin_a_store(own: Kubernetes) -> None:
+    own.forbidden = {"list"}
+    with closing(open_store(own.url("jobs"))) as store:
+        through(store, 0)
+
+
+@pytest.mark.parametrize("key", ["lock/a", "switch", run(0)])
+def test_who_believes_in_a_life_that_is_gone_writes_into_no_lease_of_the_next(
+    kubernetes: Kubernetes, store: Store, url: str, namespace: str, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """If another process had made both Leases anew already, it was granted what it asked for by the old one."""
+    at = NOON if key.startswith("run/") else None
+    win(store, claim(key, at=at))
+    before = store.load([]).epoch
+    for name in kubernetes.names(namespace):
+        kubernetes.delete(namespace, name)
+    later = 5_000_000
+    monkeypatch.setattr(kubernetes, "clock", lambda: time() + later / 1e6)
+    with closing(open_store(url)) as fresh:
+        assert fresh.load([]).epoch.birth > before.birth
+        win(fresh, put(key, at=at, mark=Mark.FREE))
+        assert refusals(store.swap([claim(key, at=at)], before.seen)) == [Refusal.EPOCH]
+        assert refusals(swap(store, claim(key, at=at))) == [None]
+
+
 def test_the_doctor_tells_of_a_job_whose_lease_was_deleted(
     kubernetes: Kubernetes, store: KubernetesStore, namespace: str
 ) -> None:
@@ -489,6 +529,18 @@ def test_a_right_that_is_missing_is_named(own: Kubernetes, verb: str, work: Call
         own.forbidden = {verb}
         with pytest.raises(StoreUnusable, match=f"cannot {verb} resource .leases.* `cronce k8s rbac` prints it"):
             work(store)
+
+
+def test_a_quota_or_a_namespace_that_goes_away_is_no_matter_of_rights(own: Kubernetes) -> None:
+    """Both are a 403, and a role was advised that was there already."""
+    with closing(open_store(own.url("jobs"))) as store:
+        own.quota = 1
+        with pytest.raises(StoreFull, match=r"exceeded quota: .*; raise the namespace's ResourceQuota") as full:
+            swap(store, claim("lock/a"))
+        own.quota, own.terminating = None, {"jobs"}
+        with pytest.raises(StoreUnusable, match="being terminated; the namespace is being deleted") as going:
+            swap(store, claim("lock/a"))
+        assert not any("rbac" in str(said.value) for said in (full, going))
 
 
 def test_a_forked_child_has_a_connection_of_its_own(own: Kubernetes) -> None:

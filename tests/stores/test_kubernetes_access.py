@@ -2,10 +2,13 @@
 
 import base64
 import os
+import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socket import create_connection
 from threading import Thread
 from time import sleep
 from typing import Any
@@ -20,7 +23,7 @@ from cronce.stores.kubernetes import KubernetesStore
 from cronce.stores.kubernetes.api import read_url
 from tests.servers.kubernetes import Kubernetes
 from tests.servers.process import free_port
-from tests.servers.tls import behind_tls
+from tests.servers.tls import behind_tls, without_key_identifier
 
 
 @pytest.fixture
@@ -77,7 +80,7 @@ def test_of_several_files_the_first_that_says_something_counts(own: Kubernetes, 
     ("kubernetes://Prod", "'Prod' cannot be a namespace"),
     ("kubernetes://a/b", "'a/b' cannot be a namespace"),
     ("kubernetes://a?prefix=A", "'A' cannot be a prefix"),
-    ("kubernetes://a?colour=red", "knows no colour here; it knows prefix, kubeconfig, context and timeout"),
+    ("kubernetes://a?colour=red", "knows no colour here; it knows prefix, kubeconfig, context, via and timeout"),
     ("kubernetes://a?timeout=soon", "timeout=soon is not a number of seconds"),
     ("kubernetes://a?context=none", "no context is called 'none'"),
     ("kubernetes://a?kubeconfig=/none", "there is no kubeconfig at /none"),
@@ -127,13 +130,94 @@ def test_a_kubeconfig_names_the_ca_and_who_asks(own: Kubernetes, tmp_path: Path)
         data = [base64.b64encode((tmp_path / name).read_bytes()).decode() for name in ("certificate.pem", "key.pem")]
         user = {"token": "secret", "client-certificate-data": data[0], "client-key-data": data[1]}
         file = own.config(tmp_path / "config", **user)
-        with pytest.raises(StoreUnusable, match="is not signed by who the kubeconfig says"):
+        with pytest.raises(StoreUnusable, match="is not signed by a CA of this system, since"):
             open_store(f"kubernetes://jobs?kubeconfig={file}")
         for way in ({"certificate-authority-data": data[0]}, {"certificate-authority": ca.name}):
             config = yaml.safe_load(file.read_text())
             config["clusters"][0]["cluster"] = {"server": own.server, **way}
             file.write_text(yaml.safe_dump(config))
             open_store(f"kubernetes://jobs?kubeconfig={file}").close()
+
+
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from Python 3.13 on: the context that it makes by default is strict."""
+    usual = ssl.create_default_context
+
+    def made(*words: Any, **more: Any) -> ssl.SSLContext:
+        context = usual(*words, **more)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", made)
+
+
+def trusting(own: Kubernetes, file: Path, front: int, ca: Path) -> str:
+    """The URL of a kubeconfig that names this CA."""
+    own.server = f"https://localhost:{front}"
+    config = yaml.safe_load(own.config(file).read_text())
+    config["clusters"][0]["cluster"]["certificate-authority"] = str(ca)
+    file.write_text(yaml.safe_dump(config))
+    return f"kubernetes://jobs?kubeconfig={file}"
+
+
+@pytest.mark.usefixtures("strict")
+def test_a_certificate_without_an_authority_key_identifier_is_taken_as_kubectl_takes_it(
+    own: Kubernetes, tmp_path: Path
+) -> None:
+    """Python 3.13 refused those that some clusters have, with the words that their CA was another."""
+    port = urlsplit(own.server).port or 0
+    with behind_tls(port, tmp_path, without_key_identifier) as (front, ca):
+        default = ssl.create_default_context(cafile=str(ca))
+        with (
+            pytest.raises(ssl.SSLCertVerificationError, match="Missing Authority Key Identifier"),
+            create_connection(("localhost", front)) as plain,
+        ):
+            default.wrap_socket(plain, server_hostname="localhost")
+        open_store(trusting(own, tmp_path / "config", front, ca)).close()
+        pod = {"KUBERNETES_SERVICE_HOST": "localhost", "KUBERNETES_SERVICE_PORT": str(front)}
+        KubernetesStore(read_url("kubernetes://", pod, account(tmp_path / "account", ca=ca))).close()
+
+
+def test_of_a_kubeconfig_that_names_a_ca_no_other_is_trusted(
+    own: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the system were, beside it."""
+    port = urlsplit(own.server).port or 0
+    (tmp_path / "other").mkdir()
+    other, *_ = without_key_identifier(tmp_path / "other")
+    with behind_tls(port, tmp_path, without_key_identifier) as (front, ca):
+        monkeypatch.setenv("SSL_CERT_FILE", str(ca))  # the CAs of this system
+        with pytest.raises(StoreUnusable, match=r"is refused: .*; it is not signed by the kubeconfig's CA: put"):
+            open_store(trusting(own, tmp_path / "config", front, other))
+        own.server = f"https://localhost:{front}"
+        open_store(f"kubernetes://jobs?kubeconfig={own.config(tmp_path / 'none')}").close()
+
+
+@pytest.mark.parametrize(("names", "days", "says"), [
+    ("DNS:elsewhere", 2, "name the server as its certificate does, in the kubeconfig's `server`"),
+    ("DNS:localhost", 0, "certificate has expired; let the cluster renew it, or set this machine's clock right"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_certificate_is_said(
+    own: Kubernetes, tmp_path: Path, names: str, days: int, says: str
+) -> None:
+    """Whatever it was, it was said to be signed by another CA."""
+    made = partial(without_key_identifier, names=names, days=days)
+    with behind_tls(urlsplit(own.server).port or 0, tmp_path, made) as (front, ca), pytest.raises(StoreUnusable) as no:
+        open_store(trusting(own, tmp_path / "config", front, ca))
+    assert str(no.value).endswith(says)
+
+
+def test_a_tunnel_is_checked_by_the_servers_own_name(own: Kubernetes, tmp_path: Path) -> None:
+    made = partial(without_key_identifier, names="DNS:api.example")
+    with behind_tls(urlsplit(own.server).port or 0, tmp_path, made) as (front, ca):
+        url = trusting(own, tmp_path / "config", front, ca)
+        config = yaml.safe_load((tmp_path / "config").read_text())
+        config["clusters"][0]["cluster"]["server"] = "https://api.example:6443"
+        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        open_store(f"{url}&via=localhost:{front}").close()
+    with pytest.raises(BadInput, match="via=nowhere is no place to connect to"):
+        open_store(f"{url}&via=nowhere")
 
 
 def test_without_a_pod_or_a_kubeconfig_it_says_what_to_do(tmp_path: Path) -> None:

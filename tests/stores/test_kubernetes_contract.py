@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from cronce.stores.base import Store
 from cronce.stores.kubernetes import KubernetesStore
 from cronce.stores.kubernetes.api import read_url
 from cronce.stores.kubernetes.layout import LABEL
 from cronce.testing import StoreContract
+from tests.house.wait import wait_until
 from tests.stores.places import name_of
 
 
@@ -36,6 +38,16 @@ class TestKubernetes(StoreContract):
             return f"{self.real}{'&' if '?' in self.real else '?'}prefix={prefix}"
         url: str = self.ours.url("contract", prefix=prefix, timeout=60)  # however busy the machine is
         return url
+
+    def reborn(self, other: Store, place: Path) -> None:
+        """A life is known by the second in which it began."""
+        before = other.load([]).epoch.birth
+
+        def anew() -> bool:
+            _clear(self.url(place))
+            return other.load([]).epoch.birth > before
+
+        wait_until(anew)
 
 
 def _clear(url: str) -> None:

@@ -296,6 +296,8 @@ def test_a_server_is_believed_by_its_certificate(server: MariaDb, url: str, cert
     with closing(open_store(f"{by_name}&ssl_ca={certificates}/ca.pem")) as store:
         (((_, cipher),),) = store._use(lambda line: line.ask("SHOW STATUS LIKE 'Ssl_cipher'"))
         assert cipher
+        (check,) = (check for check in store.checks() if check.name == "connection")
+        assert check.says == "encrypted, and verified: its certificate is signed by ssl_ca, and names the host"
     for stranger in (f"{by_name}&ssl_ca={certificates}/other.pem", f"{url}&ssl_ca={certificates}/ca.pem"):
         with pytest.raises(StoreUnusable, match="shows a certificate that does not fit"):
             open_store(stranger)

@@ -1,5 +1,7 @@
 """The same store by way of a proxy, or why that cannot be."""
 
+from pathlib import Path
+
 import pytest
 
 from cronce.torture.route import Address, address, through
@@ -21,6 +23,22 @@ from cronce.torture.route import Address, address, through
 def test_a_store_that_is_reached_by_tcp(url: str, host: str, port: int, by_proxy: str) -> None:
     assert address(url) == Address(host, port)
     assert through(url, 7) == by_proxy
+
+
+@pytest.mark.parametrize(
+    ("server", "host", "port"), [("https://api.example:6443", "api.example", 6443), ("http://[::1]/path", "::1", 80)]
+)
+def test_the_api_server_of_a_kubeconfig_is_reached_by_tcp(tmp_path: Path, server: str, host: str, port: int) -> None:
+    """It was left out, as a store that is no server."""
+    file = tmp_path / "kubeconfig"
+    file.write_text(
+        f"current-context: here\ncontexts: [{{name: here, context: {{cluster: ours}}}}]\n"
+        f"clusters: [{{name: ours, cluster: {{server: '{server}'}}}}]\n"
+    )
+    url = f"kubernetes://jobs?kubeconfig={file}"
+    assert address(url) == Address(host, port)
+    assert through(url, 7) == f"{url}&via=127.0.0.1:7"
+    assert address(through(url, 7)) == "the option via leads past a proxy"
 
 
 @pytest.mark.parametrize(

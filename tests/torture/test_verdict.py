@@ -276,3 +276,28 @@ def test_an_earlier_reading_explains_what_the_store_has_forgotten_since() -> Non
 def test_a_guard_that_refuses_everything_is_found_out() -> None:
     assert not Verdict(slots=60, skipped=60).passed(forgot=False)
     assert Verdict(slots=60, runs=1, skipped=59).passed(forgot=False)
+
+
+# --- where the store keeps only the last slots ---
+
+GONE = OnRecord(Outcome.TOO_OLD)
+"""What the store says of a slot that it keeps no longer."""
+
+
+@pytest.mark.parametrize("on_lost", ["skip", "rerun"])
+def test_a_slot_that_ran_and_is_no_longer_kept_has_run(on_lost: OnLost) -> None:
+    assert judged(*one(), record=GONE, on_lost=on_lost) == Verdict(slots=2, runs=2, on_lost=on_lost)
+
+
+def test_a_slot_that_did_not_run_and_is_no_longer_kept_was_skipped_and_under_rerun_missed() -> None:
+    assert judged(record=GONE) == Verdict(slots=2, runs=1, skipped=1)
+    assert judged(record=GONE, on_lost="rerun").missed == 1
+
+
+def test_of_a_slot_that_is_no_longer_kept_a_second_start_is_a_takeover_unless_the_first_end_was_accepted() -> None:
+    begun, again = one("f1", "a", 1, "start", "done"), one("f2", "b", 5)
+    assert judged(*begun, *again, record=GONE, on_lost="rerun") == Verdict(
+        slots=2, runs=2, on_lost="rerun", taken_over=1
+    )
+    assert judged(*one("f1"), *again, record=GONE, on_lost="rerun").extra == 1
+    assert judged(*begun, *again, record=GONE, on_lost="skip").extra == 1

@@ -50,9 +50,9 @@ under job names of its own, and is removed from the store afterwards. With --sch
 they are also restarted one by one, drained by colour, killed all at once, and given a newer version of the jobs that is
 rolled back later.
 
-exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sense, or the command of --restart failed;
-75 the store cannot be reached, or stopped answering; 78 the store needs a person. With any but 0 and 1 nothing was
-judged."""
+exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sense, the store refuses what it is asked
+for, or the command of --restart failed; 75 the store cannot be reached, or stopped answering; 78 the store needs a
+person. With any but 0 and 1 nothing was judged."""
 
 
 def add_torture_arguments(parser: argparse.ArgumentParser) -> None:

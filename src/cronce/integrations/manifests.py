@@ -27,6 +27,9 @@ LONGEST_CRONJOB: Final = 52
 """Its Jobs have 11 characters more, and a Job's name becomes a label of 63 at most."""
 LONGEST: Final = 63
 LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+SUBDOMAIN: Final = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
+MOST_PODS: Final = 2**31 - 1
+"""backoffLimit is a number of 32 bits."""
 QUANTITY: Final = re.compile(r"(?a)[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
 
 REFERENCE: Final = re.compile(r"\$(?=[$(])")
@@ -48,6 +51,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 10, 360
 """Seconds that Kubernetes waits before the second pod of a Job, twice as long before each later one, up to these."""
 FAREWELL: Final = 5
 """Seconds beyond the grace, to put on record how it ended."""
+
+FOR_GOOD: Final = (NOT_DONE, 78, 126, 127)
+"""Codes of `exec` after which another pod would end no better: the slot is closed and did not succeed, the store needs
+a person, the command cannot be started."""
 
 POLICIES: Final[Mapping[Overlap, str]] = {"skip": "Forbid", "wait": "Allow", "allow": "Allow", "replace": "Replace"}
 
@@ -85,7 +92,7 @@ def cronjob(
     suspend: bool = False,
 ) -> Manifest:
     """`words` are the whole command, from `cronce exec` on."""
-    check_label(job.name, LONGEST_CRONJOB)
+    check_name(job.name, LONGEST_CRONJOB)
     spec: Manifest = {
         "schedule": expression(job),
         "timeZone": "Etc/UTC" if job.tz == "UTC" else job.tz,
@@ -104,7 +111,7 @@ def cronjob(
 
 def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas: int, grace: timedelta) -> Manifest:
     """`words` are the whole command, from `cronce run` on, less where its health is asked for."""
-    check_label(name, LONGEST)
+    check_name(name, LONGEST)
     if replicas < 0:
         raise BadInput(f"--replicas is 0 or more, and this is {replicas}")
     container = _container(name, [*words, "--health", f"0.0.0.0:{PORT}"], place) | {
@@ -127,7 +134,7 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
 
 def rbac(name: str, namespace: str) -> list[Manifest]:
     """What the `kubernetes://` store needs, and nothing else; other stores need no rights in the cluster at all."""
-    check_label(name, LONGEST)
+    check_name(name, LONGEST)
     check_label(namespace, LONGEST, "a namespace")
     metadata = _metadata(name, namespace)
     group = "rbac.authorization.k8s.io"
@@ -161,12 +168,14 @@ def _job_spec(
     container = _container(job.name, words, place)
     told: Value = {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}}
     container["env"] = [*_env(place), Noted({"name": JOB_NAME, "valueFrom": told}, "Tells `exec` its slot.")]
+    if again(job) + AWAY > MOST_PODS:
+        raise BadInput(f"--retries {job.retries} are more than Kubernetes counts: at most {MOST_PODS - AWAY - 1:,}")
     spec: Manifest = {"backoffLimit": Noted(again(job) + AWAY, _why(job))}
     if job.timeout is not None:
         note = "The whole Job; each attempt has its own --timeout."
         spec["activeDeadlineSeconds"] = Noted(_active_deadline(job.timeout + grace, again(job)), note)
     if restart == "Never":
-        spec["podFailurePolicy"] = {"rules": _failure_rules(job.name)}
+        spec["podFailurePolicy"] = {"rules": _failure_rules(job)}
     pod = _pod(container, place, grace)
     pod["restartPolicy"] = Noted(
         restart,
@@ -188,13 +197,26 @@ def _why(job: Declaration) -> str:
     return f"--retries{more}, and {AWAY} for a store that is away. What is beyond the retries runs nothing, and fails."
 
 
-def _failure_rules(container: str) -> list[Value]:
-    closed: Value = {"containerName": container, "operator": "In", "values": [NOT_DONE]}
+def _failure_rules(job: Declaration) -> list[Value]:
+    closed: Value = {"containerName": container_name(job.name), "operator": "In", "values": list(FOR_GOOD)}
     evicted: Value = {"type": "DisruptionTarget", "status": "True"}
+    note = (
+        "No more pods: the slot is closed and did not succeed, the store needs a person, or no command can be started."
+    )
     return [
-        Noted({"action": "FailJob", "onExitCodes": closed}, "The slot is closed and did not succeed: no more pods."),
-        Noted({"action": "Ignore", "onPodConditions": [evicted]}, "An eviction is no failure: another pod, uncounted."),
+        Noted({"action": "FailJob", "onExitCodes": closed}, note),
+        Noted({"action": "Ignore", "onPodConditions": [evicted]}, _evicted(job)),
     ]
+
+
+def _evicted(job: Declaration) -> str:
+    uncounted = "An eviction is no failure: another pod is started, and not counted."
+    if again(job):
+        return f"{uncounted} It runs the slot again."
+    return (
+        f"{uncounted} If the command had begun,\nthe slot is closed by then and that pod runs nothing:"
+        " --on-lost rerun or --retries has it run again."
+    )
 
 
 def _active_deadline(attempt: timedelta, more: int) -> int:
@@ -226,6 +248,12 @@ def expression(job: Declaration) -> str:
         raise BadInput(f"{rule.text!r} has seconds, and a CronJob fires by the minute")
     if set("L#") & set(f"{day}{weekday}"):
         raise BadInput(f"{rule.text!r}: Kubernetes knows no L and no # in days")
+    if re.search(r"(?<![0-9])0[0-9]", rule.text):
+        raise BadInput(f"{rule.text!r}: Kubernetes takes no number with a leading zero; write 7 for 07")
+    if any("," in field and "*" in field for field in (day, weekday)):
+        raise BadInput(
+            f"{rule.text!r}: in a list of days Kubernetes reads * otherwise than cron does; write it out, without the *"
+        )
     if any(map(_reaches_7, weekday.split(","))):
         raise BadInput(
             f"{rule.text!r}: the weekdays of Kubernetes are 0 to 6; Sunday is 0 or SUN, and a range has an end (1-6/2)"
@@ -251,10 +279,12 @@ def _container(name: str, words: Sequence[str], place: PodSettings) -> Manifest:
     for option, quantity in (("--cpu", place.cpu), ("--memory", place.memory)):
         if not QUANTITY.fullmatch(quantity):
             raise BadInput(f"{option} is a quantity such as 100m or 256Mi, and this is {quantity!r:.40}")
+    if place.memory.endswith("m"):
+        raise BadInput(f"--memory {place.memory} is in thousandths of a byte; write {place.memory[:-1]}Mi")
     if not place.image or not place.image.isprintable() or " " in place.image:
         raise BadInput(f"--image is the name of an image with cronce in it, and this is {place.image!r:.60}")
     return {
-        "name": name,
+        "name": container_name(name),
         "image": place.image,
         "command": [REFERENCE.sub("$$", word) for word in words],
         "env": _env(place),
@@ -274,7 +304,7 @@ def _container(name: str, words: Sequence[str], place: PodSettings) -> Manifest:
 def _env(place: PodSettings) -> list[Value]:
     if place.store:
         return [{"name": "CRONCE_URL", "value": place.store}]
-    check_label(place.secret, LONGEST, "a secret")
+    check_name(place.secret, LONGEST, "a secret")
     secret: Value = {"secretKeyRef": {"name": place.secret, "key": "url"}}
     made = f"kubectl create secret generic {place.secret} --from-literal=url=postgresql://…"
     return [Noted({"name": "CRONCE_URL", "valueFrom": secret}, made)]
@@ -293,7 +323,7 @@ def _pod(container: Manifest, place: PodSettings, grace: timedelta) -> Manifest:
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
-    return {"serviceAccountName": check_label(place.account, LONGEST), **pod} if place.account else pod
+    return {"serviceAccountName": check_name(place.account, LONGEST), **pod} if place.account else pod
 
 
 def _probe(path: str, **seconds: int) -> Value:
@@ -307,6 +337,20 @@ def _metadata(name: str, namespace: str) -> Value:
 
 def _labels(name: str) -> Value:
     return {"app.kubernetes.io/name": name}
+
+
+def container_name(name: str) -> str:
+    """That of a container has no dots, unlike others."""
+    return name.replace(".", "-")
+
+
+def check_name(name: str, longest: int, what: str = "a name") -> str:
+    if not SUBDOMAIN.fullmatch(name) or len(name) > longest:
+        raise BadInput(
+            f"{name[:80]!r} cannot be {what} in Kubernetes: 1 to {longest} of a–z 0–9 - and ., and neither first nor"
+            " last a - or ."
+        )
+    return name
 
 
 def check_label(name: str, longest: int, what: str = "a name") -> str:

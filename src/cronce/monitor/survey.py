@@ -76,6 +76,8 @@ class Survey(NamedTuple):
     """How long the last runs took that succeeded, of some jobs."""
     backfilled: Set[Slot] = frozenset()
     """Of slots that were too late to start, those that were made up for by hand."""
+    history: bool = True
+    """Whether the store keeps every slot (`Traits.history`); else it refuses runs by hand, and nobody is sent there."""
 
     def carried_by(self, one: Holder) -> Mapping[str, str]:
         """Which version of which job."""
@@ -153,6 +155,7 @@ def survey(known: Known, traits: Traits) -> Flow[Survey]:
         observed=(yield from named("observed/", decode_observed, NAMES)),
         tzdata=(yield from queries.machines_tzdata()),
         took={job: took for job, (_, took) in known.took.items()},
+        history=traits.history,
     )
 
 

@@ -124,12 +124,21 @@ def _missed(seen: JobSeen, slots: Sequence[tuple[Instant, Instant]], survey: Sur
     since = min([*(when for _, when in slots), *(span.end for span in told)])
     start = min([*(at for at, _ in slots), *(_first(span, seen) for span in told)])
     end = survey.now if len(slots) >= UNCLAIMED else max(ends) + SECOND
-    remedy = (
-        f"`cronce why {Slot(seen.name, max(ends)).key}` says why; `cronce backfill {seen.name} --from {spell(start)}"
-        f" --to {spell(end)}` runs what did not run."
-    )
+    remedy = f"`cronce why {Slot(seen.name, max(ends)).key}` says why; {_made_up_for(seen.name, start, end, survey)}"
+    if not seen.is_scheduled:
+        remedy += (
+            " If what calls it was switched off on purpose (a CronJob that was suspended or deleted),"
+            f" `cronce pause {seen.name}` ends this alert."
+        )
     severity: Severity = "critical" if slots or wanted else "info"
     yield Alert(Kind.MISSED, seen.name, severity, f"{seen.name}: {'; '.join(facts)}.", since, remedy=remedy)
+
+
+def _made_up_for(job: str, start: Instant, end: Instant, survey: Survey) -> str:
+    """Only what the store lets a person do."""
+    if not survey.history:
+        return "this store keeps no history, so no backfill runs it: if it is still wanted, start its command by hand."
+    return f"`cronce backfill {job} --from {spell(start)} --to {spell(end)}` runs what did not run."
 
 
 def _did_not_run(slots: Sequence[tuple[Instant, Instant]]) -> Iterator[str]:

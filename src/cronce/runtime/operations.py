@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, Literal, get_args
 
-from cronce.errors import BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable
+from cronce.errors import BadInput, BadRecord, CronceError, NotOnRecord, StoreUnavailable, StoreUnusable
 from cronce.model import (
     SWITCH,
     Cell,
@@ -135,11 +135,21 @@ class Operator:
 
     # --- runs ---
 
+    def refuse_without_history(self) -> None:
+        """Asked before anything is written: a store that keeps only the last slots of a job would refuse the run by
+        hand itself, after the slot was closed for it."""
+        if not self.ledger.client.traits.history:
+            raise StoreUnusable(
+                "this store has room for the last slots of a job, and for no runs by hand (trigger, rerun, backfill, a"
+                " Job made by hand); name a database for those, such as postgresql://"
+            )
+
     def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[AskedFor]:
         """Ask for a run of its own, with its own key. With an id, asking twice is asking once."""
         text = json_text("a payload", payload)
         if request:
             _check_id(request)
+        self.refuse_without_history()
         job = yield from self.job(name)
         now = self.ledger.know.now()
         asked = AskedFor(Slot(name, whole(now), request or f"t-{os.urandom(4).hex()}"), new=True)
@@ -170,6 +180,7 @@ class Operator:
         """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
         a rerun of it is open, that is the answer. With an id, asking twice is asking once, also when it is over. It is
         refused while the process that ran it may be alive, unless somebody has looked (`force`)."""
+        self.refuse_without_history()
         base = rerun_of(slot) or slot
         base = yield from self._on_record(base)
         if request:
@@ -444,6 +455,7 @@ def survey(
     operator: Operator, name: str, start: datetime | str, end: datetime | str, most: int = MOST
 ) -> Flow[Stretch]:
     """What a backfill from `start` until before `end` would do. A day begins where the job lives."""
+    operator.refuse_without_history()
     yield from operator.job(name)
     loaded, _ = yield from operator.ledger.client.load([job_cell(name)])
     seen = seen_job(loaded.cells[0]) if loaded.cells[0].version else None

@@ -26,3 +26,17 @@ def warn(name: str, says: str, remedy: str) -> Check:
 
 def error(name: str, says: str, remedy: str) -> Check:
     return Check(name, "error", says, remedy)
+
+
+LOCAL = ("", "localhost", "127.0.0.1", "::1")
+
+
+def connection(host: str, verified: str, remedy: str, *, encrypted: bool) -> Check:
+    """Whether anybody on the way could read along, or answer in the server's place. `verified`: what is known of whom
+    the connection is to; nothing if it is not asked."""
+    if encrypted and verified:
+        return ok("connection", f"encrypted, and verified: {verified}")
+    says = "encrypted, but not verified: another server could answer" if encrypted else "neither encrypted nor verified"
+    if host.startswith("/") or host in LOCAL:
+        return ok("connection", f"within this machine; {says}")
+    return warn("connection", f"to {host}: {says}", remedy)

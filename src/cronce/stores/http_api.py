@@ -29,8 +29,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from math import inf
+from socket import IPPROTO_TCP, TCP_NODELAY, create_connection, socket
 from typing import Any, Final
 
 from cronce.errors import StoreUnavailable, StoreUnusable
@@ -74,7 +75,8 @@ class Reply(NamedTuple):
 
 
 class HttpServer:
-    """The endpoints of one server or cluster, for all threads of a process. `shown` is its URL, for people."""
+    """The endpoints of one server or cluster, for all threads of a process. `shown` is its URL, for people. `via` is
+    where connections are opened instead, such as a tunnel: TLS still checks that the endpoint itself is at its end."""
 
     def __init__(
         self,
@@ -83,15 +85,17 @@ class HttpServer:
         timeout: float,
         tls: ssl.SSLContext | None,
         boot: Callable[[], Boot],
+        *,
+        via: tuple[str, int] | None = None,
     ) -> None:
         self.shown: Final = shown
         self.timeout: Final = timeout
         self.boot: Final = boot
         self.clock: Final = ServerClock(boot)
         self._endpoints = endpoints
-        self._tls = tls
+        self._tls, self._via = tls, via
         self._first = 0
-        self._pool: Pool[HTTPConnection] = Pool(self.connect, _socket, timeout)
+        self._pool: Pool[HTTPConnection] = Pool(self.connect, _number, timeout)
 
     def deadline(self) -> Boot:
         """When a call that begins now has taken long enough."""
@@ -134,22 +138,26 @@ class HttpServer:
         failures: list[tuple[str, OSError]] = []
         for step in range(len(self._endpoints)):
             number = (self._first + step) % len(self._endpoints)
-            line = self._line(*self._endpoints[number])
+            host, port = self._endpoints[number]
+            line = HTTPConnection(host, port)
+            line.auto_open = 0  # once hung up it stays so: by itself it would connect again, and without TLS
             try:
-                line.connect()
+                line.sock = self._socket(host, port)
             except OSError as error:
-                line.close()
-                failures.append((f"{line.host}:{line.port}", error))
+                failures.append((f"{host}:{port}", error))
                 continue
             self._first = number
             return line
         raise NoConnection(failures)
 
-    def _line(self, host: str, port: int) -> HTTPConnection:
-        timeout = self.timeout / len(self._endpoints)
-        if self._tls is None:
-            return HTTPConnection(host, port, timeout=timeout)
-        return HTTPSConnection(host, port, timeout=timeout, context=self._tls)
+    def _socket(self, host: str, port: int) -> socket:
+        plain = create_connection(self._via or (host, port), self.timeout / len(self._endpoints))
+        try:
+            plain.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+            return plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=host)
+        except BaseException:
+            plain.close()
+            raise
 
     def _look_elsewhere(self, line: HTTPConnection) -> None:
         self._first = self._endpoints.index((line.host, line.port)) + 1
@@ -174,7 +182,7 @@ def ask(line: HTTPConnection, question: Question, seconds: float) -> HTTPRespons
     return line.getresponse()
 
 
-def _socket(line: HTTPConnection) -> int:
+def _number(line: HTTPConnection) -> int:
     number: int = line.sock.fileno()
     return number
 

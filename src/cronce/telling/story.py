@@ -96,6 +96,8 @@ def headline(story: Story, found: Why) -> str:
         return f"{key} {_never(story, found)}"
     if run.record is None:
         return f"{key} cannot be read: {safe(run.trouble)}."
+    if story.case is Case.TOO_OLD:
+        return safe(f"{key} is too old: {run.record.reason}. It may have run; it does not run again.")
     return safe(f"{key} {_recorded(story, run.record, found)}")
 
 

@@ -621,6 +621,25 @@ class EpochContract(_Shelf):
         assert swapped.epoch == store.load([]).epoch == before
         assert cell_of(store, "b") == Cell("b")
 
+    def reborn(self, other: Store, place: Path) -> None:  # noqa: ARG002
+        """Have the store of a place begin another life, behind the back of whoever has it open. A store without a
+        tally is told by the deletion of all that it has: give the contract the way to do that."""
+        require(other, "tally")
+        before = other.load([]).epoch
+        other.swap([], (before.birth + 1, before.tally + 1000))
+
+    def test_a_writer_is_refused_though_another_has_begun_the_next_life_and_written_in_it(
+        self, store: Store, other: Store, tmp_path: Path
+    ) -> None:
+        """Whatever this process remembers of the cell or of the store, it is judged by what the store is now."""
+        win(store, claim("lock/a"))
+        before = store.load([]).epoch
+        self.reborn(other, tmp_path)
+        assert other.load([]).epoch.birth > before.birth
+        win(other, change(cell_of(other, "lock/a"), mark=Mark.FREE))
+        assert refusals(store.swap([claim("lock/a")], before.seen)) == [Refusal.EPOCH]
+        assert refusals(swap(store, claim("lock/a"))) == [None]
+
     def test_a_writer_that_has_not_seen_the_latest_write_is_welcome(self, store: Store, other: Store) -> None:
         seen = store.load([]).epoch.seen
         win(other, claim("a"))

@@ -10,8 +10,12 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
-from cronce.errors import CronceError
+from cronce.errors import BadInput, CronceError
+
+REFUSED: Final = 2
+"""With this a process ends that was refused what it shall do; the last line that it wrote says why."""
 
 
 class Crew:
@@ -40,6 +44,8 @@ class Crew:
         for name, process in self._living.items():
             if process.poll() is not None and not (name in self._leaving and process.returncode == 0):
                 last = self._log(name).read_text().strip().splitlines()[-1:] or ["it said nothing"]
+                if process.returncode == REFUSED:
+                    raise BadInput(f"{name} was refused: {last[0]}")
                 raise CronceError(f"{name} ended by itself, with {process.returncode}: {last[0]}")
 
     def tell(self, name: str, text: str) -> None:

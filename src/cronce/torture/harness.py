@@ -18,6 +18,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Instant, spell
 from cronce.policy import Missed, OnLost, Overlap
+from cronce.protocol.terms import Terms, check_terms
 from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.sqlite import locate
@@ -42,6 +43,10 @@ LEASE: Final = 2.5
 ANSWERS: Final = ("start", "accepted", "stale", "ran", "refused")
 """What a process cannot say before the store has answered it."""
 
+GUARDS: Final = "cronce.torture.worker"
+SCHEDULERS: Final = "cronce.torture.scheduling"
+"""What is run as a process."""
+
 LOOK: Final = 0.02
 BEFORE: Final = 2
 REGISTERED: Final = (4, 30)
@@ -57,6 +62,9 @@ AFTER: Final = 1.5
 
 LOOK_AT_ALL: Final = 0.5
 """Seconds between two looks at every slot."""
+
+READ: Final = 0.2
+"""Seconds between two readings of a store that keeps only the last slots; the verdict remembers what was read."""
 
 NOTE: Final = 1.0
 """Seconds between two looks at which version fires."""
@@ -122,15 +130,18 @@ class Torture:
         self._said: set[tuple[str, str, str]] = set()
         self._first: Instant | None = None
         self._shown = 0
-        self._answered = self._moved = self._looked_at_all = self._noted = 0.0
+        self._answered = self._moved = self._looked_at_all = self._noted = self._read = 0.0
         self._closed = False
         self._mark = urandom(3).hex()
         """Two tortures of one seed on one store are not in each other's way."""
 
     def _task(self, on_lost: OnLost) -> Task:
-        """Under skip the job is as most are, no two slots at once; under rerun what lapsed runs beside the others."""
+        """Under skip the job is as most are, no two slots at once; under rerun what lapsed runs beside the others, or,
+        where the store lets runs of a job only follow each other, all wait for it."""
         name = f"torture-{self.settings.seed}-{self._mark}-{on_lost}"
-        overlap: Overlap = "skip" if on_lost == "skip" else "allow"
+        beside: Overlap = "allow" if self._store.traits.history else "wait"
+        overlap: Overlap = "skip" if on_lost == "skip" else beside
+        check_terms(Terms(timedelta(seconds=self._lease), on_lost=on_lost, overlap=overlap), self._store.traits)
         return Task(name, on_lost, overlap, self._lease, self.settings.missed)
 
     def run(self) -> Result:
@@ -147,7 +158,7 @@ class Torture:
         self._tasks = tuple(self._task(on_lost) for on_lost in self.settings.on_lost)
         self._ahead = (self._store_now() - self._clock.wall()).total_seconds()
         self._shelf = Shelf(self._store, self._clock, self._tasks, f"{self.settings.seed}-{self._mark}")
-        usual = "cronce.torture.scheduling" if self.settings.scheduler else "cronce.torture.worker"
+        usual = SCHEDULERS if self.settings.scheduler else GUARDS
         self._crew = Crew(self.settings.worker or usual, lambda name: self._folder / f"{name}.log")
         self._names = tuple(f"w{number + 1}" for number in range(self.settings.processes))
         to = address(self.settings.url)
@@ -302,6 +313,9 @@ class Torture:
             self._moved = self._clock.boot()
         self._faults.look(new)
         self._crew.check()
+        if not self._store.traits.history and self._clock.boot() >= self._read + READ:
+            self._read = self._clock.boot()
+            self._shelf.remember()
         if self.settings.scheduler and self._clock.boot() >= self._noted + NOTE:
             self._noted = self._clock.boot()
             self._shelf.note_edits()

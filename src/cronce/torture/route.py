@@ -1,8 +1,9 @@
-"""Where a store is, by its URL, and the same URL by way of a proxy. Pure."""
+"""Where a store is, by its URL (and the kubeconfig that it names), and the same URL by way of a proxy."""
 
 from typing import Final
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
+from cronce.stores.kubernetes.api import read_url
 from cronce.value import NamedTuple
 
 PORTS: Final = {
@@ -25,8 +26,12 @@ def address(url: str) -> Address | str:
     """The one TCP address behind a URL; or why nothing can stand between it and a process."""
     parts = urlsplit(url)
     options = parse_qs(parts.query, keep_blank_values=True)
+    if "via" in options:
+        return "the option via leads past a proxy"
     if parts.scheme in SECURE or "ssl_ca" in options or "verify" in "".join(options.get("sslmode", ())):
         return "the connection is encrypted, and checks whom it talks to"
+    if parts.scheme == "kubernetes":
+        return Address(*read_url(url).endpoint)
     if parts.scheme not in PORTS:
         return f"a {parts.scheme}: store is not reached by TCP"
     if elsewhere := [name for name in ELSEWHERE if name in options]:
@@ -41,5 +46,7 @@ def address(url: str) -> Address | str:
 def through(url: str, port: int) -> str:
     """The same store, by way of a port of this machine."""
     parts = urlsplit(url)
+    if parts.scheme == "kubernetes":
+        return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, f"via={HERE}:{port}")))))
     user, at, _ = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{user}{at}{HERE}:{port}"))

@@ -1,7 +1,7 @@
 """What a torture has in its store: read for the verdict, and removed at the end. It asks the store directly, never by
 way of a proxy."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
@@ -54,7 +54,7 @@ class Shelf:
             return True
 
     def remember(self) -> None:
-        """What is on record now, for the case that the store forgets it."""
+        """What is on record now, for the case that the store forgets it, or keeps it no longer."""
         with suppress(StoreUnavailable):
             for run in self._runs():
                 self._older[run.slot.key] = _on_record(run)
@@ -69,12 +69,32 @@ class Shelf:
     def records(self) -> dict[str, OnRecord]:
         records = {run.slot.key: _on_record(run) for run in self._runs()}
         for key, older in self._older.items():
-            records[key] = records.get(key, OnRecord()).joined(older)
+            missing = OnRecord() if self.store.traits.history else older  # what is no longer kept is as it was read
+            records[key] = records.get(key, missing).joined(older)
         return records
+
+    def _no_longer_kept(self, slots: Iterable[Slot], records: Mapping[str, OnRecord]) -> dict[str, OnRecord]:
+        """Of slots that are not on record as closed, those that the store calls too old: they were closed, and made
+        room for newer ones before anybody read how. The ledger alone tells what became of them."""
+        doubtful = [slot for slot in slots if records.get(slot.key, OnRecord()).outcome is None]
+        if self.store.traits.history or not doubtful:
+            return {}
+        loaded = self.store.load([slot.cell for slot in doubtful])
+        found = [
+            (slot, seen_run(cell, loaded.now))
+            for slot, cell in zip(doubtful, loaded.cells, strict=True)
+            if cell.version
+        ]
+        return {
+            slot.key: records.get(slot.key, OnRecord())._replace(outcome=Outcome.TOO_OLD)
+            for slot, run in found
+            if run.record and run.record.outcome is Outcome.TOO_OLD
+        }
 
     def verdicts(self, slots: Iterable[Instant], lines: Sequence[Line]) -> tuple[Verdict, ...]:
         """What is on record, held against what was written about it."""
-        records = self.records()
+        slots, records = tuple(slots), self.records()
+        records |= self._no_longer_kept((Slot(task.job, at) for task in self._tasks for at in slots), records)
         return tuple(
             judge(
                 {Slot(task.job, at).key: at for at in slots},

@@ -19,7 +19,7 @@ from cronce.testing.book import Line, by_slot
 from cronce.value import NamedTuple
 
 EXCUSES: Final[Mapping[OnLost, tuple[Outcome, ...]]] = {
-    "skip": (Outcome.LOST, Outcome.FAILED, Outcome.SKIPPED, Outcome.UNKNOWN),
+    "skip": (Outcome.LOST, Outcome.FAILED, Outcome.SKIPPED, Outcome.UNKNOWN, Outcome.TOO_OLD),
     "rerun": (Outcome.UNKNOWN,),
 }
 """How a slot may close that no body completed: on record, and for a reason. Under rerun there is none but that the
@@ -137,10 +137,11 @@ def _of_slot(lines: Sequence[Line], record: OnRecord, on_lost: OnLost, excuses: 
     starts = sorted(line.fence for line in lines if line.what == "start")
     accepted = {line.fence for line in lines if line.what == "accepted"}
     ran = any(line.what == "done" and line.fence == starts[-1] for line in lines if starts)
+    ended = record.ended
+    if outcome is Outcome.TOO_OLD:  # the store keeps no word of takeovers any more: whose end it accepted had none
+        ended |= set(starts) - accepted
     unexplained = [
-        newer
-        for older, newer in pairwise(starts)
-        if not (on_lost == "rerun" and older in record.ended and older < newer)
+        newer for older, newer in pairwise(starts) if not (on_lost == "rerun" and older in ended and older < newer)
     ]
     return Verdict(
         slots=1,
@@ -152,7 +153,7 @@ def _of_slot(lines: Sequence[Line], record: OnRecord, on_lost: OnLost, excuses: 
         stale_accepted=sum(fence < max((record.fence, *starts)) for fence in accepted),
         on_lost=on_lost,
         taken_over=max(len(starts) - 1, 0) - len(unexplained),
-        skipped=outcome is Outcome.SKIPPED,
+        skipped=outcome is Outcome.SKIPPED or (outcome is Outcome.TOO_OLD and not ran),
         failed=outcome is Outcome.FAILED,
     )
 

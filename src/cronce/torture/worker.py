@@ -26,13 +26,14 @@ from typing import Final
 
 from cronce import Cronce, LeaseLost, Run, Skipped
 from cronce.clock import SystemClock
-from cronce.errors import StoreUnavailable
+from cronce.errors import BadInput, StoreUnavailable, StoreUnusable
 from cronce.events import Event
 from cronce.events import What as Happened
 from cronce.model import Instant, Slot, slot_of_cell, unspell
 from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.guard import Guard
 from cronce.testing.book import NOTHING, Book, Line, Tail, What
+from cronce.testing.crew import REFUSED
 from cronce.value import NamedTuple
 
 EVERY: Final = timedelta(seconds=1)
@@ -156,6 +157,9 @@ class Worker:
         """What is not foreseen ends the process, loudly: a thread that died in silence would look like a slow one."""
         try:
             self._trigger(task, first)
+        except (BadInput, StoreUnusable) as refusal:
+            print(refusal, file=sys.stderr, flush=True)
+            os._exit(REFUSED)
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()

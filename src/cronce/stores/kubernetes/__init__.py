@@ -11,7 +11,9 @@ leaves. So a lease is dated by them, but whoever finds one lapsed has watched it
 its own (`Traits.one_clock`), as client-go does.
 
 *A Lease that somebody deleted* takes the memory of its job with it. The store's own Lease knows every job that had one:
-the next is not told of any slot up to the moment that it was made.
+the next is not told of any slot up to the moment that it was made. If the store's was deleted, the next one has the
+list from the Leases that are there. Each Lease says in which life of the store it was written, so that whoever believes
+in another one looks at the store before it writes there.
 
 *What is not kept.* There is no room for one cell per effect or run, nor for what each pod leaves behind: those keys
 read as absent, and a write of one is refused with the reason.
@@ -29,7 +31,7 @@ from cronce.model import Boot, Cell, Epoch, Instant, Traits, Verdict, Write, to_
 from cronce.stores.base import Loaded, Page, Scan, Swapped, closed_on_error, groups, life_of, page_of, refused_epoch
 from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.http_api import Json
-from cronce.stores.kubernetes.api import Address, Api, read_url
+from cronce.stores.kubernetes.api import Address, Api, Forbidden, read_url
 from cronce.stores.kubernetes.layout import (
     LABEL,
     STORE,
@@ -135,10 +137,11 @@ class KubernetesStore:
     # --- swapping ---------------------------------------------------------------------------------------------------
 
     def _swap(self, home: Home, writes: Sequence[Write], now: Instant, birth: int, deadline: Boot) -> Sequence[Verdict]:
-        """A Lease that is there has forgotten nothing. Before one is made the store is looked at: both may have been
-        deleted."""
+        """A Lease that was written in the life believed in has forgotten nothing. Before one is made, or one of another
+        life is written, the store is looked at: both may have been deleted, and made anew by somebody else."""
         guess = self._remembered.get(home)
-        shelf = guess or self._read_to_write(home, deadline)
+        guess = guess if guess and guess.life == birth else None
+        shelf = guess or self._read_to_write(home, birth, deadline)
         while self._epoch.birth == birth:
             verdicts, changed = judged(shelf, writes, now)
             doubtful = shelf is guess and any(verdict.refused for verdict in verdicts)
@@ -146,9 +149,9 @@ class KubernetesStore:
                 return verdicts
             if not shelf.there and _epoch(self._look(deadline)).birth == birth:
                 self._make(home, deadline)
-            elif shelf.there and not doubtful and self._replace(changed_by(shelf, changed), now, deadline):
+            elif shelf.there and not doubtful and self._replace(changed_by(shelf, changed, birth), now, deadline):
                 return verdicts
-            shelf = self._read_to_write(home, deadline)
+            shelf = self._read_to_write(home, birth, deadline)
         return refused_epoch(writes)
 
     def _make(self, home: Home, deadline: Boot) -> None:
@@ -199,13 +202,23 @@ class KubernetesStore:
             if jobs == shelf.jobs or self._replace(shelf._replace(jobs=jobs), self._sure_now(deadline), deadline):
                 return jobs
 
-    def _read_to_write(self, home: Home, deadline: Boot) -> Shelf:
+    def _read_to_write(self, home: Home, birth: int, deadline: Boot) -> Shelf:
         """If it is a job's, and nothing was written into it yet, while the job had another one, then that was deleted
         with all that it knew: any slot up to now may have run."""
         shelf = self._read(home, deadline)
-        if home.kind != "job" or not shelf.is_new or self._enlist(home.name, shelf.uid, deadline) == shelf.uid:
-            return shelf
-        return shelf._replace(passed=shelf.born + TRAITS.step + TRAITS.skew)
+        if home.kind == "job" and shelf.is_new:
+            first = self._enlist(home.name, shelf.uid, deadline) == shelf.uid
+            return shelf if first else shelf._replace(passed=shelf.born + TRAITS.step + TRAITS.skew)
+        if shelf.there and shelf.life != birth:
+            self._look(deadline)
+        return shelf
+
+    def _jobs_there(self, deadline: Boot) -> dict[str, str]:
+        """What a list that was deleted had in it; who may not ask begins with none."""
+        try:
+            return {shelf.home.name: shelf.uid for shelf in self._listed(deadline) if shelf.home.kind == "job"}
+        except Forbidden:
+            return {}
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -215,9 +228,11 @@ class KubernetesStore:
         while shelf.is_new or not shelf.there:
             if not shelf.there:
                 self._make(STORE, deadline)
-            elif written := self._replace(shelf, self._sure_now(deadline), deadline):
-                shelf = written
-                break
+            else:
+                listed = shelf._replace(jobs=self._jobs_there(deadline))
+                if written := self._replace(listed, self._sure_now(deadline), deadline):
+                    shelf = written
+                    break
             shelf = self._read(STORE, deadline)
         self._epoch = _epoch(shelf)
         return shelf

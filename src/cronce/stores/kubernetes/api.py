@@ -41,16 +41,24 @@ class Access(NamedTuple):
     token: Token
     tls: ssl.SSLContext | None = None
     namespace: str = ""
+    trusts: str = ""
+    """Whose signature the server's certificate must bear, for people."""
 
 
 class Address(NamedTuple):
-    """What a URL says: ``kubernetes://namespace?prefix=cronce&kubeconfig=FILE&context=NAME&timeout=5``."""
+    """What a URL says: ``kubernetes://namespace?prefix=cronce&kubeconfig=FILE&context=NAME&via=HOST:PORT&timeout=5``."""
 
     shown: str
     access: Access
     namespace: str
     prefix: str = "cronce"
     timeout: float = TIMEOUT
+    via: tuple[str, int] | None = None
+
+    @property
+    def endpoint(self) -> tuple[str, int]:
+        server = urlsplit(self.access.server)
+        return server.hostname or "", server.port or (443 if self.access.tls else 80)
 
 
 def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Address:
@@ -58,16 +66,26 @@ def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCO
     place, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     timeout = seconds(shown, options.pop("timeout", str(TIMEOUT)))
-    prefix, file, context = (options.pop(name, "") for name in ("prefix", "kubeconfig", "context"))
+    prefix, file, context, via = (options.pop(name, "") for name in ("prefix", "kubeconfig", "context", "via"))
     if options:
-        known = "prefix, kubeconfig, context and timeout"
+        known = "prefix, kubeconfig, context, via and timeout"
         raise BadInput(f"{shown!r}: Kubernetes knows no {', '.join(sorted(options))} here; it knows {known}")
     access = _access(shown, file, context, env, account)
     namespace = unquote(place.strip("/")) or access.namespace or "default"
     for what, name in (("a namespace", namespace), ("a prefix", prefix or "cronce")):
         if not re.fullmatch(_LABEL, name):
             raise BadInput(f"{shown!r}: {name!r} cannot be {what}; write it like kubernetes://jobs: a–z, 0–9 and -")
-    return Address(shown, access, namespace, prefix or "cronce", timeout)
+    return Address(shown, access, namespace, prefix or "cronce", timeout, _via(shown, via))
+
+
+def _via(shown: str, text: str) -> tuple[str, int] | None:
+    """Where connections are opened instead: the near end of a tunnel."""
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise BadInput(f"{shown!r}: via={text} is no place to connect to; write it like via=127.0.0.1:6443")
+    return host.strip("[]"), int(port)
 
 
 def _access(shown: str, file: str, context: str, env: Mapping[str, str], account: Path) -> Access:
@@ -88,8 +106,16 @@ def _access(shown: str, file: str, context: str, env: Mapping[str, str], account
 def _in_cluster(host: str, port: str, account: Path) -> Access:
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace = (account / "namespace").read_text(encoding="utf-8").strip()
-    tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
-    return Access(server, _from_file(account / "token"), tls, namespace)
+    tls = trusting(str(account / "ca.crt"))
+    return Access(server, _from_file(account / "token"), tls, namespace, f"the CA in {account / 'ca.crt'}")
+
+
+def trusting(ca: str | None) -> ssl.SSLContext:
+    """Trusts this file of CAs alone, or, without one, those of this system. Not strictly: from 3.13 on Python refuses
+    certificates without an Authority Key Identifier, which some clusters have, and kubectl takes."""
+    context = ssl.create_default_context(cafile=ca)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 def _from_file(path: Path) -> Token:
@@ -116,7 +142,9 @@ class _Config:
         its, user = self._entry("users", "user", str(chosen.get("user", ""))) if chosen.get("user") else (home, {})
         server = str(cluster.get("server", ""))
         tls = self._tls(home, cluster, its, user) if server.startswith("https:") else None
-        return Access(server, self._token(its, user), tls, str(chosen.get("namespace") or ""))
+        named = cluster.get("certificate-authority-data") or cluster.get("certificate-authority")
+        trusts = "the kubeconfig's CA" if named else "a CA of this system, since the kubeconfig names none"
+        return Access(server, self._token(its, user), tls, str(chosen.get("namespace") or ""), trusts)
 
     def _entry(self, kind: str, noun: str, name: str) -> tuple[Path, Json]:
         for file, part in self._parts:
@@ -139,9 +167,8 @@ class _Config:
 
     def _tls(self, home: Path, cluster: Json, its: Path, user: Json) -> ssl.SSLContext:
         try:
-            context = ssl.create_default_context()
-            for file in _file(home, cluster, "certificate-authority"):
-                context.load_verify_locations(file)
+            authorities = map(trusting, _file(home, cluster, "certificate-authority"))
+            context = next(authorities, None) or trusting(None)
             for certificate in _file(its, user, "client-certificate"):
                 for key in _file(its, user, "client-key"):
                     context.load_cert_chain(certificate, key)
@@ -186,6 +213,10 @@ REREAD: Final = 60.0
 """Seconds after which a token is read again: the kubelet rewrites it long before it expires."""
 
 
+class Forbidden(StoreUnusable):
+    """The server says that the account has no right to that."""
+
+
 class Answer(NamedTuple):
     """What the server answered."""
 
@@ -199,11 +230,12 @@ class Api:
     def __init__(self, address: Address, clock: Clock) -> None:
         self.address: Final = address
         self.boot: Final = clock.boot
-        access, server = address.access, urlsplit(address.access.server)
-        where = server.hostname or "", server.port or (443 if access.tls else 80)
-        self._http = HttpServer(address.shown, [where], address.timeout, access.tls, clock.boot)
+        access = address.access
+        self._http = HttpServer(
+            address.shown, [address.endpoint], address.timeout, access.tls, clock.boot, via=address.via
+        )
         self.clock, self.deadline, self.close = self._http.clock, self._http.deadline, self._http.close
-        self._above = server.path.rstrip("/")
+        self._above = urlsplit(access.server).path.rstrip("/")
         self._leases = f"/apis/{GROUP}/v1/namespaces/{address.namespace}/leases"
         self._token, self._read_at = "", -REREAD
 
@@ -293,17 +325,22 @@ class Api:
         if isinstance(why, TimeoutError):
             late = f"no answer within {self.address.timeout:g} s; a write may have landed"
             return StoreUnavailable(f"{self._shown}: {late}")
-        if "CERTIFICATE_VERIFY_FAILED" in str(why):
-            return StoreUnusable(f"{self._shown}: {where} is not signed by who the kubeconfig says: {why}")
+        if isinstance(why, ssl.SSLCertVerificationError):
+            return StoreUnusable(f"{self._shown}: the certificate of {where} is refused: {self._why_refused(why)}")
         if isinstance(error, NoConnection):
             return StoreUnavailable(f"{self._shown}: no connection to {where} ({why}); is the API server there?")
         return StoreUnavailable(f"{self._shown}: no answer ({str(why) or type(why).__name__}); a write may have landed")
 
+    def _why_refused(self, error: ssl.SSLCertVerificationError) -> str:
+        """What OpenSSL found, and what to do about it."""
+        remedy = _CERTIFICATES.get(error.verify_code, "see the server's certificate")
+        return f"{error.verify_message}; {remedy.format(trusts=self.address.access.trusts)}"
+
     def _refused(self, status: int, body: Json) -> StoreError:
         """What the server said no to, in words, and what to do about it."""
         said = str(body.get("message") or body.get("reason") or "no reason given")
-        for refused, kind, remedy in _REFUSALS:
-            if status == refused:
+        for refused, says, kind, remedy in _REFUSALS:
+            if status == refused and re.search(says, said):
                 return kind(f"{self._shown}: {said}; {remedy}")
         if _is_busy(status):
             after = (body.get("details") or {}).get("retryAfterSeconds")
@@ -318,10 +355,23 @@ def _is_busy(status: int) -> bool:
     return status == 429 or status >= 500
 
 
-_REFUSALS: Final[Sequence[tuple[int, type[StoreError], str]]] = (
-    (401, StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
-    (403, StoreUnusable, "bind a role with that right to the service account: `cronce k8s rbac` prints it"),
-    (404, StoreUnusable, "is there such a namespace, and is this the API server of a Kubernetes?"),
-    (410, StoreUnavailable, "the list was too long for the time that it took; ask again"),
-    (413, StoreFull, "a Lease has room for 256 KiB, and what is open stays in it"),
+_UNSIGNED: Final = "it is not signed by {trusts}: put the cluster's CA into certificate-authority-data"
+_CERTIFICATES: Final = {
+    **dict.fromkeys((2, 7, 18, 19, 20, 21), _UNSIGNED),
+    9: "set this machine's clock right, or the server's",
+    10: "let the cluster renew it, or set this machine's clock right",
+    **dict.fromkeys((62, 64), "name the server as its certificate does, in the kubeconfig's `server`"),
+}
+"""By OpenSSL's number of what is wrong with a certificate."""
+
+_REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = (
+    (401, "", StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
+    (403, "(?i)quota", StoreFull, "raise the namespace's ResourceQuota on leases, or delete Leases that nobody uses"),
+    (403, "(?i)terminat", StoreUnusable, "the namespace is being deleted: name another, or make it anew"),
+    (403, "", Forbidden, "bind a role with that right to the service account: `cronce k8s rbac` prints it"),
+    (404, "", StoreUnusable, "is there such a namespace, and is this the API server of a Kubernetes?"),
+    (410, "", StoreUnavailable, "the list was too long for the time that it took; ask again"),
+    (413, "", StoreFull, "a Lease has room for 256 KiB, and what is open stays in it"),
 )
+"""By the status, and by what is said with it: a 403 is no matter of rights where a quota is used up, or the namespace
+is going away. The first that fits counts."""

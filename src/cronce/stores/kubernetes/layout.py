@@ -107,6 +107,8 @@ class Shelf(NamedTuple):
     """Nothing of ours was ever written into it."""
     granted: int = 0
     """The transitions that we last wrote."""
+    life: int | None = None
+    """The birth of the store that it was last written in; None: nobody said."""
 
     @property
     def there(self) -> bool:
@@ -164,6 +166,7 @@ def read_shelf(home: Home, lease: Json, sighted: Instant) -> Shelf:
     if row is None:
         cells = [_theirs(home, lease, sighted)] if home.elects and _was_held(lease) else []
         return Shelf(home, lease, {cell.key: cell for cell in cells}, is_new=True)
+    life = to_us(_read_time(lease["metadata"]["creationTimestamp"])) if home == STORE else row.get("life")
     if row["home"] != home:
         raise _damaged(lease)
     try:
@@ -173,7 +176,7 @@ def read_shelf(home: Home, lease: Json, sighted: Instant) -> Shelf:
     if home.elects and row.get("seal") != _seal(spec_in(lease)):
         cells = [_theirs(home, lease, sighted)]
     shelved, granted = {cell.key: cell for cell in cells}, int(row["seal"][1])
-    return Shelf(home, lease, shelved, instant(row.get("passed")), row.get("jobs") or {}, granted=granted)
+    return Shelf(home, lease, shelved, instant(row.get("passed")), row.get("jobs") or {}, granted=granted, life=life)
 
 
 def annotation(lease: Json) -> str | None:
@@ -257,8 +260,10 @@ def judged(shelf: Shelf, writes: Sequence[Write], now: Instant) -> tuple[list[Ve
     return verdicts, {key: settled(cell) for key, cell in changed.items()}
 
 
-def changed_by(shelf: Shelf, changed: Mapping[str, Cell]) -> Shelf:
-    """With these cells in it; a run that begins takes the place of older ones that are closed."""
+def changed_by(shelf: Shelf, changed: Mapping[str, Cell], life: int) -> Shelf:
+    """With these cells in it, written in that life of the store; a run that begins takes the place of older ones that
+    are closed."""
+    shelf = shelf._replace(life=life)
     cells = {**shelf.cells, **changed}
     runs = {key: cell for key, cell in cells.items() if shelf.home.kind == "job" and key.startswith("run/")}
     begins = any(key in runs and key not in shelf.cells for key in changed)
@@ -282,6 +287,7 @@ def lease_of(shelf: Shelf, prefix: str, now: Instant) -> Json:
         "cells": {key: _columns(cell) for key, cell in shelf.cells.items()},
         "passed": us(shelf.passed),
         "seal": _seal(spec),
+        "life": shelf.life,
     }
     if shelf.home == STORE:
         row["jobs"] = dict(shelf.jobs)

@@ -21,7 +21,7 @@ from cronce.errors import (
 from cronce.model import Boot
 from cronce.stores import mask, seconds, sql
 from cronce.stores.base import closed_on_error
-from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.checks import Check, connection, error, ok, warn
 from cronce.value import NamedTuple
 
 try:
@@ -144,6 +144,7 @@ class Line:
 
     def __init__(self, place: Place, context: "ssl.SSLContext | None") -> None:
         self.place: Final = place
+        self.context: Final = context
         self.deadline = place.deadline()
         self.packet = 1 << 20
         self.connection: Final = pymysql.connect(
@@ -284,6 +285,7 @@ def is_on(setting: Any) -> bool:
 def checks(line: Line) -> Iterator[Check]:
     ((zone, read_only),), ((_, isolation), *_), others, semi, galera = line.ask(SELECT_SETTINGS)
     yield ok("version", line.server.version)
+    yield _connection(line)
     yield _durable(line.server)
     yield _writable(line, read_only=is_on(read_only))
     yield _failover(line.server, semi)
@@ -292,6 +294,17 @@ def checks(line: Line) -> Iterator[Check]:
     yield _alone([str(name) for (name,) in others])
     yield ok("isolation", f"{isolation}, which cronce sets for itself, whatever the server's default is")
     yield ok("time zone", f"{zone}; cronce asks for UTC, whatever it is")
+
+
+def _connection(line: Line) -> Check:
+    ((cipher,),) = line.ask("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+    verified, context = "", line.context
+    if context is not None:
+        host = "and names the host" if context.check_hostname else "which host it names is not asked"
+        verified = f"its certificate is signed by ssl_ca, {host}"
+    remedy = "add ssl_ca=FILE to the URL, the authority that signed the server's certificate"
+    host = "" if line.place.options.get("unix_socket") else line.place.host
+    return connection(host, verified, remedy, encrypted=bool(cipher[1]))
 
 
 def _durable(server: Server) -> Check:

@@ -32,7 +32,7 @@ from cronce.stores.base import (
     loaded,
     refused_epoch,
 )
-from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.checks import Check, connection, error, ok, warn
 from cronce.stores.pool import Pool
 from cronce.stores.postgres.server import Line, Place, Server, StatementCancelled, connect, explained, locate, psycopg
 from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read_rows, read_verdicts, spell_swap
@@ -187,7 +187,7 @@ class PostgresStore:
         yield _version(major, version)
         yield _durable(fsync, full_pages, commit)
         yield _failover(standbys, replicas, commit)
-        yield _pooler(self.place)
+        yield from _connected(self.place)
         yield _namespaces(self.place.schema, schemas)
         yield _vacuum(autovacuum)
         yield _statements(int(limit))
@@ -389,9 +389,26 @@ def _failover(standbys: str, replicas: int, commit: str) -> Check:
     return ok("failover", "no standby is connected: what is lost with this machine is lost")
 
 
-def _pooler(place: Place) -> Check:
+def _connected(place: Place) -> Iterator[Check]:
+    """What a connection has in between, and whether it is known whom it is to."""
     line = connect(place)
-    line.close()
+    with closing(line):
+        yield _pooler(line)
+        told = {option.keyword.decode(): (option.val or b"").decode() for option in line.pgconn.info}
+        mode = told.get("sslmode", "")
+        if mode == "require" and told.get("sslrootcert"):  # libpq verifies then, too
+            mode = "verify-ca"
+        remedy = "add sslmode=verify-full&sslrootcert=FILE (or sslrootcert=system) to the URL"
+        yield connection(line.info.host, _VERIFIED.get(mode, ""), remedy, encrypted=bool(line.pgconn.ssl_in_use))
+
+
+_VERIFIED: Final = {
+    "verify-full": "its certificate is signed by sslrootcert, and names the host (verify-full)",
+    "verify-ca": "its certificate is signed by sslrootcert; which host it names is not asked (verify-ca)",
+}
+
+
+def _pooler(line: Line) -> Check:
     if line.server.pooled:
         says = "a pooler such as PgBouncer is in between; in any of its modes the store needs no session"
         return ok("pooler", f"{says}, but nobody is woken: requests by hand are seen a moment later")
