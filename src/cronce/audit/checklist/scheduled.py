@@ -18,7 +18,7 @@ from cronce.audit.python.apscheduler.jobs import jobs
 SEVERAL: Final = (
     "scheduler-in-every-worker", "scheduler-in-every-replica", "scheduler-under-a-reloader",
     "scheduler-in-django-ready", "job-added-behind-a-fork",
-    "scheduler-started-at-import", "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
+    "scheduler-inside-the-app", "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
     "several-beats", "cron-in-every-copy", "job-in-every-process", "scheduled-in-every-instance",
     "quartz-not-clustered", "django-crontab-on-several-machines", "same-job-twice", "two-timers-for-one-job",
     "cron-and-timer-for-one-job", "two-cronjobs-for-one-job", "task-registered-twice", "scheduler-running-twice",

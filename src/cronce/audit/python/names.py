@@ -141,6 +141,19 @@ class Names:
                 return UNKNOWN if UNKNOWN in plain_values else plain_values
         return UNKNOWN
 
+    def default_of(self, value: Value, near: str = "") -> Value:
+        """What it is as long as nobody says otherwise: a parameter's default, or what is bound to a name once."""
+        if not isinstance(value, Name):
+            return UNKNOWN
+        full = self._places.find(value.dotted, near)
+        if full in self._parameters:
+            function, number = self._parameters[full]
+            return function.parameters[number].default or UNKNOWN
+        bound = self._bound.get(full, ())
+        if len({each.value for each in bound}) > 1:
+            return UNKNOWN
+        return self.origin(value, near)
+
     def callers(self, function: Function) -> list[Call]:
         """The calls of a function of the tree; of a constructor, those of its class."""
         word = function.name.rpartition(".")[2]
