@@ -104,7 +104,7 @@ SHAPES = {
             "if worker == '0':\n    start()\napplication = None\n",
             "Procfile": FOUR.format("wsgi:application"),
         },
-        [],
+        ["CR201 jobs.py:6"],
     ),
     "a program with a reloader": (
         {
@@ -188,4 +188,6 @@ SHAPES = {
 def test_the_shapes_of_real_code(tmp_path: Path, shape: str) -> None:
     tree, found = SHAPES[shape]
     findings = report_on(tmp_path, tree).findings
-    assert [f"{each.rule} {each.place}" for each in findings if each.rule.startswith("CR2")] == found
+    assert [
+        f"{each.rule} {each.place}" for each in findings if each.rule.startswith("CR2") and each.rule != "CR206"
+    ] == found

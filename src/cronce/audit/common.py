@@ -1,7 +1,7 @@
 """Facts that readers of several kinds yield, and rules of several kinds use."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cronce.audit.model import Place
 
@@ -36,7 +36,13 @@ class ZoneSet:
     """As in Command; "" is the whole tree."""
 
 
-GuardKind = Literal["cronce", "advisory lock", "redis lock", "file lock", "database lock"]
+class LockDeclared(NamedTuple):
+    """A function, class or decorator of which the project's config says that it is a lock that all machines see."""
+
+    name: str
+
+
+GuardKind = Literal["cronce", "advisory lock", "redis lock", "file lock", "database lock", "declared lock"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +54,5 @@ class Guarded:
     unit: str
     """The qualified name of the function it guards, or the path or unit."""
     across_hosts: bool
+    keeps: bool = False
+    """It is still there when the run has ended: another who comes late, or whose clock is behind, finds it taken."""

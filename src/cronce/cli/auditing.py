@@ -17,7 +17,7 @@ from cronce.audit import baseline
 from cronce.audit.checklist import Answered, answers
 from cronce.audit.checklist.answers import VERDICTS, Answer, Seen, Verdict
 from cronce.audit.checklist.mentions import mentions
-from cronce.audit.common import ZoneSet
+from cronce.audit.common import LockDeclared, ZoneSet
 from cronce.audit.config import Project, Settings, confidence, find_project, rule_named, rules_named, threshold, zone
 from cronce.audit.engine import Report, is_wanted, read_tree, report_of
 from cronce.audit.live.machine import clock_in_step, look_at
@@ -131,7 +131,7 @@ def _audited(paths: Sequence[Path], project: Project, settings: Settings, option
     else:
         seen = read_tree(project.root, read, partial(bar, "audit", whole=whole))
     seen = seen._replace(unparsed=[*unread, *seen.unparsed])
-    report = report_of(seen, project.root, year, chosen=chosen, known=_zones(project, settings, options))
+    report = report_of(seen, project.root, year, chosen=chosen, known=_known(project, settings, options))
     asked, there = {rule.id for rule in chosen}, set(read) - {one.place.path for one in seen.unparsed}
 
     def was_asked(entry: baseline.Entry) -> bool:
@@ -139,6 +139,10 @@ def _audited(paths: Sequence[Path], project: Project, settings: Settings, option
 
     outcome = weigh(_masked(report), settings, known, was_asked)
     return Audited(outcome, report.facts, read, clock.boot() - begun)
+
+
+def _known(project: Project, settings: Settings, options: argparse.Namespace) -> Sequence[ZoneSet | LockDeclared]:
+    return [*_zones(project, settings, options), *map(LockDeclared, settings.locks)]
 
 
 def _zones(project: Project, settings: Settings, options: argparse.Namespace) -> Sequence[ZoneSet]:
@@ -214,7 +218,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 def _people(audited: Audited, project: Project, on: Screen, options: argparse.Namespace) -> Iterator[str]:
     """Only a person wants to know how long it took: whatever else reads it wants the same from run to run."""
-    yield from shown(audited.outcome, on, _under(project, options), suppressed=options.suppressed)
+    yield from shown(audited.outcome, on, _under(project, options), suppressed=options.suppressed, every=options.all)
     if audited.outcome.files:
         words = ("file or process", "files and processes") if options.live else ("file", "files")
         read = f"{number(audited.outcome.files, *words)} read"
@@ -282,24 +286,29 @@ MOST: Final = 3
 """Pieces of evidence that are shown; JSON has all."""
 
 
-def shown(outcome: Outcome, on: Screen, under: str, *, suppressed: bool) -> Iterator[str]:
-    """Every finding; then what could not be read, and what is suppressed, if that is asked for. `under` leads from
-    where people are to the root."""
-    by_file = [(path, list(found)) for path, found in groupby(outcome.findings, key=lambda finding: finding.place.path)]
-    by_file.sort(key=lambda file: (-max(one.severity for one in file[1]), file[0]))
-    for _, found in by_file:
-        for before, finding in zip([None, *found], found, strict=False):
+def shown(outcome: Outcome, on: Screen, under: str, *, suppressed: bool, every: bool = False) -> Iterator[str]:
+    """Every finding, errors first; of the infos at one place the first, with the names of the others unless `every` one
+    is asked for. Then what could not be read, and what is suppressed, if that is asked for. `under` leads from where
+    people are to the root."""
+    found = sorted(outcome.findings, key=lambda one: (-one.severity, one.order))
+    infos: dict[Place, list[Finding]] = {}
+    for one in found:
+        if one.severity is Severity.INFO:
+            infos.setdefault(one.place, []).append(one)
+    for before, finding in zip([None, *found], found, strict=False):
+        here = infos.get(finding.place, [finding])
+        if every or finding.severity is not Severity.INFO or finding is here[0]:
             again = before is not None and before.place == finding.place
-            yield from _finding(finding, under, on, line=not again)
-    for one in outcome.unparsed:
-        yield f"{_bold(_where(one.place, under), on)} {paint(Toned('not read', 'odd'), on)}"
-        yield from told(one.why, on)
+            yield from _finding(finding, under, on, line=not again, more=() if every else here[1:])
+    for odd in outcome.unparsed:
+        yield f"{_bold(_where(odd.place, under), on)} {paint(Toned('not read', 'odd'), on)}"
+        yield from told(odd.why, on)
         yield ""
     if suppressed:
         yield from _set_aside(outcome.set_aside, on, under)
 
 
-def _finding(finding: Finding, under: str, on: Screen, *, line: bool) -> Iterator[str]:
+def _finding(finding: Finding, under: str, on: Screen, *, line: bool, more: Sequence[Finding] = ()) -> Iterator[str]:
     tone = TONES[finding.severity]
     sure = "" if finding.confidence is Confidence.HIGH else f", {finding.confidence.word} confidence"
     place = _where(finding.place, under, f":{finding.place.column}" if finding.place.line else "")
@@ -309,6 +318,9 @@ def _finding(finding: Finding, under: str, on: Screen, *, line: bool) -> Iterato
         yield from _line(finding, on)
     yield from told(finding.message, on)
     yield from told(f"Fix: {finding.remedy}", on, "good")
+    if finding.severity is Severity.INFO and more:
+        names = ", ".join(f"{one.rule} {one.name}" for one in more)
+        yield from told(f"Here, too: {names} (--all shows them)", on, "dim")
     yield ""
 
 

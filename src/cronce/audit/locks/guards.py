@@ -4,24 +4,32 @@ A function is guarded by what it does itself, and by its decorators: those of cr
 lock around what they decorate.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Final
 
-from cronce.audit.common import Guarded, GuardKind
+from cronce.audit.common import Guarded, GuardKind, LockDeclared
 from cronce.audit.locks.handmade import locks
 from cronce.audit.model import Facts
-from cronce.audit.python.facts import Call, Called, Const, Function, Joined, Value
+from cronce.audit.python.facts import Call, Called, Const, Function, Joined, Value, last, shown
 from cronce.audit.python.names import Names, names
 
 _CRONCE: Final = frozenset({"job", "single", "lock", "idempotent", "leader", "guard", "once"})
 _FILES: Final = frozenset({
-    "fcntl.flock", "fcntl.lockf", "filelock.FileLock", "filelock.SoftFileLock", "portalocker.Lock", "portalocker.lock",
-    "fasteners.InterProcessLock", "zc.lockfile.LockFile",
+    "fcntl.flock", "fcntl.lockf", "filelock.FileLock", "filelock.SoftFileLock", "filelock.UnixFileLock",
+    "filelock.AsyncFileLock", "portalocker.Lock", "portalocker.lock", "portalocker.TemporaryFileLock",
+    "fasteners.InterProcessLock", "fasteners.interprocess_locked", "zc.lockfile.LockFile", "pid.PidFile",
+    "lockfile.LockFile", "lockfile.FileLock", "django.core.files.locks.lock", "msvcrt.locking",
+    "tendo.singleton.SingleInstance",
 })  # fmt: skip
 _SERVERS: Final = (
-    "redis.", "valkey.", "aioredis.", "redlock.", "redis_lock.", "pottery.", "sherlock.", "kazoo.", "etcd3."
+    "redis.", "valkey.", "aioredis.", "redlock.", "aioredlock.", "redis_lock.", "pottery.", "sherlock.", "kazoo.",
+    "etcd3.", "consul.", "python_dynamodb_lock.", "django_pglocks.", "pglock.", "pals.", "sqlalchemy_dlock.",
+    "django.core.cache.",
 )  # fmt: skip
-_TAKES: Final = frozenset({"lock", "Lock", "acquire", "Redlock", "RedLock"})
+_TAKES: Final = frozenset({
+    "lock", "Lock", "acquire", "Redlock", "RedLock", "RedisLock", "advisory_lock", "advisory", "create_sadlock",
+    "Election", "acquire_lock",
+})  # fmt: skip
 _WORDS: Final = _CRONCE | _TAKES | {name.rpartition(".")[2] for name in _FILES}
 _QUERIES: Final = ("pg_try_advisory_lock", "pg_advisory_lock", "pg_try_advisory_xact_lock", "pg_advisory_xact_lock")
 
@@ -37,27 +45,50 @@ def guards(facts: Facts) -> Mapping[str, Guarded]:
 
 def _in_bodies(facts: Facts) -> Iterator[Guarded]:
     known = facts.conclude(names)
+    declared = {one.name for one in facts.of(LockDeclared)}
+    released = facts.conclude(_letting_go)
     for lock in facts.conclude(locks):
         if lock.is_lock:
-            yield Guarded("redis lock", lock.place, lock.taken.scope.function, across_hosts=True)
+            keeps = lock.expires is True and not lock.deletes
+            yield Guarded("redis lock", lock.place, lock.taken.scope.function, across_hosts=True, keeps=keeps)
     for call in facts.of(Call):
-        if (kind := _kind(call, known)) and call.scope.function:
-            yield Guarded(kind, call.place, call.scope.function, across_hosts=kind != "file lock")
+        if call.scope.function and (kind := kind_of(call.called, call.scope.module, known, declared)):
+            stays = kind == "redis lock" and call.scope.function not in released
+            keeps = kind in ("cronce", "declared lock") or stays
+            yield Guarded(kind, call.place, call.scope.function, kind != "file lock", keeps)
 
 
-def _kind(call: Call, known: Names) -> GuardKind | None:
-    if _asks(call.called, _QUERIES):
+def _letting_go(facts: Facts) -> frozenset[str]:
+    """Functions that give back what they took: by a call, or at the end of a `with`."""
+    known = facts.conclude(names)
+    given = {call.scope.function for call in known.calls("release", "unlock", "delete")}
+    held = {
+        call.scope.function
+        for call in facts.of(Call)
+        if any("lock" in shown(one).lower() for one in call.scope.contexts)
+    }
+    return frozenset(given | held)
+
+
+def kind_of(called: Called, near: str, known: Names, declared: Set[str] = frozenset()) -> GuardKind | None:
+    """The lock that a call takes, by what it is: its import, its class, the query it sends. A word is no lock."""
+    if _asks(called, _QUERIES):
         return "advisory lock"
-    if _asks(call.called, ("GET_LOCK(", "get_lock(")):
+    if _asks(called, ("GET_LOCK(", "get_lock(")):
         return "database lock"
-    if call.method not in _WORDS:  # to follow every name of a tree would take minutes
+    word = last(called.function)
+    if declared and known.full_name(called.function, near) in declared:
+        return "declared lock"
+    if word == "add" and known.full_name(called.function, near).startswith("django.core.cache."):
+        return "redis lock"
+    if word not in _WORDS:  # to follow every name of a tree would take minutes
         return None
-    target = known.target(call)
+    target = known.full_name(called.function, near)
     if target in _FILES:
         return "file lock"
-    if call.method in _CRONCE and _is_cronce(call.called, call.scope.module, known):
+    if word in _CRONCE and _is_cronce(called, near, known):
         return "cronce"
-    return "redis lock" if call.method in _TAKES and target.startswith(_SERVERS) else None
+    return "redis lock" if word in _TAKES and target.startswith(_SERVERS) else None
 
 
 def _asks(called: Called, words: tuple[str, ...]) -> bool:
@@ -92,7 +123,7 @@ def _by_decorator(function: Function, decorator: Value, known: Names, inside: Ma
     near = function.scope.module
     made = decorator if isinstance(decorator, Called) else None
     if made and _is_cronce(made, near, known):
-        return Guarded("cronce", function.place, function.name, across_hosts=True)
+        return Guarded("cronce", function.place, function.name, across_hosts=True, keeps=True)
     full = known.full_name(made.function if made else decorator, near)
     by = next((each for name, each in inside.items() if full and (name == full or name.startswith(f"{full}."))), None)
-    return Guarded(by.kind, by.place, function.name, by.across_hosts) if by else None
+    return Guarded(by.kind, by.place, function.name, by.across_hosts, by.keeps) if by else None

@@ -38,6 +38,8 @@ class Serving:
     """The file of settings that it is told to read, or would find; "" is none."""
     counted: str = ""
     """That file, if it says how many workers there are."""
+    decided: bool = False
+    """Somebody says how many workers there are; it is not the default."""
 
     @property
     def copies(self) -> Count:

@@ -30,6 +30,10 @@ class Launch(NamedTuple):
     confidence: Confidence
 
     @property
+    def doubts(self) -> tuple[tuple[str, str], ...]:
+        return self.occasion.doubts
+
+    @property
     def total(self) -> Count:
         return self.per_process.times(self.by.copies) if self.by else ONE
 
@@ -43,7 +47,8 @@ def launches(facts: Facts) -> Sequence[Launch]:
 
 
 def every_launch(facts: Facts) -> Sequence[Launch]:
-    """All that are seen; but none behind a lock, behind cronce, or behind a condition that is not understood."""
+    """All that are seen; but none behind a lock of all machines, or behind cronce. What is behind a condition that is
+    not understood has its doubts."""
     known = facts.conclude(occasions)
     return [
         launch
@@ -62,15 +67,17 @@ def is_claimed(launch: Launch, facts: Facts, *, far: bool) -> bool:
     return all(guard is not None and (guard.across_hosts or not far) for guard in found)
 
 
-def _badness(launch: Launch) -> tuple[int, bool, bool, int]:
-    """What is known to serve counts more than a reloader, which is for development."""
+def _badness(launch: Launch) -> tuple[int, int, bool, bool, int]:
+    """What is known to serve counts more than a reloader, which is for development; and what is known to be so more
+    than what may be, but less than what is known to be right."""
     reload = isinstance(launch.by, Serving) and launch.by.reload
-    return launch.total.least, launch.by is not None, not reload, launch.confidence
+    sure = 1 if launch.doubts else 2 if launch.total.is_several else 0
+    return sure, launch.total.least, launch.by is not None, not reload, launch.confidence
 
 
 def _of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Launch]:
     known = facts.conclude(reach)
-    done = is_done(occasion.path, PRODUCTION, facts.conclude(names))
+    done = is_done(occasion.path, PRODUCTION, facts.conclude(names)) is not False
     served = False
     for serving in facts.conclude(servings):
         sure = _reaches(serving, occasion, known)
@@ -78,7 +85,8 @@ def _of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Launch]:
             served = True
             workers = _workers(serving, occasion, facts)
             if workers is not None:
-                yield Launch(start, occasion, serving, workers, min(sure, _sureness(serving)))
+                one = ONE if occasion.alone else workers
+                yield Launch(start, occasion, serving, one, min(sure, _sureness(serving)))
     for running in facts.conclude(runnings):
         if occasion.when in ("program", "import") and known.run(running) == occasion.module and done:
             yield Launch(start, occasion, running, ONE, _sureness(running))
@@ -110,7 +118,7 @@ def _workers(serving: Serving, occasion: Occasion, facts: Facts) -> Count | None
     if serving.reload and occasion.when in ("import", "ready", "program"):
         done = [is_done(occasion.path, world, known) for world in (PARENT, CHILD)]
         return None if None in done or not any(done) else Count(sum(map(bool, done)))
-    if not is_done(occasion.path, PRODUCTION, known):
+    if is_done(occasion.path, PRODUCTION, known) is False:
         return None
     if occasion.when == "hook":
         hook = occasion.path[-1].function.rpartition(".")[2]

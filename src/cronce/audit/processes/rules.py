@@ -1,17 +1,19 @@
 """Schedulers that more than one process starts. Each start is told once, by the first of these rules that fits."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from cronce.audit.locks.guards import guards
 from cronce.audit.model import Check, Confidence, Facts, Found, Rule, Severity, rule
 from cronce.audit.processes import celery, django, queues
 from cronce.audit.processes.commands import Serving
 from cronce.audit.processes.launches import Launch, every_launch, is_claimed, launches
 from cronce.audit.processes.reach import reach
-from cronce.audit.processes.starts import Occasion, store_of
-from cronce.audit.processes.worlds import last
-from cronce.audit.python.apscheduler.schedulers import schedulers
-from cronce.audit.python.facts import Called, Value
+from cronce.audit.processes.starts import HOOKS, Occasion, store_of
+from cronce.audit.python.apscheduler.jobs import Job, jobs
+from cronce.audit.python.apscheduler.schedulers import Scheduler, schedulers
+from cronce.audit.python.facts import Called, Value, last
 from cronce.audit.python.names import names
 
 _ONE: Final = (
@@ -22,9 +24,14 @@ _ONE: Final = (
 _ROUTES: Final = frozenset({"route", "get", "post", "put", "patch", "delete", "api_view", "websocket", "api_route"})
 
 
+_WEB: Final = ("flask", "fastapi", "starlette", "quart", "sanic", "litestar", "django", "aiohttp", "tornado")
+
+
 def _fitting(launch: Launch, facts: Facts) -> str:
     """The one rule that tells of a launch; "" where nothing is wrong."""
     several = launch.total.is_several
+    if launch.doubts:
+        return "CR206" if launch.start.kind == "scheduler" and (several or _is_web(launch, facts)) else ""
     if launch.start.kind != "scheduler":
         return "CR207" if several and not _is_reloaded(launch) else ""
     if several and not _is_reloaded(launch) and store_of(launch.start.scheduler):
@@ -37,8 +44,29 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         return "CR204"
     if several:
         return "CR203"
-    imported = launch.by is None and launch.occasion.when == "import"
-    return "CR206" if imported and facts.conclude(reach).importers(launch.occasion.module) else ""
+    return "CR206" if _is_web(launch, facts) and not _is_decided(launch) else ""
+
+
+def _is_web(launch: Launch, facts: Facts) -> bool:
+    """Whether it is started inside an app of which servers start more processes, or in what others import."""
+    occasion, known = launch.occasion, facts.conclude(reach)
+    if occasion.when in ("program", "hook") and not isinstance(launch.by, Serving):
+        return False
+    if isinstance(launch.by, Serving) or occasion.when in ("start-up", "ready") or known.importers(occasion.module):
+        return True
+    return any(known.imports(scope.module, library) for scope in occasion.path for library in _WEB)
+
+
+def _is_decided(launch: Launch) -> bool:
+    """Somebody has seen to it that there is one: by `--workers 1`, in gunicorn's master, or by a lock."""
+    serving = launch.by if isinstance(launch.by, Serving) else None
+    occasion = launch.occasion
+    if occasion.when == "hook" and not HOOKS[occasion.path[-1].function.rpartition(".")[2]]:
+        return True
+    early = occasion.when in ("import", "ready")
+    if serving and serving.server == "uwsgi" and serving.preload and early:
+        return False  # its thread is left in the master
+    return occasion.alone or (serving is not None and (serving.decided or (serving.preload and early)))
 
 
 def _of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
@@ -48,9 +76,21 @@ def _of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
             if _fitting(launch, facts) == rule_id and not is_claimed(launch, facts, far=far):
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
                 loop = Severity.INFO if launch.start.kind == "loop" else None
-                yield Found(launch.start.place, message(launch, facts), sure, loop)
+                yield Found(
+                    launch.start.place,
+                    message(launch, facts),
+                    Confidence.LOW if launch.doubts else sure,
+                    loop,
+                    _LOOK if launch.doubts else None,
+                )
 
     return check
+
+
+_LOOK: Final = (
+    "look whether the condition holds in one process at most, of all workers and machines; if so, say it: "
+    "`# cronce: ignore[CR206] …`, or name the lock under `locks` in the config"
+)
 
 
 def _is_reloaded(launch: Launch) -> bool:
@@ -116,14 +156,31 @@ def _ready(launch: Launch, _: Facts) -> str:
     )
 
 
-def _at_import(launch: Launch, facts: Facts) -> str:
-    known = facts.conclude(reach)
+def _in_app(launch: Launch, facts: Facts) -> str:
+    start, known = launch.start, facts.conclude(reach)
+    if launch.doubts:
+        text, module = launch.doubts[0]
+        where = known.path(module) or module
+        many = f"{_by(launch)}, if" if launch.total.is_several else "each process for which"
+        return (
+            f"{start.what} is started {_when(launch.occasion)}, in {many} `{text}` ({where}): the files do not say in "
+            "how many that holds, and each of them runs every job"
+        )
+    if isinstance(launch.by, Serving) and launch.by.server == "uwsgi" and launch.by.preload:
+        return (
+            f"{start.what} is started {_when(launch.occasion)}, and uWSGI ({launch.by.place}) imports the app before "
+            "it forks: its thread is left in the master, where jobs may never run; with lazy-apps each worker runs them"
+        )
+    if isinstance(launch.by, Serving):
+        return (
+            f"{start.what} is started {_when(launch.occasion)}, inside the web app that {launch.by.server} serves "
+            f"({launch.by.place}): one process today; a second worker or replica runs every job once more"
+        )
     importers = known.importers(launch.occasion.module)
-    others = f" and {len(importers) - 1} more" if len(importers) > 1 else ""
-    return (
-        f"{launch.start.what} is started when {launch.occasion.module} is imported, and "
-        f"{known.path(importers[0])}{others} imports it: every process that does has a scheduler of its own"
-    )
+    by = f", and {known.path(importers[0])} imports it" if importers and launch.occasion.when == "import" else ""
+    others = f" and {len(importers) - 1} more" if by and len(importers) > 1 else ""
+    told = f"{start.what} is started {_when(launch.occasion)}{by}{others}"
+    return f"{told}: every process that does has a scheduler of its own"
 
 
 def _looped(launch: Launch, _: Facts) -> str:
@@ -164,11 +221,12 @@ _in_ready = rule(
 )(_of("CR204", _ready))
 _imported = rule(
     "CR206",
-    "scheduler-started-at-import",
+    "scheduler-inside-the-app",
     Severity.INFO,
     Confidence.HIGH,
-    remedy='start it in a function that one process calls, below `if __name__ == "__main__":`',
-)(_of("CR206", _at_import))
+    remedy='start it in a program of its own, below `if __name__ == "__main__":`, that exists once; or let each run be '
+    "claimed: `protect(scheduler, Cronce(…))` of cronce.integrations.apscheduler",
+)(_of("CR206", _in_app))
 _loop = rule(
     "CR207",
     "timer-in-every-worker",
@@ -209,6 +267,51 @@ def _behind_fork(facts: Facts) -> Iterator[Found]:
             )
 
 
+@rule(
+    "CR307",
+    "lock-released-when-the-job-ends",
+    Severity.INFO,
+    Confidence.HIGH,
+    remedy="claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
+    "slot, for longer than clocks differ and the others are late",
+)
+def _let_go(facts: Facts) -> Iterator[Found]:
+    """Measured: two schedulers, a Redis lock around a short job, five slots: ten runs."""
+    several = {launch.start.scheduler for launch in facts.conclude(launches) if launch.total.is_several}
+    for job in facts.conclude(jobs):
+        guard = facts.conclude(guards).get(job.full_name) if job.full_name else None
+        if guard is not None and not guard.keeps and (guard.across_hosts or job.scheduler in several):
+            yield Found(
+                job.place,
+                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
+                "keeps two runs apart, but does not make a slot run once; whoever comes after a short run repeats it",
+                severity=Severity.WARNING if job.scheduler in several else None,
+            )
+
+
+@rule(
+    "CR308",
+    "job-without-the-lock-of-the-others",
+    Severity.INFO,
+    Confidence.MEDIUM,
+    remedy="take the same lock around this job too, or say why one run more does no harm",
+)
+def _forgotten(facts: Facts) -> Iterator[Found]:
+    known = facts.conclude(guards)
+    by_scheduler: dict[Scheduler, list[Job]] = defaultdict(list)
+    for job in facts.conclude(jobs):
+        by_scheduler[job.scheduler].append(job)
+    for added in by_scheduler.values():
+        locked = [job for job in added if (guard := known.get(job.full_name)) and guard.across_hosts]
+        for job in added if locked else ():
+            if job.full_name and job.full_name not in known:
+                yield Found(
+                    job.place,
+                    f"{job.function} takes no lock, and {locked[0].function} ({locked[0].place}) of the same scheduler "
+                    "takes one that all machines see: where one of them must not run twice, the other runs twice",
+                )
+
+
 def _is_forked(launch: Launch) -> bool:
     """Started in the master, before it forks."""
     serving = launch.by if isinstance(launch.by, Serving) else None
@@ -221,6 +324,6 @@ def _is_route(decorator: Value) -> bool:
 
 
 RULES: Final[tuple[Rule, ...]] = (
-    _per_worker, _per_copy, _reloader, _in_ready, _behind_fork, _imported, _loop, _store,
+    _per_worker, _per_copy, _reloader, _in_ready, _behind_fork, _imported, _loop, _store, _let_go, _forgotten,
     *celery.RULES, *queues.RULES, *django.RULES,
 )  # fmt: skip

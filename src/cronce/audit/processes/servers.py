@@ -108,6 +108,7 @@ def _plain(argv: Argv, server: Server, made: partial[Serving], facts: Facts) -> 
         preload=told.has("--preload") or settings.preload,
         config=settings.path,
         counted=settings.path if settings.workers and told.value(*server.workers) is None else "",
+        decided=told.value(*server.workers) is not None or settings.workers is not None,
     )
 
 
@@ -171,6 +172,7 @@ def _uwsgi(argv: Argv, made: partial[Serving], facts: Facts) -> Serving | None:
         workers=settings.workers or ONE,
         preload=settings.preload,
         config=settings.path,
+        decided=settings.workers is not None,
     )
 
 

@@ -14,9 +14,9 @@ from typing import Final, Literal, NamedTuple
 from cronce.audit.model import Facts, Place
 from cronce.audit.processes.reach import reach
 from cronce.audit.processes.servers import servings
-from cronce.audit.processes.worlds import CHILD, PARENT, PRODUCTION, is_done, is_locked, last
+from cronce.audit.processes.worlds import CHILD, PARENT, PRODUCTION, Hold, doubts, hold, is_done
 from cronce.audit.python.apscheduler.schedulers import Scheduler, Store, schedulers
-from cronce.audit.python.facts import Call, Called, Const, Function, Items, Name, Scope, Value
+from cronce.audit.python.facts import Call, Called, Const, Function, Items, Name, Scope, Value, last
 from cronce.audit.python.names import Names, names
 
 Kind = Literal["scheduler", "timer", "loop"]
@@ -42,6 +42,10 @@ class Occasion(NamedTuple):
     when: When
     module: str
     path: tuple[Scope, ...]
+    doubts: tuple[tuple[str, str], ...] = ()
+    """Conditions and locks on the way that cannot be judged, as they are written, and the module of each."""
+    alone: bool = False
+    """A lock of this machine is taken first: one process of each machine gets there."""
 
 
 _START_UP: Final = frozenset({
@@ -154,10 +158,11 @@ class Occasions:
     """When the functions of the tree are run."""
 
     def __init__(self, facts: Facts) -> None:
+        self._facts: Final = facts
         self._names: Final = facts.conclude(names)
         self._reach: Final = facts.conclude(reach)
         self._factories: Final = set(_factories(facts))
-        self._is_guarded: Final = cache(self._is_guarded_in)
+        self._hold: Final = cache(self._hold_in)
         self._calls: Final[Mapping[tuple[str, str], list[Call]]] = defaultdict(list)
         for call in facts.of(Call):
             self._calls[call.scope.module, call.scope.function].append(call)
@@ -172,17 +177,27 @@ class Occasions:
             self._start_up.update(function.name for function in self._start_up_of(call))
 
     def of(self, scope: Scope) -> Iterator[Occasion]:
-        """When a scope is reached with nothing that holds it back; each occasion once for each kind of conditions."""
+        """When a scope is reached, unless a lock of all machines or a condition holds it back; each occasion once for
+        each kind of conditions."""
         todo: deque[tuple[Scope, ...]] = deque([(scope,)])
-        seen: set[tuple[Scope, tuple[bool | None, ...]]] = set()
+        seen: set[tuple[Scope, tuple[bool | None, ...], frozenset[str]]] = set()
         while todo:
             path = todo.popleft()
             worlds = tuple(is_done(path, world, self._names) for world in (PRODUCTION, PARENT, CHILD))
             at = Scope(path[-1].module, path[-1].function, path[-1].main)
-            if any(worlds) and (at, worlds) not in seen and not self._is_guarded(path[-1]):
-                seen.add((at, worlds))
-                yield from self._ends(path)
+            held = [one for each in path if (one := self._hold(each))]
+            kind = (at, worlds, frozenset(one.reach for one in held))
+            is_open = any(done is not False for done in worlds) and "all" not in kind[2]
+            if is_open and kind not in seen:
+                seen.add(kind)
+                yield from (self._judged(end, held, worlds[0]) for end in self._ends(path))
                 todo.extend((*path, outer) for outer in self._around(path))
+
+    def _judged(self, end: Occasion, held: list[Hold], done: bool | None) -> Occasion:
+        unclear = [(one.text, end.path[0].module) for one in held if one.reach == "unknown"]
+        if done is None:  # a condition beside a lock asks whether it was got
+            unclear += doubts(tuple(scope for scope in end.path if not self._hold(scope)), self._names)
+        return end._replace(doubts=tuple(unclear), alone=any(one.reach == "host" for one in held))
 
     def _ends(self, path: tuple[Scope, ...]) -> Iterator[Occasion]:
         """The occasions on which the outermost scope is reached without a call that is seen."""
@@ -204,9 +219,11 @@ class Occasions:
             yield from self._run_by.get(function.name, ())
             yield from (call.scope for call in self._names.callers(function))
 
-    def _is_guarded_in(self, scope: Scope) -> bool:
-        """By a lock that is taken there, or by cronce in that file."""
-        return self._reach.imports(scope.module, "cronce") or is_locked(scope, self._calls, self._names)
+    def _hold_in(self, scope: Scope) -> Hold | None:
+        """A lock that is taken there, or cronce in that file."""
+        if self._reach.imports(scope.module, "cronce"):
+            return Hold("all", "cronce")
+        return hold(scope, self._calls, self._facts)
 
     def _own(self, function: Function) -> When | None:
         """What calls a function without a call in the tree."""

@@ -106,6 +106,40 @@ Value = Const | Name | Member | Called | Items | Table | Joined | Operation | Ty
 UNKNOWN = Unknown()
 
 
+def last(value: Value) -> str:
+    """The last word of a name: `start` of `app.jobs.scheduler.start`."""
+    match value:
+        case Name() as name:
+            return name.last
+        case Member(_, name):
+            return name
+    return ""
+
+
+def shown(value: Value) -> str:
+    """As people would write it, names without their modules; "…" for what is not worth telling."""
+    match value:
+        case Const(plain):
+            return repr(plain)
+        case Name(dotted):
+            inside = dotted.rpartition(".<locals>.")[2] if ".<locals>." in dotted else dotted
+            return inside if inside.startswith("os.") else ".".join(inside.split(".")[-2:])
+        case Member(of, name):
+            return f"{shown(of)}.{name}"
+        case Called(function, args, keywords):
+            given = [*map(shown, args), *(f"{key}={shown(each)}" for key, each in keywords)]
+            return f"{shown(function)}({', '.join(given)})"
+        case Operation("not", (inner,)):
+            return f"not {shown(inner)}"
+        case Operation("[]", (of, key)):
+            return f"{shown(of)}[{shown(key)}]"
+        case Operation(operator, values) if len(values) > 1 and operator not in ("if", "format", "compare"):
+            return f" {operator} ".join(map(shown, values))
+        case Items(values):
+            return f"({', '.join(map(shown, values))})"
+    return "…"
+
+
 class Scope(NamedTuple):
     """Where something is done."""
 

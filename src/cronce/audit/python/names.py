@@ -141,6 +141,19 @@ class Names:
                 return UNKNOWN if UNKNOWN in plain_values else plain_values
         return UNKNOWN
 
+    def default_of(self, value: Value, near: str = "") -> Value:
+        """What it is as long as nobody says otherwise: a parameter's default, or what is bound to a name once."""
+        if not isinstance(value, Name):
+            return self.origin(value, near)
+        full = self._places.find(value.dotted, near)
+        if full in self._parameters:
+            function, number = self._parameters[full]
+            return function.parameters[number].default or UNKNOWN
+        bound = self._bound.get(full, ())
+        if len({each.value for each in bound}) > 1:
+            return UNKNOWN
+        return self.origin(value, near)
+
     def callers(self, function: Function) -> list[Call]:
         """The calls of a function of the tree; of a constructor, those of its class."""
         word = function.name.rpartition(".")[2]
@@ -344,7 +357,14 @@ class Places:
                 nearest = max(found, key=lambda name: _common(name, near)) if len(found) > 1 else found[0]
                 return f"{nearest}{dotted[end:]}"
             end = dotted.rfind(".", 0, end)
-        return dotted
+        return self._beside(dotted, near) or dotted
+
+    def _beside(self, dotted: str, near: str) -> str:
+        """What lies in the folder of the module that imports it, though that has an `__init__.py`: a program that is
+        started there sees it so."""
+        folder = near.rpartition(".")[0]
+        first = f"{folder}.{dotted.partition('.')[0]}"
+        return f"{folder}.{dotted}" if folder in self._modules and first in self._modules and first != near else ""
 
 
 def _common(one: str, other: str) -> int:
