@@ -60,7 +60,7 @@ def run_pause(options: argparse.Namespace) -> None:
         done = {name: actor.desk.do(actor.hand.pause(name, options.reason)) for name in options.job}
         everything = actor.desk.do(actor.hand.pause_all(options.reason)) if options.all else None
         told = [{"job": name, **paused_document(one)} for name, one in done.items()]
-        acts = {None: everything} if everything else done
+        acts = {} if options.json else {None: everything} if everything else done
         lines = [safe(line) for name, one in acts.items() for line in _paused(name, one, actor)]
     show(options, {"jobs": told, "all": paused_document(everything) if everything else None}, "\n".join(lines))
 
