@@ -26,7 +26,7 @@ from cronce.protocol.commands import (
     Superseded,
     Unsure,
 )
-from cronce.runtime.attempt import Attempt, End, finish_of, too_late
+from cronce.runtime.attempt import SUCCEEDED, Attempt, End, finish_of, too_late
 from cronce.runtime.call import why_not
 from cronce.runtime.client import WAKE
 from cronce.runtime.jobs import tidy_later
@@ -40,7 +40,7 @@ from cronce.runtime.scheduling.settings import IDLE_LOOK, LOOK, SchedulerSetting
 from cronce.runtime.scheduling.waitlist import AT_ONCE, MOMENT, Candidate, Waitlist
 from cronce.value import NamedTuple
 
-PUT_OFF: Final = 0.15
+PUT_OFF: Final = 0.1
 """Seconds for which saying may wait, while others are started: with the swap on top, less than a third of a second."""
 
 SAID_BESIDE: Final = 50
@@ -256,7 +256,8 @@ class Exchange:
                 self._line.freed()
         self.endings.keep(over)
         for said in over:
-            said.tell()
+            if said.end.ending is not SUCCEEDED:
+                said.tell()
 
     def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
         if self._settings.works:
