@@ -194,7 +194,8 @@ class Exchange:
         self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
         self._left = False  # the last time, not all was said of what had ended
-        self._took = False  # the last time, there was something in line that could be claimed
+        self.took = 0
+        """How many were in line the last time that could be claimed."""
         self._told = -TOLD_AGAIN  # when others were last told that something runs here
         self._warned: set[tuple[str, str]] = set()
         self.endings = Endings(keeper)
@@ -202,7 +203,7 @@ class Exchange:
     @property
     def pending(self) -> bool:
         """Whether there is something to say, or something in line that may be claimed."""
-        return self.endings.new or self._left or (self._took and len(self._line) > 0 and self._free > 0)
+        return self.endings.new or self._left or (self.took > 0 and len(self._line) > 0 and self._free > 0)
 
     @property
     def _free(self) -> int:
@@ -217,7 +218,7 @@ class Exchange:
         """Whether there was anything to be said or claimed."""
         self._dismiss_ended()
         chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
-        self._took = bool(chosen)
+        self.took = len(chosen)
         over = self.endings.take(self._desk.clock.boot(), {one.slot.job for one in chosen})
         self._left = len(self.endings) > 0
         if not over and not chosen:
