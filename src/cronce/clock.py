@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
 from cronce.errors import ClockUnsupported
@@ -34,10 +35,9 @@ class Clock(Protocol):
 
 def _suspend_proof() -> Callable[[], float]:
     if hasattr(time, "CLOCK_BOOTTIME"):
-        clock_id = time.CLOCK_BOOTTIME
-        return lambda: time.clock_gettime(clock_id)
+        return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     if sys.platform == "darwin":
-        return lambda: time.clock_gettime(time.CLOCK_MONOTONIC)
+        return partial(time.clock_gettime, time.CLOCK_MONOTONIC)
     raise ClockUnsupported(
         f"{sys.platform} has no clock in Python that counts time in suspend; cronce needs Linux or macOS"
     )

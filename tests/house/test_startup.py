@@ -1,6 +1,7 @@
 """Under cron every run of a job starts an interpreter, so what a start imports is a promise too."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,17 @@ def test_exec_imports_no_logging_before_there_is_a_line_to_write() -> None:
     modules = loaded("import cronce.integrations.command")
     assert "cronce.runtime.log" in modules
     assert modules & {"logging", "cronce.protocol.shapes"} == set()
+
+
+def test_a_whole_exec_imports_nothing_slow_but_what_reads_its_arguments(tmp_path: Path) -> None:
+    """What finds the journal of this machine brought `hashlib` and `urllib.parse` along: a tenth of the start."""
+    words = ["exec", "job", "--schedule", "* * * * *", "--slot", "2026-03-29T01:00:00Z", "--start-within", "3650d"]
+    command = [sys.executable, "-I", "-X", "importtime", "-m", "cronce", *words, "--store", f"sqlite:///{tmp_path}/db"]
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    done = subprocess.run([*command, "--", "true"], capture_output=True, text=True, check=True, env=environment)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "cronce.runtime.journal" in imported
+    assert imported & SLOW == {"argparse", "locale"}
 
 
 def test_importing_cronce_loads_none_of_its_modules() -> None:

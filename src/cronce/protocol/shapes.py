@@ -10,7 +10,7 @@ A claim or an end that does not pass is decided as always. What is stamped equal
 test compares the two for whatever it can think of.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Final
 
 from cronce.model import ABSENT, FREE, Cell, Fence, Instant, Mark, Write, turn_cell
@@ -42,7 +42,9 @@ class _Form(NamedTuple):
 
     def recorded(self, nonce: str, turn: str) -> Record:
         before, between, after = self.record
-        return Record._make((*before, nonce, *between, turn, *after))
+        record = tuple.__new__(Stamped, (*before, nonce, *between, turn, *after))
+        record.form = self
+        return record
 
     def text(self, nonce: str, turn: str) -> str:
         if not turn:
@@ -50,6 +52,12 @@ class _Form(NamedTuple):
             return f'{before}"nonce":{quoted(nonce)}{after}'
         before, between, after = self.texts
         return f'{before}"nonce":{quoted(nonce)}{between}"turn":{quoted(turn)}{after}'
+
+
+class Stamped(Record):
+    """A record that was stamped, and by which form. Changed in any way it is one without a form."""
+
+    form: _Form | None = None
 
 
 def _form(answer: Answer, change: Change) -> _Form:
@@ -65,6 +73,12 @@ def _form(answer: Answer, change: Change) -> _Form:
 def alike(record: Record) -> tuple[tuple[object, ...], ...]:
     """A record but for what is stamped: its nonce and its turn."""
     return record[:_NONCE], record[_NONCE + 1 : _TURN], record[_TURN + 1 :]
+
+
+def kind_of(record: Record) -> Hashable:
+    """Records of one kind are alike, and have a turn or have none: those of one form, and those that compare so."""
+    form = record.form if type(record) is Stamped else None
+    return (bool(record.turn), *alike(record)) if form is None else id(form)
 
 
 class ClaimShape(NamedTuple):
@@ -88,7 +102,7 @@ class ClaimShape(NamedTuple):
             if self.now > start_by:
                 return None
             lands_by = min(lands_by, start_by)
-        (_, mark, ttl, grant), begins = self.form.change, at + terms.delay
+        (_, mark, ttl, grant), begins = self.form.change, at + terms.delay if terms.delay else at
         if not self.turns:
             return [Write(key, ABSENT, self.form.text(nonce, ""), mark, at, grant, ttl, begins, lands_by)]
         turn = turn_cell(slot.job, int(nonce[:8] or "0", 16) % self.turns if self.turns > 1 else 0)

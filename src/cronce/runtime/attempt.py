@@ -35,6 +35,9 @@ class Ending(NamedTuple):
     final: bool = False
 
 
+SUCCEEDED: Final = Ending(Outcome.SUCCEEDED)
+
+
 class Work:
     """What a call is for: a function, unless a kind of work says otherwise (`processes.command`)."""
 
@@ -48,7 +51,7 @@ class Work:
 
     def ending(self, _run: Run, _result: Any) -> Ending | None:
         """How a body ended that returned; None: it never began, and the slot is given back."""
-        return Ending(Outcome.SUCCEEDED)
+        return SUCCEEDED
 
     def renewed(self, _grant: Grant) -> None:
         """Its lease goes on."""
@@ -212,15 +215,18 @@ class Attempt:
 
     def _over(self) -> Over | None:
         """Why it was stopped; and that it went on for a while all the same, if it did."""
-        over, late = self.lease.over, self._keeper.desk.clock.boot() - self.lease.told_at
-        if over is None or late < STUBBORN or self._work.can_be_killed:
+        over = self.lease.over
+        if over is None or self._work.can_be_killed:
+            return over
+        late = self._keeper.desk.clock.boot() - self.lease.told_at
+        if late < STUBBORN:
             return over
         went_on = format_duration(timedelta(seconds=round(late)))
         return over._replace(why=f"{over.why}, and went on for {went_on}: isolate=True runs it where it can be killed")
 
     def _in_view_of_effects(self, end: End) -> End:
         ending = end.ending
-        if ending is None:
+        if ending is None or not (self.run.unfinished or self.run.committed):
             return end
         doubts, undone = self.run.doubts, self.run.undone
         outcome, reason = ended_as(ending.outcome, ending.reason, doubts, undone, committed=self.run.committed)

@@ -103,7 +103,7 @@ class Batch(Beside):
         return left
 
     def _stamp_ends(self, around: View, taken: set[str]) -> "list[Question]":
-        from cronce.protocol.shapes import alike, end_shape  # noqa: PLC0415  `exec` has one claim, and no batch
+        from cronce.protocol.shapes import end_shape, kind_of  # noqa: PLC0415  `exec` has one claim, and no batch
 
         shapes: dict[Hashable, EndShape | None] = {}
         left: list[Question] = []
@@ -114,7 +114,7 @@ class Batch(Beside):
             record, cells, writes, shape = grant.record, grant.cells, None, None
             taken.update([turn.key for turn in cells[1:]])
             if isinstance(word, Finish) and grant.birth == around.epoch.birth:
-                key = (bool(record.turn), *alike(record), *word[1:])
+                key = (kind_of(record), *word[1:])
                 if key not in shapes:
                     shapes[key] = end_shape(self._ask_end(one).view.within(around, None), word)
                 shape = shapes[key]

@@ -6,7 +6,7 @@ Knowledge only grows: a reply that arrives late, or comes from a store that forg
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from itertools import chain
 from typing import Final, TypeVar
@@ -99,9 +99,10 @@ class Knowledge:
         cells = [verdict.cell for verdict in reply.verdicts] if isinstance(reply, Swapped) else reply.cells
         if len(self._sightings) > _SIGHTED:
             self._sightings = {}
+        if self._one_clock:  # the clock will do, but for what is dated far ahead
+            far = {until for until in {cell.until for cell in cells} if until and is_ahead(until, reply.now)}
+            cells = [cell for cell in cells if cell.until in far] if far else ()
         for cell in cells:
-            if self._one_clock and not (cell.until and is_ahead(cell.until, reply.now)):
-                continue  # the clock will do
             if self._sightings.get(cell.key, (0, 0.0))[0] != cell.version:
                 self._sightings[cell.key] = (cell.version, ended)
 
@@ -227,10 +228,10 @@ class Knowledge:
             self._jobs[name] = KnownJob(cell, job, reply.now, reply.epoch.birth, fresh)
         return True
 
-    def jobs(self, names: Iterable[str]) -> dict[str, KnownJob]:
+    def jobs(self, names: Collection[str]) -> dict[str, KnownJob]:
         """What is known of these jobs, unless it is too old to rest a claim on, or from before the store forgot."""
         boot, birth, known = self._clock.boot(), self.epoch.birth, self._jobs
-        found = ((name, known.get(name)) for name in names)
+        found = zip(names, map(known.get, names), strict=True)
         return {name: job for name, job in found if job is not None and job.birth == birth and boot <= job.fresh}
 
     def job(self, name: str) -> KnownJob | None:

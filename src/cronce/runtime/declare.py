@@ -229,6 +229,8 @@ class Declaration(NamedTuple):
 
     def gap_after(self, at: Instant) -> timedelta | None:
         """From a slot to the next."""
+        if type(self.schedule) is Every:  # asked for each slot
+            return self.schedule.span
         later = start_by(self.schedule, at) if self.schedule else None
         return later - at if later else None
 

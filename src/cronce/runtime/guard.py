@@ -281,6 +281,8 @@ def finished(fn: Callable[..., Any], what: str) -> Callable[..., Any]:
 
 def has_run(result: Any, what: str = "the body") -> Any:
     """A body that returns something still to be run has not run: it would be closed as succeeded, and nothing done."""
+    if result is None:
+        return None
     if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if not inspect.isasyncgen(result):
             result.close()

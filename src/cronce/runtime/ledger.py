@@ -171,14 +171,15 @@ class Ledger:
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
         """What came too late to be trusted is given back; so is a slot that a clock in doubt granted too early."""
         boot, now, doubt = self._clock.boot(), self.know.now(), self.know.doubt
-        late = {
-            grant.fence: grant
+        late = [
+            grant
             for grant in grants
             if isinstance(grant, Grant) and (not grant.trust.holds(boot) or is_early(doubt, grant.slot, now))
-        }
-        if late:
-            yield from self.release(list(late.values()))
-        return [Expired() if isinstance(grant, Grant) and grant.fence in late else grant for grant in grants]
+        ]
+        if not late:
+            return grants
+        yield from self.release(late)
+        return [Expired() if grant in late else grant for grant in grants]
 
     def renew(
         self,

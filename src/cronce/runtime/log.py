@@ -41,6 +41,7 @@ class _Logger:
 
             logging.getLogger("cronce").addFilter(_mask)
             self._logger = logging.getLogger("cronce")
+            self.isEnabledFor = self._logger.isEnabledFor  # type: ignore[method-assign]  # asked for each run
         return self._logger
 
 
@@ -190,7 +191,7 @@ class Listeners:
 
     def wants(self, what: What) -> bool:
         """Whether anybody hears of such an event: the log may pass over it, and be alone."""
-        return len(self.of_events) > 1 or LOGGER.isEnabledFor(level_of(what))
+        return len(self.of_events) > 1 or LOGGER.isEnabledFor(LEVELS.get(what, DEBUG))
 
     def timed(self, request: str, seconds: float) -> None:
         for hear in self.of_calls:

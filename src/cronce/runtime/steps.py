@@ -81,12 +81,12 @@ def take(steps: Steps[T], desk: Does, sleep: Callable[[Nap], None] = sleep) -> T
 def taken(step: Do | Nap | Body, desk: Does, sleep: Callable[[Nap], None]) -> Any:
     """One step."""
     match step:
+        case Body():
+            return _unshielded(step.enter, step.work)
         case Do(flow):
             return desk.do(flow)
         case Nap():
             return _slept(step, sleep)
-        case Body():
-            return _unshielded(step.enter, step.work)
 
 
 def _slept(nap: Nap, sleep: Callable[[Nap], None]) -> None:

@@ -18,7 +18,6 @@ from cronce.runtime.journal import Entry, Journal, UnaskedCall, UnsaidEnd
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.machine import UNASKED, note_refusals
-from cronce.runtime.queries import slot_named
 
 
 class Unsaid:
@@ -96,6 +95,8 @@ class Unsaid:
         """Slots that nobody could ask for, and of which there is no record: if they are too late to start now, that is
         on record; if each is wanted, they are due. Those that may still be in time stay in the journal; the others,
         such as messages, stay open to whoever calls again."""
+        from cronce.runtime.queries import slot_named  # noqa: PLC0415  slow to import, and hardly ever needed
+
         now, commands = self._desk.ledger.know.now(), dict[Slot, Queue | Skip]()
         for call in calls:
             with suppress(BadInput):

@@ -1,6 +1,7 @@
 """The life of a scheduler: how it starts, shares, drains, stops and dies, as real processes under real signals."""
 
 import fcntl
+import gc
 import json
 import os
 import pty
@@ -15,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Write
 from cronce.protocol.notices import decode_holder
 from cronce.protocol.record import Outcome, State
+from cronce.runtime.scheduling.engine import BURST
 from cronce.runtime.scheduling.scheduler import SAME, Orders, Scheduler, see_through
 from cronce.stores.base import Loaded, Scan, Swapped
 from cronce.stores.memory import MemoryStore
@@ -706,3 +709,21 @@ def test_one_process_has_one_scheduler_and_may_start_another_after_it() -> None:
         with cron.start(), pytest.raises(BadInput, match="runs already in this process; stop it first"):
             cron.start()
         cron.start().stop()
+
+
+def test_after_a_burst_of_claims_garbage_is_collected_again_though_what_was_claimed_still_runs() -> None:
+    at, go, bursts = int(time.time()) + 2, threading.Event(), threading.Semaphore(0)
+
+    def body() -> None:
+        bursts.release()
+        go.wait(60)
+
+    with Cronce("memory://") as cron:
+        for number in range(BURST):
+            cron.job(at=datetime.fromtimestamp(at, UTC), name=f"job-{number}")(body)
+        with cron.start(workers=BURST) as scheduler:
+            assert all(bursts.acquire(timeout=60) for _ in range(BURST))
+            wait_until(gc.isenabled)
+            assert len(scheduler.engine.running) == BURST
+            go.set()
+    assert gc.isenabled()

@@ -48,6 +48,9 @@ AWAY: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
 
 
+BURST: Final = 50
+"""So many slots that are claimed at once are a part of many."""
+
 SHARE: Final = 60.0
 """Seconds between two times that what was seen of the store's clock is left for other processes of this machine."""
 
@@ -191,6 +194,11 @@ class Engine:
     def running(self) -> list[Attempt]:
         over = self._exchange.endings.just_over
         return [attempt for attempt in self._runs.all if id(attempt) not in over]
+
+    @property
+    def in_burst(self) -> bool:
+        """The last step claimed so many that more may follow at once."""
+        return self._exchange.took >= BURST
 
     @property
     def no_worker(self) -> bool:

@@ -26,7 +26,7 @@ from cronce.protocol.commands import (
     Superseded,
     Unsure,
 )
-from cronce.runtime.attempt import Attempt, End, finish_of, too_late
+from cronce.runtime.attempt import SUCCEEDED, Attempt, End, finish_of, too_late
 from cronce.runtime.call import why_not
 from cronce.runtime.client import WAKE
 from cronce.runtime.jobs import tidy_later
@@ -40,7 +40,7 @@ from cronce.runtime.scheduling.settings import IDLE_LOOK, LOOK, SchedulerSetting
 from cronce.runtime.scheduling.waitlist import AT_ONCE, MOMENT, Candidate, Waitlist
 from cronce.value import NamedTuple
 
-PUT_OFF: Final = 0.15
+PUT_OFF: Final = 0.1
 """Seconds for which saying may wait, while others are started: with the swap on top, less than a third of a second."""
 
 SAID_BESIDE: Final = 50
@@ -194,7 +194,8 @@ class Exchange:
         self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
         self._left = False  # the last time, not all was said of what had ended
-        self._took = False  # the last time, there was something in line that could be claimed
+        self.took = 0
+        """How many were in line the last time that could be claimed."""
         self._told = -TOLD_AGAIN  # when others were last told that something runs here
         self._warned: set[tuple[str, str]] = set()
         self.endings = Endings(keeper)
@@ -202,7 +203,7 @@ class Exchange:
     @property
     def pending(self) -> bool:
         """Whether there is something to say, or something in line that may be claimed."""
-        return self.endings.new or self._left or (self._took and len(self._line) > 0 and self._free > 0)
+        return self.endings.new or self._left or (self.took > 0 and len(self._line) > 0 and self._free > 0)
 
     @property
     def _free(self) -> int:
@@ -217,7 +218,7 @@ class Exchange:
         """Whether there was anything to be said or claimed."""
         self._dismiss_ended()
         chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
-        self._took = bool(chosen)
+        self.took = len(chosen)
         over = self.endings.take(self._desk.clock.boot(), {one.slot.job for one in chosen})
         self._left = len(self.endings) > 0
         if not over and not chosen:
@@ -256,7 +257,8 @@ class Exchange:
                 self._line.freed()
         self.endings.keep(over)
         for said in over:
-            said.tell()
+            if said.end.ending is not SUCCEEDED:
+                said.tell()
 
     def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
         if self._settings.works:

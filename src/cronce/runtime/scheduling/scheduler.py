@@ -23,7 +23,7 @@ from cronce.model import Boot, Traits
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduling.engine import Engine
+from cronce.runtime.scheduling.engine import Engine, uncollected
 from cronce.runtime.scheduling.exchange import Refused, unheard
 from cronce.runtime.scheduling.pool import Pool
 from cronce.runtime.scheduling.running import Carry
@@ -47,6 +47,9 @@ LEAST: Final = 1.0
 
 SAME: Final = 0.1
 """Seconds within which the same signal twice is one: `timeout` sends it to a process, and then to the group."""
+
+UNCOLLECTED: Final = 0.5
+"""Seconds of a burst for which no garbage is collected."""
 
 SAYING: Final = 0.3
 """Seconds before the end at which a command that does not go is killed, so that how it ended can still be said."""
@@ -235,21 +238,31 @@ class Scheduler:
     # --- on its threads ---
 
     def _run(self) -> None:
+        """In a burst of claims the garbage collector goes through what is alive now and then, not after each step."""
         clock = self._keeper.desk.clock
         while not self._stopping:
-            with self._turn:
-                self._awake = False
-            self._stepping = True  # before it asks whether it may claim: whoever forbids that waits for what it gets
-            again = self._stepped()
-            self._stepping = False
-            self._ticked = clock.boot()
-            if self.engine.joined:
-                self._ready.set()
-            with self._turn:
-                self._turn.notify_all()
-                if not self._awake and not self._stopping:
-                    self._turn.wait(max(again - clock.boot(), 0.0))
+            self._come_round(inf)
+            until = clock.boot() + UNCOLLECTED
+            with uncollected:
+                while self.engine.in_burst and not self._stopping and clock.boot() < until:
+                    self._come_round(until)
         self._leave()
+
+    def _come_round(self, until: Boot) -> None:
+        """One step, and the wait until the next, or until then."""
+        clock = self._keeper.desk.clock
+        with self._turn:
+            self._awake = False
+        self._stepping = True  # before it asks whether it may claim: whoever forbids that waits for what it gets
+        again = self._stepped()
+        self._stepping = False
+        self._ticked = clock.boot()
+        if self.engine.joined:
+            self._ready.set()
+        with self._turn:
+            self._turn.notify_all()
+            if not self._awake and not self._stopping:
+                self._turn.wait(max(min(again, until) - clock.boot(), 0.0))
 
     def _leave(self) -> None:
         """Again if that fails: a connection that broke off is found out only when it is used. As long as this process

@@ -4,7 +4,7 @@ What costs is not the network but Python: a thousand claims are a thousand tuple
 are split by the server, numbers travel as one array's spelling, and a column that repeats itself as its first part.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import count, repeat
 from operator import itemgetter
@@ -122,14 +122,14 @@ def _many(writes: Sequence[Write], told: Told, sizes: Sequence[int]) -> Call:
     _, seens, _, marks, ats, grants, ttls, befores, afters, _ = zip(*writes, strict=True)
     size = sizes[0] if len(set(sizes)) == 1 else 0
     numbered = "{}" if size else _array(number for number, size in enumerate(sizes) for _ in range(size))
-    due = [NONE if at is None else (at - EPOCH) // _MICROSECOND for at in ats]
+    due = _each(_us, ats)
     columns = (
         _first_part(seens, size),
         _first_part([mark + GRANT * grant for mark, grant in zip(marks, grants, strict=True)], size),
         _first_part(due, size),
-        map(_span, _first_part(ttls, size)),
-        () if befores == ats else map(_us, _first_part(befores, size)),
-        map(_us, _first_part(afters, size)),
+        _each(_span, _first_part(ttls, size)),
+        () if befores == ats else _each(_us, _first_part(befores, size)),
+        _each(_us, _first_part(afters, size)),
     )
     given = [*told[:2], str(told[2]), *_joined(writes), size, numbered, *map(_array, columns)]
     return Call(MANY_WRITES, given, writes, range(len(writes)), Instants(zip(due, ats, strict=True)))
@@ -156,6 +156,12 @@ def _first_part(column: Sequence[_Value], size: int) -> Sequence[_Value]:
 
 def _us(instant: Instant | None) -> int:
     return NONE if instant is None else (instant - EPOCH) // _MICROSECOND
+
+
+def _each(spell: Callable[[_Value], int], column: Sequence[_Value]) -> list[int]:
+    """Most of a column are the same."""
+    known = {value: spell(value) for value in set(column)}
+    return [known[value] for value in column]
 
 
 def _span(span: timedelta | None) -> int:

@@ -4,6 +4,7 @@ Every error says what, where, and what to do about it.
 """
 
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Iterable
@@ -46,9 +47,12 @@ def plain_path(path: AnyPath) -> str:
 
 
 def url_of(path: AnyPath) -> str:
-    from urllib.parse import quote  # noqa: PLC0415  only messages need it
+    text = os.fspath(path)
+    if not re.fullmatch(r"[A-Za-z0-9_.~/-]*", text):
+        from urllib.parse import quote  # noqa: PLC0415  slow to import, and few paths need it
 
-    return f"sqlite:///{quote(os.fsencode(path))}"
+        text = quote(os.fsencode(text))
+    return f"sqlite:///{text}"
 
 
 def names(path: str) -> tuple[str, ...]:
