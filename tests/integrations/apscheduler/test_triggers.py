@@ -18,8 +18,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from cronce import Cronce
 from cronce.errors import BadInput
-from cronce.integrations.apscheduler import CronceTrigger, protect, report
-from cronce.integrations.apscheduler.jobs import agreed, shortest_gap, slot_instant
+from cronce.integrations.apscheduler import CronceTrigger, agreed, protect, report, shortest_gap, slot_instant
 from cronce.stores.memory import MemoryStore
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
