@@ -124,6 +124,11 @@ def test_a_schedule_of_ours_as_a_trigger_knows_what_clocks_do() -> None:
     assert str(ours) == "cronce[30 1 * * *]"
 
 
+def test_it_is_stored_by_its_public_name() -> None:
+    """A job store keeps the path of its class: a module inside of ours could not be renamed any more."""
+    assert CronceTrigger.__module__ == "cronce.integrations.apscheduler"
+
+
 def test_it_is_stored_with_its_job(cron: Cronce, tmp_path: Path) -> None:
     jobs = SQLAlchemyJobStore(f"sqlite:///{tmp_path}/jobs.db")
     scheduler = BackgroundScheduler(timezone=UTC, jobstores={"default": jobs})
