@@ -55,6 +55,7 @@ WRITES = {
 
 SPELLED = {"encode", "encode_turn"}
 SPELLS = {
+    "runtime/processes/isolated.py": "hands its record to the process that runs the function",
     "stores/kubernetes/layout.py": "reads a Lease that another program wrote as a record",
 }
 """Modules outside of the protocol that spell a record, and what for."""

@@ -31,7 +31,8 @@ from apscheduler.triggers.interval import IntervalTrigger
 from cronce import Cronce
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadPolicy, StoreUnavailable
-from cronce.integrations.apscheduler import GuardedExecutor, protect, protection
+from cronce.integrations import apscheduler as protection
+from cronce.integrations.apscheduler import GuardedExecutor, protect
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.queries import runs
 from cronce.runtime.run import Run

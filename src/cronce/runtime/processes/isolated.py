@@ -6,25 +6,24 @@ is trusted, each time that is renewed. It tells how far it is, and how it ended.
 
 import json
 import os
-import pickle
 import select
 import signal
 import socket
 import sys
 import threading
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from functools import lru_cache
 from types import FrameType
 from typing import Any, Final, NoReturn
 
 from cronce.clock import Clock, SystemClock
 from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost, tell
-from cronce.model import Cell, Traits, from_us, to_us
+from cronce.model import Cell, Traits, from_us, read_fence, slot_of_cell, to_us
 from cronce.protocol.codec import LONGEST
 from cronce.protocol.lease import Trust
-from cronce.protocol.record import Outcome
+from cronce.protocol.record import Outcome, decode, encode
 from cronce.runtime.attempt import Ending, describe
 from cronce.runtime.desk import Desk
 from cronce.runtime.guard import call_with_run
@@ -171,8 +170,7 @@ class Isolated(Command):
     def child(self, run: Run) -> Child:
         self._told = {}
         run.joined = True  # until the child says that it was not: one that is killed says nothing
-        grant = b64encode(pickle.dumps(run.grant)).decode()  # the child is a Python like this one, with the same cronce
-        told = {"grant": grant, "store": self._url, "ends": run.ends, "exclusive": run.exclusive}
+        told = {"grant": spelled(run.grant), "store": self._url, "ends": run.ends, "exclusive": run.exclusive}
         self._line = line = Line(json.dumps({**self._call, **told}), lambda word: self._hear(run, word))
         words = python("cronce.runtime.processes.isolated:main", run.key)
         return self._supervisor.child(words, {**os.environ, **environment(run)}, line)
@@ -231,6 +229,19 @@ def _until(grant: Grant) -> int:
     until = grant.cells[0].until
     assert until is not None
     return to_us(until)
+
+
+def spelled(grant: Grant) -> dict[str, Any]:
+    """A grant as a child is told of it; `read_grant` reads it."""
+    return {
+        "key": grant.key,
+        "fence": str(grant.fence),
+        "number": grant.number,
+        "lease": grant.lease.total_seconds(),
+        "trust": grant.trust.end,
+        "until": _until(grant),
+        "record": encode(grant.record),
+    }
 
 
 # --- the child --------------------------------------------------------------------------------------------------------
@@ -347,8 +358,7 @@ def main() -> None:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is killed has no time to flush
     clock = SystemClock()
     progress = Progress(line, clock.boot)
-    grant = pickle.loads(b64decode(told["grant"]))  # noqa: S301  from the process that started this one
-    lease = FarLease(grant, line, clock, told["ends"])
+    lease = FarLease(read_grant(told["grant"]), line, clock, told["ends"])
     desk = lru_cache(maxsize=None)(lambda: _desk(told["store"], clock))
     found: Any = None
     run = Run(lease, Means(progress.note, desk, lambda: getattr(found, "database", None), told["exclusive"]))
@@ -386,6 +396,20 @@ def _told(error: BaseException) -> tuple[str, str]:
     if isinstance(error, InDoubt):
         return "in doubt", error.why
     return "in progress" if isinstance(error, InProgress) else "", describe(error)
+
+
+def read_grant(told: dict[str, Any]) -> Grant:
+    return Grant(
+        told["key"],
+        slot_of_cell(told["key"]),
+        read_fence(told["fence"]),
+        told["number"],
+        timedelta(seconds=told["lease"]),
+        Trust(told["trust"]),
+        (_lived(told["key"], told["until"]),),
+        decode(told["record"], told["key"]),
+        0,
+    )
 
 
 def _lived(key: str, until: int) -> Cell:

@@ -18,8 +18,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from cronce import Cronce
 from cronce.errors import BadInput
-from cronce.integrations.apscheduler import CronceTrigger, protect, report
-from cronce.integrations.apscheduler.jobs import agreed, shortest_gap, slot_instant
+from cronce.integrations.apscheduler import CronceTrigger, agreed, protect, report, shortest_gap, slot_instant
 from cronce.stores.memory import MemoryStore
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -123,6 +122,11 @@ def test_a_schedule_of_ours_as_a_trigger_knows_what_clocks_do() -> None:
     spring = datetime(2026, 3, 7, 12, tzinfo=UTC)
     assert fires(CronceTrigger("30 2 * * *", tz="America/New_York"), spring, 1) == [datetime(2026, 3, 8, 7, tzinfo=UTC)]
     assert str(ours) == "cronce[30 1 * * *]"
+
+
+def test_it_is_stored_by_its_public_name() -> None:
+    """A job store keeps the path of its class: a module inside of ours could not be renamed any more."""
+    assert CronceTrigger.__module__ == "cronce.integrations.apscheduler"
 
 
 def test_it_is_stored_with_its_job(cron: Cronce, tmp_path: Path) -> None:
