@@ -183,7 +183,7 @@ class Holds:
         left = max(grant.trust.end - self.process.boot(), 0.0) / 3
         return min(renew_every(grant.lease, self.world.store.traits).total_seconds(), left)
 
-    def _kept(self, run: Run, reply: Grant | Stale) -> None:
+    def _kept(self, run: Run, reply: Grant | Stale | Unsure) -> None:
         if isinstance(reply, Grant):
             run.told = run.told or bool(reply.ask)
             if reply.trust.end < run.grant.trust.end:
@@ -192,7 +192,7 @@ class Holds:
                 self.referee.trust_extended(run.body, reply)
                 self.referee.acts(run.body, reply)
             run.lease.grant = reply
-        else:
+        elif isinstance(reply, Stale):
             run.told = run.lease.stale = True
             run.lease.end(Over("lost", f"{reply.by} has it"))
             if run.body is not None:
