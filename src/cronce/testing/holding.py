@@ -126,7 +126,7 @@ class Holds:
             return False
         run.body = self.referee.started(grant, self.process)
         self.world.faults["lock"] += grant.slot is None
-        self.world.say(f"{self.process.name} starts {grant.key} {grant.fence}")
+        self.world.say("{} starts {} {}", self.process.name, grant.key, grant.fence)
         return True
 
     def may_act(self, run: Run) -> bool:
@@ -141,7 +141,7 @@ class Holds:
         for _ in range(100):
             finish = self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
             answer = yield from self.asks(run.grant.key, finish)
-            self.world.say(f"{self.process.name} finish {run.grant.key} {run.grant.fence}: {answer}")
+            self.world.say("{} finish {} {}: {}", self.process.name, run.grant.key, run.grant.fence, answer)
             if not isinstance(answer, Unsure):
                 break
             yield Sleep(RETRY)
