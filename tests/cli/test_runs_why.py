@@ -234,6 +234,26 @@ billing@2026-03-29T12:00:00Z counts as succeeded since 12:01:11Z, resolved: ada 
     )
 
 
+def test_a_slot_that_ten_in_a_row_have_died_with_says_so_and_waits_for_a_person(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    granted(desk, on_lost="rerun")
+    for _ in range(11):
+        watch(clock, other, 11)
+        claim(other, on_lost="rerun")
+    assert (
+        told(store)
+        .splitlines()[0]
+        .endswith(
+            "Nobody can tell how much of its work it did; 10 holders before it ended like this: find out why before you"
+            " have it retried."
+        )
+    )
+    assert told(store).splitlines()[-1].endswith("did not renew its lease, nor did those before it")
+    other.do(other.ledger.resolve(SLOT, Resolve("retry", "more memory")))
+    assert isinstance(claim(other, on_lost="rerun"), Grant)
+
+
 def test_a_slot_that_somebody_had_tried_again_says_when_it_was_lost_and_when_they_looked(
     desk: Desk, other: Desk, store: Wire, clock: HandClock
 ) -> None:

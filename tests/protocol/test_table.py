@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cronce.model import Cell, Fence, Instant, Mark
 from cronce.policy import OnLost
+from cronce.protocol import table
 from cronce.protocol.commands import (
     Ask,
     Asked,
@@ -37,11 +38,11 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.lease import tolerance
-from cronce.protocol.record import PAST_KEPT, Maker, Outcome, Past, Record, State, decode, encode
+from cronce.protocol.record import MOST_LAPSED, PAST_KEPT, Maker, Outcome, Past, Record, State, decode, encode
 from cronce.protocol.table import TABLE, Row, ended_as, is_expired
 from tests.protocol import strategies
 from tests.protocol.one_cell import LEASE, SECOND, OneCell
-from tests.protocol.views import AT, Facts, row, rule
+from tests.protocol.views import AT, Facts, row, rule, view_of
 
 COMMANDS = get_args(Command)
 ZERO = timedelta(0)
@@ -541,6 +542,32 @@ def test_a_lock_has_no_instant_and_so_no_floor() -> None:
     assert row(Cell("lock/reindex"), None, SAYS[Claim], Facts(NOW, floor=NOW)) is Row.NOTHING
 
 
+def lapsed_before(times: int, *earlier: str) -> Record:
+    past = [Past(F0, "web-0", AT, end, AT) for end in [*earlier, *["lapsed"] * times]]
+    return RAN._replace(on_lost="rerun", past=tuple(past))
+
+
+WORN_OUT = Closed(Outcome.LOST, "its holder web-1 did not renew its lease, nor did those before it")
+
+
+@pytest.mark.parametrize("command", [Claim, Settle, Queue, Skip, Ask, Resolve])
+def test_a_slot_that_ten_holders_in_a_row_have_died_with_is_closed_for_a_person(command: type) -> None:
+    """It may be what kills them: it was taken over for ever, and killed one process after the other."""
+    scene = Scene(OVER, lapsed_before(MOST_LAPSED))
+    ruling = rule(scene.cell, scene.record, SAYS[command], scene.facts)
+    assert (ruling.answer, ruling.change and ruling.change.mark) == (WORN_OUT, Mark.ATTENTION)
+
+
+@pytest.mark.parametrize("earlier", [[], ["lapsed", "failed: boom"], ["lapsed", "lost, retried: fixed"]])
+def test_nine_in_a_row_are_not_ten_and_a_person_begins_the_count_anew(earlier: list[str]) -> None:
+    assert rule(OVER, lapsed_before(9, *earlier), SAYS[Claim], SCENES[Row.LAPSED].facts).answer == Granted(2, "web-1")
+
+
+def test_a_lock_is_taken_over_however_many_have_died_with_it() -> None:
+    view = view_of(OVER, lapsed_before(20), SCENES[Row.LAPSED].facts)._replace(slot=None)
+    assert table.rule(view, SAYS[Claim]).answer == Granted(2, "web-1")
+
+
 # --- the promises, as sentences -------------------------------------------------------------------------------------
 
 
@@ -971,7 +998,10 @@ def test_history_is_bounded_and_the_grant_still_counts() -> None:
     fences = []
     for number in range(PAST_KEPT + 5):
         fences.append(slot.granted(f"n{number}"))
-        slot.lapse()
+        if number % 2:  # were all to lapse, it would be closed
+            slot.say(Release(fences[-1]))
+        else:
+            slot.lapse()
     assert [past.fence for past in slot.record.past] == fences[-PAST_KEPT - 1 : -1]
     assert slot.record.grant == PAST_KEPT + 5
 

@@ -29,10 +29,10 @@ from cronce.value import NamedTuple
 REASON_KEPT: Final = 500
 """Characters of why a run ended as it did."""
 
+MOST_LAPSED: Final = 10  # holders in a row
 PAST_KEPT: Final = 20
 """How many earlier grants a run, and how many spans a job remembers. Older grants are dropped (the grant number still
 counts them), older spans are joined."""
-
 
 # Words that records are written and read with: how a grant ended, why a slot was skipped, why some were passed over.
 LAPSED: Final = "lapsed"
@@ -181,8 +181,9 @@ class Record(NamedTuple):
     @property
     def closes_as_lost(self) -> bool:
         """What becomes of it if its holder is gone: it is closed; else it may be granted again. What was asked to stop
-        does not begin again."""
-        return self.on_lost == "skip" or bool(self.ask)
+        does not begin again; nor does what so many have died with, one after the other: it may be what kills them."""
+        ends = [past.end for past in self.past[-MOST_LAPSED:]]
+        return self.on_lost == "skip" or bool(self.ask) or ends == [LAPSED] * MOST_LAPSED
 
 
 def effects_key(record: Record | None, slot: Slot) -> str:

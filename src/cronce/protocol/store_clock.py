@@ -150,10 +150,13 @@ def is_early(doubt: Doubt | None, slot: Slot | None, now: Instant) -> bool:
     return doubt is not None and slot is not None and now < slot.at
 
 
+_FAR: Final = 2 * LONGEST_LEASE
+
+
 def is_ahead(until: Instant, now: Instant) -> bool:
     """Whether an instant lies so far ahead that a clock which leapt must have dated it: no lease is as long. Such a
     lease has lapsed when nobody renewed it for its own length, by the boot clock of whoever looks."""
-    return until - now > 2 * LONGEST_LEASE
+    return until - now > _FAR
 
 
 def closed_ahead(slots: str) -> str:

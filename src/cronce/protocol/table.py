@@ -216,8 +216,8 @@ def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> R
 
 
 def take_over(view: View, command: Claim) -> Ruling:
-    """By the on_lost written with the grant, never the reader's. What was asked to stop does not begin again."""
-    if view.stands.closes_as_lost:
+    """By the on_lost written with the grant, never the reader's. A lock, or a leadership, may be had for ever."""
+    if view.stands.closes_as_lost and (view.slot is not None or view.stands.on_lost == "skip"):
         return lose(view, command)
     return _granted(view, command, _ended(view, LAPSED), view.stands.holder)
 
@@ -255,10 +255,11 @@ def lose(view: View, command: Command) -> Ruling:
 
 
 def _gone(record: Record) -> str:
-    asked = f", after it was asked to stop: {record.ask}" if record.ask else ""
+    worn_out = ", nor did those before it" if record.on_lost == "rerun" else ""
+    more = f", after it was asked to stop: {record.ask}" if record.ask else worn_out
     if record.under is not None:
         return f"its run at {record.holder} is over"
-    return f"its holder {record.holder} did not renew its lease{asked}"
+    return f"its holder {record.holder} did not renew its lease{more}"
 
 
 def renew(view: View, command: Renew) -> Ruling:

@@ -14,7 +14,6 @@ Even = Callable[[Cell, Sample, timedelta], timedelta]
 """For how long, back from that reading and with this tolerance, nobody can have renewed a lease that seems to be over:
 as far as this reader has watched."""
 
-
 Heard = Callable[[Sample, timedelta], timedelta]
 """For how long, up to that reading, a holder that renewed so long before it could be heard (`lease.heard`)."""
 

@@ -1,7 +1,5 @@
 """The loop: read what a decision needs, `decide`, swap, take in what came back; until every command has an answer.
 
-It is the only way by which a command reaches the store.
-
 *Lost replies.* A swap without an answer may have landed. The loop reads the cells again and decides again: a claim
 finds its own nonce, a finish its own fence, and the answer is the one that was lost. If reading fails too, the answer
 is `Unsure`: that is no permission to run.
@@ -10,7 +8,8 @@ is `Unsure`: that is no permission to run.
 later one, for the numbers of two lives may coincide.
 
 *A batch.* Commands are decided one after the other, each by what was read. What earlier ones of the batch would write
-is not true yet: a later one learns only which turns they would take (`View.reserved`).
+is not true yet: a later one learns only which turns they would take (`View.reserved`). No command reaches the store by
+another way.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

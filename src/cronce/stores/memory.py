@@ -45,7 +45,8 @@ class MemoryStore:
 
     def scan(self, scan: Scan) -> Page:
         with self._lock:
-            cells, now, epoch = list(self._cells.values()), self._clock(), self._epoch
+            cells = [cell for key, cell in self._cells.items() if key.startswith(scan.prefix)]
+            now, epoch = self._clock(), self._epoch
         return page_of(cells, scan, now, epoch)
 
     def purge(self, cells: Sequence[Cell]) -> int:

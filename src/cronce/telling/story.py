@@ -7,7 +7,7 @@ from typing import NamedTuple
 from cronce.errors import NOBODY_KNOWS, BadInput
 from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
-from cronce.protocol.record import LAPSED, Record, Span
+from cronce.protocol.record import LAPSED, MOST_LAPSED, Record, Span
 from cronce.protocol.specs import is_floor_ahead
 from cronce.protocol.store_clock import SET_CLOCK, closed_ahead
 from cronce.runtime.effects.review import STATES, Survey
@@ -135,6 +135,8 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
 
 
 def _why_lost(record: Record) -> str:
+    if len(record.past) >= MOST_LAPSED and record.past[-1].end == LAPSED:
+        return f"{MOST_LAPSED} holders before it ended like this: find out why before you have it retried."
     if record.closes_as_lost:
         return 'on_lost="skip" does not run it again.'
     return "it was asked to stop, so it does not run again."

@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from cronce.model import Traits
 from cronce.policy import Missed, OnLost, Overlap
+from cronce.protocol import record
 from cronce.protocol.codec import Decoder
 from cronce.protocol.terms import Terms
 from cronce.schedule import Every
@@ -17,7 +18,7 @@ from cronce.testing.actors import Node, Plan
 from cronce.testing.deeds import Habit
 from cronce.testing.people import by_hand
 from cronce.testing.receivers import WAYS, Way
-from cronce.testing.referee import Referee, Rules
+from cronce.testing.referee import TAKEOVERS, Referee, Rules
 from cronce.testing.world import Dump, How, Machine, Outage, Process, World
 
 BUSY: Final = 70.0
@@ -369,8 +370,9 @@ def play(seed: int) -> Stage:
 def play_out(scene: Stage) -> None:
     """A while of faults, a quiet while, and the referee's last look. Each text that a cell holds is decoded once,
     however many processes read it."""
+    once = patch.object(Decoder, "__call__", lru_cache(4096)(Decoder.__call__))
     try:
-        with patch.object(Decoder, "__call__", lru_cache(4096)(Decoder.__call__)):
+        with once, patch.object(record, "MOST_LAPSED", TAKEOVERS):
             _play_out(scene)
     finally:
         scene.world.end()

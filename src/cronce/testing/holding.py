@@ -126,7 +126,7 @@ class Holds:
             return False
         run.body = self.referee.started(grant, self.process)
         self.world.faults["lock"] += grant.slot is None
-        self.world.say(f"{self.process.name} starts {grant.key} {grant.fence}")
+        self.world.say("{} starts {} {}", self.process.name, grant.key, grant.fence)
         return True
 
     def may_act(self, run: Run) -> bool:
@@ -141,7 +141,7 @@ class Holds:
         for _ in range(100):
             finish = self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
             answer = yield from self.asks(run.grant.key, finish)
-            self.world.say(f"{self.process.name} finish {run.grant.key} {run.grant.fence}: {answer}")
+            self.world.say("{} finish {} {}: {}", self.process.name, run.grant.key, run.grant.fence, answer)
             if not isinstance(answer, Unsure):
                 break
             yield Sleep(RETRY)
@@ -183,7 +183,7 @@ class Holds:
         left = max(grant.trust.end - self.process.boot(), 0.0) / 3
         return min(renew_every(grant.lease, self.world.store.traits).total_seconds(), left)
 
-    def _kept(self, run: Run, reply: Grant | Stale) -> None:
+    def _kept(self, run: Run, reply: Grant | Stale | Unsure) -> None:
         if isinstance(reply, Grant):
             run.told = run.told or bool(reply.ask)
             if reply.trust.end < run.grant.trust.end:
@@ -192,7 +192,7 @@ class Holds:
                 self.referee.trust_extended(run.body, reply)
                 self.referee.acts(run.body, reply)
             run.lease.grant = reply
-        else:
+        elif isinstance(reply, Stale):
             run.told = run.lease.stale = True
             run.lease.end(Over("lost", f"{reply.by} has it"))
             if run.body is not None:

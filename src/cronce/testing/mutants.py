@@ -212,6 +212,11 @@ def _() -> Any:
     return both
 
 
+@_mutant("a slot is taken over for ever")
+def _() -> Any:
+    return patch.object(Record, "closes_as_lost", property(lambda self: self.on_lost == "skip" or bool(self.ask)))
+
+
 @_mutant("a renewal that hangs is waited for")
 def _() -> Any:
     return patch.object(holding, "patience", lambda _lease: world.TIMEOUT)

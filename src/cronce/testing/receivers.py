@@ -122,7 +122,7 @@ class Receivers:
 
     def happens(self, effect: Effect) -> None:
         """It is in the ledger, for good. What is promised of its way is judged at once."""
-        self._world.say(f"HAPPENS {effect.item} {effect.fence} {effect.way}")
+        self._world.say("HAPPENS {} {} {}", effect.item, effect.fence, effect.way)
         ledger, again = self.ledgers[effect.way], effect.item in self.wanted_again
         ordered = effect.scope not in self.unordered
         before = ledger.repeats, ledger.out_of_order

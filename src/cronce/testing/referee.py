@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from cronce.model import Cell, Fence, Instant, Mark, Slot, Write, slot_of_cell
 from cronce.protocol.lease import FACTS_AGE, renew_every
 from cronce.protocol.notices import decode_position
-from cronce.protocol.record import Job, Outcome, Record, State, decode_job, effects_key
+from cronce.protocol.record import LAPSED, Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
 from cronce.protocol.store_clock import SMALL
 from cronce.runtime.ledger import Grant
@@ -31,6 +31,9 @@ decode = lru_cache(1000)(decode_record)
 
 LEAP: Final = SMALL + timedelta(seconds=30)
 """A clock that is off by more has leapt, and every process knows: also one that has just begun."""
+
+TAKEOVERS: Final = 5
+"""How many holders of a slot may die one after the other before it is closed: fewer here, since a history is short."""
 
 NUDGES: Final = timedelta(seconds=3)
 """By how much the store's clock may be nudged back within a few seconds."""
@@ -172,6 +175,8 @@ class Referee:
         if self.world.store_now() < slot.at:
             self.broken("no slot before its instant", f"{new.key} at {now}")
         self._check_renewed(old)
+        if [past.end for past in record.past[-TAKEOVERS - 1 :]] == [LAPSED] * (TAKEOVERS + 1):
+            self.broken("a slot that its holders die with is closed", f"{new.key} by {record.holder}")
         if 0 < old.version <= self.world.store.dump()[1].base:
             self.broken("what the store forgot is not granted again", f"{new.key} by {record.holder}")
         if not old.version:

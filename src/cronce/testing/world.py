@@ -238,7 +238,7 @@ class World:
 
     def fault(self, kind: str, what: str = "") -> None:
         self.faults[kind] += 1
-        self.say(f"FAULT {kind} {what}")
+        self.say("FAULT {} {}", kind, what)
 
     def go_away(self, outage: Outage) -> None:
         """The store is away for everybody. If it is away already, it stays so as it is, and for as long at least."""
@@ -246,8 +246,10 @@ class World:
         goes_on = self.real < before.until
         self.outage = before._replace(until=max(before.until, outage.until)) if goes_on else outage
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, *told: object) -> None:
+        """For the trace, if there is one."""
         if self.tracing:
+            text = text.format(*told) if told else text
             self.trace.append(f"{self.real:9.3f} [{self.store_now():%H:%M:%S.%f}] {text}")
 
     # --- machines ---
