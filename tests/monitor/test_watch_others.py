@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from cronce.errors import InDoubt
 from cronce.model import MONITOR, Fence, Mark, Slot, beat_cell, effect_cells, leader_cell, observed_cell, once_cell
 from cronce.monitor.alerts import EACH, Kind, gathered, worst_first
 from cronce.monitor.survey import named
@@ -14,6 +15,7 @@ from cronce.protocol.record import LAPSED, RELEASED, Outcome, Past
 from cronce.runtime.effects.review import resolve_effect
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Begin, Grant
+from cronce.runtime.unfinished import tell_doubts
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
 from tests.runtime.shelf import DURABLE, FORGETFUL, START, Desk
 
@@ -70,6 +72,23 @@ def test_a_run_that_an_effect_stopped_names_it_and_is_not_critical_once_that_is_
     finding = town.the(Kind.UNKNOWN)
     assert (finding.severity, f"was stopped by {name}, which is resolved since." in finding.text) == ("warning", True)
     assert "`cronce rerun mail@2026-03-29T12:00:00Z` goes on with it" in finding.remedy
+
+
+def test_a_run_that_two_effects_stopped_is_critical_until_both_are_resolved(town: Town) -> None:
+    """It knew the first alone; with the words *and 1 more* it stayed critical for ever."""
+    desk, slot, names = town.desk(), "mail@2026-03-29T12:00:00Z", ["forward/order:2", "forward/order:3"]
+    run = town.run(every("1h", "mail"), START, None, outside=True, digest="")
+    for order in ("order:2", "order:3"):
+        step = begun(desk, Begin(once_cell("forward", order), desk.ledger.nonce(), under=run, keep=HOUR))
+        desk.do(desk.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
+    reason = tell_doubts([InDoubt(name, "timed out") for name in names])
+    desk.do(desk.ledger.finish(run, Outcome.UNKNOWN, reason))
+    for name in names:
+        finding = town.the(Kind.UNKNOWN)
+        assert (finding.severity, f"nobody knows whether {name} happened." in finding.text) == ("critical", True)
+        assert f"`cronce resolve {name} done`, or retry (`cronce effects {slot}` lists" in finding.remedy
+        desk.do(resolve_effect(town.hand, name, "done", ""))
+    assert town.the(Kind.UNKNOWN).severity == "warning"
 
 
 def test_a_key_whose_lease_passed_is_in_doubt(town: Town) -> None:

@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     add("--store", choices=STORES, help="cronce's (default: all; of a variant postgres)")
     all_of_them = parser.add_argument_group("the table")
     all_of_them.add_argument("--ways", nargs="*", help="only these, such as once or 'billing: by key'")
-    all_of_them.add_argument("--at-once", type=int, default=3, help="plays at the same time (default: 3)")
+    all_of_them.add_argument("--at-once", type=int, default=4, help="plays at the same time (default: 4)")
     all_of_them.add_argument("--kept", type=Path, metavar="FILE", help="what was played, to go on from")
     a_month = parser.add_argument_group("one month")
     a_month.add_argument("--variant", choices=[one for one in VARIANTS if one not in NIGHTS])

@@ -27,10 +27,10 @@ STORES: Final[tuple[Store, ...]] = get_args(Store)
 class Size(NamedTuple):
     """Of one play."""
 
-    things: int = 100
-    kills: int = 8
-    pauses: int = 3
-    drops: int = 2
+    things: int = 80
+    kills: int = 6
+    pauses: int = 2
+    drops: int = 1
     lease: int = 2
 
 

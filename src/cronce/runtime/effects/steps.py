@@ -283,6 +283,7 @@ class Cursor:
 
     def __init__(self, job: str, lease: Lease, under: UnderRun) -> None:
         self._job, self._lease, self._under = job, lease, under
+        self.unfinished = under.unfinished
 
     def get(self, default: Any = None) -> Any:
         """The position as it was last set, by this run or an earlier one."""
@@ -305,15 +306,6 @@ class Cursor:
         """`get`, on an event loop."""
         return await take_async(self._got(default), self._under.desk)
 
-    @property
-    def unfinished(self) -> Unfinished:
-        return self._under.unfinished
-
-    @property
-    def moves(self) -> bool:
-        """Whether all that the run was to do so far is done."""
-        return not self._under.unfinished
-
     async def aset(self, position: Any) -> None:
         """`set`, on an event loop."""
         await take_async(self._put(position), self._under.desk)
@@ -327,8 +319,8 @@ class Cursor:
     def _put(self, position: Any) -> Steps[None]:
         text = self._spelled(position)
         self._under.check()
-        if self._under.unfinished:
-            raise next(iter(self._under.unfinished.values()))
+        if self.unfinished:
+            raise next(iter(self.unfinished.values()))
         grant = self._lease.grant
         until, value = grant.cells[0].until, Position(grant.fence, text)
         if not (yield Do(_moved(self._under.ledger.client, cursor_cell(self._job), value, until))):
@@ -346,25 +338,21 @@ class Passing(Generic[T]):
     def __init__(self, cursor: Cursor, items: Iterable[T] | AsyncIterable[T], at: Callable[[T], Any]) -> None:
         if not callable(at):
             raise BadInput(f"at={at!r:.60} is no function of an item, such as at=lambda order: order.id")
-        self._cursor, self._items, self._at = cursor, items, at
+        self._cursor, self._items, self._at, self.unfinished = cursor, items, at, cursor.unfinished
         self._last: Any = None
-
-    @property
-    def unfinished(self) -> Unfinished:
-        return self._cursor.unfinished
 
     def __iter__(self) -> Iterator[T]:
         for item in self._at_hand():
             position = self._next(item)
             yield item
-            if self._cursor.moves:
+            if not self.unfinished:  # all that the run was to do so far is done
                 self._cursor.set(position)
 
     async def __aiter__(self) -> AsyncIterator[T]:
         async for item in _asynchronously(self._items):
             position = self._next(item)
             yield item
-            if self._cursor.moves:
+            if not self.unfinished:  # all that the run was to do so far is done
                 await self._cursor.aset(position)
 
     @remembered

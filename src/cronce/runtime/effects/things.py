@@ -11,7 +11,7 @@ from cronce.model import check_key, check_name
 from cronce.policy import WhenUnsure
 from cronce.runtime.effects.once import checked_how
 from cronce.runtime.effects.steps import Target, of_slot, of_thing, thing_named
-from cronce.runtime.unfinished import Unfinished, remembered
+from cronce.runtime.unfinished import remembered
 
 if TYPE_CHECKING:
     from cronce.runtime.run import Run
@@ -25,11 +25,7 @@ class Thing:
     names are two effects."""
 
     def __init__(self, run: "Run", kind: str, key: object) -> None:
-        self._run, self.name = run, thing_named(kind, key)
-
-    @property
-    def unfinished(self) -> Unfinished:
-        return self._run.unfinished
+        self._run, self.name, self.unfinished = run, thing_named(kind, key), run.unfinished
 
     @remembered
     def once(
