@@ -197,7 +197,7 @@ def test_one_scheduler_or_more_of_which_the_old_ones_end_first(
 
 def test_the_rights_are_those_of_the_store_and_no_more(printed: Any) -> None:
     account, role, binding = printed("rbac", "shop", "--namespace", "prod")
-    verbs = ["get", "list", "create", "update", "delete"]
+    verbs = ["get", "list", "watch", "create", "update", "delete"]
     assert role["rules"] == [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}]
     assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "shop"}
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "shop", "namespace": "prod"}]

@@ -60,6 +60,7 @@ class Kubernetes(Service):
         self.leases: dict[tuple[str, str], Json] = {}
         """None is ever changed: another takes its place."""
         self.requests: Counter[str] = Counter()
+        self.statuses: Counter[int] = Counter()
         self.connections = 0
         self.tokens = {"secret", "powerless"}
         """Those it knows; the second has no rights."""
@@ -77,7 +78,11 @@ class Kubernetes(Service):
         """Leases in one part of a list at most; 0: as many as asked for."""
         self._revision = 100
         self._lists: dict[str, tuple[list[Json], int]] = {}
+        self._changes: list[tuple[int, str, str, str, Json]] = []
+        """The revision, what happened, where, to which Lease, and what that is then."""
         self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._closing = False
         self._open = threading.Event()
         self._open.set()
 
@@ -93,6 +98,9 @@ class Kubernetes(Service):
 
     def close(self) -> None:
         self._open.set()
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -133,7 +141,7 @@ class Kubernetes(Service):
 
     def delete(self, namespace: str, name: str) -> None:
         with self._lock:
-            del self.leases[namespace, name]
+            self._gone(namespace, name)
 
     def edit(self, namespace: str, name: str, change: Callable[[Json], object]) -> Json:
         """Read it, change it, and put it in its place."""
@@ -152,7 +160,8 @@ class Kubernetes(Service):
         self._open.wait()
         url = urlsplit(path)
         match, query = LEASES.fullmatch(url.path), {key: each[0] for key, each in parse_qs(url.query).items()}
-        verb = VERBS.get(method) or ("get" if match[2] else "list") if match else "look"
+        looks = "watch" if query.get("watch") else "list"
+        verb = VERBS.get(method) or ("get" if match[2] else looks) if match else "look"
         name = match[2] or "" if match else ""
         with self._lock:
             self.requests[verb] += 1
@@ -162,6 +171,8 @@ class Kubernetes(Service):
                 return 200, {"major": "1", "minor": "33", "gitVersion": "v1.33.0"}, verb, name
             if match is None:
                 raise Refused(404, "NotFound", "the server could not find the requested resource")
+            if verb == "watch":
+                return 200, {"watch": (match[1], query)}, verb, name
             code, answer = self.answer(method, match[1], name, json.loads(body or b"{}"), query)
         except Refused as refused:
             code, answer = refused.code, refused.body
@@ -231,8 +242,28 @@ class Kubernetes(Service):
     def _stored(self, namespace: str, name: str, lease: Json) -> Json:
         self._revision += 1
         lease["metadata"]["resourceVersion"] = str(self._revision)
+        what = "MODIFIED" if (namespace, name) in self.leases else "ADDED"
         self.leases[namespace, name] = lease
+        self._changes.append((self._revision, what, namespace, name, lease))
+        self._changed.notify_all()
         return lease
+
+    def _gone(self, namespace: str, name: str) -> None:
+        self._revision += 1
+        self._changes.append((self._revision, "DELETED", namespace, name, self.leases.pop((namespace, name))))
+        self._changed.notify_all()
+
+    def watched(self, namespace: str, query: dict[str, str]) -> Iterator[Json]:
+        """What happens to one Lease after a version, as it happens."""
+        name, after = query["fieldSelector"].removeprefix("metadata.name="), int(query["resourceVersion"])
+        while not self._closing:
+            with self._changed:
+                while not self._closing and self._revision <= after:
+                    self._changed.wait(60)
+                found = [one for one in self._changes if one[0] > after and one[2:4] == (namespace, name)]
+                after = self._revision
+            for _, what, _, _, lease in found:
+                yield {"type": what, "object": lease}
 
     def _replace(self, namespace: str, name: str, lease: Json) -> tuple[int, Json]:
         meta = lease.get("metadata", {})
@@ -262,8 +293,7 @@ class Kubernetes(Service):
                 raise Refused(
                     409, "Conflict", f"Precondition failed: {key} in precondition: {wanted}, in object: {meta[key]}"
                 )
-        del self.leases[namespace, name]
-        self._revision += 1
+        self._gone(namespace, name)
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
     def _list(self, namespace: str, query: dict[str, str]) -> Json:
@@ -349,9 +379,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         api = self.server.api
         code, answer, verb, name = api.asked(self.command, self.path, self.headers, body)
+        api.statuses[code] += 1
         if api.losing(verb, name):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if verb == "watch" and code == 200:
+            self._tell(*answer["watch"])
             return
         data = json.dumps(answer).encode()
         head = [f"HTTP/1.1 {code} {answer.get('reason', 'OK')}", "Content-Type: application/json"]
@@ -359,6 +393,19 @@ class _Handler(BaseHTTPRequestHandler):
         if code == 429:
             head.append("Retry-After: 1")
         self.wfile.write("\r\n".join([*head, "", ""]).encode() + data)
+
+    def _tell(self, namespace: str, query: dict[str, str]) -> None:
+        head = [
+            "HTTP/1.1 200 OK",
+            "Content-Type: application/json",
+            f"Date: {formatdate(self.server.api.now, usegmt=True)}",
+        ]
+        self.wfile.write("\r\n".join([*head, "Transfer-Encoding: chunked", "", ""]).encode())
+        for event in self.server.api.watched(namespace, query):
+            line = json.dumps(event).encode() + b"\n"
+            self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+        self.wfile.write(b"0\r\n\r\n")
+        self.close_connection = True
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _do  # noqa: N815
 

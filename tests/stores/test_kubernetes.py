@@ -11,8 +11,24 @@ from typing import Any
 import pytest
 
 from cronce.errors import StoreCorrupt, StoreFull, StoreNewer, StoreUnavailable, StoreUnusable
-from cronce.model import ABSENT, FREE, Cell, Epoch, Mark, Refusal, Traits, Verdict, Write, spell
+from cronce.model import (
+    ABSENT,
+    BOARD_JOBS,
+    BOARD_RUNS,
+    FREE,
+    LOOKED_ON,
+    SWITCH,
+    Cell,
+    Epoch,
+    Mark,
+    Refusal,
+    Traits,
+    Verdict,
+    Write,
+    spell,
+)
 from cronce.protocol.record import Outcome, Record, State, decode, encode
+from cronce.runtime.scheduling.settings import BEAT, IDLE_LOOK
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Page, Scan, Store, Swapped, page_of
 from cronce.stores.kubernetes import NOT_KEPT, TRAITS, KubernetesStore
@@ -54,6 +70,7 @@ def url(kubernetes: Kubernetes, namespace: str) -> str:
 def store(url: str) -> Iterator[KubernetesStore]:
     with closing(open_store(url)) as store:
         assert isinstance(store, KubernetesStore)
+        store.load([])
         yield store
 
 
@@ -471,7 +488,7 @@ def test_what_there_is_no_room_for_is_refused_with_the_reason(kubernetes: Kubern
     if kind != "run":
         assert cell_of(store, key) == Cell(key)
         assert keys_of(store.scan(Scan(f"{kind}/")).cells) == []
-        assert requests() == {"get": 2}  # the store's own
+        assert requests() == {"get": 1}  # the store's own, by the reading; a search for what is not kept asks nobody
 
 
 # --- replies that are lost ------------------------------------------------------------------------------------------
@@ -552,12 +569,37 @@ def test_a_forked_child_has_a_connection_of_its_own(own: Kubernetes) -> None:
         assert own.connections == 2
 
 
+def test_a_search_of_all_is_one_list_and_of_one_job_one_lease(kubernetes: Kubernetes, store: Store) -> None:
+    """The store's own Lease was read before, each time."""
+    through(store, 0)
+    requests = Requests(kubernetes)
+    assert keys_of(store.scan(Scan("run/")).cells) == keys_of(store.scan(Scan("run/billing/")).cells) == [run(0)]
+    assert requests() == {"list": 1, "get": 1}
+
+
+def test_an_idle_scheduler_asks_less_than_once_in_two_seconds_and_never_in_vain(
+    kubernetes: Kubernetes, store: Store
+) -> None:
+    """It asked about five times a second, once of these for a Lease that was not there."""
+    (beat,) = win(store, put("holder/a", Mark.OPEN))
+    seen = store.load([]).epoch.seen
+    requests, before = Requests(kubernetes), kubernetes.statuses.copy()
+    store.load([BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, "drain/holder:a", "machine/a"])
+    store.scan(Scan("run/", "until", Mark.OPEN, limit=1))
+    look = sum(requests().values())
+    assert refusals(store.swap([change(beat)], seen)) == [None]
+    store.scan(Scan("holder/"))
+    assert (look, sum(requests().values())) == (2, 2)
+    assert kubernetes.statuses - before == {200: 4}
+    assert 2 / IDLE_LOOK.total_seconds() + 2 / BEAT.total_seconds() <= 0.5
+
+
 def test_a_list_is_read_in_parts(own: Kubernetes) -> None:
     with closing(open_store(own.url("jobs"))) as store:
         win(store, *(put(f"lock/{number}") for number in range(7)))
         own.page, requests = 3, Requests(own)
         assert keys_of(store.scan(Scan("lock/")).cells) == [f"lock/{number}" for number in range(7)]
-        assert requests() == {"get": 1, "list": 3}
+        assert requests() == {"list": 3}
 
 
 def test_a_store_of_another_prefix_is_another_store(kubernetes: Kubernetes, store: Store, namespace: str) -> None:

@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from cronce.errors import BadInput, StoreUnavailable, StoreUnusable
-from cronce.stores import open_store
+from cronce.stores import open_store as opened
+from cronce.stores.base import Store, closed_on_error
 from cronce.stores.kubernetes import KubernetesStore
 from cronce.stores.kubernetes.api import read_url
 from tests.servers.kubernetes import Kubernetes
@@ -31,6 +32,14 @@ def own() -> Iterator[Kubernetes]:
     """A server for this test alone."""
     with Kubernetes() as server:
         yield server
+
+
+def open_store(url: str) -> Store:
+    """A store is asked for the first time when it is used."""
+    store = opened(url)
+    with closed_on_error(store):
+        store.load([])
+    return store
 
 
 def account(place: Path, token: str = "secret", ca: Path | None = None) -> Path:
@@ -176,7 +185,8 @@ def test_a_certificate_without_an_authority_key_identifier_is_taken_as_kubectl_t
             default.wrap_socket(plain, server_hostname="localhost")
         open_store(trusting(own, tmp_path / "config", front, ca)).close()
         pod = {"KUBERNETES_SERVICE_HOST": "localhost", "KUBERNETES_SERVICE_PORT": str(front)}
-        KubernetesStore(read_url("kubernetes://", pod, account(tmp_path / "account", ca=ca))).close()
+        with closing(KubernetesStore(read_url("kubernetes://", pod, account(tmp_path / "account", ca=ca)))) as store:
+            store.load([])
 
 
 def test_of_a_kubeconfig_that_names_a_ca_no_other_is_trusted(

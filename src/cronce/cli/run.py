@@ -28,7 +28,7 @@ from cronce.cli import let_go, on_signals, refuse_outside, say
 from cronce.cli.ui import HttpProcess, PageProcess
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.clock import SystemClock
-from cronce.errors import BadInput, StoreUnavailable
+from cronce.errors import BadInput
 from cronce.model import Boot
 from cronce.monitor.logs import install
 from cronce.monitor.tracing import trace_if_configured
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     from cronce.cli.health import Health
 
 MOST: Final = 1_000
-AGAIN: Final = 1.0
-"""Seconds after which a store that was away at the start is asked again."""
-
 
 RUN_DESCRIPTION: Final = """\
 Run the jobs of an application: cronce run app:cron, for `cron = Cronce(…)` in app.py. Start it wherever and as often as
@@ -121,38 +118,19 @@ def _work(options: argparse.Namespace, health: "Health | None", orders: Orders, 
     trace_if_configured(cron)
     watch = health.watch(place, cron) if health else None  # before it starts, so that all is counted
     with orders, cron, monitored(cron, told(options)):
-        scheduler = _started(cron, options, orders)
-        if scheduler is None:
-            return 0
+        scheduler = cron.start(
+            role=options.role,
+            workers=options.workers,
+            grace=options.grace,
+            labels=labels(options.label),
+            allow=options.allow,
+        )
         _refuse_private(cron, scheduler, options)
         if watch:
             watch(scheduler)
         _say(f"cronce run: {_described(cron, scheduler, options)}\n")
         recorded = see_through(scheduler, orders)
     return 0 if recorded else _leave()
-
-
-def _started(cron: Cronce, options: argparse.Namespace, orders: Orders) -> Scheduler | None:
-    """In a cluster the API server may be away when a pod starts: it is waited for, as when it goes away later. None:
-    it was told to end before."""
-    waits = False
-    while True:
-        try:
-            return cron.start(
-                role=options.role,
-                workers=options.workers,
-                grace=options.grace,
-                labels=labels(options.label),
-                allow=options.allow,
-            )
-        except StoreUnavailable as error:
-            if not cron.place.startswith("kubernetes:"):
-                raise
-            if not waits:
-                LOGGER.warning("%s; waiting for it", error)
-            waits = True
-        if orders.within(AGAIN) is not None:
-            return None
 
 
 def _refuse_private(cron: Cronce, scheduler: Scheduler, options: argparse.Namespace) -> None:

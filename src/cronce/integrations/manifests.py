@@ -142,8 +142,8 @@ def rbac(name: str, namespace: str) -> list[Manifest]:
         "apiGroups": ["coordination.k8s.io"],
         "resources": ["leases"],
         "verbs": Noted(
-            ["get", "list", "create", "update", "delete"],
-            "list is for what looks (`cronce jobs`, takeovers), delete for `cronce purge`. No watch, no patch.",
+            ["get", "list", "watch", "create", "update", "delete"],
+            "list and watch are for schedulers and for looking (`cronce jobs`), delete for `cronce purge`. No patch.",
         ),
     }
     return [

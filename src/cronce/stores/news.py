@@ -4,14 +4,17 @@ A fork copies the connection, and two that read from it would each have half of 
 listener, nor does it hang up, which would end the parent's.
 """
 
+import json
 import math
 import os
 import select
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
+from http.client import HTTPConnection, HTTPResponse
 from ssl import SSLWantReadError
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
@@ -101,6 +104,61 @@ def received(line: socket.socket) -> bytes | None:
 
 IDLE, EVERY, TIMES = 30, 10, 3
 """After 30 s of silence the other end is asked, every 10 s, whether it is still there; after three times it is not."""
+
+
+class HttpWatch:
+    """A reply in JSON that goes on: a line for each message, in pieces as HTTP has them."""
+
+    def __init__(self, line: HTTPConnection, response: HTTPResponse, shown: str) -> None:
+        self._line = line
+        self._response = response
+        self._shown = shown
+        self._pieces = self._text = b""
+        self._ended = False
+        line.sock.settimeout(0)
+        with suppress(SSLWantReadError):
+            self._pieces = response.fp.peek()  # the first of it may have come with the head
+
+    def is_news(self, message: dict[str, Any]) -> bool:
+        """Whether a message tells of a write on the board; one that ends the watch raises what `over` makes."""
+        raise NotImplementedError
+
+    def over(self, why: str) -> StoreUnavailable:
+        return StoreUnavailable(f"{self._shown}: its news broke off: {why}")
+
+    def fileno(self) -> int:
+        number: int = self._line.sock.fileno()
+        return number
+
+    def heard(self) -> bool:
+        try:
+            self._pieces += received(self._line.sock) or b""
+        except OSError as error:
+            raise self.over(str(error)) from error
+        news = [message for message in self._messages() if self.is_news(message)]
+        if self._ended and not news:
+            raise self.over("it hung up")
+        return bool(news)
+
+    def close(self) -> None:
+        self._response.close()
+        self._line.close()
+
+    def _messages(self) -> Iterator[dict[str, Any]]:
+        self._text += b"".join(self._whole_pieces())
+        *lines, self._text = self._text.split(b"\n")
+        return map(json.loads, lines)
+
+    def _whole_pieces(self) -> Iterator[bytes]:
+        """Each is its length in hexadecimal, a line's end, itself, and a line's end; an empty one is the last."""
+        while True:
+            length, there, rest = self._pieces.partition(b"\r\n")
+            size = int(length, 16) if there else 0
+            self._ended |= bool(there) and not size
+            if self._ended or not there or len(rest) < size + 2:
+                return
+            self._pieces = rest[size + 2 :]
+            yield rest[:size]
 
 
 def keep_alive(file: int) -> None:

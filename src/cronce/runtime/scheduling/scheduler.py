@@ -378,13 +378,6 @@ class Orders:
             with suppress(Empty):
                 return self._heard.get(timeout=AWAKE)
 
-    def within(self, seconds: float) -> Order | None:
-        """The next one, if it comes so soon."""
-        try:
-            return self._heard.get(timeout=seconds)
-        except Empty:
-            return None
-
     def _came(self, number: int, _frame: FrameType | None) -> None:
         self.give("drain" if self._signals.another(number) == 1 else "stop now")
 

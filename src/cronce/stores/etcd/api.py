@@ -10,7 +10,6 @@ nobody knows.
 import json
 import ssl
 from collections.abc import Iterator, Sequence
-from http.client import HTTPConnection, HTTPResponse
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
@@ -21,7 +20,7 @@ from cronce.stores import mask, scheme_of, seconds
 from cronce.stores.base import closed_on_error
 from cronce.stores.etcd.layout import after_all, count
 from cronce.stores.http_api import HttpServer, Json, NoAnswer, NoConnection, Question, Reply, ask
-from cronce.stores.news import SocketListener, received
+from cronce.stores.news import HttpWatch, SocketListener
 from cronce.value import NamedTuple
 
 PORT: Final = 2379
@@ -283,58 +282,12 @@ def _message(text: str) -> str:
 # --- listening ------------------------------------------------------------------------------------------------------
 
 
-class Watch:
-    """What etcd tells of a watch: that it was created, then what happened, in pieces as HTTP has them."""
+class Watch(HttpWatch):
+    """What etcd tells of a watch: that it was created, then what happened."""
 
-    def __init__(self, line: HTTPConnection, response: HTTPResponse, shown: str) -> None:
-        self._line = line
-        self._response = response
-        self._shown = shown
-        self._pieces = response.fp.peek()  # the first of it came with the head
-        self._text = b""
-        self._ended = False
-        line.sock.settimeout(0)
-
-    def fileno(self) -> int:
-        number: int = self._line.sock.fileno()
-        return number
-
-    def heard(self) -> bool:
-        try:
-            self._pieces += received(self._line.sock) or b""
-        except OSError as error:
-            raise self._over(str(error)) from error
-        events = [message for message in self._messages() if self._is_event(message)]
-        if self._ended and not events:
-            raise self._over("it hung up")
-        return bool(events)
-
-    def close(self) -> None:
-        self._response.close()
-        self._line.close()
-
-    def _messages(self) -> Iterator[Json]:
-        self._text += b"".join(self._whole_pieces())
-        *lines, self._text = self._text.split(b"\n")
-        return map(json.loads, lines)
-
-    def _whole_pieces(self) -> Iterator[bytes]:
-        """Each is its length in hexadecimal, a line's end, itself, and a line's end; an empty one is the last."""
-        while True:
-            length, there, rest = self._pieces.partition(b"\r\n")
-            size = int(length, 16) if there else 0
-            self._ended |= bool(there) and not size
-            if self._ended or not there or len(rest) < size + 2:
-                return
-            self._pieces = rest[size + 2 :]
-            yield rest[:size]
-
-    def _is_event(self, message: Json) -> bool:
+    def is_news(self, message: Json) -> bool:
         """A watch is cancelled where its member has no leader, or the history that it begins with is gone."""
         result = message.get("result", {})
         if "error" in message or result.get("canceled"):
-            raise self._over(str(message.get("error") or result.get("cancel_reason") or "it was cancelled"))
+            raise self.over(str(message.get("error") or result.get("cancel_reason") or "it was cancelled"))
         return bool(result.get("events"))
-
-    def _over(self, why: str) -> StoreUnavailable:
-        return StoreUnavailable(f"{self._shown}: its news broke off: {why}")

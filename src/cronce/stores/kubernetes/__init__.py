@@ -23,15 +23,15 @@ Beside the store itself: `layout` how cells lie in Leases, `api` where the API s
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cronce.clock import Clock, SystemClock
 from cronce.errors import StoreError, StoreUnusable
 from cronce.model import Boot, Cell, Epoch, Instant, Traits, Verdict, Write, to_us
-from cronce.stores.base import Loaded, Page, Scan, Swapped, closed_on_error, groups, life_of, page_of, refused_epoch
+from cronce.stores.base import Loaded, Page, Scan, Swapped, groups, life_of, page_of, refused_epoch
 from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.http_api import Json
-from cronce.stores.kubernetes.api import Address, Api, Forbidden, read_url
+from cronce.stores.kubernetes.api import Address, Api, is_forbidden, read_url
 from cronce.stores.kubernetes.layout import (
     LABEL,
     STORE,
@@ -50,8 +50,11 @@ from cronce.stores.kubernetes.layout import (
     without,
 )
 
+if TYPE_CHECKING:
+    from cronce.stores.news import SocketListener
+
 TRAITS: Final = Traits(
-    "kubernetes", survives_failover=False, groups=False, history=False, tally=False, one_clock=False,
+    "kubernetes", survives_failover=False, groups=False, notifies=True, history=False, tally=False, one_clock=False,
     step=timedelta(seconds=1), skew=timedelta(milliseconds=750),
 )  # fmt: skip
 """Whether its etcd has several members cannot be seen from here, so nothing is promised. Its clock is known to the
@@ -76,15 +79,14 @@ REMEMBERED: Final = 1000
 class KubernetesStore:
     """A store in the Leases of a namespace whose names begin with a prefix. `clock` is this machine's."""
 
-    traits: Final = TRAITS
-
     def __init__(self, address: Address, clock: Clock | None = None) -> None:
+        """Nothing is asked yet: what is asked first reads the store's own Lease in any case."""
+        self.traits = TRAITS
         self.api: Final = Api(address, clock or SystemClock())
         self._prefix = address.prefix
         self._remembered: dict[Home, Shelf] = {}
         self._sighted: dict[Home, tuple[str, Instant]] = {}
-        with closed_on_error(self):
-            self._epoch = _epoch(self._look(self.api.deadline()))
+        self._epoch = Epoch()
 
     def load(self, keys: Sequence[str]) -> Loaded:
         """What is about all jobs is read first: whoever lifts a stop has raised the floors of the jobs before."""
@@ -108,10 +110,9 @@ class KubernetesStore:
         return Swapped(now, self._epoch, [verdicts[place] for place in range(len(writes))])
 
     def scan(self, scan: Scan) -> Page:
-        deadline = self.api.deadline()
-        epoch = _epoch(self._look(deadline))
-        cells = [cell for shelf in self._found(scan.prefix, deadline) for cell in shelf.cells.values()]
-        return page_of(cells, scan, self.api.clock.now(), epoch)
+        found = self._found(scan.prefix, self.api.deadline())
+        cells = [cell for shelf in found for cell in shelf.cells.values()]
+        return page_of(cells, scan, self.api.clock.now(), self._epoch)
 
     def purge(self, cells: Sequence[Cell]) -> int:
         deadline = self.api.deadline()
@@ -119,6 +120,20 @@ class KubernetesStore:
         for cell in cells:
             versions.setdefault(home_of(cell.key), {})[cell.key] = cell.version
         return sum(self._purge(home, gone, deadline) for home, gone in versions.items())
+
+    def listen(self) -> "SocketListener":
+        """The board is in the store's own Lease, which is watched. Who may not watch is told nothing, and looks."""
+        from cronce.stores.kubernetes.watch import BoardWatch  # noqa: PLC0415  schedulers listen, and few others
+        from cronce.stores.news import SocketListener  # noqa: PLC0415
+
+        deadline = self.api.deadline()
+        shelf = self._look(deadline)
+        try:
+            line, response = self.api.watch(self._name(STORE), str(shelf.revision), deadline)
+        except StoreUnusable as error:
+            self.traits = TRAITS._replace(notifies=not is_forbidden(error))
+            raise
+        return SocketListener(BoardWatch(line, response, self.api.address.shown, shelf))
 
     def checks(self) -> Iterator[Check]:
         yield ok("server", f"{self.api.version(self.api.deadline())} at {self.api.address.access.server}")
@@ -217,8 +232,10 @@ class KubernetesStore:
         """What a list that was deleted had in it; who may not ask begins with none."""
         try:
             return {shelf.home.name: shelf.uid for shelf in self._listed(deadline) if shelf.home.kind == "job"}
-        except Forbidden:
-            return {}
+        except StoreUnusable as error:
+            if is_forbidden(error):
+                return {}
+            raise
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -256,15 +273,24 @@ class KubernetesStore:
             self._remembered[home] = shelf
         return shelf
 
-    def _found(self, prefix: str, deadline: Boot) -> Iterator[Shelf]:
-        """The Leases in which there may be cells that begin so: of one job, one is asked for."""
+    def _found(self, prefix: str, deadline: Boot) -> Sequence[Shelf]:
+        """The Leases in which there may be cells that begin so, and whether the store is still the one that we know: a
+        list of all has the store's own Lease in it; of one job, one is asked for, which says in which life of the store
+        it was written."""
         kind, _, rest = prefix.partition("/")
         if kind in NOT_KEPT:
-            return
-        if kind == "run" and rest.endswith("/") and rest.count("/") == 1:
-            yield self._read(Home("job", rest[:-1]), deadline)
+            found, lives = list[Shelf](), [self._epoch.birth or None]
+        elif kind == "run" and rest.endswith("/") and rest.count("/") == 1:
+            found = [self._read(Home("job", rest[:-1]), deadline)]
+            lives = [shelf.life for shelf in found if shelf.life == self._epoch.birth]
         else:
-            yield from self._listed(deadline)
+            found = list(self._listed(deadline))
+            lives = [shelf.life for shelf in found if shelf.home == STORE]
+        if lives and lives[0]:
+            self._epoch = Epoch(lives[0])
+        else:
+            self._look(deadline)
+        return found
 
     def _listed(self, deadline: Boot) -> Iterator[Shelf]:
         for answer in self.api.list(f"{LABEL}={self._prefix}", deadline):

@@ -14,6 +14,7 @@ import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final
@@ -23,7 +24,8 @@ from cronce.clock import Clock
 from cronce.errors import BadInput, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot
 from cronce.stores import mask, seconds
-from cronce.stores.http_api import HttpServer, Json, NoAnswer, NoConnection, Question, Reply
+from cronce.stores.base import closed_on_error
+from cronce.stores.http_api import HttpServer, Json, NoAnswer, NoConnection, Question, Reply, ask
 from cronce.value import NamedTuple
 
 TIMEOUT: Final = 5.0
@@ -209,12 +211,11 @@ GROUP: Final = "coordination.k8s.io"
 PAGE: Final = 500
 """Leases in one part of a list."""
 
+WATCHED: Final = 1800
+"""Seconds after which the server ends a watch, and another is begun."""
+
 REREAD: Final = 60.0
 """Seconds after which a token is read again: the kubelet rewrites it long before it expires."""
-
-
-class Forbidden(StoreUnusable):
-    """The server says that the account has no right to that."""
 
 
 class Answer(NamedTuple):
@@ -272,6 +273,20 @@ class Api:
             query["continue"] = str(answer.body.get("metadata", {}).get("continue") or "")
             if not query["continue"]:
                 return
+
+    def watch(self, name: str, version: str, deadline: Boot) -> tuple[HTTPConnection, HTTPResponse]:
+        """A line of its own on which the server tells of every change of a Lease after that version."""
+        only = {"fieldSelector": f"metadata.name={name}", "resourceVersion": version, "timeoutSeconds": str(WATCHED)}
+        path = f"{self._above}{self._leases}?{urlencode({'watch': '1', **only})}"
+        try:
+            line = self._http.connect()
+            with closed_on_error(line):
+                response = ask(line, Question("GET", path, None, self._bearer()), deadline - self.boot())
+                if response.status != 200:
+                    raise self._refused(response.status, self._parsed(Reply(response.status, response.read().decode())))
+                return line, response
+        except NoAnswer as error:
+            raise self._unanswered(error) from error
 
     def version(self, deadline: Boot) -> str:
         return str(self._ask("GET", "/version", deadline).body.get("gitVersion", "unknown"))
@@ -351,6 +366,11 @@ class Api:
         return StoreUnusable(f"{self._shown}: the API server answers {status}: {said}")
 
 
+def is_forbidden(error: StoreUnusable) -> bool:
+    """Whether it is that the account has no right to what was asked."""
+    return str(error).endswith(_NO_RIGHT)
+
+
 def _is_busy(status: int) -> bool:
     return status == 429 or status >= 500
 
@@ -364,11 +384,12 @@ _CERTIFICATES: Final = {
 }
 """By OpenSSL's number of what is wrong with a certificate."""
 
+_NO_RIGHT: Final = "bind a role with that right to the service account: `cronce k8s rbac` prints it"
 _REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = (
     (401, "", StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
     (403, "(?i)quota", StoreFull, "raise the namespace's ResourceQuota on leases, or delete Leases that nobody uses"),
     (403, "(?i)terminat", StoreUnusable, "the namespace is being deleted: name another, or make it anew"),
-    (403, "", Forbidden, "bind a role with that right to the service account: `cronce k8s rbac` prints it"),
+    (403, "", StoreUnusable, _NO_RIGHT),
     (404, "", StoreUnusable, "is there such a namespace, and is this the API server of a Kubernetes?"),
     (410, "", StoreUnavailable, "the list was too long for the time that it took; ask again"),
     (413, "", StoreFull, "a Lease has room for 256 KiB, and what is open stays in it"),

@@ -2,7 +2,7 @@
 
     PREFIX-job-NAME       job/NAME, turn/NAME/… and run/NAME/…: a job, whose group is one write
     PREFIX-lock-NAME      lock/NAME, PREFIX-leader-NAME leader/NAME: what others may hold, too
-    PREFIX-store          what is about all jobs: switch, board/…, drain/…, and which jobs there are
+    PREFIX-store          what is about all jobs: switch, looked-on, board/…, drain/…, and which jobs there are
     PREFIX-cell-…         any other cell, by itself
 
 *Cells* are JSON in an annotation. A Lease is replaced whole, under the resourceVersion that it was read with, so of all
@@ -29,7 +29,7 @@ from math import ceil
 from typing import Any, Final
 
 from cronce.errors import BadRecord, StoreCorrupt, StoreNewer
-from cronce.model import Cell, Epoch, Fence, Instant, Mark, Verdict, Write, to_us
+from cronce.model import LOOKED_ON, SWITCH, Cell, Epoch, Fence, Instant, Mark, Verdict, Write, to_us
 from cronce.protocol.record import Record, State, decode, encode
 from cronce.protocol.retention import crowded_out, passed_with, stand_in
 from cronce.stores.base import instant, judge_groups, us
@@ -73,7 +73,7 @@ STORE: Final = Home("store")
 
 def home_of(key: str) -> Home:
     kind, _, name = key.partition("/")
-    if key == "switch" or kind in ("board", "drain"):
+    if key in (SWITCH, LOOKED_ON) or kind in ("board", "drain"):
         return STORE
     if found := _OF_JOB.fullmatch(key):
         return Home("job", found[1] or found[2] or found[3])

@@ -315,6 +315,10 @@ _FOR_A_PERSON: Final = (
 def _not_connected(error: psycopg.Error, place: Place) -> CronceError:
     words = _words(error)
     if "session is read-only" in words or "server is in hot standby" in words:
+        if "," in str(conninfo_to_dict(place.conninfo).get("host", "")):
+            return StoreUnavailable(
+                f"{place.named}: none of its servers can be written now; a failover may be under way"
+            )
         return _read_only(place)
     if any(phrase in words for phrase in _FOR_A_PERSON):
         return StoreUnusable(f"{place.named} lets nobody in: {words}")

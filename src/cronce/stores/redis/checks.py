@@ -14,9 +14,24 @@ SCANS: Final = 20
 """Steps of a thousand keys: on a server with more, namespaces beyond them are not seen."""
 
 
+READS: Final = ("hget", "hlen", "hmget", "hscan", "zrangebylex", "zrevrangebylex")
+WRITES: Final = ("hset", "del", "zadd", "zrem")
+ASKS: Final = ("select", "info", "time", "eval", "evalsha", "publish", "subscribe", "config|get", "scan")
+"""What the store says to the server; the last is the doctor's alone."""
+
+
+def least_rights(place: Place) -> str:
+    """The rights that a user needs for this store, as `ACL SETUSER` takes them."""
+    more = ("wait",) * bool(place.min_replicas) + ("cluster|slots", "cluster|keyslot") * place.cluster
+    allowed = " ".join(f"+{command}" for command in (*ASKS, *more, *READS, *WRITES))
+    keys = f"{tag(place.namespace)}:*"
+    return f"resetkeys ~{keys} resetchannels &{keys} -@all {allowed}"
+
+
 def checks(line: Line, place: Place) -> Iterator[Check]:
     config = _config(line)
     yield _version(line)
+    yield ok("rights", f"the least that works: ACL SETUSER NAME on >PASSWORD {least_rights(place)}")
     yield ok("writable", f"{shown(line.address)} is the master")
     yield _settings(config)
     if config:

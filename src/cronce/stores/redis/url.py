@@ -23,6 +23,24 @@ KNOWN: Final = (
 )  # fmt: skip
 
 
+INSTEAD: Final = {
+    **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), "timeout=SECONDS is for both"),
+    **dict.fromkeys(("username", "password"), "write them before the host: redis://USER:PASSWORD@HOST"),
+    **dict.fromkeys(("host", "port", "path"), "write it where a URL has it: redis://HOST:PORT, redis:///PATH"),
+    "ssl": "write rediss:// for TLS",
+    **dict.fromkeys(("ssl_check_hostname", "ssl_ca_path", "ssl_ca_data"), "ssl_ca_certs=FILE says whom to trust"),
+    **dict.fromkeys(
+        (
+            "client_name", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "lib_name",
+            "lib_version", "max_connections", "protocol", "retry_on_error", "retry_on_timeout",
+            "socket_keepalive", "socket_read_size", "socket_type", "single_connection_client",
+        ),
+        "leave it out: cronce speaks to the server itself, and sees to that",
+    ),
+}  # fmt: skip
+"""Options of redis-py that people have in their URLs, and what to write here."""
+
+
 class Login(NamedTuple):
     username: str = ""
     password: str = ""
@@ -84,7 +102,8 @@ def read_url(url: str) -> Place:
 def _options(shown: str, query: str) -> dict[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(options.keys() - set(KNOWN)):
-        raise BadInput(f"{shown!r}: redis knows no {', '.join(unknown)}; it knows {', '.join(KNOWN)}")
+        hints = "".join(f"; {name}: {INSTEAD[name]}" for name in unknown if name in INSTEAD)
+        raise BadInput(f"{shown!r}: redis knows no {', '.join(unknown)}; it knows {', '.join(KNOWN)}{hints}")
     if options.get("sentinel") and options.get("cluster"):
         raise BadInput(f"{shown!r}: a master under Sentinel, or a Cluster? Give sentinel or cluster, not both")
     return options

@@ -1,0 +1,209 @@
+"""Stores as people run them: while the servers behind a URL change, each slot of a job runs once.
+
+Three processes' worth of threads, each with a connection of its own, call every slot until it is closed. Whoever gets
+no answer asks again, as crontabs on three machines would. Each count is exact: extra 0, missed 0.
+"""
+
+import io
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, redirect_stdout, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import sleep
+
+import psycopg
+import pytest
+
+from cronce import Cronce, LeaseLost, Run, Skipped
+from cronce.cli import main
+from cronce.errors import SlotFailed, StoreUnavailable
+from cronce.model import Slot
+from cronce.schedule.instant import whole
+from cronce.stores import open_store
+from cronce.stores.base import listen
+from cronce.stores.redis import RedisStore, init
+from cronce.testing.contract import put, refusals, swap
+from tests.house.wait import wait_until
+from tests.servers.postgres import Admin, PgBouncer, Postgres
+from tests.servers.process import Server
+from tests.servers.valkey import Cluster, Valkey, Watched
+from tests.stores.places import name_of
+
+SLOTS = 30
+CALLERS = 3
+PAUSE = 0.02
+
+
+class Play:
+    """The slots of one job, each of the last hour, and who ran which."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.ran, self.passed_over = url, Counter[str](), set[str]()
+        now = datetime.now(UTC).replace(second=0, microsecond=0)
+        self.slots = [Slot("billing", now - timedelta(minutes=SLOTS - number)) for number in range(SLOTS)]
+
+    def during(self, change: Callable[[], object]) -> None:
+        """Whatever changes meanwhile, each of them runs once."""
+        self.call_all(change)
+        assert self.ran == dict.fromkeys((slot.key for slot in self.slots), 1)
+
+    def call_all(self, change: Callable[[], object]) -> None:
+        """All of them are called; when a third has run, the change happens."""
+        callers = [threading.Thread(target=self._call) for _ in range(CALLERS)]
+        for caller in callers:
+            caller.start()
+        wait_until(lambda: len(self.ran) >= len(self.slots) // 3)
+        change()
+        for caller in callers:
+            caller.join()
+
+    def _call(self) -> None:
+        with closing(Cronce(self.url)) as cron:
+            job = cron.job(every="1m", name="billing", on_lost="rerun", lease="2s", start_within="2h", overlap="allow")
+            guard = job(self._run)
+            for slot in self.slots:
+                while not self._is_closed(guard.at(slot)):
+                    sleep(PAUSE)
+
+    def _run(self, run: Run) -> str:
+        self.ran[run.key] += 1
+        sleep(PAUSE)
+        return run.key
+
+    def _is_closed(self, call: Callable[[], object]) -> bool:
+        with suppress(StoreUnavailable, LeaseLost, SlotFailed):
+            answer = call()
+            if isinstance(answer, Skipped) and answer.kind not in ("held", "early", "closed"):
+                self.passed_over.add(answer.slot)
+            return not isinstance(answer, Skipped) or answer.kind not in ("held", "early")
+        return False
+
+
+# --- Redis and Valkey -----------------------------------------------------------------------------------------------
+
+
+def test_a_slot_of_a_redis_cluster_moves_to_another_node() -> None:
+    """Another server has it then, and what that one missed cannot be seen: what fell due before and had not run is on
+    record as passed over, nothing runs twice, and what falls due later runs."""
+    with Cluster() as cluster:
+        url = f"{cluster.url}&namespace=moving"
+        init(url)
+        place = cluster.nodes[0].cli("CLUSTER", "KEYSLOT", "{cronce:moving}:cells")
+        source = next(node for node in cluster.nodes if node.cli("CLUSTER", "COUNTKEYSINSLOT", place))
+        target = next(node for node in cluster.nodes if node is not source)
+        play = Play(url)
+        play.call_all(lambda: list(cluster.move(place, source, target)))
+        assert set(play.ran.values()) == {1}
+        assert play.ran.keys() | play.passed_over == {slot.key for slot in play.slots}
+        later = Play(url)
+        with closing(Cronce(url)) as cron:
+            now = cron.at_work().desk.store.load([]).now
+        later.slots = [Slot("billing", whole(now) + timedelta(seconds=number)) for number in (3, 4)]
+        later.during(lambda: None)
+
+
+def test_sentinel_fails_over_while_each_win_is_on_a_replica() -> None:
+    with Watched(2) as watched:
+        url = f"{watched.url}&min_replicas=1"
+        wait_until(lambda: all(one.cli("INFO", "server")["uptime_in_seconds"] >= 3 for one in watched.replicas))
+        init(url)
+        Play(url).during(watched.lose_master)
+
+
+@pytest.mark.parametrize("kind", ["valkey", "redis_6"])
+def test_a_redis_user_with_the_least_rights_that_the_doctor_prints(
+    request: pytest.FixtureRequest, kind: str, tmp_path: Path
+) -> None:
+    server: Valkey = request.getfixturevalue(kind)
+    host, name = f"127.0.0.1:{server.port}", name_of(tmp_path)
+    options = f"?namespace={name}"
+    init(f"redis://{host}/{options}")
+    with closing(open_store(f"redis://{host}/{options}")) as store:
+        assert isinstance(store, RedisStore)
+        (said,) = [check.says for check in store.checks() if check.name == "rights"]
+    begins, _, rights = said.partition("ACL SETUSER NAME on >PASSWORD ")
+    assert begins == "the least that works: "
+    server.cli("ACL", "SETUSER", name, "reset", "on", ">secret", *rights.split())
+    url = f"redis://{name}:secret@{host}/{options}"
+    Play(url).during(lambda: None)
+    with closing(open_store(url)) as store:
+        assert isinstance(store, RedisStore)
+        assert {check.verdict for check in store.checks() if check.name in ("settings", "rights")} == {"ok"}
+        listener = listen(store)
+        assert listener
+        with closing(listener):
+            assert refusals(swap(store, put("board/runs"))) == [None]
+            assert listener.wait(30)
+
+
+# --- PostgreSQL -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def alone() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+def test_a_postgresql_role_that_may_only_use_what_another_made(postgres: Postgres, tmp_path: Path) -> None:
+    schema = name_of(tmp_path)
+    url, script = f"{postgres.url}?schema={schema}", io.StringIO()
+    with redirect_stdout(script):
+        assert main(["store", "sql", url]) == 0
+    grants = [line.removeprefix("--") for line in script.getvalue().splitlines() if line.startswith("--   GRANT")]
+    with postgres.admin() as db:
+        db.execute(f"CREATE ROLE role_{schema} LOGIN")
+        db.execute(script.getvalue())
+        db.execute("\n".join(grants).replace("TO app", f"TO role_{schema}"))
+    Play(url.replace("postgres@", f"role_{schema}@")).during(lambda: None)
+
+
+def test_pgbouncer_in_transaction_mode_is_killed_and_so_are_the_sessions_behind_it(alone: Postgres) -> None:
+    with PgBouncer(alone) as pooler:
+        assert "pool_mode = transaction" in (pooler.directory / "pgbouncer.ini").read_text()
+
+        def killed() -> None:
+            pooler.kill()
+            pooler.start()
+            with alone.admin() as db:
+                db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+        Play(pooler.url).during(killed)
+
+
+def test_a_synchronous_replica_of_postgresql_takes_over(alone: Postgres) -> None:
+    """Every win waited for it, so nothing is forgotten, and nothing is closed as unknown."""
+    standby = follow(alone)
+    with closing(standby), ExitStack() as later:
+        with alone.admin() as db:
+            wait_for_standby(db)
+        both = f"postgresql://postgres@127.0.0.1:{alone.port},127.0.0.1:{standby.port}/postgres"
+
+        def promoted() -> None:
+            alone.kill()
+            with standby.admin() as db:
+                db.execute("SELECT pg_promote()")
+            later.enter_context(closing(follow(standby)))
+
+        Play(f"{both}?target_session_attrs=read-write").during(promoted)
+
+
+def follow(server: Postgres) -> Postgres:
+    """Another that has all that the first has, and takes part in every commit from then on."""
+    standby = Postgres(server, synchronous_standby_names="*")
+    standby._answers = _can_be_asked
+    return standby.start()
+
+
+def _can_be_asked(server: Server) -> bool:
+    with psycopg.connect(server.url, connect_timeout=5) as connection:
+        return connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def wait_for_standby(db: Admin) -> None:
+    db.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    db.execute("SELECT pg_reload_conf()")
+    sync = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+    wait_until(lambda: db.execute(sync).fetchone() == (1,))
