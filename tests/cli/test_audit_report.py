@@ -4,7 +4,7 @@ import pytest
 
 from cronce.audit.model import Confidence, Finding, Place, Severity
 from cronce.audit.outcome import Outcome
-from cronce.cli.auditing import shown, verdict
+from cronce.cli.audit_report import shown, verdict
 from cronce.cli.terminal import Screen
 
 
