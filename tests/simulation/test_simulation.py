@@ -101,6 +101,15 @@ def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
     assert seeds_to_catch(mutant, CATCHES[mutant]) == CATCHES[mutant] + 1
 
 
+def test_the_threads_of_a_world_end_from_the_outside_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was left of them was closed by the collector, now and then an inner part first: *generator already
+    executing*, on standard error."""
+    ignored: list[object] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda left: ignored.append(left.exc_value))
+    play_seeds([2440])
+    assert ignored == []
+
+
 def test_a_seed_always_plays_the_same() -> None:
     traces = []
     for _ in range(2):
