@@ -264,7 +264,8 @@ def handle(doer: Doer, receivers: Receivers, message: str, began: Callable[[Fenc
 
 
 def taken(steps: Steps[T]) -> Play[T]:
-    """What `steps.take` does in a thread."""
+    """What `steps.take` does in a thread. At the end of a world they are closed from the outside in: else one that
+    holds on to an error, and by that to itself, is left to the collector, which begins anywhere."""
     try:
         step = next(steps)
         while True:
@@ -277,6 +278,8 @@ def taken(steps: Steps[T]) -> Play[T]:
     except StopIteration as end:
         result: T = end.value
         return result
+    finally:
+        steps.close()
 
 
 def _step_taken(step: Do | Nap | Body) -> Play[Any]:

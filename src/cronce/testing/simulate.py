@@ -17,7 +17,7 @@ from cronce.testing.referee import Violation
 CHUNK: Final = 10
 """Seeds that one process plays before it reports."""
 
-MUTANT_SEEDS: Final = 2000
+MUTANT_SEEDS: Final = 4000
 """A mutant that survives this many seeds counts as not caught."""
 
 KEPT: Final = (
