@@ -116,12 +116,12 @@ def slot(job: str, at: Instant, request: str = "") -> Slot:
     return Slot(job, utc, request)
 
 
-_RERUN: Final = re.compile(r"(?:(?P<of>.+):)?rerun-[1-9][0-9]*")
+_RERUN: Final = r"(?:(?P<of>.+):)?rerun-[1-9][0-9]*"
 
 
 def rerun_of(slot: Slot) -> Slot | None:
     """What a rerun runs again: the slot itself, or another request for it. None: it is no rerun."""
-    again = _RERUN.fullmatch(slot.request)
+    again = re.fullmatch(_RERUN, slot.request)
     return slot._replace(request=again["of"] or "") if again else None
 
 

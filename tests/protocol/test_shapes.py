@@ -15,7 +15,7 @@ from cronce.protocol.decide import Decision, decide, writes_of
 from cronce.protocol.gates import GATES, paused
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Act, Maker, Outcome, Past, Record, State, Turn, encode_turn
-from cronce.protocol.shapes import claim_shape, end_shape
+from cronce.protocol.shapes import claim_shape, end_shape, kind_of
 from cronce.protocol.store_clock import Doubt
 from cronce.protocol.terms import Terms
 from cronce.protocol.view import KnownJob, View
@@ -243,6 +243,17 @@ def test_what_is_tried_again_names_its_own_fence_and_is_not_stamped() -> None:
     again = view._replace(record=view.stands._replace(attempts=3))
     assert end_shape(again, Finish(Fence(1, 8), Outcome.FAILED, "no answer")) is None
     assert end_shape(view, Finish(Fence(1, 8), Outcome.FAILED, "no answer")) is not None
+
+
+def test_runs_are_of_one_kind_while_they_are_as_one_form_stamped_them_and_by_what_they_are_from_then_on() -> None:
+    shape = claim_shape(claimed(), _claim(Wanted(SLOT, Terms(timedelta(minutes=5)), nonce="mine")))
+    assert shape is not None
+    mine, yours = (shape.form.recorded(nonce, turn_cell("billing", 0)) for nonce in ("mine", "yours"))
+    assert kind_of(mine) == kind_of(yours)
+    further = mine._replace(progress=(1, 2))
+    assert kind_of(further) != kind_of(mine)
+    assert kind_of(further) == kind_of(Record(*further)) == kind_of(yours._replace(progress=(1, 2)))
+    assert kind_of(further) != kind_of(further._replace(turn=""))
 
 
 def test_the_end_of_a_run_of_an_earlier_life_is_not_stamped() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from cronce.errors import BadRecord, StoreUnavailable
 from cronce.events import Event, What
-from cronce.model import SWITCH, Cell, Instant, Mark, Slot, Write, job_cell, slot_of_cell, spell
+from cronce.model import SWITCH, Boot, Cell, Instant, Mark, Slot, Write, job_cell, slot_of_cell, spell
 from cronce.protocol.codec import readable
 from cronce.protocol.gates import first_floor
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE, tolerance
@@ -61,6 +61,8 @@ class Jobs:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._compared: set[tuple[str, str]] = set()
+        self.without_effects: Boot = 0.0
+        """Until when nobody asks again whether the store holds any effects, since it held none."""
 
     def edit(self, name: str, edit: Edit) -> Flow[Job | None]:
         """Load the job, change it, swap it in; again when another was faster."""
@@ -286,6 +288,9 @@ def _is_news(job: Job | None, new: Job) -> bool:
 
 # About once an hour, by a process that ran a slot of the job, on the keeper's thread. Nothing waits for it.
 
+NO_EFFECTS: Final = 60.0
+"""Seconds until a store that held no effects is asked again whether it holds any."""
+
 TIDY_MOST: Final = 10
 """How many thousand runs go at most when somebody sees to what is kept; a job of every second makes four in an hour."""
 
@@ -308,12 +313,22 @@ def _tidied(keeper: "Keeper", job: "Declaration", store: Store) -> None:
         if drive(jobs.purge(job.name, keep), store, clock) < PURGED_AT_ONCE:
             break
     ledger = keeper.desk.ledger
-    if job.database is None and not drive(ledger.client.scan(Scan(f"effect/{job.name}/", limit=1)), store, clock).cells:
+    if job.database is None and not drive(_has_effects(ledger, job.name, clock.boot()), store, clock):
         return
     before = drive(needless_before(ledger, job.name), store, clock)
     drive(purge_effects(ledger, job.name, before), store, clock)
     if job.database is not None:
         job.database.purge(job.name, before)
+
+
+def _has_effects(ledger: "Ledger", job: str, boot: Boot) -> Flow[bool]:
+    """Whether the job has made any. Where no job has, that is found out once for all that are tidied in a minute."""
+    if boot < ledger.jobs.without_effects:
+        return False
+    if not (yield from ledger.client.scan(Scan("effect/", limit=1))).cells:
+        ledger.jobs.without_effects = boot + NO_EFFECTS
+        return False
+    return bool((yield from ledger.client.scan(Scan(f"effect/{job}/", limit=1))).cells)
 
 
 # --- effects: they outlive the runs of their slot, since a later run must know what was done --------------------------

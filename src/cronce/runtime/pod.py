@@ -31,7 +31,7 @@ from cronce.runtime.steps import Do, Steps
 JOB_NAME: Final = "CRONCE_JOB_NAME"
 """The variable that holds it."""
 
-FIRED: Final = re.compile(r".+-([0-9]{8})")
+FIRED: Final = r".+-([0-9]{8})"
 OLDEST: Final = 26_297_280
 """Minutes from 1970 to 2020. Eight digits that say less are no minute of a CronJob, but a day: `report-20260729`."""
 
@@ -43,7 +43,7 @@ def is_bad(skipped: Skipped) -> bool:
 
 def fired_at(job_name: str) -> Instant | None:
     """The minute that a CronJob's controller made the Job for; None: somebody else made it."""
-    found = FIRED.fullmatch(job_name)
+    found = re.fullmatch(FIRED, job_name)
     minutes = int(found[1]) if found else 0
     return EPOCH + timedelta(minutes=minutes) if minutes >= OLDEST else None
 

@@ -105,6 +105,8 @@ def seconds(shown: str, text: str) -> float:
 
 def mask(url: str) -> str:
     """A URL fit for people and logs: without its password, tokens and keys."""
+    if not any(mark in url for mark in "@?&;"):  # nothing is hidden, and patterns take their time
+        return url
     rest = url.rfind("@") + 1  # a text without an end may look like one URL after another
     return re.sub(_HIDDEN, r"\1***", re.sub(_USER, r"\1:***@", url[:rest]) + url[rest:])
 

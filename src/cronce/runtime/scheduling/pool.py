@@ -26,8 +26,7 @@ MOST_AT_ONCE: Final = 32
 """Threads that are made in one go: each takes a tenth of a millisecond."""
 
 NOTICED: Final = 0.001
-SEEN_TO: Final = 0.008
-"""Seconds until it is noticed that a queue does not empty: at first, and while it does."""
+"""Seconds until it is noticed that a queue does not empty."""
 
 MOMENT: Final = 0.1
 """Seconds that a loop rests after it broke down: it may do so again at once."""
@@ -114,9 +113,9 @@ class Pool:
             self._work_to_do.notify()
 
     def _start_more(self) -> None:
-        number, taken, wait, never = 1, 0, NOTICED, threading.Event()
+        number, taken = 1, 0
         while True:
-            never.wait(wait)
+            threading.Event().wait(NOTICED)
             with self._lock:
                 if not self._queue:
                     self._starting = False
@@ -126,7 +125,6 @@ class Pool:
                 if stuck:
                     self._add_threads(min(number, len(self._queue)))
             number = min(2 * number, MOST_AT_ONCE) if stuck else 1
-            wait = NOTICED if stuck else min(2 * wait, SEEN_TO)
 
     def _add_threads(self, wanted: int) -> None:
         self._work_to_do.notify(wanted)

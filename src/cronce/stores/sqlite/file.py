@@ -4,7 +4,6 @@ Every error says what, where, and what to do about it.
 """
 
 import os
-import re
 import sqlite3
 import stat
 from collections.abc import Iterable
@@ -36,6 +35,9 @@ OLDEST: Final = (3, 38)
 
 AnyPath = str | os.PathLike[str]
 
+_UNQUOTED: Final = dict.fromkeys(b"_.~/-")
+"""What a URL holds as it is, besides letters and digits."""
+
 
 def plain_path(path: AnyPath) -> str:
     text = os.fspath(path)
@@ -48,7 +50,7 @@ def plain_path(path: AnyPath) -> str:
 
 def url_of(path: AnyPath) -> str:
     text = os.fspath(path)
-    if not re.fullmatch(r"[A-Za-z0-9_.~/-]*", text):
+    if not (text.isascii() and text.translate(_UNQUOTED).isalnum()):
         from urllib.parse import quote  # noqa: PLC0415  slow to import, and few paths need it
 
         text = quote(os.fsencode(text))
