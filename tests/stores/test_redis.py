@@ -759,8 +759,8 @@ def verdicts(url: str) -> dict[str, str]:
 
 def test_the_doctor_looks_at_persistence_and_eviction(server: Valkey) -> None:
     healthy = {
-        "version": "ok", "rights": "ok", "writable": "ok", "settings": "ok", "durable": "ok", "eviction": "ok", "index": "ok",
-        "failover": "ok", "namespaces": "ok",
+        "version": "ok", "rights": "ok", "writable": "ok", "settings": "ok", "durable": "ok", "eviction": "ok",
+        "index": "ok", "failover": "ok", "namespaces": "ok",
     }  # fmt: skip
     wrong = {"durable": "error", "eviction": "error"}
     server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
