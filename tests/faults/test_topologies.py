@@ -65,7 +65,7 @@ class Play:
 
     def _call(self) -> None:
         with closing(Cronce(self.url)) as cron:
-            job = cron.job(every="1m", name="billing", on_lost="rerun", lease="2s", start_within="2h", overlap="allow")
+            job = cron.job(every="1m", name="billing", on_lost="rerun", lease="2s", start_within="9d", overlap="allow")
             guard = job(self._run)
             for slot in self.slots:
                 while not self._is_closed(guard.at(slot)):
