@@ -5,33 +5,37 @@ no answer asks again, as crontabs on three machines would. Each count is exact: 
 """
 
 import io
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, redirect_stdout, suppress
+from contextlib import ExitStack, closing, nullcontext, redirect_stdout, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import sleep
 
 import psycopg
 import pytest
+from redis import Redis
 
 from cronce import Cronce, LeaseLost, Run, Skipped
 from cronce.cli import main
-from cronce.errors import SlotFailed, StoreUnavailable
-from cronce.model import Slot
+from cronce.errors import SlotFailed, StoreUnavailable, StoreUnusable
+from cronce.model import Mark, Slot
 from cronce.schedule.instant import whole
 from cronce.stores import open_store
-from cronce.stores.base import listen
+from cronce.stores.base import Scan, Store, listen
 from cronce.stores.redis import RedisStore, init
-from cronce.testing.contract import put, refusals, swap
+from cronce.stores.redis.checks import least_rights
+from cronce.stores.redis.url import read_url
+from cronce.testing.contract import change, claim, put, refusals, swap, win
 from tests.house.wait import wait_until
 from tests.servers.postgres import Admin, PgBouncer, Postgres
 from tests.servers.process import Server
 from tests.servers.valkey import Cluster, Valkey, Watched
 from tests.stores.places import name_of
 
-SLOTS = 30
+SLOTS = int(os.environ.get("CRONCE_TOPOLOGY_SLOTS", "30"))
 CALLERS = 3
 PAUSE = 0.02
 
@@ -61,7 +65,7 @@ class Play:
 
     def _call(self) -> None:
         with closing(Cronce(self.url)) as cron:
-            job = cron.job(every="1m", name="billing", on_lost="rerun", lease="2s", start_within="2h", overlap="allow")
+            job = cron.job(every="1m", name="billing", on_lost="rerun", lease="2s", start_within="9d", overlap="allow")
             guard = job(self._run)
             for slot in self.slots:
                 while not self._is_closed(guard.at(slot)):
@@ -136,6 +140,38 @@ def test_a_redis_user_with_the_least_rights_that_the_doctor_prints(
         with closing(listener):
             assert refusals(swap(store, put("board/runs"))) == [None]
             assert listener.wait(30)
+
+
+def test_of_the_least_rights_none_can_be_left_out(valkey: Valkey, tmp_path: Path) -> None:
+    """But for those that are about being woken, about what a server promises, and the doctor's own."""
+    name = name_of(tmp_path)
+    base = f"redis://127.0.0.1:{valkey.port}/1?namespace={name}"
+    init(base)
+    rights = least_rights(read_url(base)).split()
+    url = base.replace("redis://", f"redis://{name}:secret@")
+    spared = {"+publish", "+subscribe", "+config|get", "+scan"}
+    for left_out in ("", *(right for right in rights if right.startswith("+") and right not in spared)):
+        valkey.cli("ACL", "SETUSER", name, "reset", "on", ">secret", *(right for right in rights if right != left_out))
+        refused = pytest.raises(StoreUnusable, match="may not do that") if left_out else nullcontext()
+        with Redis(port=valkey.port, db=1) as admin:
+            anew = ("index", "cells") if left_out == "+del" else ("index",)  # the whole store, or its index alone
+            admin.delete(*(f"{{cronce:{name}}}:{key}" for key in anew))
+            admin.script_flush()
+        with refused, closing(open_store(url)) as store:
+            use_all(store, left_out.strip("+"))
+
+
+def use_all(store: Store, key: str) -> None:
+    """Whatever a store is asked for."""
+    store.scan(Scan(""))
+    (cell,) = win(store, claim(f"a-{key}"))
+    (cell,) = win(store, change(cell, mark=Mark.CLOSED))
+    for newest_first in (False, True):
+        store.scan(Scan("", newest_first=newest_first))
+        store.scan(Scan("", "until", Mark.OPEN, newest_first=newest_first))
+    assert isinstance(store, RedisStore)
+    assert store.size() > 0
+    store.purge([cell])
 
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------

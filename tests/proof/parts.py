@@ -212,6 +212,12 @@ PARTS: tuple[Part, ...] = (
         lambda figures: told_in_all(figures["plays"]),
     ),
     pytest(
+        "topologies",
+        "a Cluster's slot moves, Sentinel and a standby take over, a pooler is killed, users have the least rights",
+        "faults/test_topologies.py",
+        CRONCE_TOPOLOGY_SLOTS="300",
+    ),
+    pytest(
         "torture-durable",
         "guarded functions under every fault, on every store that is durable",
         "faults/torture_proof.py::test_a_minute_on_a_file",

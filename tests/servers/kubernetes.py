@@ -3,7 +3,8 @@
 There is no Kubernetes in a package registry. What stands here was written down from the sources of Kubernetes: what a
 Lease may hold, what a replacement without a resourceVersion, with an old one or of a deleted Lease is told, that one
 which changes nothing leaves the resourceVersion as it is, and how a list is read in parts. What a real v1.36 was seen
-to answer is in `kubernetes_answers`, and this server is held against it.
+to answer is in `kubernetes_answers`, and this server is held against it. A watch is not among that: how it is told here
+is what the documentation of Kubernetes says, and was not held against a real one yet.
 
 It can also do what real ones do now and then: lose a reply after the write, hang, be busy, forbid, no longer know a
 token, and have a clock of its own.

@@ -577,6 +577,15 @@ def test_a_search_of_all_is_one_list_and_of_one_job_one_lease(kubernetes: Kubern
     assert requests() == {"list": 1, "get": 1}
 
 
+def test_who_leads_looks_at_its_own_lease_alone(kubernetes: Kubernetes, store: Store, other: Store) -> None:
+    """It read the store's own with it, once a second."""
+    (cell,) = win(store, claim("leader/indexer"))
+    requests = Requests(kubernetes)
+    loaded = store.load(["leader/indexer"])
+    assert (list(loaded.cells), requests()) == ([cell], {"get": 1})
+    assert other.load(["leader/indexer", "lock/none"]).epoch == loaded.epoch  # one that has asked nothing yet
+
+
 def test_an_idle_scheduler_asks_less_than_once_in_two_seconds_and_never_in_vain(
     kubernetes: Kubernetes, store: Store
 ) -> None:

@@ -650,7 +650,8 @@ def test_parent_and_children_are_claimants_with_lines_of_their_own(store: MysqlS
 
 def test_the_doctor_hears_of_other_stores_on_the_server(url: str, store: MysqlStore, sql: Any) -> None:
     checks = {check.name: check for check in store.checks()}
-    assert list(checks) == ["version", "durable", "writable", "failover", "namespaces", "isolation", "time zone"]
+    names = ["version", "connection", "durable", "writable", "failover", "namespaces", "isolation", "time zone"]
+    assert list(checks) == names
     assert [checks[name].verdict for name in ("version", "durable", "writable", "isolation")] == ["ok"] * 4
     assert "READ-COMMITTED" in checks["isolation"].says
     other = url + "_other"

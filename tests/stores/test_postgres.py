@@ -512,7 +512,7 @@ def test_a_child_uses_connections_of_its_own(store: PostgresStore) -> None:
 def test_the_doctor_hears_what_a_server_promises(store: PostgresStore, url: str, pgbouncer: PgBouncer) -> None:
     found = {check.name: check for check in store.checks()}
     assert {name: check.verdict for name, check in found.items() if name != "namespaces"} == dict.fromkeys(
-        ("version", "durable", "failover", "pooler", "vacuum", "statements", "transactions"), "ok"
+        ("version", "durable", "failover", "pooler", "connection", "vacuum", "statements", "transactions"), "ok"
     )
     assert found["pooler"].says.startswith("none")
     pooled = open_store(url.replace(store.place.url.partition("?")[0], pgbouncer.url))

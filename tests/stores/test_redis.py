@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.connection import URL_QUERY_ARGUMENT_PARSERS
 
 from cronce.clock import SystemClock
 from cronce.errors import (
@@ -29,7 +30,7 @@ from cronce.stores import open_store
 from cronce.stores.base import By, Scan
 from cronce.stores.checks import ok
 from cronce.stores.redis import TRAITS, RedisStore, init
-from cronce.stores.redis.url import TIMEOUT, Login, Place, Tls, read_url
+from cronce.stores.redis.url import INSTEAD, KNOWN, TIMEOUT, Login, Place, Tls, read_url
 from cronce.testing.contract import (
     DAY,
     HOUR,
@@ -132,6 +133,10 @@ def test_hosts_sockets_and_databases(url: str, addresses: tuple[Any, ...], db: i
         ("redis://host/x", "not the number of a database"),
         ("redis://host:port/", "not a host and a port"),
         ("redis://host/?speed=high", "redis knows no speed; it knows cluster, db"),
+        ("redis://host/?socket_timeout=1&protocol=3", "redis knows no protocol, socket_timeout; it knows cluster, db"),
+        ("redis://host/?socket_connect_timeout=1", "socket_connect_timeout: timeout=SECONDS is for both"),
+        ("redis://host/?decode_responses=true", "decode_responses: leave it out: cronce speaks to the server itself"),
+        ("rediss://host/?ssl_check_hostname=false", "ssl_check_hostname: ssl_ca_certs=FILE says whom to trust"),
         ("redis://u:hush@host/?timeout=soon", r"u:\*\*\*@host.*timeout=soon is not a number of seconds"),
         ("redis://host/?timeout=-1", "timeout=-1 is not a number of seconds"),
         ("redis://host/?min_replicas=many", "min_replicas=many is not a number of replicas"),
@@ -567,6 +572,11 @@ def _hog(server: Valkey) -> None:
         server.cli("EVAL", "while true do end", 0)
 
 
+def test_every_option_that_redis_py_takes_from_a_url_is_understood_or_says_what_to_write() -> None:
+    assert set(URL_QUERY_ARGUMENT_PARSERS) - set(KNOWN) <= INSTEAD.keys()
+    assert not INSTEAD.keys() & set(KNOWN)
+
+
 def _said(call: Callable[..., object], *arguments: Any) -> str:
     try:
         call(*arguments)
@@ -749,8 +759,8 @@ def verdicts(url: str) -> dict[str, str]:
 
 def test_the_doctor_looks_at_persistence_and_eviction(server: Valkey) -> None:
     healthy = {
-        "version": "ok", "writable": "ok", "settings": "ok", "durable": "ok", "eviction": "ok", "index": "ok",
-        "failover": "ok", "namespaces": "ok",
+        "version": "ok", "rights": "ok", "writable": "ok", "settings": "ok", "durable": "ok", "eviction": "ok",
+        "index": "ok", "failover": "ok", "namespaces": "ok",
     }  # fmt: skip
     wrong = {"durable": "error", "eviction": "error"}
     server.cli("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")

@@ -89,13 +89,19 @@ class KubernetesStore:
         self._epoch = Epoch()
 
     def load(self, keys: Sequence[str]) -> Loaded:
-        """What is about all jobs is read first: whoever lifts a stop has raised the floors of the jobs before."""
+        """What is about all jobs is read first: whoever lifts a stop has raised the floors of the jobs before. A lock
+        or a leader is about none; if it was written in the life that we know of, nothing else is asked."""
         deadline = self.api.deadline()
-        shelves = {STORE: self._look(deadline)}
-        for home in sorted({home_of(key) for key in keys if _is_kept(key)} - {STORE}):
+        homes = {home_of(key) for key in keys if _is_kept(key)}
+        shelves: dict[Home, Shelf] = {}
+        if not homes or not all(home.elects for home in homes):
+            shelves[STORE] = self._look(deadline)
+        for home in sorted(homes - {STORE}):
             shelves[home] = self._read(home, deadline)
+        if STORE not in shelves and {shelf.life for shelf in shelves.values()} != {self._epoch.birth}:
+            self._look(deadline)
         cells = [shelves[home_of(key)].cell(key) if _is_kept(key) else Cell(key) for key in keys]
-        return Loaded(self.api.clock.now(), _epoch(shelves[STORE]), cells)
+        return Loaded(self.api.clock.now(), self._epoch, cells)
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         deadline = self.api.deadline()

@@ -15,7 +15,7 @@ SCANS: Final = 20
 
 
 READS: Final = ("hget", "hlen", "hmget", "hscan", "zrangebylex", "zrevrangebylex")
-WRITES: Final = ("hset", "del", "zadd", "zrem")
+WRITES: Final = ("hset", "hdel", "del", "zadd", "zrem")
 ASKS: Final = ("select", "info", "time", "eval", "evalsha", "publish", "subscribe", "config|get", "scan")
 """What the store says to the server; the last is the doctor's alone."""
 

@@ -26,14 +26,20 @@ KNOWN: Final = (
 INSTEAD: Final = {
     **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), "timeout=SECONDS is for both"),
     **dict.fromkeys(("username", "password"), "write them before the host: redis://USER:PASSWORD@HOST"),
-    **dict.fromkeys(("host", "port", "path"), "write it where a URL has it: redis://HOST:PORT, redis:///PATH"),
+    **dict.fromkeys(("host", "port", "path", "unix_socket_path"), "write it where a URL has it: redis://HOST:PORT, redis:///PATH"),
     "ssl": "write rediss:// for TLS",
-    **dict.fromkeys(("ssl_check_hostname", "ssl_ca_path", "ssl_ca_data"), "ssl_ca_certs=FILE says whom to trust"),
     **dict.fromkeys(
         (
-            "client_name", "decode_responses", "encoding", "encoding_errors", "health_check_interval", "lib_name",
-            "lib_version", "max_connections", "protocol", "retry_on_error", "retry_on_timeout",
-            "socket_keepalive", "socket_read_size", "socket_type", "single_connection_client",
+            "ssl_ca_data", "ssl_ca_path", "ssl_check_hostname", "ssl_ciphers", "ssl_exclude_verify_flags",
+            "ssl_include_verify_flags", "ssl_min_version", "ssl_password", "ssl_validate_ocsp",
+        ),
+        "ssl_ca_certs=FILE says whom to trust, ssl_certfile and ssl_keyfile who this client is",
+    ),
+    **dict.fromkeys(
+        (
+            "client_name", "decode_responses", "encoding", "encoding_errors", "health_check_interval",
+            "legacy_responses", "lib_name", "lib_version", "max_connections", "protocol", "retry_on_error",
+            "retry_on_timeout", "socket_keepalive", "socket_read_size", "socket_type", "single_connection_client",
         ),
         "leave it out: cronce speaks to the server itself, and sees to that",
     ),
