@@ -13,7 +13,7 @@ from cronce.audit.model import Unreadable
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-Language = Literal["javascript", "typescript", "tsx", "java", "bash"]
+Language = Literal["javascript", "typescript", "tsx", "java", "bash", "python"]
 
 
 _GRAMMARS: Final[Mapping[Language, tuple[str, str]]] = {
@@ -22,6 +22,7 @@ _GRAMMARS: Final[Mapping[Language, tuple[str, str]]] = {
     "tsx": ("tree_sitter_typescript", "language_tsx"),
     "java": ("tree_sitter_java", "language"),
     "bash": ("tree_sitter_bash", "language"),
+    "python": ("tree_sitter_python", "language"),
 }
 _DEEPEST: Final = 1000
 """Levels. Nobody writes as many, and each way up from the ground takes their number, squared."""

@@ -8,7 +8,7 @@ from cronce.audit.model import Facts
 from cronce.audit.python.apscheduler.jobs import Job, jobs
 from cronce.audit.python.apscheduler.schedulers import Scheduler, Store, schedulers
 from cronce.audit.python.apscheduler.triggers import zone_name
-from cronce.audit.python.facts import UNKNOWN
+from cronce.audit.python.facts import UNKNOWN, Const
 
 NONE: Final = "there is no APScheduler here"
 COPIES: Final = ("a-copy-of-the-job-per-start", "job-id-is-taken-at-the-next-start")
@@ -49,7 +49,7 @@ def zone_is_utc(seen: Seen) -> Answer:
 def _zone(scheduler: Scheduler, facts: Facts) -> str | None:
     """None where it is not set, "" where it cannot be told."""
     given = scheduler.options.get("timezone")
-    if given is None:
+    if given in (None, Const(None)):
         return None
     return zone_name(given, facts, scheduler.module) or ""
 

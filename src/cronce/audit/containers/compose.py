@@ -75,6 +75,7 @@ class _Reading:
             stop_signal=self._said("stop_signal"),
             stop_grace=self._said("stop_grace_period"),
             order=order if order and order.value == "start-first" else None,
+            target=self._text("build", "target") or "",
         )
 
     def _get(self, *path: str) -> Node | None:
@@ -106,9 +107,9 @@ class _Reading:
         return Start(tuple(word.replace(_DOLLAR, "$") for word in words), self._source.place(node.line))
 
     def _dockerfile(self) -> str:
-        """Its path in the tree. Another stage than the last is another image: "" """
+        """Its path in the tree; "" where that is not told."""
         build = self._get("build")
-        if build is None or self._get("build", "target") or self._get("build", "dockerfile_inline"):
+        if build is None or self._get("build", "dockerfile_inline"):
             return ""
         context = build.text if build.kind == "scalar" else (self._text("build", "context") or ".")
         file = self._text("build", "dockerfile") or "Dockerfile"

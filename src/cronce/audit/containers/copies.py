@@ -1,5 +1,6 @@
 """Rules about how many containers run at a time, how often they run, and in which zone."""
 
+import posixpath
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
@@ -15,6 +16,7 @@ from cronce.audit.crontab.read import Line
 from cronce.audit.folds import has_changes
 from cronce.audit.model import Confidence, Facts, Found, Place, Rule, Severity, rule
 from cronce.audit.processes.celery import is_agreed
+from cronce.audit.processes.launches import every_launch, is_claimed
 
 
 @rule(
@@ -86,6 +88,7 @@ def _all_guarded(facts: Facts, image: Image | None) -> bool:
     remedy="take `stop-first`, the default, for what must not run twice; or claim each run with cronce, and overlap",
 )
 def _order(facts: Facts) -> Iterator[Found]:
+    yield from _started_first(facts)
     for run in facts.conclude(runs):
         service = run.container.service
         if service and service.order and _fires_twice(run, facts):
@@ -97,11 +100,29 @@ def _order(facts: Facts) -> Iterator[Found]:
             )
 
 
+def _started_first(facts: Facts) -> Iterator[Found]:
+    """The same of an app that starts a scheduler inside; the order may stand in a file that is laid over."""
+    launched = {
+        (posixpath.dirname(launch.by.by.command.place.path), launch.by.by.name): launch
+        for launch in facts.conclude(every_launch)
+        if launch.start.kind == "scheduler" and launch.by and launch.by.by and not is_claimed(launch, facts, far=True)
+    }
+    for service in facts.of(Service):
+        launch = launched.get((posixpath.dirname(service.place.path), service.name))
+        if service.order and launch:
+            yield Found(
+                service.order.place,
+                f"an update starts the new `{service.name}` before the old one stops: until then {launch.start.what} "
+                f"({launch.start.place}) runs in both, and both start what is due",
+                Confidence.LOW if launch.doubts else Confidence.MEDIUM,
+            )
+
+
 def _fires_twice(run: Run, facts: Facts) -> bool:
     """Beside another of it; workers share what there is to do."""
     if run.program.kind == "worker" or run.program.agrees:
         return False
-    return run.program.name != "celery beat" or not facts.conclude(is_agreed)
+    return run.program.name != "celery beat" or not is_agreed(facts, run.place)
 
 
 @rule(

@@ -44,11 +44,16 @@ def _read(source: Source) -> Iterator[Any]:
         return
     sh = sh_of(stage.image)
     start = joined(stage.entrypoint, stage.cmd)
-    yield Image(source.path, sh, stage.entrypoint, stage.cmd, stage.stop_signal)
+    yield Image(source.path, sh, stage.entrypoint, stage.cmd, stage.stop_signal, _stage_name(source))
     yield from commands(start, "dockerfile", source.path, sh=sh, copies=None, environment=stage.environment)
     zone = stage.tz or stage.localtime
     if zone and is_zone(zone.value):
         yield ZoneSet(zone.value, zone.place, source.path)
+
+
+def _stage_name(source: Source) -> str:
+    words = [one.rest.split() for one in instructions(source.text) if one.name == "FROM"]
+    return words[-1][-1] if words and len(words[-1]) > 2 and words[-1][-2].lower() == "as" else ""
 
 
 def _last_stage(source: Source) -> Stage | None:

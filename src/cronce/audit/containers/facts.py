@@ -40,6 +40,8 @@ class Image:
     entrypoint: Start | None
     cmd: Start | None
     stop_signal: Said | None
+    stage: str = ""
+    """The name of that stage; "" where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Service:
     name: str
     place: Place
     dockerfile: str
-    """The path of the Dockerfile that it builds; "" where it builds none, or not its last stage."""
+    """The path of the Dockerfile that it builds; "" where it builds none."""
     sh: Kind | None
     """What `/bin/sh` is in its image, where it is one that we know."""
     partial: bool
@@ -66,6 +68,8 @@ class Service:
     stop_grace: Said | None
     order: Said | None
     """Which of old and new comes first in an update."""
+    target: str = ""
+    """The stage that it builds; "" is the last."""
 
 
 @dataclass(frozen=True, slots=True)

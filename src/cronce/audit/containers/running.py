@@ -48,9 +48,15 @@ class Run(NamedTuple):
 
 def containers(facts: Facts) -> Sequence[Container]:
     images = {image.path: image for image in facts.of(Image)}
-    whole = _completed(facts.of(Service))
+    whole = _completed([_with_image(service, images.get(service.dockerfile)) for service in facts.of(Service)])
     services = [one for service in whole if (one := _of_service(service, images.get(service.dockerfile)))]
     return [*_of_images(images.values(), services), *services]
+
+
+def _with_image(service: Service, image: Image | None) -> Service:
+    """Another stage than the last is another image, of which nothing is known."""
+    is_last = not service.target or (image is not None and service.target == image.stage)
+    return service if is_last else replace(service, dockerfile="")
 
 
 def _completed(services: Sequence[Service]) -> Iterator[Service]:

@@ -1,5 +1,6 @@
 """What can be wrong with crontabs. What Debian's cron (3.0pl1) and busybox's (1.35) do was measured, not looked up."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
@@ -13,6 +14,8 @@ from cronce.audit.crontab.scripts import Script, is_meant
 from cronce.audit.folds import Disputed, disputed, season
 from cronce.audit.locks.guards import guards
 from cronce.audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce.audit.python.facts import Bound, Const, Items
+from cronce.audit.python.names import names
 from cronce.audit.slots import minutes_between
 
 OFTEN: Final = 10
@@ -150,14 +153,37 @@ def percent_ends_the_command(facts: Facts) -> Iterator[Found]:
 )
 def every_minute_of_one_hour(facts: Facts) -> Iterator[Found]:
     for line, _ in _homes_of_lines(facts):
-        minute, _, rest = line.schedule.partition(" ")
-        hour = rest.partition(" ")[0]
-        if minute == "*" and hour.isdecimal() and not line.guard:
+        if not line.guard:
+            yield from _each_minute(line.schedule, f"`{shown(line.command)}`", line.place)
+    for bound in facts.of(Bound):
+        entries = bound.value.values if bound.name.endswith(".CRONJOBS") and isinstance(bound.value, Items) else ()
+        for entry in entries:
+            match entry:
+                case Items((Const(str(schedule)), Const(str(job)), *_)):
+                    yield from _each_minute(schedule, f"`{job}`", bound.place)
+    known = facts.conclude(names)
+    for call in known.calls("crontab"):
+        hour = call.called.keyword("hour")
+        every = call.called.args or call.called.keyword("minute") or call.called.splat or hour in (None, Const("*"))
+        if not every and known.target(call) == "celery.schedules.crontab":
             yield Found(
-                line.place,
-                f"`{line.schedule}` runs `{shown(line.command)}` sixty times, each minute from {int(hour):02}:00 on",
-                remedy=f"write a minute (`0 {rest}`); if sixty runs are meant, say so with `0-59 {rest}`",
+                call.place,
+                "`crontab` of Celery without a minute is due in each minute of its hours: sixty times an hour",
+                Confidence.HIGH,
+                remedy="write a minute: `crontab(minute=0, hour=…)`",
             )
+
+
+def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
+    minute, _, rest = schedule.partition(" ")
+    hour = rest.partition(" ")[0]
+    if minute == "*" and re.fullmatch(r"\d+(,\d+)*|\*/(?!1\b)\d+", hour):
+        each = f"from {int(hour):02}:00 on" if hour.isdecimal() else f"of the hours `{hour}`"
+        yield Found(
+            place,
+            f"`{schedule}` runs {what} sixty times, each minute {each}",
+            remedy=f"write a minute (`0 {rest}`); if sixty runs are meant, say so with `0-59 {rest}`",
+        )
 
 
 # --- overlapping ------------------------------------------------------------------------------------------------------

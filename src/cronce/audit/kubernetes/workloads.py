@@ -5,13 +5,14 @@ Here is what only Kubernetes has: a pod on every node, an autoscaler, numbers fr
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from cronce.audit.containers.programs import program
 from cronce.audit.containers.shell import given, line
 from cronce.audit.kubernetes.facts import Container, CronJob, Field, Scaler, Workload
 from cronce.audit.kubernetes.seen import at_most, most_replicas, raised, workloads
-from cronce.audit.model import Confidence, Facts, Found, Rule, Severity, rule
+from cronce.audit.model import Confidence, Facts, Found, Place, Rule, Severity, rule
 from cronce.audit.processes.celery import is_agreed
 from cronce.audit.processes.launches import Launch, every_launch, is_claimed
 
@@ -42,7 +43,7 @@ def schedulers(facts: Facts) -> Sequence[Scheduler]:
 def _told(workload: Workload, facts: Facts) -> Iterator[Scheduler]:
     """By the words of its containers."""
     for container in workload.containers:
-        if name := _scheduler(container.words, facts):
+        if name := _scheduler(container.words, container.place, facts):
             yield Scheduler(workload, f"`{name}`")
 
 
@@ -64,14 +65,18 @@ def _is_by(launch: Launch, workload: Workload, facts: Facts) -> bool:
     return unit.command.place in {one.place for one in (*workload.containers, most_replicas(workload, facts)) if one}
 
 
-def _scheduler(words: Sequence[str], facts: Facts) -> str:
+def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
     """What it is called; "" where it is none, or several of it would agree."""
     told = given(words)
     read = line(told[1]) if told else None
     found = program(read.commands[-1].words if read and read.commands else words)
     if found is None or found.kind == "worker" or not found.sure or found.agrees:
         return ""
-    return "" if found.name == "celery beat" and facts.conclude(is_agreed) else found.name
+    return "" if found.name == "celery beat" and is_agreed(facts, place, _app(words)) else found.name
+
+
+def _app(words: Sequence[str]) -> str:
+    return next((app for option, app in pairwise(words) if option in ("-A", "--app")), "")
 
 
 @rule(

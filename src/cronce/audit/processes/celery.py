@@ -3,12 +3,13 @@
 import posixpath
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from cronce.audit.containers.facts import Service
 from cronce.audit.model import Confidence, Facts, Found, Place, Rule, Severity, rule
 from cronce.audit.processes.commands import Celery, celeries
-from cronce.audit.python.facts import Bound, Call, Called, Const, Items, Name, Table, Value
+from cronce.audit.python.facts import Bound, Call, Called, Const, Items, Name, Package, Table, Value
 from cronce.audit.python.names import names
 
 _AGREEING: Final = ("redbeat", "cronce")
@@ -34,13 +35,57 @@ def settings_called(facts: Facts, wanted: frozenset[str]) -> Iterator[tuple[str,
 
 
 def _agrees(celery: Celery, facts: Facts) -> bool:
-    return any(word in celery.scheduler.lower() for word in _AGREEING) or facts.conclude(is_agreed)
+    return any(word in celery.scheduler.lower() for word in _AGREEING) or is_agreed(facts, celery.place, celery.app)
 
 
-def is_agreed(facts: Facts) -> bool:
-    """Whether the settings of Celery name a scheduler with which several beats agree."""
-    values = [value for _, value, _, _ in settings_called(facts, _SCHEDULER)]
-    return any(isinstance(each, Const) and any(word in str(each.value) for word in _AGREEING) for each in values)
+def is_agreed(facts: Facts, place: Place, app: str = "") -> bool:
+    """Whether the settings of Celery, for what is started at a place, name a scheduler with which several beats agree.
+    Of several projects in one tree each has its own."""
+    said = [(_root(at, facts), _is_agreeing(value)) for _, value, at, _ in settings_called(facts, _SCHEDULER)]
+    others = {
+        _root(bound.place, facts) for bound in facts.of(Bound) if bound.value == _CELERY or _is_celery(bound.value)
+    }
+    roots = {root for root, _ in said} | others
+    if len(roots) < 2:
+        return any(agreed for _, agreed in said)
+    here = PurePosixPath(place.path).parent
+    word = app.partition(".")[0].partition(":")[0]
+    near = [
+        (root, agreed)
+        for root, agreed in said
+        if here.is_relative_to(root) or (word and PurePosixPath(root).name == word) or _has(root, word, facts)
+    ]
+    own = max((len(PurePosixPath(root).parts) for root, _ in near), default=0)
+    return any(agreed for root, agreed in near if len(PurePosixPath(root).parts) == own)
+
+
+_CELERY: Final = Name("celery.Celery")
+
+
+def _is_celery(value: Value) -> bool:
+    return isinstance(value, Called) and value.function == _CELERY
+
+
+def _is_agreeing(value: Value) -> bool:
+    return isinstance(value, Const) and any(word in str(value.value) for word in _AGREEING)
+
+
+def _root(place: Place, facts: Facts) -> str:
+    """The folder of the project that a file is in: the first above its packages."""
+    packages = facts.conclude(_package_folders)
+    folder = PurePosixPath(place.path).parent
+    while str(folder) in packages:
+        folder = folder.parent
+    return str(folder)
+
+
+def _package_folders(facts: Facts) -> frozenset[str]:
+    return frozenset(package.name.replace(".", "/") for package in facts.of(Package))
+
+
+def _has(root: str, word: str, facts: Facts) -> bool:
+    """Whether the app's package is in that folder."""
+    return bool(word) and str(PurePosixPath(root) / word) in facts.conclude(_package_folders)
 
 
 @rule(
@@ -92,8 +137,12 @@ def _together(facts: Facts) -> Iterator[Found]:
     """Two services, workloads or lines of a Procfile that send the entries of one app."""
     groups: dict[tuple[str, str], list[Celery]] = defaultdict(list)
     on_demand = {(service.place.path, service.name) for service in facts.of(Service) if service.on_demand}
+    asked: dict[tuple[str, str], list[Celery]] = defaultdict(list)
     for each in facts.conclude(celeries):
-        home = "" if (each.place.path, each.unit) in on_demand else _home(each)
+        home = _home(each)
+        if each.kind != "worker" and home and (each.place.path, each.unit) in on_demand:
+            asked[home, each.app].append(each)
+            home = ""
         if each.kind != "worker" and home and each.app and not _agrees(each, facts):
             groups[home, each.app].append(each)
     for group in groups.values():
@@ -107,6 +156,17 @@ def _together(facts: Facts) -> Iterator[Found]:
                     f"run a beat of {first.app}: every entry is sent by both",
                     None if near else Confidence.MEDIUM,
                 )
+
+    for key, named in asked.items():
+        for first in groups.get(key, [])[:1]:
+            yield Found(
+                named[0].place,
+                f"`{first.unit}` (line {first.place.line}) has no profile: `--profile` starts it beside "
+                f"`{named[0].unit}`, and both run a beat of {first.app}",
+                Confidence.MEDIUM,
+                Severity.INFO,
+                "give both a profile, so that each deployment has one beat",
+            )
 
 
 def _home(celery: Celery) -> str:

@@ -64,6 +64,8 @@ def _is_decided(launch: Launch) -> bool:
     if occasion.when == "hook" and not HOOKS[occasion.path[-1].function.rpartition(".")[2]]:
         return True
     early = occasion.when in ("import", "ready")
+    if serving and serving.server == "uwsgi" and serving.preload and early:
+        return False  # its thread is left in the master
     return occasion.alone or (serving is not None and (serving.decided or (serving.preload and early)))
 
 
@@ -163,6 +165,11 @@ def _in_app(launch: Launch, facts: Facts) -> str:
         return (
             f"{start.what} is started {_when(launch.occasion)}, in {many} `{text}` ({where}): the files do not say in "
             "how many that holds, and each of them runs every job"
+        )
+    if isinstance(launch.by, Serving) and launch.by.server == "uwsgi" and launch.by.preload:
+        return (
+            f"{start.what} is started {_when(launch.occasion)}, and uWSGI ({launch.by.place}) imports the app before "
+            "it forks: its thread is left in the master, where jobs may never run; with lazy-apps each worker runs them"
         )
     if isinstance(launch.by, Serving):
         return (
@@ -265,8 +272,8 @@ def _behind_fork(facts: Facts) -> Iterator[Found]:
     "lock-released-when-the-job-ends",
     Severity.INFO,
     Confidence.HIGH,
-    remedy="claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the slot, "
-    "for longer than clocks differ and the others are late",
+    remedy="claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
+    "slot, for longer than clocks differ and the others are late",
 )
 def _let_go(facts: Facts) -> Iterator[Found]:
     """Measured: two schedulers, a Redis lock around a short job, five slots: ten runs."""
@@ -276,8 +283,8 @@ def _let_go(facts: Facts) -> Iterator[Found]:
         if guard is not None and not guard.keeps and (guard.across_hosts or job.scheduler in several):
             yield Found(
                 job.place,
-                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it keeps "
-                "two runs apart, and does not make a slot run once; whoever comes after a short run runs it again",
+                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: "
+                "it keeps two runs apart, and does not make a slot run once: whoever comes after a short run runs it again",
                 severity=Severity.WARNING if job.scheduler in several else None,
             )
 

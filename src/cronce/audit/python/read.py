@@ -22,6 +22,7 @@ from cronce.audit.python.facts import (
     Value,
 )
 from cronce.audit.python.frames import Frame, bound_names
+from cronce.audit.python.newer import in_older_words
 from cronce.audit.python.words import is_interesting
 
 _LEAVES: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -47,7 +48,10 @@ def read(source: Source) -> Iterator[Fact]:
 def _parse(source: Source) -> ast.Module:
     try:
         with warnings.catch_warnings(action="ignore"):
-            return ast.parse(source.text)
+            try:
+                return ast.parse(source.text)
+            except SyntaxError:  # of a newer Python than this one, perhaps
+                return ast.parse(in_older_words(source.text))
     except SyntaxError as error:
         raise Unreadable(error.lineno or 1, f"it is not Python 3: {error.msg}") from None
     except ValueError as error:

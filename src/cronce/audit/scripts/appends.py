@@ -30,7 +30,9 @@ _FILTERS: Final = frozenset({
 })  # fmt: skip
 _WRITERS: Final = frozenset({"cp", "mv", "rm", "install", "ln", "truncate", "unlink", "rsync", "curl", "wget"})
 _SAYS: Final = frozenset({"echo", "printf", "cat"})
-_ASKS: Final = re.compile(rb"cron|grep|exist|install|already|first|done|marker|\s-[a-z]\s|=~|\bwc\b")
+_ASKS: Final = re.compile(rb"crontab|cron\.d|grep|exist|install|already|first|done|marker|\s-[defrsw]\s|=~|\bwc\b")
+_VARIABLE: Final = re.compile(rb"""\[\[?\s*(?:!\s*)?(?:-[nz]\s+)?["']?\$\{?\w+[^]]*\]\]?""")
+"""A test of a variable, which says nothing of what is in the crontab: `[ -n "$CRON" ]`, `[ "$CRON" = yes ]`."""
 _LOOKS: Final = re.compile(rb"grep|diff|cmp|comm|\[|\btest\b|=~|\|\|")
 """Before `&&` and `||`: there also stands what only has to go well."""
 
@@ -169,7 +171,7 @@ def _is_asked(node: "Node") -> bool:
     for parent in above(below):
         if any(map(_ends_if_done, _before(parent, below))):
             return True
-        before = (parent.text or b"")[: below.start_byte - parent.start_byte]
+        before = _VARIABLE.sub(b"", (parent.text or b"")[: below.start_byte - parent.start_byte])
         asks = {"list": _LOOKS}.get(parent.type, _ASKS if parent.type in _CONDITIONS else None)
         if asks and asks.search(before):
             return True

@@ -1,6 +1,7 @@
 """What the clocks of a zone do to cron triggers, as APScheduler 3 reckons, and how it counts the days of the week."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
@@ -9,9 +10,9 @@ from cronce.audit.folds import disputed, is_zone, season
 from cronce.audit.model import Confidence, Facts, Found, Rule, Severity, rule
 from cronce.audit.python.apscheduler.jobs import Job, jobs
 from cronce.audit.python.apscheduler.library import CRON, FLASK_KINDS
-from cronce.audit.python.apscheduler.schedulers import schedulers
+from cronce.audit.python.apscheduler.schedulers import Scheduler, schedulers
 from cronce.audit.python.apscheduler.triggers import expression, machine_zone, named_days, zone, zone_name
-from cronce.audit.python.facts import Unknown
+from cronce.audit.python.facts import Const, Unknown
 from cronce.audit.python.names import names
 from cronce.errors import BadInput
 from cronce.schedule import Cron
@@ -100,6 +101,8 @@ def _in_zones(facts: Facts) -> Iterator[tuple[Job, str, str]]:
 
 
 _DIGIT: Final = re.compile(r"(?<![/\w])[0-7](?!\w)")
+_IDIOMS: Final = frozenset({"1-5", "0,6", "6,0", "6-7"})
+"""Of days of work and weekends, as a crontab has them."""
 _CRONTAB_DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -120,6 +123,11 @@ def _weekdays(facts: Facts) -> Iterator[Found]:
         fields = text.split() if isinstance(text, str) else []
         if len(fields) == 5 and _is_shifted(fields[4]) and known.target(call) == f"{CRON}.from_crontab":
             yield Found(call.place, _shifted(fields[4]))
+    for job in facts.conclude(jobs):
+        days = job.trigger_options.get("day_of_week") if job.trigger == "cron" else None
+        field = days.value if isinstance(days, Const) else None
+        if isinstance(field, str) and field.replace(" ", "") in _IDIOMS:
+            yield Found(job.place, _shifted(field).replace("from_crontab", "APScheduler"), Confidence.MEDIUM)
 
 
 def _is_shifted(field: str) -> bool:
@@ -143,8 +151,12 @@ def _shifted(field: str) -> str:
 def _no_zone(facts: Facts) -> Iterator[Found]:
     if facts.conclude(machine_zone) is not None:
         return
+    added: dict[Scheduler, list[str]] = defaultdict(list)
+    for job in facts.conclude(jobs):
+        added[job.scheduler].append(job.trigger)
     for scheduler in facts.conclude(schedulers).all:
-        if scheduler.version == 3 and scheduler.options.get("timezone") is None:
+        by_clock = not added[scheduler] or any(kind not in ("interval", "date") for kind in added[scheduler])
+        if scheduler.version == 3 and by_clock and scheduler.options.get("timezone") in (None, Const(None)):
             yield Found(
                 scheduler.place,
                 f"this {scheduler.kind} has no timezone: its cron jobs run by the clocks of whichever machine it is on",
@@ -172,11 +184,11 @@ def _own_zone(facts: Facts) -> Iterator[Found]:
 def _misses_the_zone(job: Job, facts: Facts) -> bool:
     """A zone for all is set, the trigger has none, and the machine is not known to have the same."""
     of_all = job.scheduler.options.get("timezone")
-    if of_all is None or isinstance(of_all, Unknown) or job.trigger not in ("cron", "crontab"):
+    if of_all in (None, Const(None)) or isinstance(of_all, Unknown) or job.trigger not in ("cron", "crontab"):
         return False
     here = facts.conclude(machine_zone)
     is_same = here is not None and here == zone_name(of_all, facts, job.scheduler.module)
-    return job.trigger_options.get("timezone") is None and not is_same
+    return job.trigger_options.get("timezone") in (None, Const(None)) and not is_same
 
 
 RULES: tuple[Rule, ...] = (_twice, _lost, _weekdays, _no_zone, _own_zone)

@@ -1,6 +1,6 @@
 """The jobs that are added to the schedulers of a tree: where, with which id, store, trigger and options."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from cronce.audit.model import Facts, Place
 from cronce.audit.python.apscheduler.library import ADD_JOB, ADD_SCHEDULE, FLASK_KINDS, REGISTER_JOB, TRIGGERS
 from cronce.audit.python.apscheduler.options import Options, of_table
 from cronce.audit.python.apscheduler.schedulers import Scheduler, Store, schedulers
-from cronce.audit.python.facts import UNKNOWN, Bound, Call, Called, Const, Items, Name, Scope, Table, Value
+from cronce.audit.python.facts import UNKNOWN, Bound, Call, Called, Const, Function, Items, Name, Scope, Table, Value
 from cronce.audit.python.names import Names, names
 from cronce.audit.python.starts import starts
 
@@ -101,13 +101,14 @@ def _job(call: Call, scheduler: Scheduler, facts: Facts) -> Job:
     known, near = facts.conclude(names), call.scope.module
     options = _options(call, scheduler, known)
     function = options.get("func") or options.get("func_or_task_id")
+    decorated = facts.conclude(_decorated).get(call.place)
     kind, fields, own = _trigger(options, known, near)
     return Job(
         call.place,
         call.scope,
         scheduler,
-        _short(function),
-        "" if function is None else known.full_name(function, near),
+        _short(function if decorated is None else Name(decorated.name)),
+        decorated.name if decorated else "" if function is None else known.full_name(function, near),
         options,
         Const(value=True) if call.method != "add_job" else options.get("replace_existing"),
         kind,
@@ -115,6 +116,16 @@ def _job(call: Call, scheduler: Scheduler, facts: Facts) -> Job:
         own,
         facts.conclude(starts).why(call.scope) or _beside_its_start(call, scheduler, facts),
     )
+
+
+def _decorated(facts: Facts) -> Mapping[Place, Function]:
+    """Functions by the places of the decorators that are called: `@scheduler.scheduled_job("cron", hour=3)`."""
+    return {
+        each.place: function
+        for function in facts.of(Function)
+        for each in function.decorators
+        if isinstance(each, Called)
+    }
 
 
 def _beside_its_start(call: Call, scheduler: Scheduler, facts: Facts) -> str:

@@ -82,10 +82,10 @@ def seconds_between(job: Job) -> float | None:
 
 
 def zone(job: Job, facts: Facts) -> str | None:
-    """The one in force for its trigger; None where that is not known."""
+    """The one in force for its trigger; None where that is not known. `timezone=None` is the machine's, too."""
     own = job.trigger_options.get("timezone")
     given = own if own is not None or job.own_trigger else job.scheduler.options.get("timezone")
-    return facts.conclude(machine_zone) if given is None else zone_name(given, facts, job.scope.module)
+    return facts.conclude(machine_zone) if given in (None, Const(None)) else zone_name(given, facts, job.scope.module)
 
 
 def machine_zone(facts: Facts) -> str | None:
