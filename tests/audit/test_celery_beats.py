@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cronce.audit.model import Severity
 from tests.audit.trees import findings_in, report_on
 
 CELERY = 'from celery import Celery\n\napp = Celery("shop", broker="redis://localhost")\n'
@@ -79,7 +80,76 @@ def test_a_beat_in_another_file_or_on_demand_is_an_alternative(tmp_path: Path) -
         == []
     )
     two = compose("beat: celery -A shop beat", "trial: celery -A shop beat") + "    profiles: [trial]\n"
-    assert findings_in(tmp_path / "c", {"compose.yml": two}, "CR212") == []
+    [found] = [one for one in report_on(tmp_path / "c", {"compose.yml": two}).findings if one.rule == "CR212"]
+    assert (found.severity, str(found.place)) == (Severity.INFO, "compose.yml:7")
+    assert "`--profile` starts it beside `trial`" in found.message
+    both = two.replace(
+        "    command: celery -A shop beat\n", "    command: celery -A shop beat\n    profiles: [live]\n", 1
+    )
+    assert findings_in(tmp_path / "d", {"compose.yml": both}, "CR212") == []
+
+
+RED_BEAT = 'CELERY_BEAT_SCHEDULER = "redbeat.RedBeatScheduler"\n'
+
+
+def test_the_settings_of_one_app_do_not_explain_anothers(tmp_path: Path) -> None:
+    """Before, RedBeat in one project silenced two beats of another in the same repository."""
+    tree = {
+        "a/shop/__init__.py": "",
+        "a/shop/settings.py": RED_BEAT,
+        "a/compose.yml": compose("beat x2: celery -A shop beat"),
+        "b/mail/__init__.py": "",
+        "b/mail/celery.py": CELERY.replace("shop", "mail"),
+        "b/compose.yml": compose("beat x2: celery -A mail beat"),
+    }
+    assert findings_in(tmp_path, tree, "CR212") == ["CR212 b/compose.yml:4"]
+
+
+def test_a_beat_of_an_entrypoint_and_a_list_of_words_is_one(tmp_path: Path) -> None:
+    """As charts have it: the command is a list, and begins with the entrypoint of the image."""
+    deployment = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata:
+          name: {{ .Release.Name }}-beat
+        spec:
+          replicas: 1
+          template:
+            spec:
+              containers:
+                - name: beat
+                  image: "{{ .Values.image }}"
+                  command:
+                    - /usr/local/bin/entrypoint.sh
+                    - celery
+                    - -A
+                    - shop.beat:app
+                    - beat
+                    - --loglevel={{ .Values.level }}
+        """
+    tree = {"chart/Chart.yaml": "name: shop\nversion: 1\n", "chart/templates/beat.yaml": deployment}
+    assert findings_in(tmp_path, tree, "CR521") == ["CR521 chart/templates/beat.yaml:2"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "found"),
+    [
+        ("crontab(hour=3)", True),
+        ("crontab(hour='1', day_of_week=1)", True),
+        ("crontab(hour=3, minute=0)", False),
+        ("crontab(0, 3)", False),
+        ("crontab(hour='*')", False),
+        ("crontab(minute='*/5')", False),
+    ],
+)
+def test_a_crontab_of_celery_without_a_minute_is_due_in_each(tmp_path: Path, schedule: str, found: bool) -> None:
+    text = f"from celery.schedules import crontab\n\nBEAT = {{'x': {{'task': 'a', 'schedule': {schedule}}}}}\n"
+    assert findings_in(tmp_path, {"s.py": text}, "CR408") == (["CR408 s.py:3"] if found else [])
+
+
+def test_jobs_of_django_crontab_in_each_minute_of_some_hours(tmp_path: Path) -> None:
+    text = "CRONJOBS = [\n    ('* */12 * * *', 'shop.cron.expire'),\n    ('0 */12 * * *', 'shop.cron.count'),\n]\n"
+    assert findings_in(tmp_path, {"settings.py": f"import crontab\n{text}"}, "CR408") == ["CR408 settings.py:2"]
 
 
 @pytest.mark.parametrize(

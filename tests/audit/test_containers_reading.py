@@ -254,7 +254,7 @@ def test_what_a_compose_file_says_of_its_services() -> None:
         ("beat", 9, "dash", True, 2, ""),
         ("list", 15, "dash", True, 4, ""),
         ("built", 23, None, False, None, "deploy/app/docker/Dockerfile"),
-        ("staged", 27, None, False, 1, ""),
+        ("staged", 27, None, False, 1, "deploy/Dockerfile"),
     ]
     commands = facts("deploy/compose.yaml", COMPOSE, Command)
     assert [(one.unit, one.words, one.copies, one.shell) for one in commands] == [

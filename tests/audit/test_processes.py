@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Confidence
+from cronce.audit.common import LockDeclared
+from cronce.audit.engine import audit
+from cronce.audit.model import Confidence, Severity
+from cronce.audit.tree import files
 from tests.audit.trees import findings_in, report_on
 
 JOBS = """\
@@ -346,6 +349,136 @@ def test_a_condition_or_a_lock_around_the_start_is_respected(tmp_path: Path, gua
 
 
 @pytest.mark.parametrize(
+    ("guard", "said"),
+    [
+        ('if os.environ.get("RUN_SCHEDULER"):', "os.environ.get('RUN_SCHEDULER')"),
+        ("if settings.SCHEDULER_ENABLED:", "settings.SCHEDULER_ENABLED"),
+        ("if ENABLED:", "app.ENABLED"),
+        ("if is_leader():", "app.is_leader()"),
+        ("if os.getpid() == 1:", "os.getpid() == 1"),
+        ("with lock:", "app.lock"),
+        ("if settings.try_lock():", "settings.try_lock()"),
+    ],
+)
+def test_a_guard_that_cannot_be_judged_is_told_with_what_to_look_at(tmp_path: Path, guard: str, said: str) -> None:
+    """Before, it was as if there were no scheduler: the audit was clean, and the checklist said ✓."""
+    tree = _guarded(guard)
+    assert doubtful(tmp_path, tree) == ["app.py:16"]
+    [found] = [each for each in report_on(tmp_path, tree).findings if each.rule == "CR206"]
+    assert f"`{said}` (app.py)" in found.message
+    assert found.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        'if os.environ.get("RUN_SCHEDULER", "1") == "1":',
+        'if os.getenv("RUN_SCHEDULER", "true").lower() == "true":',
+        'if os.getenv("RUN_SCHEDULER", "True").lower() in ("1", "true", "yes"):',
+        'if int(os.getenv("RUN_SCHEDULER", "1")):',
+        'if config("RUN_SCHEDULER", default=True):',
+        "if DEFAULT_ON:",
+        "if Settings().scheduler_enabled:",
+    ],
+)
+def test_a_gate_that_is_on_by_default_is_on(tmp_path: Path, guard: str) -> None:
+    tree = _guarded(guard)
+    more = "DEFAULT_ON = os.getenv('X', 'on') == 'on'\nclass Settings:\n    scheduler_enabled: bool = True\n"
+    tree["app.py"] = tree["app.py"].replace(guard, f"{more}{guard}")
+    assert ours(tmp_path, tree) == ["CR201 app.py:19"]
+
+
+@pytest.mark.parametrize(("default", "found"), [("True", ["CR201 jobs.py:7"]), ("False", [])])
+def test_the_default_of_a_parameter_is_a_gate(tmp_path: Path, default: str, found: list[str]) -> None:
+    jobs = f"""\
+        from apscheduler.schedulers.background import BackgroundScheduler
+
+        scheduler = BackgroundScheduler(timezone="UTC")
+
+        def create_app(start={default}):
+            if start:
+                scheduler.start()
+        """
+    tree = {"jobs.py": jobs, "Procfile": 'web: gunicorn -w 4 "jobs:create_app()"\n'}
+    assert ours(tmp_path, tree) == found
+    assert doubtful(tmp_path, tree) == ([] if found else ["jobs.py:7"])
+
+
+@pytest.mark.parametrize("call", ["pool.acquire()", "db.release()", "wall.block()", "unlock(door)", "clock()"])
+def test_a_word_that_ends_like_a_lock_is_none(tmp_path: Path, call: str) -> None:
+    """Before, any call that ended in lock, leader, lease or acquire silenced the finding."""
+    app = STARTING.replace("scheduler.start()", f"{call}\nscheduler.start()")
+    assert ours(tmp_path, {"app.py": app, "Procfile": FOUR}) == ["CR201 app.py:7"]
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_lock_of_the_machine_holds_back_the_workers_of_one_machine(tmp_path: Path, copies: int) -> None:
+    app = STARTING.replace("scheduler.start()", 'with FileLock("/tmp/scheduler.lock"):\n    scheduler.start()').replace(
+        "from ap", "from filelock import FileLock\nfrom ap", 1
+    )
+    compose = f"services:\n  web:\n    image: shop\n    command: gunicorn -w 4 app:app\n    scale: {copies}\n"
+    assert ours(tmp_path, {"app.py": app, "compose.yml": compose}) == ([] if copies == 1 else ["CR202 app.py:8"])
+
+
+HELPER = """\
+import redis
+
+client = redis.Redis()
+
+def {name}():
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "guard", "held"),
+    [
+        ("is_leader", "return client.set('leader', 1, nx=True, ex=30)", "if is_leader():", True),
+        ("first", "return client.lock('scheduler').acquire(blocking=False)", "if first():", True),
+        ("is_leader", "return bool(client.get('leader'))", "if is_leader():", False),
+        ("is_leader", "return True", "if is_leader():", False),
+    ],
+)
+def test_a_helper_of_the_repository_is_followed_into_its_body(
+    tmp_path: Path, name: str, body: str, guard: str, held: bool
+) -> None:
+    """A lock that is only asked about is no lock."""
+    app = STARTING.replace("scheduler.start()", f"{guard}\n    scheduler.start()")
+    tree = {
+        "app.py": f"from leading import {name}\n{app}",
+        "leading.py": HELPER.format(name=name, body=body),
+        "Procfile": FOUR,
+    }
+    assert (ours(tmp_path, tree), bool(doubtful(tmp_path, tree))) == ([], not held) or not held
+
+
+def test_a_lock_that_the_config_declares_is_one(tmp_path: Path) -> None:
+    app = STARTING.replace("scheduler.start()", "if house.only_here():\n    scheduler.start()")
+    tree = {"app.py": f"import house\n{app}", "Procfile": FOUR}
+    for path, text in tree.items():
+        (tmp_path / path).write_text(text)
+    paths = list(files(tmp_path, []))
+    assert [one.rule for one in audit(tmp_path, paths, 2026).findings if one.rule.startswith("CR2")] == ["CR206"]
+    known = [LockDeclared("house.only_here")]
+    assert [one.rule for one in audit(tmp_path, paths, 2026, known=known).findings if one.rule.startswith("CR2")] == []
+
+
+@pytest.mark.parametrize(
+    "command", ["gunicorn app:app", "uvicorn app:app", "waitress-serve app:app", "uwsgi --processes 4 -w app:app"]
+)
+def test_a_scheduler_inside_a_web_app_with_one_process_is_worth_knowing(tmp_path: Path, command: str) -> None:
+    tree = {"app.py": FLASK, "jobs.py": JOBS, "Procfile": f"web: {command}\n"}
+    assert findings_in(tmp_path, tree, "CR206") == ["CR206 jobs.py:5"]
+    assert doubtful(tmp_path, tree) == []
+
+
+@pytest.mark.parametrize("command", ["gunicorn -w 1 app:app", "uvicorn --workers 1 app:app"])
+def test_one_worker_that_somebody_has_decided_is_fine(tmp_path: Path, command: str) -> None:
+    tree = {"app.py": FLASK, "jobs.py": JOBS, "Procfile": f"web: {command}\n"}
+    assert findings_in(tmp_path, tree, "CR206") == []
+
+
+@pytest.mark.parametrize(
     "guard",
     [
         "if not scheduler.running:",
@@ -499,6 +632,10 @@ def test_jobs_that_take_a_lock_themselves_may_be_in_every_worker(
     compose = f"services:\n  web:\n    image: shop\n    command: gunicorn -w 4 app:app\n    scale: {copies}\n"
     tree = {"app.py": FLASK, "jobs.py": text, "compose.yml": compose}
     assert [one[:5] for one in ours(tmp_path, tree)] == (["CR201"] if found else [])
+    released = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR307"]
+    assert {(one.severity, one.snippet.split("(")[1].split(",")[0]) for one in released} == {
+        (Severity.WARNING, job) for job in jobs if job != "remind"
+    }  # the lock is let go when the job ends: it does not make a slot run once
 
 
 @pytest.mark.parametrize("paused", ["paused=True", "paused=settings.PAUSED", "**options"])

@@ -96,8 +96,7 @@ def _program(words: Sequence[str]) -> Program | None:
             return found
         if _LANGUAGES.fullmatch(name) or _SCRIPT.fullmatch(name):
             return _script(words[start + (_LANGUAGES.fullmatch(name) is not None) :])
-        wraps = name in _WRAPPERS or name.endswith(".sh") or "entrypoint" in name
-        if start == 0 and not wraps and name not in ("php", "busybox", "service", "rc-service"):
+        if start == 0 and name not in _WRAPPERS and name not in ("php", "busybox", "service", "rc-service"):
             return None
     return None
 

@@ -152,8 +152,8 @@ def _twice(facts: Facts) -> Iterator[Found]:
             start = inside[0].start
             yield Found(
                 one.place,
-                f"this workflow calls a server at `{one.schedule}`, and the app has a scheduler of its own ({start.what}, "
-                f"{start.place}): if both start the same job, it runs twice",
+                f"this workflow calls a server at `{one.schedule}`, and the app has a scheduler of its own "
+                f"({start.what}, {start.place}): if both start the same job, it runs twice",
                 Confidence.LOW,
             )
 

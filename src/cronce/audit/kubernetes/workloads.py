@@ -4,6 +4,7 @@ How many a written number of replicas makes is judged where commands are judged,
 Here is what only Kubernetes has: a pod on every node, an autoscaler, numbers from values and overlays, and rollouts.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -69,10 +70,17 @@ def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
     """What it is called; "" where it is none, or several of it would agree."""
     told = given(words)
     read = line(told[1]) if told else None
-    found = program(read.commands[-1].words if read and read.commands else words)
+    found = program(read.commands[-1].words if read and read.commands else _behind_entrypoint(words))
     if found is None or found.kind == "worker" or not found.sure or found.agrees:
         return ""
     return "" if found.name == "celery beat" and is_agreed(facts, place, _app(words)) else found.name
+
+
+def _behind_entrypoint(words: Sequence[str]) -> Sequence[str]:
+    """`[/entrypoint.sh, celery, …, beat]`: an entrypoint of an image that is not seen ends by running what it is
+    given."""
+    is_one = len(words) > 1 and re.search(r"entrypoint|\.sh$", words[0]) is not None
+    return words[1:] if is_one else words
 
 
 def _app(words: Sequence[str]) -> str:

@@ -283,8 +283,8 @@ def _let_go(facts: Facts) -> Iterator[Found]:
         if guard is not None and not guard.keeps and (guard.across_hosts or job.scheduler in several):
             yield Found(
                 job.place,
-                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: "
-                "it keeps two runs apart, and does not make a slot run once: whoever comes after a short run runs it again",
+                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
+                "keeps two runs apart, but does not make a slot run once; whoever comes after a short run repeats it",
                 severity=Severity.WARNING if job.scheduler in several else None,
             )
 

@@ -123,7 +123,7 @@ def shown(value: Value) -> str:
             return repr(plain)
         case Name(dotted):
             inside = dotted.rpartition(".<locals>.")[2] if ".<locals>." in dotted else dotted
-            return ".".join(inside.split(".")[-2:])
+            return inside if inside.startswith("os.") else ".".join(inside.split(".")[-2:])
         case Member(of, name):
             return f"{shown(of)}.{name}"
         case Called(function, args, keywords):

@@ -144,7 +144,7 @@ class Names:
     def default_of(self, value: Value, near: str = "") -> Value:
         """What it is as long as nobody says otherwise: a parameter's default, or what is bound to a name once."""
         if not isinstance(value, Name):
-            return UNKNOWN
+            return self.origin(value, near)
         full = self._places.find(value.dotted, near)
         if full in self._parameters:
             function, number = self._parameters[full]
@@ -357,7 +357,14 @@ class Places:
                 nearest = max(found, key=lambda name: _common(name, near)) if len(found) > 1 else found[0]
                 return f"{nearest}{dotted[end:]}"
             end = dotted.rfind(".", 0, end)
-        return dotted
+        return self._beside(dotted, near) or dotted
+
+    def _beside(self, dotted: str, near: str) -> str:
+        """What lies in the folder of the module that imports it, though that has an `__init__.py`: a program that is
+        started there sees it so."""
+        folder = near.rpartition(".")[0]
+        first = f"{folder}.{dotted.partition('.')[0]}"
+        return f"{folder}.{dotted}" if folder in self._modules and first in self._modules and first != near else ""
 
 
 def _common(one: str, other: str) -> int:

@@ -1,0 +1,91 @@
+"""A job that stands in two schedulers of different kinds."""
+
+from pathlib import Path
+
+import pytest
+
+from cronce.audit.model import Confidence
+from tests.audit.trees import findings_in, report_on
+
+CRONJOB = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: report
+spec:
+  schedule: "20 4,16 * * *"
+  concurrencyPolicy: Forbid
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers:
+            - name: report
+              image: shop
+              command: ["python", "manage.py", "report"]
+"""
+OFELIA = """\
+services:
+  web:
+    image: shop
+    labels:
+      ofelia.enabled: "true"
+      ofelia.job-exec.report.schedule: "@every 12h"
+      ofelia.job-exec.report.command: "python manage.py report"
+"""
+LISTED = OFELIA.replace(': "true"', "=true").replace(': "@every 12h"', "=@every 12h")
+WORKFLOW = """\
+on:
+  schedule:
+    - cron: "0 3 * * *"
+jobs:
+  report:
+    runs-on: ubuntu-latest
+    steps:
+      - run: python manage.py report
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        ("compose.yml", OFELIA, 6),
+        (".github/workflows/report.yml", WORKFLOW, 3),
+        ("crontab", "0 3 * * * cd /app && python manage.py report\n", 1),
+        ("Dockerfile", 'FROM debian\nRUN echo "0 3 * * * python manage.py report" >> /etc/cron.d/app\n', 2),
+        ("Dockerfile", 'FROM debian\nRUN echo "20 4,16 * * * /other" | crontab -\n', 2),
+    ],
+)
+def test_what_a_cronjob_starts_and_something_else_too_is_told(tmp_path: Path, path: str, text: str, line: int) -> None:
+    assert findings_in(tmp_path, {"k8s/report.yaml": CRONJOB, path: text}, "CR414") == [f"CR414 {path}:{line}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OFELIA.replace("manage.py report", "manage.py other"),
+        WORKFLOW.replace("report", "test").replace("0 3", "20 5"),
+        WORKFLOW.replace('  schedule:\n    - cron: "0 3 * * *"\n', "  push:\n"),
+    ],
+)
+def test_another_job_is_another(tmp_path: Path, text: str) -> None:
+    tree = {"k8s/report.yaml": CRONJOB, "compose.yml" if "services" in text else ".github/workflows/x.yml": text}
+    assert findings_in(tmp_path, tree, "CR414") == []
+
+
+def test_a_workflow_that_calls_an_app_with_a_scheduler_of_its_own(tmp_path: Path) -> None:
+    app = """\
+        from apscheduler.schedulers.background import BackgroundScheduler
+        from flask import Flask
+
+        app = Flask(__name__)
+        scheduler = BackgroundScheduler(timezone="UTC")
+        scheduler.start()
+        """
+    workflow = WORKFLOW.replace("python manage.py report", "curl -s ${{ secrets.URL }}/admin/report")
+    report = report_on(
+        tmp_path, {"app.py": app, ".github/workflows/report.yml": workflow, "Procfile": "w: gunicorn app\n"}
+    )
+    [found] = [one for one in report.findings if one.rule == "CR414"]
+    assert (str(found.place), found.confidence) == (".github/workflows/report.yml:3", Confidence.LOW)
