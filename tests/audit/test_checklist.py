@@ -48,6 +48,20 @@ def decorated(how: str) -> dict[str, str]:
     return {"app.py": f"{made}{scheduler()['app.py'].replace('def sync', how + 'def sync')}"}
 
 
+def started(guard: str = "") -> dict[str, str]:
+    return {"app.py": f"{scheduler()['app.py']}{guard}scheduler.start()\n"}
+
+
+def service(command: str) -> dict[str, str]:
+    return {"compose.yml": f"services:\n  jobs:\n    image: shop\n    command: {command}\n"}
+
+
+RELEASED = {
+    "app.py": scheduler()["app.py"].replace(
+        "def sync(): ...\n",
+        "def sync():\n    if db.execute('SELECT pg_try_advisory_lock(1)').scalar(): work()\n",
+    )
+}
 PG = "postgresql://db/app"
 LOCK = {
     "lock.py": "import redis\nclient = redis.Redis()\n"
@@ -92,7 +106,17 @@ def lock(more: str) -> dict[str, str]:
         (python.store_is_a_server, scheduler(), "not relevant", "in memory"),
         (python.store_is_a_server, scheduler("jobstores=made()"), "cannot tell", "app.py:3"),
         # 6
-        (scheduled.one_process, {**scheduler(), "Procfile": "clock: python app.py\n"}, "met", "Procfile:1"),
+        (scheduled.one_process, {**started(), **service("python app.py")}, "met", "app.py:5"),
+        (scheduled.one_process, {**started(), "Procfile": "clock: python app.py\n"}, "cannot tell", "app.py:5"),
+        (scheduled.one_process, {**scheduler(), "Procfile": "clock: python app.py\n"}, "cannot tell", "app.py:5"),
+        (scheduled.one_process, {**started("if on():\n    "), "Procfile": "w: gunicorn app\n"}, "cannot tell", "on()"),
+        (scheduled.one_process, {**started(), "Procfile": "w: gunicorn app\n"}, "cannot tell", "one process today"),
+        (scheduled.one_process, {**started(), "Procfile": "w: gunicorn -w 2 app\n"}, "not met", "app.py:6"),
+        (scheduled.one_process, cronjob("  concurrencyPolicy: Forbid\n"), "met", "job.yaml:5"),
+        (scheduled.one_process, service("celery -A shop beat"), "met", "compose.yml:4"),
+        (scheduled.one_process, {"Procfile": "w: celery -A shop worker -B\n"}, "not met", "Procfile:1"),
+        (scheduled.one_process, {"c.py": "from celery import Celery\nbeat_schedule = {}\n"}, "cannot tell", "c.py:2"),
+        (scheduled.one_process, RELEASED, "cannot tell", "app.py"),
         (scheduled.one_process, PLAIN, "cannot tell", ""),
         (scheduled.one_process, {"crontab": PLAIN["crontab"] * 2}, "not met", "crontab:2"),
         (scheduled.one_process, GUARDED, "met", "any number may run"),
@@ -106,6 +130,10 @@ def lock(more: str) -> dict[str, str]:
         (scheduled.entry_is_locked, cronjob(), "not met", "job.yaml:5"),
         (scheduled.entry_is_locked, cronjob(command="cronce, exec, sync"), "met", "job.yaml:5"),
         (scheduled.entry_is_locked, NOTHING, "not relevant", "nothing that is scheduled"),
+        (scheduled.entry_is_locked, RELEASED, "not met", "does not make a slot run once"),
+        (scheduled.entry_is_locked, {"Procfile": "beat: celery -A shop beat\n"}, "cannot tell", "Procfile:1"),
+        (scheduled.entry_is_locked, {"Procfile": "beat: celery -A shop beat -S cronce\n"}, "met", "Procfile:1"),
+        (scheduled.old_stops_first, RELEASED, "cannot tell", ""),
         # 8
         (locks.effects_have_keys, {"pay.py": 'headers = {"Idempotency-Key": key}\n'}, "cannot tell", "pay.py:1"),
         (locks.effects_have_keys, {"pay.py": 'run.on("invoice", 7).once("charge", pay)\n'}, "met", "pay.py:1"),
@@ -248,7 +276,11 @@ def test_every_rule_that_an_answer_is_drawn_from_exists() -> None:
 
 def test_every_rule_about_processes_is_about_several_of_them_but_a_few() -> None:
     about = {rule.name for rule in rules().values() if rule.id.startswith("CR2")}
-    assert about - set(scheduled.SEVERAL) == {"entry-twice-in-the-schedule", "countdown-beyond-visibility-timeout"}
+    assert about - set(scheduled.SEVERAL) == {
+        "entry-twice-in-the-schedule",
+        "countdown-beyond-visibility-timeout",
+        scheduled.INSIDE,
+    }
 
 
 def test_every_sign_is_asked_about() -> None:

@@ -35,6 +35,8 @@ class Settings:
     zone: str | None = None
     """Of the machines, where no file says it."""
     tests: bool = False
+    locks: Sequence[str] = ()
+    """Functions, classes and decorators that are locks which all machines see: `shop.locking.only_here`."""
     pages: str | None = None
     """Where the rules' pages are published: a URL to which `CR101.md` is added."""
 
@@ -114,6 +116,7 @@ def _settings(said: Mapping[str, Any], folder: Path, where: str) -> Settings:
         "baseline": lambda value: folder / _text(value),
         "zone": zone,
         "tests": _flag,
+        "locks": _patterns,
         "pages": _text,
     }
     read = {}

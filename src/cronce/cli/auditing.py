@@ -13,7 +13,7 @@ from cronce.audit import baseline
 from cronce.audit.checklist import answers
 from cronce.audit.checklist.answers import Seen
 from cronce.audit.checklist.mentions import mentions
-from cronce.audit.common import ZoneSet
+from cronce.audit.common import LockDeclared, ZoneSet
 from cronce.audit.config import Project, Settings, confidence, find_project, rule_named, rules_named, threshold, zone
 from cronce.audit.engine import Report, is_wanted, read_tree, report_of
 from cronce.audit.live.machine import clock_in_step, look_at
@@ -127,7 +127,7 @@ def _audited(paths: Sequence[Path], project: Project, settings: Settings, option
     else:
         seen = read_tree(project.root, read, partial(bar, "audit", whole=whole))
     seen = seen._replace(unparsed=[*unread, *seen.unparsed])
-    report = report_of(seen, project.root, year, chosen=chosen, known=_zones(project, settings, options))
+    report = report_of(seen, project.root, year, chosen=chosen, known=_known(project, settings, options))
     asked, there = {rule.id for rule in chosen}, set(read) - {one.place.path for one in seen.unparsed}
 
     def was_asked(entry: baseline.Entry) -> bool:
@@ -135,6 +135,10 @@ def _audited(paths: Sequence[Path], project: Project, settings: Settings, option
 
     outcome = weigh(_masked(report), settings, known, was_asked)
     return Audited(outcome, report.facts, read, clock.boot() - begun)
+
+
+def _known(project: Project, settings: Settings, options: argparse.Namespace) -> Sequence[ZoneSet | LockDeclared]:
+    return [*_zones(project, settings, options), *map(LockDeclared, settings.locks)]
 
 
 def _zones(project: Project, settings: Settings, options: argparse.Namespace) -> Sequence[ZoneSet]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cronce.audit.checklist.answers import Answer, Evidence, Seen, cannot_tell, met, not_met, not_relevant
-from cronce.audit.checklist.scheduled import NOTHING, all_guarded, scheduled
+from cronce.audit.checklist.scheduled import NOTHING, all_locked, scheduled
 from cronce.audit.common import ZoneSet
 from cronce.audit.crontab.read import Line
 from cronce.audit.kubernetes.facts import CronJob
@@ -61,7 +61,7 @@ def runs_do_not_overlap(seen: Seen) -> Answer:
         return not_met(*found, *(policy.evidence if policy.verdict == "not met" else ()))
     if not seen.facts.conclude(scheduled):
         return not_relevant(NOTHING)
-    if all_guarded(seen.facts):
+    if all_locked(seen.facts):
         return met("every job is under a lock")
     if policy.verdict == "met" and len(_cronjobs(seen.facts)) == len(seen.facts.conclude(scheduled)):
         return policy

@@ -15,7 +15,7 @@ from cronce.audit.python.names import names
 _AGREEING: Final = ("redbeat", "cronce")
 """Schedulers of beat that let one of several send."""
 _SCHEDULER: Final = frozenset({"beat_scheduler", "celery_beat_scheduler", "celerybeat_scheduler"})
-_SCHEDULE: Final = frozenset({"beat_schedule", "celery_beat_schedule", "celerybeat_schedule"})
+SCHEDULE: Final = frozenset({"beat_schedule", "celery_beat_schedule", "celerybeat_schedule"})
 _TOGETHER: Final = frozenset({"compose", "procfile"})
 """What stands in one such file is started together."""
 _SAFE: Final = "give beat a scheduler that agrees with the others, and run as many as you like: `-S cronce`, or RedBeat"
@@ -34,7 +34,7 @@ def settings_called(facts: Facts, wanted: frozenset[str]) -> Iterator[tuple[str,
                 yield name, value, call.place, call.scope.module
 
 
-def _agrees(celery: Celery, facts: Facts) -> bool:
+def agrees(celery: Celery, facts: Facts) -> bool:
     return any(word in celery.scheduler.lower() for word in _AGREEING) or is_agreed(facts, celery.place, celery.app)
 
 
@@ -97,7 +97,7 @@ def _has(root: str, word: str, facts: Facts) -> bool:
 )
 def _embedded(facts: Facts) -> Iterator[Found]:
     for celery in facts.conclude(celeries):
-        if celery.kind == "worker with beat" and not _agrees(celery, facts):
+        if celery.kind == "worker with beat" and not agrees(celery, facts):
             if celery.copies.is_several:
                 yield Found(
                     celery.place,
@@ -122,7 +122,7 @@ def _elsewhere(celery: Celery) -> str:
 
 @rule("CR212", "several-beats", Severity.ERROR, Confidence.HIGH, remedy=f"run one beat; or {_SAFE}")
 def _several(facts: Facts) -> Iterator[Found]:
-    beats = [each for each in facts.conclude(celeries) if each.kind == "beat" and not _agrees(each, facts)]
+    beats = [each for each in facts.conclude(celeries) if each.kind == "beat" and not agrees(each, facts)]
     for beat in beats:
         if beat.copies.is_several and not (beat.origin == "kubernetes" and _elsewhere(beat)):  # CR520 tells that
             yield Found(
@@ -143,7 +143,7 @@ def _together(facts: Facts) -> Iterator[Found]:
         if each.kind != "worker" and home and (each.place.path, each.unit) in on_demand:
             asked[home, each.app].append(each)
             home = ""
-        if each.kind != "worker" and home and each.app and not _agrees(each, facts):
+        if each.kind != "worker" and home and each.app and not agrees(each, facts):
             groups[home, each.app].append(each)
     for group in groups.values():
         first = group[0]
@@ -206,7 +206,7 @@ def _twice(facts: Facts) -> Iterator[Found]:
 
 
 def _entries(facts: Facts) -> Iterator[tuple[str, _Entry]]:
-    for name, value, place, module in settings_called(facts, _SCHEDULE):
+    for name, value, place, module in settings_called(facts, SCHEDULE):
         pairs: Sequence[tuple[Value, Value]] = value.pairs if isinstance(value, Table) else ()
         if name.endswith("]"):
             pairs = [(Const(name[:-1].partition("[")[2]), value)]
