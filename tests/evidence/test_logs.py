@@ -37,6 +37,33 @@ def test_a_second_start_before_the_first_end_is_certain_by_run_ids(ids: tuple[st
     assert says(text) == ["started 5s333ms after that of app.log (app.log:1), which went on for 35s"]
 
 
+def _pods(line: str) -> str:
+    """Eight slots of two pods, pod after pod, as `kubectl logs -l app=shop --timestamps --prefix` has them."""
+    lines = [
+        line.format(
+            pod=pod, at=f"2026-11-01T{10 + slot}:{minute:02d}:0{seconds}.000000000Z", word=word, run=f"{pod}-{slot}"
+        )
+        for pod, seconds in (("shop-a", 0), ("shop-b", 5))
+        for slot in range(8)
+        for minute, word in ((0, "START"), (1, "END"))
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[pod/{pod}/app] {at} INFO job_id=ORDER_SYNC {word} run={run}",
+        '{{"time": "{at}", "host": "{pod}", "job": "ORDER_SYNC", "event": "{word}", "run": "{run}"}}',
+    ],
+)
+def test_pods_one_after_the_other_are_read_side_by_side(line: str) -> None:
+    """Before, 8 of 8 overlaps were missed, and spans below zero were told."""
+    text = _pods(line)
+    assert [one[:3] for one in found(text)] == [(OVERLAP, CERTAIN, "ORDER_SYNC")] * 8
+    assert all("after that of" in one and "-" not in one.split(" after")[0] for one in says(text))
+
+
 def test_it_is_certain_by_host_and_process_too() -> None:
     lines = TWO_STARTS_BEFORE_THE_FIRST_END.replace("run={0}", "host=web-1 pid=7").replace(
         "run={1}", "host=web-1 pid=8"

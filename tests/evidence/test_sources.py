@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronce.errors import BadInput
-from cronce.evidence.logs import fold
+from cronce.evidence.logs import fold, sources
 from cronce.evidence.logs.envelope import opened
 from cronce.evidence.logs.judge import UNSAID, Limits
 from cronce.evidence.logs.sources import LONGEST, Log, merged, open_logs
@@ -102,6 +102,7 @@ def test_memory_depends_on_the_runs_that_are_open_and_not_on_the_lines(monkeypat
     monkeypatch.setattr(fold, "OPEN", 10)
     monkeypatch.setattr(fold, "REMEMBERED", 50)
     monkeypatch.setattr(fold, "JOBS", 5)
+    monkeypatch.setattr(sources, "SORTED", 50)
 
     def peak(lines: int) -> int:
         whole = fold.Fold(Limits(None, UNSAID), 10)
@@ -121,6 +122,9 @@ class Endless:
 
     def __init__(self, lines: int) -> None:
         self._left, self._dice = lines, random.Random(1)
+
+    def seekable(self) -> bool:
+        return False
 
     def readline(self, _size: int) -> bytes:
         if not self._left:

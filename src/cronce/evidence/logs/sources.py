@@ -1,7 +1,10 @@
 """Files of logs, as marks in order of time: plain or compressed, rotated, from several hosts, or from stdin.
 
 Lines are read one at a time and forgotten, so memory does not depend on how many there are. All files are read side by
-side, each in its own order; a line with an earlier stamp than the one before it keeps its place.
+side. `kubectl logs -l app=shop` writes pod after pod, and some write JSON as it comes: where a file is not in order of
+time, and of what comes through a pipe, the first `SORTED` starts and ends are put in order, those behind them are taken
+as they stand. What clocks without an offset put back by up to an hour keeps its place: in one night of the year that is
+right.
 """
 
 import bz2
@@ -15,8 +18,9 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -30,6 +34,9 @@ from cronce.model import Instant
 LONGEST: Final = 1 << 14
 """Bytes of a line that are looked at."""
 STDIN: Final = "-"
+SORTED: Final = 100_000
+"""Starts and ends of a file that are kept in mind to put them in order: some 50 MB."""
+_HOUR: Final = timedelta(hours=1)
 _TAIL: Final = 50
 _OPENERS: Final[dict[bytes, Callable[[IO[bytes]], IO[bytes]]]] = {
     b"\x1f\x8b": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
@@ -52,8 +59,33 @@ class Log:
         self._tail: deque[bytes] = deque(maxlen=_TAIL)
 
     def marks(self) -> Iterator[tuple[Instant, Mark]]:
-        """Each with the instant that it is ordered by: its own, or that of a line before it, if that is later."""
+        """Each with the instant that it is ordered by: its own, or that of a line before it, if that is later and the
+        clocks may have been put back."""
+        kept = 0 if self._is_in_order() else SORTED
+        found = self._found()
+        first = sorted(islice(found, kept), key=lambda pair: pair[0])
+        yield from first
+        last = first[-1][0] if first else None
+        for at, mark in found:
+            last = max(at, last or at)
+            yield last, mark
+        for line in self._tail:
+            self._goes_on(self._stamps.value(opened(_text(line)).stamp))
+
+    def _is_in_order(self) -> bool:
+        """A look at all of it, where that can be read twice."""
+        if not self._file.seekable():
+            return False
+        pairs = pairwise(at for at, _ in self._found())
+        in_order = all(one <= other for one, other in pairs)
+        self._file.seek(0)
+        self.lines, self._stamps = 0, self._stamps.anew()
+        self._tail.clear()
+        return in_order
+
+    def _found(self) -> Iterator[tuple[Instant, Mark]]:
         is_likely, keep, own = LIKELY.search, self._tail.append, self._own
+        before: Instant | None = None
         for line in self._lines():
             self.lines += 1
             keep(line)
@@ -62,10 +94,10 @@ class Log:
             mark = self._mark(line, own or recognise)
             if mark is not None:
                 self._goes_on(mark.at)
-                assert self.until is not None
-                yield self.until, mark
-        for line in self._tail:
-            self._goes_on(self._stamps.value(opened(_text(line)).stamp))
+                put_back = before is not None and not self._stamps.exact and before - _HOUR <= mark.at < before
+                before = before if put_back else mark.at
+                assert before is not None
+                yield before, mark
 
     def _goes_on(self, at: Instant | None) -> None:
         if at is not None:

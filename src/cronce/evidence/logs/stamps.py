@@ -43,13 +43,17 @@ _LEAP: Final = 8
 
 class Stamps:
     """The stamps of one file. `zone` is None where nobody said by whose clocks they are; `newest` is when the file was
-    last changed. `twofold` is of the stamp that was read last."""
+    last changed. `twofold` and `exact` (it has an offset) are of the stamp that was read last."""
 
     def __init__(self, zone: tzinfo | None, newest: Instant) -> None:
         self._zone, self._named, self._newest = zone or UTC, zone is not None, newest
         self._last: Instant | None = None
         self._furthest: Instant | None = None
-        self.twofold = False
+        self.twofold = self.exact = False
+
+    def anew(self) -> "Stamps":
+        """For reading the same file once more."""
+        return Stamps(self._zone if self._named else None, self._newest)
 
     def of(self, text: str) -> Instant | None:
         """The stamp at the start of a line, or all of a value."""
@@ -89,6 +93,7 @@ class Stamps:
         try:
             at = (found if found.tzinfo else self._placed(found)).astimezone(UTC)
             self.twofold = found.tzinfo is None and self._is_twofold(found, at)
+            self.exact = found.tzinfo is not None
         except OverflowError:
             return None
         self._last = at
