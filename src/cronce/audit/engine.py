@@ -6,14 +6,16 @@ which are small. The order of facts is that of the paths, whoever read them firs
 
 import codecs
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
-from cronce.audit.model import Facts, Finding, Found, Place, Rule, Source, Unparsed, Unreadable
+from cronce.audit.javascript.facts import Package as JavaScriptPackage
+from cronce.audit.model import Facts, Finding, Found, Place, Rule, Severity, Source, Unparsed, Unreadable
 from cronce.audit.parts import readers, rules
+from cronce.audit.python.facts import Package
 from cronce.audit.suppressions import IDLE, Suppression, idle
 
 ALONE: Final = 2_000_000
@@ -140,17 +142,41 @@ def judge(facts: Facts, line: Callable[[Place], str], chosen: Iterable[Rule] | N
     found = {
         _finding(rule, one, line)
         for rule in (rules().values() if chosen is None else chosen)
+        if not _is_of_library(rule.id, facts)
         for one in rule.check(facts)
     }
     return sorted(found, key=lambda finding: finding.order)
 
 
+ASIDE: Final = frozenset({
+    "example", "examples", "sample", "samples", "demo", "demos", "docs", "doc", "documentation", "tutorial",
+    "tutorials", "test", "tests", "testing", "e2e", "spec", "playground", "sandbox", "benchmarks",
+})  # fmt: skip
+"""Folders of what nobody deploys: what is found there is a level less bad."""
+_LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "CR1": ("apscheduler", "flask_apscheduler", "django_apscheduler"),
+    "CR2": ("apscheduler", "flask_apscheduler", "django_apscheduler", "celery", "django_celery_beat", "redbeat",
+            "rq_scheduler", "schedule", "huey", "rocketry", "aiocron", "fastapi_utils", "django_crontab"),
+    "CR7": ("node-cron", "node-schedule", "cron", "croner", "agenda", "bull", "bullmq", "bree", "toad-scheduler",
+            "@nestjs/schedule"),
+}  # fmt: skip
+"""What a tree that is such a library itself is not asked: it starts nothing, its users do."""
+
+
+def _is_of_library(rule: str, facts: Facts) -> bool:
+    own = {package.name.removeprefix("src.") for package in facts.of(Package)}
+    own |= {package.name for package in facts.of(JavaScriptPackage)}
+    return any(name in own for name in _LIBRARIES.get(rule[:3], ()))
+
+
 def _finding(rule: Rule, found: Found, line: Callable[[Place], str]) -> Finding:
     text = line(found.place)
+    severity = rule.severity if found.severity is None else found.severity
+    aside = not ASIDE.isdisjoint(PurePosixPath(found.place.path).parts[:-1])
     return Finding(
         rule.id,
         rule.name,
-        rule.severity if found.severity is None else found.severity,
+        Severity(max(severity - aside, Severity.INFO)),
         rule.confidence if found.confidence is None else found.confidence,
         found.place,
         found.message,

@@ -51,6 +51,7 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_const", dest="format", const="json", help="print one JSON document")
     add("--output", type=Path, metavar="FILE", help="write it there; what people read is still printed")
     add("--checklist", action="store_true", help="answer checklists for scheduled jobs instead, point by point")
+    add("--all", action="store_true", help="show every info, also several at one place")
     add("--suppressed", action="store_true", help="tell also what is suppressed or in the baseline, and why")
     add("--no-progress", action="store_true", help="draw no bar; there is one on a terminal only")
     what = parser.add_argument_group("what is looked for").add_argument

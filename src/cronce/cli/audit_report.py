@@ -28,24 +28,29 @@ MOST: Final = 3
 """Pieces of evidence that are shown; JSON has all."""
 
 
-def shown(outcome: Outcome, on: Screen, under: str, *, suppressed: bool) -> Iterator[str]:
-    """Every finding; then what could not be read, and what is suppressed, if that is asked for. `under` leads from
-    where people are to the root."""
-    by_file = [(path, list(found)) for path, found in groupby(outcome.findings, key=lambda finding: finding.place.path)]
-    by_file.sort(key=lambda file: (-max(one.severity for one in file[1]), file[0]))
-    for _, found in by_file:
-        for before, finding in zip([None, *found], found, strict=False):
+def shown(outcome: Outcome, on: Screen, under: str, *, suppressed: bool, every: bool = False) -> Iterator[str]:
+    """Every finding, errors first; of the infos at one place the first, with the names of the others unless `every` one
+    is asked for. Then what could not be read, and what is suppressed, if that is asked for. `under` leads from where
+    people are to the root."""
+    found = sorted(outcome.findings, key=lambda one: (-one.severity, one.order))
+    infos: dict[Place, list[Finding]] = {}
+    for one in found:
+        if one.severity is Severity.INFO:
+            infos.setdefault(one.place, []).append(one)
+    for before, finding in zip([None, *found], found, strict=False):
+        here = infos.get(finding.place, [finding])
+        if every or finding.severity is not Severity.INFO or finding is here[0]:
             again = before is not None and before.place == finding.place
-            yield from _finding(finding, under, on, line=not again)
-    for one in outcome.unparsed:
-        yield f"{_bold(_where(one.place, under), on)} {paint(Toned('not read', 'odd'), on)}"
-        yield from told(one.why, on)
+            yield from _finding(finding, under, on, line=not again, more=() if every else here[1:])
+    for odd in outcome.unparsed:
+        yield f"{_bold(_where(odd.place, under), on)} {paint(Toned('not read', 'odd'), on)}"
+        yield from told(odd.why, on)
         yield ""
     if suppressed:
         yield from _set_aside(outcome.set_aside, on, under)
 
 
-def _finding(finding: Finding, under: str, on: Screen, *, line: bool) -> Iterator[str]:
+def _finding(finding: Finding, under: str, on: Screen, *, line: bool, more: Sequence[Finding] = ()) -> Iterator[str]:
     tone = TONES[finding.severity]
     sure = "" if finding.confidence is Confidence.HIGH else f", {finding.confidence.word} confidence"
     place = _where(finding.place, under, f":{finding.place.column}" if finding.place.line else "")
@@ -55,6 +60,9 @@ def _finding(finding: Finding, under: str, on: Screen, *, line: bool) -> Iterato
         yield from _line(finding, on)
     yield from told(finding.message, on)
     yield from told(f"Fix: {finding.remedy}", on, "good")
+    if finding.severity is Severity.INFO and more:
+        names = ", ".join(f"{one.rule} {one.name}" for one in more)
+        yield from told(f"Here, too: {names} (--all shows them)", on, "dim")
     yield ""
 
 

@@ -214,7 +214,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 def _people(audited: Audited, project: Project, on: Screen, options: argparse.Namespace) -> Iterator[str]:
     """Only a person wants to know how long it took: whatever else reads it wants the same from run to run."""
-    yield from shown(audited.outcome, on, _under(project, options), suppressed=options.suppressed)
+    yield from shown(audited.outcome, on, _under(project, options), suppressed=options.suppressed, every=options.all)
     if audited.outcome.files:
         words = ("file or process", "files and processes") if options.live else ("file", "files")
         read = f"{number(audited.outcome.files, *words)} read"

@@ -23,7 +23,8 @@ _UNTOLD: Final = (
     "shell-swallows-term",
     Severity.WARNING,
     Confidence.HIGH,
-    remedy='write the command as a list, `CMD ["program", "argument"]`, or with `exec`: `sh -c "… && exec program"`',
+    remedy='let it be a child of an init that passes TERM on, `init: true` or `ENTRYPOINT ["tini", "--"]`, and take '
+    'the shell out of the way: `sh -c "… && exec program"`',
 )
 def _shell(facts: Facts) -> Iterator[Found]:
     seen = set()
@@ -33,7 +34,7 @@ def _shell(facts: Facts) -> Iterator[Found]:
         seen.add(run.place)
         if run.lingers:
             message = f"`{run.program.name}` runs behind a shell that stays process 1 of {run.container.name}: {_DEAF}"
-            yield Found(run.place, message, _sureness(run))
+            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _AS_LIST))
         elif run.lingers is None:
             yield Found(
                 run.place,
@@ -41,7 +42,27 @@ def _shell(facts: Facts) -> Iterator[Found]:
                 "stays process 1 and does not pass on TERM (bash and BusyBox's ash make way for the program)",
                 Confidence.LOW,
                 Severity.INFO,
+                _heard(run, _AS_LIST),
             )
+
+
+_HANDLES: Final = frozenset(
+    {"celery", "rq", "rqworker", "rqscheduler", "huey_consumer", "dramatiq", "supercronic", "airflow"}
+)
+"""Programs that handle TERM themselves: the kernel gives process 1 no other way to hear it."""
+_AS_LIST: Final = (
+    'write the command as a list, `CMD ["program", "argument"]`, or with `exec`: `sh -c "… && exec program"`'
+)
+_WITH_EXEC: Final = (
+    'put `exec` before it (`exec "$@"`, `exec celery …`), so that the program takes the place of the script'
+)
+
+
+def _heard(run: Run, plain: str) -> str:
+    """What helps: a program that does not handle TERM ignores it as process 1, so it needs an init above it."""
+    if run.program.name.split()[0] in _HANDLES:
+        return plain
+    return f"{plain}; and put an init above it, as process 1 ignores TERM unless it handles it: `init: true`, or tini"
 
 
 def _is_cron(run: Run) -> bool:
@@ -58,7 +79,8 @@ def _sureness(run: Run) -> Confidence:
     "entrypoint-without-exec",
     Severity.WARNING,
     Confidence.HIGH,
-    remedy='put `exec` before it (`exec "$@"`, `exec celery …`), so that the program takes the place of the script',
+    remedy='put `exec` before it (`exec "$@"`, `exec celery …`), so that it takes the place of the script; and '
+    "an init above it (`init: true`, tini) if it does not handle TERM",
 )
 def _entrypoint(facts: Facts) -> Iterator[Found]:
     seen = set()
@@ -75,7 +97,7 @@ def _entrypoint(facts: Facts) -> Iterator[Found]:
                 f"`{run.program.name}` is started without `exec` by a script that is process 1 of {run.container.name} "
                 f"({run.container.start.place}): {_DEAF}"
             )
-            yield Found(run.place, message, _sureness(run))
+            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _WITH_EXEC))
 
 
 _KILLS: Final = frozenset({"SIGKILL", "KILL", "9"})

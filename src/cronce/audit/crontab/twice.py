@@ -16,6 +16,12 @@ _MOST: Final = 40
 _BY_DEDUPE: Final = "keep one of the lines; `cronce crontab dedupe` takes away what stands there twice"
 
 
+_BY_HAND: Final = (
+    "keep one of the lines, the one whose output goes where you look for it; `cronce crontab dedupe` leaves lines that "
+    "differ in anything"
+)
+
+
 @rule(
     "CR404",
     "same-job-twice",
@@ -68,5 +74,5 @@ def _twice(first: Line, second: Line, when: str) -> Found:
         f"`{shown(second.command)}` stands at {first.place} too, and {when} both run it{unless}",
         Confidence.HIGH if one_file else Confidence.MEDIUM,
         Severity.ERROR if surely else Severity.WARNING,
-        _BY_DEDUPE if is_copy else None,
+        _BY_DEDUPE if is_copy else _BY_HAND if job_of(first.command) == job_of(second.command) else None,
     )
