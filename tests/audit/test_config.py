@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.config import Project, Settings, find_project, rule_named
+from cronce.audit.config import Project, Settings, find_project, rule_named, rules_named
 from cronce.audit.model import Confidence, Severity
+from cronce.audit.outcome import weigh
 from cronce.errors import BadInput
+from tests.audit.trees import report_on
 
 EVERYTHING = """
 [tool.cronce.audit]
@@ -18,6 +20,9 @@ baseline = "audit.json"
 zone = "Europe/Berlin"
 tests = true
 pages = "https://example.org/rules/"
+select = ["CR00", "CR101"]
+locks = ["shop.locking.only_here"]
+per-file-ignores = { "scripts/" = { CR405 = "run by hand" } }
 """
 
 
@@ -36,6 +41,9 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         zone="Europe/Berlin",
         tests=True,
         pages="https://example.org/rules/",
+        select=("CR001", "CR002", "CR101"),
+        locks=("shop.locking.only_here",),
+        per_file_ignores=(("scripts/", {"CR405": "run by hand"}),),
     )
 
 
@@ -141,4 +149,28 @@ def test_a_rule_goes_by_its_id_and_by_its_name() -> None:
         "CR001",
         "CR001",
         "CR002",
+    ]
+
+
+def test_the_beginning_of_ids_means_all_that_begin_so() -> None:
+    assert [rule.id for rule in rules_named(["CR00", "cr211,CR211", "suppression-of-nothing"])] == [
+        "CR001",
+        "CR002",
+        "CR211",
+    ]
+    assert {rule.id[:3] for rule in rules_named(["CR7"])} == {"CR7"}
+    with pytest.raises(BadInput, match="there is no rule 'CR6x'"):
+        rules_named(["CR6x"])
+
+
+def test_a_file_may_be_left_out_of_a_rule_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="CR405 has no reason"):
+        told(tmp_path, '[tool.cronce.audit]\nper-file-ignores = { "scripts/" = { CR405 = "" } }\n')
+    settings = Settings(per_file_ignores=(("old/", {"CR404": "switched off"}),))
+    twice = "0 3 * * * /app/sync\n" * 2
+    report = report_on(tmp_path, {"old/crontab": twice, "new/crontab": twice})
+    outcome = weigh(report, settings, [], lambda _: True)
+    assert [one.place.path for one in outcome.findings if one.rule == "CR404"] == ["new/crontab"]
+    assert [(one.finding.place.path, one.how, one.reason) for one in outcome.set_aside] == [
+        ("old/crontab", "config", "switched off")
     ]

@@ -429,3 +429,14 @@ def test_our_own_containers_are_all_right() -> None:
     findings = audit(ROOT, named, YEAR).findings
     assert {"Dockerfile", "compose.yaml"} < set(named)
     assert [one for one in findings if one.rule in RULES] == []
+
+
+@pytest.mark.parametrize(
+    ("program", "init"),
+    [("celery -A shop beat", False), ("rq worker", False), ("python scheduler.py", True), ("node worker.js", True)],
+)
+def test_who_does_not_handle_term_is_told_to_have_an_init(tmp_path: Path, program: str, init: bool) -> None:
+    """Before, the advice was to be process 1, which ignores a TERM that it does not handle."""
+    tree = {"Dockerfile": f'FROM debian\nCMD ["sh", "-c", "migrate && {program}"]\n'}
+    [found] = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR601"]
+    assert ("init above it" in found.remedy) is init

@@ -9,6 +9,7 @@ from cronce.audit.crontab.hosts import homes
 from cronce.audit.crontab.images import Image
 from cronce.audit.crontab.read import Line, Tab, wants
 from cronce.audit.slots import minutes_between, shared_slot
+from cronce.integrations.crontab import dedupe
 from tests.audit.trees import YEAR, findings_in, report_on, report_on_machine
 
 DEBIAN = "FROM debian:12\nRUN apt-get update && apt-get install -y cron\nCOPY crontab /etc/cron.d/app\nCMD cron -f\n"
@@ -564,3 +565,16 @@ def test_of_two_crons_for_one_crontab_none_is_known(tmp_path: Path) -> None:
     report = report_on(tmp_path, tree)
     assert report.facts.conclude(homes)["crontab"].engine == ""
     assert [one.rule for one in report.findings if one.rule == "CR407"] == []
+
+
+def test_dedupe_is_recommended_for_what_it_takes_away_and_for_nothing_else(tmp_path: Path) -> None:
+    """Before, a line that differs in where its output goes was to be dropped, and dedupe kept it."""
+    text = "0 3 * * * /app/sync\n0 3 * * * /app/sync >> /var/log/sync.log 2>&1\n0 3 * * * /app/sync\n"
+    found = [one for one in report_on(tmp_path, {"crontab": text}).findings if one.rule == "CR404"]
+    takes_away = {one.place.line for one in found if "dedupe` takes away" in one.remedy}
+    lines = text.splitlines(keepends=True)
+    kept = dedupe(text)
+    assert takes_away == {3}
+    assert kept == "".join(lines[:2])
+    [left] = [one for one in found if one.place.line == 2]
+    assert "dedupe` leaves lines that differ" in left.remedy

@@ -11,7 +11,7 @@ from cronce.audit import engine, parts
 from cronce.audit.engine import BUG, audit
 from cronce.audit.model import Confidence, Facts, Found, Place, Reader, Rule, Severity, Source, Unreadable, rule
 from cronce.audit.tree import files
-from tests.audit.trees import YEAR
+from tests.audit.trees import YEAR, report_on
 
 
 def _words(source: Source) -> Iterator[Place]:
@@ -136,3 +136,26 @@ for name in sys.argv[1:]:
 """
     done = subprocess.run([sys.executable, "-c", code, *modules], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "severity"),
+    [("", Severity.ERROR), ("examples/", Severity.WARNING), ("docs/a/", Severity.WARNING), ("app/", Severity.ERROR)],
+)
+def test_examples_and_docs_are_down_one_level(tmp_path: Path, folder: str, severity: Severity) -> None:
+    found = report_on(tmp_path, {f"{folder}crontab": "0 3 * * * /app/sync\n" * 2}).findings
+    assert [one.severity for one in found if one.rule == "CR404"] == [severity]
+
+
+@pytest.mark.parametrize(("package", "found"), [("shop", True), ("apscheduler", False), ("src/celery", False)])
+def test_a_scheduler_librarys_own_source_is_no_finding(tmp_path: Path, package: str, found: bool) -> None:
+    app = """\
+        from apscheduler.schedulers.background import BackgroundScheduler
+        from flask import Flask
+
+        app = Flask(__name__)
+        scheduler = BackgroundScheduler(timezone="UTC")
+        scheduler.start()
+        """
+    tree = {f"{package}/__init__.py": "", "app.py": app, "Procfile": "web: gunicorn -w 4 app:app\n"}
+    assert [one.rule for one in report_on(tmp_path, tree).findings if one.rule == "CR201"] == ["CR201"] * found

@@ -5,6 +5,7 @@ is the root that all paths are told from: whoever audits from a folder below it 
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,10 @@ class Settings:
     zone: str | None = None
     """Of the machines, where no file says it."""
     tests: bool = False
+    select: Sequence[str] = ()
+    """The ids of the rules that are asked; empty is all."""
+    per_file_ignores: Sequence[tuple[str, Mapping[str, str]]] = ()
+    """Patterns, as in a .gitignore, and the rules that are not told of such files, each with the reason."""
     locks: Sequence[str] = ()
     """Functions, classes and decorators that are locks which all machines see: `shop.locking.only_here`."""
     pages: str | None = None
@@ -117,6 +122,8 @@ def _settings(said: Mapping[str, Any], folder: Path, where: str) -> Settings:
         "zone": zone,
         "tests": _flag,
         "locks": _patterns,
+        "select": lambda value: tuple(rule.id for rule in rules_named(_patterns(value))),
+        "per-file-ignores": _per_file,
         "pages": _text,
     }
     read = {}
@@ -154,7 +161,13 @@ def _ignored(value: Any) -> Mapping[str, str]:
     for named, reason in value.items():
         if not isinstance(reason, str) or not reason.strip():
             raise BadInput(f"{named} has no reason; whoever reads it next year must know why")
-    return {rule_named(named).id: reason.strip() for named, reason in value.items()}
+    return {rule.id: reason.strip() for named, reason in value.items() for rule in rules_named([named])}
+
+
+def _per_file(value: Any) -> Sequence[tuple[str, Mapping[str, str]]]:
+    if not isinstance(value, dict):
+        raise BadInput('write { "scripts/" = { CR405 = "they are run by hand" } }')
+    return tuple((_text(pattern), _ignored(rules)) for pattern, rules in value.items())
 
 
 def threshold(value: Any) -> Severity | None:
@@ -186,20 +199,19 @@ def rule_named(word: str) -> Rule:
     by_name = {rule.name: rule for rule in rules().values()}
     found = rules().get(word.upper()) or by_name.get(word.lower())
     if found is None:
-        raise BadInput(f"there is no rule {word!r}; {_begins(word) or one_of(word, list(by_name))}")
+        raise BadInput(f"there is no rule {word!r}; {one_of(word, list(by_name))}")
     return found
 
 
 def rules_named(words: Iterable[str]) -> Sequence[Rule]:
-    """Several may stand in one word, with commas between them."""
-    return [rule_named(part.strip()) for word in words for part in word.split(",") if part.strip()]
+    """Several may stand in one word, with commas between; a beginning of ids means all that begin so: CR1, CR50."""
+    parts = [part.strip() for word in words for part in word.split(",") if part.strip()]
+    return list(dict.fromkeys(rule for part in parts for rule in _meant(part)))
 
 
-def _begins(word: str) -> str:
-    """A beginning of ids names no rule: it would also leave out what is looked for in the next version."""
-    ids = [known for known in rules() if len(word) > 1 and known.startswith(word.upper())]
-    more = ",…" if len(ids) > 2 else ""
-    return f"name them one by one: {','.join(ids[:2])}{more}" if ids else ""
+def _meant(word: str) -> Sequence[Rule]:
+    begins = word.upper() if re.fullmatch(r"(?i)cr\d{1,2}", word) else ""
+    return [rule for rule in rules().values() if begins and rule.id.startswith(begins)] or [rule_named(word)]
 
 
 def one_of(word: str, known: Sequence[str] | Mapping[str, object]) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import pathspec
+
 from cronce.audit.baseline import Entry, fingerprints
 from cronce.audit.config import Settings
 from cronce.audit.engine import Report
@@ -42,17 +44,27 @@ class Outcome:
             yield Entry(finding.place.path, finding.rule, self.prints[finding])
 
 
+def _of_file(finding: Finding, specs: Sequence[tuple[pathspec.GitIgnoreSpec, Mapping[str, str]]]) -> str:
+    """The reason for which a rule is not told of this file; "" where there is none."""
+    return next(
+        (rules[finding.rule] for spec, rules in specs if finding.rule in rules and spec.match_file(finding.place.path)),
+        "",
+    )
+
+
 def weigh(report: Report, settings: Settings, baseline: Sequence[Entry], was_asked: Callable[[Entry], bool]) -> Outcome:
     """`was_asked`: whether an entry of the baseline could have been found this time, by its rule and its path."""
     prints = fingerprints([*report.findings, *(finding for finding, _ in report.suppressed)])
     known = {entry.fingerprint for entry in baseline}
     told: list[Finding] = []
+    specs = [(pathspec.GitIgnoreSpec.from_lines([pattern]), rules) for pattern, rules in settings.per_file_ignores]
     aside = [SetAside(finding, "comment", by.reason) for finding, by in report.suppressed]
     for finding in report.findings:
         if finding.confidence < settings.min_confidence:
             continue
-        if finding.rule in settings.ignore:
-            aside.append(SetAside(finding, "config", settings.ignore[finding.rule]))
+        reason = settings.ignore.get(finding.rule) or _of_file(finding, specs)
+        if reason:
+            aside.append(SetAside(finding, "config", reason))
         elif prints[finding] in known:
             aside.append(SetAside(finding, "baseline", "it was there before"))
         else:

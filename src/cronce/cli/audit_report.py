@@ -33,21 +33,35 @@ def shown(outcome: Outcome, on: Screen, under: str, *, suppressed: bool, every: 
     is asked for. Then what could not be read, and what is suppressed, if that is asked for. `under` leads from where
     people are to the root."""
     found = sorted(outcome.findings, key=lambda one: (-one.severity, one.order))
-    infos: dict[Place, list[Finding]] = {}
-    for one in found:
-        if one.severity is Severity.INFO:
-            infos.setdefault(one.place, []).append(one)
-    for before, finding in zip([None, *found], found, strict=False):
-        here = infos.get(finding.place, [finding])
-        if every or finding.severity is not Severity.INFO or finding is here[0]:
+    folded = {} if every else _folded(found)
+    before: Finding | None = None
+    for finding in found:
+        if every or finding.severity is not Severity.INFO or finding in folded:
             again = before is not None and before.place == finding.place
-            yield from _finding(finding, under, on, line=not again, more=() if every else here[1:])
+            yield from _finding(finding, under, on, line=not again, more=folded.get(finding, ()))
+            before = finding
     for odd in outcome.unparsed:
         yield f"{_bold(_where(odd.place, under), on)} {paint(Toned('not read', 'odd'), on)}"
         yield from told(odd.why, on)
         yield ""
     if suppressed:
         yield from _set_aside(outcome.set_aside, on, under)
+
+
+def _folded(found: Sequence[Finding]) -> dict[Finding, list[Finding]]:
+    """Each info that is shown, with those that are about the same place, or say the same of the same file."""
+    first: dict[object, Finding] = {}
+    folded: dict[Finding, list[Finding]] = {}
+    for one in found:
+        if one.severity is Severity.INFO:
+            keys = (one.place, (one.place.path, one.rule))
+            shown_by = next((first[key] for key in keys if key in first), None)
+            if shown_by is None:
+                folded[one] = []
+                first.update(dict.fromkeys(keys, one))
+            else:
+                folded[shown_by].append(one)
+    return folded
 
 
 def _finding(finding: Finding, under: str, on: Screen, *, line: bool, more: Sequence[Finding] = ()) -> Iterator[str]:
@@ -60,9 +74,11 @@ def _finding(finding: Finding, under: str, on: Screen, *, line: bool, more: Sequ
         yield from _line(finding, on)
     yield from told(finding.message, on)
     yield from told(f"Fix: {finding.remedy}", on, "good")
-    if finding.severity is Severity.INFO and more:
-        names = ", ".join(f"{one.rule} {one.name}" for one in more)
-        yield from told(f"Here, too: {names} (--all shows them)", on, "dim")
+    if more:
+        here = [f"{one.rule} {one.name}" for one in more if one.rule != finding.rule]
+        lines = [str(one.place.line) for one in more if one.rule == finding.rule]
+        parts = [", ".join(here), f"the same at line {', '.join(lines)}" if lines else ""]
+        yield from told(f"Also here: {'; '.join(filter(None, parts))} (--all shows them)", on, "dim")
     yield ""
 
 
@@ -133,6 +149,16 @@ def number(count: int, one: str, many: str | None = None) -> str:
     if one == "info":
         return f"{count:,} info"
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def counted(findings: Sequence[Finding], on: Screen) -> str:
+    """How often each rule found something, the most frequent first."""
+    counts = Counter((one.rule, one.name, one.severity) for one in findings)
+    rows = [
+        (f"{count:,}", rule, Toned(severity.word, TONES[severity]), name)
+        for (rule, name, severity), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return table(("found", "rule", "severity", "name"), rows, on) if rows else "nothing found"
 
 
 def listed(rules: Iterable[Rule], on: Screen) -> str:

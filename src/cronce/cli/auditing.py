@@ -16,6 +16,7 @@ from cronce.audit.checklist.mentions import mentions
 from cronce.audit.common import LockDeclared, ZoneSet
 from cronce.audit.config import Project, Settings, confidence, find_project, rule_named, rules_named, threshold, zone
 from cronce.audit.engine import Report, is_wanted, read_tree, report_of
+from cronce.audit.fixes import mend
 from cronce.audit.live.machine import clock_in_step, look_at
 from cronce.audit.model import Facts, Finding, Place, Unparsed
 from cronce.audit.outcome import Outcome, weigh
@@ -26,7 +27,7 @@ from cronce.audit.page import page
 from cronce.audit.parts import rules
 from cronce.audit.tree import files
 from cronce.cli import say
-from cronce.cli.audit_report import checked, explained, listed, number, shown, verdict
+from cronce.cli.audit_report import checked, counted, explained, listed, number, shown, verdict
 from cronce.cli.machine import system_zone
 from cronce.cli.terminal import Screen, Toned, bar, paint, screen
 from cronce.clock import SystemClock
@@ -75,7 +76,15 @@ def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
     project = Project(Path("/"), Settings(), None) if options.live else find_project(here)
     settings = _settings(project.settings, options)
     audited = _audited(here, project, settings, options)
+    if options.fix:
+        mended = mend(project.root, audited.outcome.findings)
+        for finding in mended:
+            say("audit", f"{finding.place} {finding.rule} {finding.name}: mended")
+        audited = _audited(here, project, settings, options) if mended else audited
     outcome = audited.outcome
+    if options.statistics:
+        print(counted(outcome.findings, screen()))
+        return _code(outcome, settings, options)
     if options.checklist and outcome.files:
         return _check(audited, project, options)
     if options.write_baseline:
@@ -88,6 +97,8 @@ def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
     """What cannot be meant together."""
     if options.live and paths:
         raise BadInput("--live looks at this machine, and at no path")
+    if options.fix and options.live:
+        raise BadInput("--fix changes files of a repository; --live is about a machine")
     if options.checklist and options.live:
         raise BadInput("--checklist is about a repository, with its pipeline and manifests; --live is about a machine")
     if options.checklist and options.write_baseline:
@@ -118,7 +129,7 @@ def _audited(paths: Sequence[Path], project: Project, settings: Settings, option
     clock = SystemClock()
     begun, year = clock.boot(), clock.wall().year
     known = [] if options.write_baseline or not settings.baseline else baseline.read(settings.baseline)
-    chosen = rules_named(options.select) or list(rules().values())
+    chosen = rules_named(options.select or settings.select) or list(rules().values())
     unread: list[Unparsed] = []
     read = [] if options.live else _files(paths, project.root, settings, unread)
     whole = 0 if options.no_progress else sum(map(is_wanted, read))

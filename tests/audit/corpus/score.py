@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from cronce.audit.model import Finding, Severity
 
@@ -104,8 +104,8 @@ def hazards() -> Mapping[str, frozenset[str]]:
     return {name: frozenset(rules) for name, rules in found.items()}
 
 
-def _load(path: Path) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(path.read_text())
+def _load(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text())
     return found
 
 
