@@ -1079,3 +1079,17 @@ def test_version_4_takes_leases_in_a_store(tmp_path: Path, store: str, found: li
         scheduler.start_in_background()
         """
     assert ours(tmp_path, {"app.py": app, "Procfile": FOUR}) == found
+
+
+def test_a_program_sees_the_folders_beside_it_also_in_a_package(tmp_path: Path) -> None:
+    """An image copies app.py and build/ to its root; that their folder has an `__init__.py` says nothing there."""
+    jobs = "from apscheduler.schedulers.background import BackgroundScheduler\n\n"
+    jobs += "def start():\n    BackgroundScheduler(timezone='UTC').start()\n"
+    tree = {
+        "mail/__init__.py": "",
+        "mail/app.py": "from flask import Flask\nfrom build.jobs import start\n\napp = Flask(__name__)\nstart()\n",
+        "mail/build/__init__.py": "",
+        "mail/build/jobs.py": jobs,
+        "mail/Dockerfile": 'FROM python\nCOPY . .\nCMD ["gunicorn", "-w", "2", "app:app"]\n',
+    }
+    assert ours(tmp_path, tree) == ["CR201 mail/build/jobs.py:4"]

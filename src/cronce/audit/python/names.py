@@ -360,11 +360,12 @@ class Places:
         return self._beside(dotted, near) or dotted
 
     def _beside(self, dotted: str, near: str) -> str:
-        """What lies in the folder of the module that imports it, though that has an `__init__.py`: a program that is
-        started there sees it so."""
+        """A module of a folder that lies beside the module which imports it, though both are in a package: a program
+        that is started there sees it so. A module beside it, alone, may be a library of that name."""
         folder = near.rpartition(".")[0]
-        first = f"{folder}.{dotted.partition('.')[0]}"
-        return f"{folder}.{dotted}" if folder in self._modules and first in self._modules and first != near else ""
+        inner = ".".join(dotted.split(".")[:2])
+        is_there = "." in inner and folder in self._modules and f"{folder}.{inner}" in self._modules
+        return f"{folder}.{dotted}" if is_there else ""
 
 
 def _common(one: str, other: str) -> int:
