@@ -1148,3 +1148,25 @@ def test_an_update_that_starts_the_new_copy_first_runs_two_schedulers(tmp_path: 
     assert findings_in(tmp_path, tree, "CR611") == ["CR611 docker-compose.prod.yml:7"]
     tree["docker-compose.yml"] = tree["docker-compose.yml"].replace("production", "base")
     assert findings_in(tmp_path, tree, "CR611") == []
+
+
+@pytest.mark.parametrize(("guard", "found"), [("", ["CR521"]), ("if settings.JOBS: ", [])])
+def test_what_cannot_be_told_is_no_warning_about_a_rollout(tmp_path: Path, guard: str, found: list[str]) -> None:
+    deployment = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web}
+        spec:
+          replicas: 1
+          template:
+            spec:
+              containers:
+                - {name: web, image: shop, command: [uvicorn, "app:app"]}
+        """
+    jobs = JOBS.replace("scheduler.start()", f"{guard}scheduler.start()").replace(
+        "from ap", "import settings\nfrom ap", 1
+    )
+    tree = {"app.py": FLASK, "jobs.py": jobs, "k8s/web.yaml": deployment}
+    loud = [one.rule for one in report_on(tmp_path, tree).findings if one.severity >= Severity.WARNING]
+    assert loud == found
+    assert doubtful(tmp_path, tree) == ([] if found else ["jobs.py:6"])
