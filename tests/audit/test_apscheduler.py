@@ -613,3 +613,32 @@ def test_the_password_of_a_file_is_not_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("days", "told"), [("1-5", 1), ("7", 1), ("0-6", 0), ("5#2", 0), ("mon-fri", 0), ("*", 0)])
 def test_days_of_the_week_that_are_shifted_and_those_that_are_not(days: str, told: int, tmp_path: Path) -> None:
     assert len(found(tmp_path, f"CronTrigger.from_crontab('0 9 * * {days}', timezone='UTC')\n", "CR109")) == told
+
+
+@pytest.mark.parametrize(
+    ("made", "job", "found"),
+    [
+        ("", '"interval", minutes=5', []),
+        ("", '"cron", hour=12', ["CR110 app.py:3"]),
+        ("timezone=None", '"cron", hour=12', ["CR110 app.py:3"]),
+        ("timezone=None", '"interval", minutes=5', []),
+        ('timezone="UTC"', '"cron", hour=12', []),
+    ],
+)
+def test_intervals_need_no_zone_and_none_is_that_of_the_machine(
+    tmp_path: Path, made: str, job: str, found: list[str]
+) -> None:
+    text = "from apscheduler.schedulers.blocking import BlockingScheduler\n\n"
+    text += f"scheduler = BlockingScheduler({made})\nscheduler.add_job(print, {job})\n"
+    assert findings_in(tmp_path, {"app.py": text}, "CR110") == found
+
+
+@pytest.mark.parametrize(
+    ("days", "found"), [('"1-5"', True), ("DAYS", True), ('"0,6"', True), ('"mon-fri"', False), ('"0-4"', False)]
+)
+def test_days_of_work_as_a_crontab_counts_them_are_others_here(tmp_path: Path, days: str, found: bool) -> None:
+    text = "from apscheduler.schedulers.blocking import BlockingScheduler\n"
+    text += "from apscheduler.triggers.cron import CronTrigger\n\nDAYS = '1-5'\n"
+    text += "scheduler = BlockingScheduler(timezone='UTC')\n"
+    text += f"scheduler.add_job(print, CronTrigger(day_of_week={days}, hour=18, timezone='UTC'))\n"
+    assert findings_in(tmp_path, {"app.py": text}, "CR109") == (["CR109 app.py:6"] if found else [])

@@ -449,7 +449,7 @@ def test_a_helper_of_the_repository_is_followed_into_its_body(
         "leading.py": HELPER.format(name=name, body=body),
         "Procfile": FOUR,
     }
-    assert (ours(tmp_path, tree), bool(doubtful(tmp_path, tree))) == ([], not held) or not held
+    assert (ours(tmp_path, tree), doubtful(tmp_path, tree)) == ([], [] if held else ["app.py:8"])
 
 
 def test_a_lock_that_the_config_declares_is_one(tmp_path: Path) -> None:
@@ -1093,3 +1093,80 @@ def test_a_program_sees_the_folders_beside_it_also_in_a_package(tmp_path: Path) 
         "mail/Dockerfile": 'FROM python\nCOPY . .\nCMD ["gunicorn", "-w", "2", "app:app"]\n',
     }
     assert ours(tmp_path, tree) == ["CR201 mail/build/jobs.py:4"]
+
+
+LOCKED = """\
+import redis
+from apscheduler.schedulers.blocking import BlockingScheduler
+
+client = redis.Redis()
+scheduler = BlockingScheduler(timezone="UTC")
+
+
+def alone(function):
+    def wrapper():
+        {body}
+            return function()
+    return wrapper
+
+
+@scheduler.scheduled_job("interval", minutes=5, id="charge")
+@alone
+def charge(): ...
+
+
+@scheduler.scheduled_job("interval", minutes=5, id="renew")
+def renew(): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "released"),
+    [
+        ("with client.lock('charge', timeout=60):", True),
+        ("if client.set('lock:charge', 1, nx=True, ex=240):", False),
+    ],
+)
+def test_a_decorator_of_the_repository_that_skips_unless_locked_is_a_lock(
+    tmp_path: Path, body: str, released: bool
+) -> None:
+    """What it is worth depends on whether it is let go at the end; and the job without it is told."""
+    found = findings_in(tmp_path, {"jobs.py": LOCKED.format(body=body)}, "CR307", "CR308")
+    assert found == (["CR307 jobs.py:15"] if released else []) + ["CR308 jobs.py:20"]
+
+
+def test_an_update_that_starts_the_new_copy_first_runs_two_schedulers(tmp_path: Path) -> None:
+    """The order stands in a file that is laid over, the command in the last stage of the Dockerfile."""
+    tree = {
+        "app.py": FLASK,
+        "jobs.py": JOBS,
+        "Dockerfile": 'FROM python AS base\nFROM base AS production\nCMD ["uvicorn", "app:app"]\n',
+        "docker-compose.yml": "services:\n  web:\n    build: {context: ., target: production}\n",
+        "docker-compose.prod.yml": "services:\n  web:\n    image: shop\n    deploy:\n      replicas: 1\n"
+        "      update_config:\n        order: start-first\n",
+    }
+    assert findings_in(tmp_path, tree, "CR611") == ["CR611 docker-compose.prod.yml:7"]
+    tree["docker-compose.yml"] = tree["docker-compose.yml"].replace("production", "base")
+    assert findings_in(tmp_path, tree, "CR611") == []
+
+
+@pytest.mark.parametrize(("guard", "found"), [("", ["CR521"]), ("if settings.JOBS: ", [])])
+def test_what_cannot_be_told_is_no_warning_about_a_rollout(tmp_path: Path, guard: str, found: list[str]) -> None:
+    deployment = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web}
+        spec:
+          replicas: 1
+          template:
+            spec:
+              containers:
+                - {name: web, image: shop, command: [uvicorn, "app:app"]}
+        """
+    jobs = JOBS.replace("scheduler.start()", f"{guard}scheduler.start()").replace(
+        "from ap", "import settings\nfrom ap", 1
+    )
+    tree = {"app.py": FLASK, "jobs.py": jobs, "k8s/web.yaml": deployment}
+    loud = [one.rule for one in report_on(tmp_path, tree).findings if one.severity >= Severity.WARNING]
+    assert loud == found
+    assert doubtful(tmp_path, tree) == ([] if found else ["jobs.py:6"])

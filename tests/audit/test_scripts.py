@@ -155,3 +155,19 @@ def test_where_what_stands_around_it_is_not_understood_that_is_told(tmp_path: Pa
     report = report_on(tmp_path, {"a.sh": f"if true\n{append}fi\n", "b.sh": "if true\nexec gunicorn app:app\n"})
     assert ([str(one.place) for one in report.unparsed], report.findings) == (["a.sh:2"], [])
     assert [str(one.place) for one in report.facts.of(Command)] == ["b.sh:2"]
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ('[ -n "$CRON_SCHEDULE" ]', True),
+        ('[ "$ENABLE_CRON" = "true" ]', True),
+        ('[[ -z "${NO_CRON}" ]]', True),
+        ("! grep -q sync /etc/crontab", False),
+        ("[ ! -f /etc/crontab.done ]", False),
+    ],
+)
+def test_a_variable_that_is_tested_is_no_look_at_the_crontab(tmp_path: Path, test: str, found: bool) -> None:
+    """Before, any word with `cron` in it before the line was taken for one."""
+    script = f'#!/bin/sh\nif {test}; then\n  echo "* * * * * root /app/sync" >> /etc/crontab\nfi\n'
+    assert findings_in(tmp_path, {"entrypoint.sh": script}, "CR410") == (["CR410 entrypoint.sh:3"] if found else [])

@@ -375,3 +375,41 @@ def test_a_bar_is_drawn_on_a_terminal(words: tuple[str, ...], drawn: bool, monke
     monkeypatch.setattr(sys, "stderr", terminal)
     assert main(["audit", *words]) == 0
     assert ("1/1" in terminal.getvalue()) is drawn
+
+
+TWICE = "0 3 * * * /app/sync\n" * 3
+OVERLAP = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: sync}
+spec:
+  schedule: "*/5 * * * *"
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: a, command: [sync]}]}}}}
+"""
+
+
+def test_statistics_count_by_rule(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "crontab").write_text(TWICE)
+    assert main(["audit", "--statistics", "--select", "CR4"]) == 1
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["found", "rule", "severity", "name"],
+        ["2", "CR404", "error", "same-job-twice"],
+    ]
+
+
+def test_what_is_certain_is_mended_and_the_rest_is_told(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "job.yaml").write_text(OVERLAP)
+    (repository / "crontab").write_text(TWICE)
+    assert main(["audit", "--fix", "--select", "CR501,CR404", "--json"]) == 1
+    out = capsys.readouterr()
+    assert [one["rule"] for one in json.loads(out.out)["findings"]] == ["CR404", "CR404"]
+    assert "job.yaml:5 CR501 overlap-allowed: mended" in out.err
+    assert "  concurrencyPolicy: Forbid\n" in (repository / "job.yaml").read_text()
+
+
+def test_the_config_selects_and_the_command_line_beats_it(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "crontab").write_text(TWICE)
+    (repository / "cronce.toml").write_text('[audit]\nselect = ["CR5"]\n')
+    assert main(["audit"]) == 0
+    assert main(["audit", "--select", "CR404"]) == 1
+    capsys.readouterr()

@@ -66,3 +66,27 @@ def test_the_verdict_counts_by_severity_and_says_what_explains_the_worst() -> No
         "1 warning, 2 info; 1,200 files read",
         "`cronce audit explain CR101` tells more",
     ]
+
+
+def info(rule: str, line: int, path: str = "app.py") -> Finding:
+    return Finding(rule, f"of-{rule}", Severity.INFO, Confidence.HIGH, Place(path, line), "So.", "Do.", "x")
+
+
+def heads(*findings: Finding, every: bool = False) -> list[str]:
+    told = shown(Outcome(findings, [], [], [], 1, {}), Screen(), "", suppressed=False, every=every)
+    return [line.strip() for line in told if " CR" in line]
+
+
+def test_errors_stand_before_infos_also_of_another_file() -> None:
+    told = heads(info("CR503", 3, "a.py"), finding("x", 1, Severity.WARNING, "a.py"), finding("x", 1, path="b.py"))
+    assert [line.split()[1] for line in told] == ["error", "warning", "info"]
+
+
+def test_there_is_one_info_for_each_object_and_the_others_are_named() -> None:
+    found = [info("CR503", 3), info("CR504", 3), info("CR505", 3), info("CR503", 9), info("CR110", 20)]
+    assert heads(*found) == [
+        "app.py:3:1 info CR503 of-CR503",
+        "Also here: CR504 of-CR504, CR505 of-CR505; the same at line 9 (--all shows them)",
+        "app.py:20:1 info CR110 of-CR110",
+    ]
+    assert len(heads(*found, every=True)) == 5

@@ -115,6 +115,7 @@ def _started_first(facts: Facts) -> Iterator[Found]:
                 f"an update starts the new `{service.name}` before the old one stops: until then {launch.start.what} "
                 f"({launch.start.place}) runs in both, and both start what is due",
                 Confidence.LOW if launch.doubts else Confidence.MEDIUM,
+                Severity.INFO if launch.doubts else None,
             )
 
 

@@ -51,7 +51,7 @@ def _told(workload: Workload, facts: Facts) -> Iterator[Scheduler]:
 def _coded(workload: Workload, facts: Facts) -> Iterator[Scheduler]:
     """By the Python code that it runs; but not where several of it are told anyway."""
     for launch in facts.conclude(every_launch):
-        single = launch.start.kind == "scheduler" and not launch.total.is_several
+        single = launch.start.kind == "scheduler" and not launch.total.is_several and not launch.doubts
         if single and _is_by(launch, workload, facts) and not is_claimed(launch, facts, far=True):
             sure = None if launch.confidence is Confidence.HIGH else launch.confidence
             yield Scheduler(workload, f"{launch.start.what} ({launch.start.place})", sure, _CLAIMING)

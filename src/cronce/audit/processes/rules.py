@@ -316,7 +316,7 @@ def _is_forked(launch: Launch) -> bool:
     """Started in the master, before it forks."""
     serving = launch.by if isinstance(launch.by, Serving) else None
     early = launch.occasion.when in ("import", "ready")
-    return early and serving is not None and serving.server == "gunicorn" and serving.preload
+    return early and not launch.doubts and serving is not None and serving.server == "gunicorn" and serving.preload
 
 
 def _is_route(decorator: Value) -> bool:

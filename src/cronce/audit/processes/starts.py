@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 from cronce.audit.model import Facts, Place
 from cronce.audit.processes.reach import reach
 from cronce.audit.processes.servers import servings
-from cronce.audit.processes.worlds import CHILD, PARENT, PRODUCTION, Hold, doubts, hold, is_done
+from cronce.audit.processes.worlds import CHILD, PARENT, PRODUCTION, Hold, World, doubts, hold, is_done
 from cronce.audit.python.apscheduler.schedulers import Scheduler, Store, schedulers
 from cronce.audit.python.facts import Call, Called, Const, Function, Items, Name, Scope, Value, last
 from cronce.audit.python.names import Names, names
@@ -163,6 +163,7 @@ class Occasions:
         self._reach: Final = facts.conclude(reach)
         self._factories: Final = set(_factories(facts))
         self._hold: Final = cache(self._hold_in)
+        self._done_in: Final = cache(lambda scope, world: is_done((scope,), world, self._names))
         self._calls: Final[Mapping[tuple[str, str], list[Call]]] = defaultdict(list)
         for call in facts.of(Call):
             self._calls[call.scope.module, call.scope.function].append(call)
@@ -183,7 +184,7 @@ class Occasions:
         seen: set[tuple[Scope, tuple[bool | None, ...], frozenset[str]]] = set()
         while todo:
             path = todo.popleft()
-            worlds = tuple(is_done(path, world, self._names) for world in (PRODUCTION, PARENT, CHILD))
+            worlds = tuple(self._is_done(path, world) for world in (PRODUCTION, PARENT, CHILD))
             at = Scope(path[-1].module, path[-1].function, path[-1].main)
             held = [one for each in path if (one := self._hold(each))]
             kind = (at, worlds, frozenset(one.reach for one in held))
@@ -192,6 +193,11 @@ class Occasions:
                 seen.add(kind)
                 yield from (self._judged(end, held, worlds[0]) for end in self._ends(path))
                 todo.extend((*path, outer) for outer in self._around(path))
+
+    def _is_done(self, path: tuple[Scope, ...], world: World) -> bool | None:
+        """As `is_done`, with each scope asked once however many ways lead through it."""
+        each = {self._done_in(scope, world) for scope in path}
+        return False if False in each else None if None in each else True
 
     def _judged(self, end: Occasion, held: list[Hold], done: bool | None) -> Occasion:
         unclear = [(one.text, end.path[0].module) for one in held if one.reach == "unknown"]
