@@ -152,6 +152,29 @@ def test_a_connection_that_is_cut_in_the_middle_of_a_call_is_an_answer_that_neve
     store.close()
 
 
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_session_that_is_ended_in_the_middle_of_a_swap_is_an_answer_that_never_came(
+    server: Postgres, url: str, *, pooled: bool
+) -> None:
+    """Two results came, the error and the end of the connection, where one was expected: a ValueError left the store."""
+    schema = url.partition("schema=")[2]
+    with (
+        PgBouncer(server) as pooler,
+        closing(open_store(url.replace(server.url, pooler.url if pooled else server.url))) as store,
+    ):
+        win(store, claim("a"))
+        body = "$$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(5); RETURN new; END $$"
+        say(
+            server,
+            f"CREATE FUNCTION {schema}.ends() RETURNS trigger LANGUAGE plpgsql AS {body}",
+            f"CREATE TRIGGER ends BEFORE INSERT ON {schema}.cronce_cells FOR EACH ROW EXECUTE FUNCTION {schema}.ends()",
+        )
+        with pytest.raises(StoreUnavailable):
+            swap(store, claim("b"))
+        say(server, f"DROP TRIGGER ends ON {schema}.cronce_cells")
+        win(store, claim("b"))
+
+
 def test_a_server_that_restarts_is_found_again(server: Postgres, url: str) -> None:
     store = open_store(url)
     win(store, claim("a"))

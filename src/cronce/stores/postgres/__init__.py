@@ -240,9 +240,10 @@ def _texts(line: Line, statement: bytes, given: Sequence[str | bytes | None]) ->
     """The rows of texts that a statement comes to. A str travels as it is, with its length."""
     parameters = [text.encode() if isinstance(text, str) else text for text in given]
     line.pgconn.send_query_params(statement, parameters, param_formats=[isinstance(text, str) for text in given])
-    (result,) = line.wait(psycopg.generators.execute(line.pgconn))
-    if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
-        raise psycopg.errors.error_from_result(result)
+    result, *more = line.wait(psycopg.generators.execute(line.pgconn))
+    for one in (result, *more):  # of a session that a pooler's server has ended: its error, and the end of the line
+        if one.status != psycopg.pq.ExecStatus.TUPLES_OK:
+            raise psycopg.errors.error_from_result(one)
     return [((result.get_value(row, 0) or b"").decode(),) for row in range(result.ntuples)]
 
 
