@@ -11,7 +11,7 @@ from cronce.model import Slot
 from cronce.protocol.record import REASON_KEPT, Outcome
 from cronce.runtime.effects.review import doubts, of_slot
 from cronce.runtime.run import Run
-from cronce.runtime.unfinished import REFUSED, DoneAllTheSame, Unfinished, doubts_told, remembered, tell_doubts
+from cronce.runtime.unfinished import REFUSED, DoneAllTheSame, Unfinished, doubts_told, is_cut, remembered, tell_doubts
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START, Wire
 
@@ -86,6 +86,15 @@ def test_every_effect_in_doubt_is_named_in_the_reason_and_read_from_it(names: li
     assert doubts_told(reason) == names
     assert doubts_told(f"{reason} (and 3 more)") == names  # what is undone besides
     assert doubts_told(f"failed: {reason}") == []
+
+
+def test_words_of_an_error_are_not_read_as_names_of_effects() -> None:
+    """An alert asked people to resolve what was resolved, and stayed critical."""
+    doubt = InDoubt("charge/invoice:1", "it said: busy; nor of charge/invoice:99 (and 3 more)")
+    reason = tell_doubts([doubt])
+    assert reason.endswith("it said: busy, nor of charge/invoice:99 and more")
+    assert (doubts_told(reason), is_cut(reason)) == (["charge/invoice:1"], False)
+    assert doubts_told(tell_doubts([doubt, InDoubt("mail/invoice:1", "")])) == ["charge/invoice:1", "mail/invoice:1"]
 
 
 def test_those_there_is_no_room_for_are_counted_and_none_is_cut_into_another_name() -> None:

@@ -156,7 +156,7 @@ def test_a_connection_that_is_cut_in_the_middle_of_a_call_is_an_answer_that_neve
 def test_a_session_that_is_ended_in_the_middle_of_a_swap_is_an_answer_that_never_came(
     server: Postgres, url: str, *, pooled: bool
 ) -> None:
-    """Two results came, the error and the end of the connection, where one was expected: a ValueError left the store."""
+    """Two results came, the error and the end of the line, where one was expected: a ValueError left the store."""
     schema = url.partition("schema=")[2]
     with (
         PgBouncer(server) as pooler,

@@ -75,6 +75,10 @@ except ImportError as missing:
 
 __all__ = ["CronceTrigger", "GuardedExecutor", "protect", "report"]
 
+# Shared job stores hold triggers that were pickled when the class was in a module of its own. APScheduler deletes a job
+# that it cannot restore, so that path stays known.
+sys.modules[f"{__name__}.triggers"] = sys.modules[__name__]
+
 # --- what a job of APScheduler is to us: a name, terms, and slots -----------------------------------------------------
 
 THEIRS: Final = ("every", "at", "tz", "gap", "fold", "start", "end", "missed", "jitter", "start_within")

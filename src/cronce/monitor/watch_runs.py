@@ -19,6 +19,7 @@ from cronce.runtime.effects.steps import Target
 from cronce.runtime.journal import Entry, UnsaidEnd
 from cronce.runtime.operations import MOST
 from cronce.runtime.queries import JobSeen, RunSeen
+from cronce.runtime.unfinished import is_cut
 from cronce.telling.words import counted, listed, safe, short
 
 BY_POLICY: Final = {"missed": 'missed="skip"', "superseded": 'missed="latest"'}
@@ -442,7 +443,7 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
 def _is_settled(run: RunSeen, survey: Survey) -> bool:
     """It is unknown for nothing but an effect that was resolved since: as far as one can see all effects in doubt."""
     effects = doubts_of(run.record)
-    if not effects or run.record is None or run.record.reason.endswith(" more)") or len(survey.doubts) >= SLICE:
+    if not effects or run.record is None or is_cut(run.record.reason) or len(survey.doubts) >= SLICE:
         return False
     return not any(_is_doubtful(effect, survey) for effect in effects)
 

@@ -19,7 +19,8 @@ REFUSED: Final = ""
 
 ALSO: Final = "; nor of "
 MORE: Final = " (and {} more)"
-"""How the reason of a run goes on that has several effects in doubt."""
+CUT: Final = r"( \(and \d+ more\))+$"
+"""How the reason of a run goes on that has several effects in doubt, and how one ends that does not name them all."""
 
 NAMED: Final = 300
 """Letters for the names of those after the first."""
@@ -77,7 +78,8 @@ def remembered(call: F) -> F:
 
 def tell_doubts(doubts: Sequence[InDoubt]) -> str:
     """Why nobody knows of the first, and the names of the others, as far as there is room: each stops the run again
-    until a person has looked."""
+    until a person has looked. Words of the error that read as if they were such names are changed a little."""
+    from re import sub  # noqa: PLC0415
     from shlex import quote  # noqa: PLC0415  few runs leave doubts
 
     names, size = [], 0
@@ -90,7 +92,15 @@ def tell_doubts(doubts: Sequence[InDoubt]) -> str:
     left = len(doubts) - 1 - len(names)
     also += MORE.format(left) if left else ""
     room = REASON_KEPT - len(also) - len(MORE.format(10**9))  # what is undone besides may be counted, too
-    return f"{doubts[0].brief[:room]}{also}"
+    name, happened, why = doubts[0].brief[:room].partition(" happened: ")
+    return f"{name}{happened}{sub(CUT, ' and more', why.replace(ALSO, ALSO.replace(';', ',')))}{also}"
+
+
+def is_cut(reason: str) -> bool:
+    """Whether more effects are in doubt than the reason names."""
+    from re import search  # noqa: PLC0415
+
+    return search(CUT, reason) is not None
 
 
 def doubts_told(reason: str) -> list[str]:
@@ -101,7 +111,7 @@ def doubts_told(reason: str) -> list[str]:
     name, told, why = reason.partition(" happened: ")
     if not name.startswith(NOBODY_KNOWS) or not told:
         return []
-    names, others = [name.removeprefix(NOBODY_KNOWS)], sub(r"( \(and \d+ more\))+$", "", why)
+    names, others = [name.removeprefix(NOBODY_KNOWS)], sub(CUT, "", why)
     while ALSO in others:
         others = others.partition(ALSO)[2]
         try:

@@ -1,5 +1,8 @@
 """Triggers that say the same in every process."""
 
+import pickle
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -127,6 +130,17 @@ def test_a_schedule_of_ours_as_a_trigger_knows_what_clocks_do() -> None:
 def test_it_is_stored_by_its_public_name() -> None:
     """A job store keeps the path of its class: a module inside of ours could not be renamed any more."""
     assert CronceTrigger.__module__ == "cronce.integrations.apscheduler"
+
+
+def test_one_that_was_stored_by_its_old_path_is_restored() -> None:
+    """APScheduler deleted such a job from the shared store, and no process ran it any more."""
+    old = pickle.dumps(CronceTrigger("@daily", tz="Europe/Berlin"), protocol=0).replace(
+        b"cronce.integrations.apscheduler\n", b"cronce.integrations.apscheduler.triggers\n"
+    )
+    assert b"apscheduler.triggers" in old
+    restore = f"import pickle; print(pickle.loads({old!r}))"
+    told = subprocess.run([sys.executable, "-c", restore], capture_output=True, text=True, check=True)
+    assert told.stdout == "cronce[0 0 * * *]\n"
 
 
 def test_it_is_stored_with_its_job(cron: Cronce, tmp_path: Path) -> None:
