@@ -5,9 +5,12 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import Cell, Fence, Mark, Slot, Traits, Write
+from cronce.protocol.lease import PIECE
 from cronce.protocol.record import LAPSED, Past, Record, State, encode
+from cronce.runtime.flow import Timed
 from cronce.runtime.ledger import Ledger
-from cronce.testing.takeovers import SOON, Takeovers
+from cronce.stores.base import Loaded
+from cronce.testing.takeovers import ABLE, SOON, Takeovers
 from cronce.testing.world import START, Outage, Process, World
 
 FENCE = Fence(1, 7)
@@ -31,13 +34,16 @@ class Holder:
     def __init__(self, world: World, able: float = 0.0, *, wants: bool = True) -> None:
         self.process = Process("m0:1", world.machine("m0"), world)
         self.ledger = Ledger(world.store.traits, self.process, "m0:1")
-        self._able, self._wants = able, wants
+        self._able, self._wants, self.hung = able, wants, 0.0
 
     def wants(self, _key: str, _fence: Fence) -> bool:
         return self._wants
 
     def able_since(self, *_who: str) -> float:
         return self._able
+
+    def hung_until(self, *_who: str) -> float:
+        return self.hung
 
 
 @pytest.fixture
@@ -91,17 +97,52 @@ def test_what_its_holder_says_itself_is_no_takeover(world: World, new: Record) -
     takeovers.saw(Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START), new)
 
 
-def test_a_dead_holder_is_taken_over_within_the_hearing_and_some_seconds(world: World) -> None:
+def left_by_the_dead(world: World) -> Takeovers:
+    """A run whose lease has passed, of a holder that is gone."""
     takeovers = Takeovers(world, broken)
-    dead, other = Holder(world, wants=False), Holder(world)
     seen = world.store.load([]).epoch.seen
     world.store.swap([Write(SLOT.cell, 0, encode(RUNS), Mark.OPEN, at=SLOT.at, grant=True, ttl=LEASE)], seen)
     (cell,) = world.store.open_runs()
     assert cell.fence is not None
-    takeovers.holders[cell.fence] = dead
-    other.ledger.know.even = lambda *_: LEASE  # type: ignore[method-assign]
-    takeovers.look([other], 60.0)  # its lease is live
+    takeovers.holders[cell.fence] = Holder(world, wants=False)
+    takeovers.look([watcher(world)], 60.0)  # its lease is live
     world.real += 9.0
+    return takeovers
+
+
+def watcher(world: World) -> Holder:
+    other = Holder(world)
+    other.ledger.know.even = lambda *_: LEASE  # type: ignore[method-assign]
+    return other
+
+
+def test_a_dead_holder_is_taken_over_within_the_hearing_and_some_seconds(world: World) -> None:
+    takeovers, other = left_by_the_dead(world), watcher(world)
+    takeovers.look([other], 2.0 + SOON)
+    with pytest.raises(Broken, match="the dead are taken over soon"):
+        takeovers.look([other], 0.1)
+
+
+def test_who_hung_in_a_call_has_as_long_again_to_find_contact(world: World) -> None:
+    takeovers, other = left_by_the_dead(world), watcher(world)
+    takeovers.look([other], 2.0 + SOON)
+    other.hung = world.real
+    world.real += ABLE + PIECE + SOON - 0.1
+    takeovers.look([other], 60.0)
+    world.real += 0.2
+    with pytest.raises(Broken, match="the dead are taken over soon"):
+        takeovers.look([other], 0.1)
+
+
+def test_who_doubts_the_clock_takes_nobody_over(world: World) -> None:
+    """It has begun in the leap, and knows no other clock: to it this one runs evenly."""
+    takeovers, other = left_by_the_dead(world), watcher(world)
+    boot = other.process.boot()
+    epoch = world.store.load([]).epoch
+    other.ledger.know.learn(Timed(Loaded(world.store_now() + timedelta(hours=1), epoch, []), boot, boot))
+    assert other.ledger.know.doubt is not None
+    takeovers.look([other], 60.0)
+    other.ledger.know.believe()
     takeovers.look([other], 2.0 + SOON)
     with pytest.raises(Broken, match="the dead are taken over soon"):
         takeovers.look([other], 0.1)

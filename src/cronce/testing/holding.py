@@ -114,6 +114,10 @@ class Holds:
         is_stuck = STUCK < pending <= (PATIENT if who == RENEWAL else inf)
         return max(self.process.reaches_since, self.stuck.get(who, 0.0), inf if is_stuck else 0.0)
 
+    def hung_until(self, who: str) -> float:
+        """When that thread of it last came back from a call in which it was stuck."""
+        return self.stuck.get(who, 0.0)
+
     def wants(self, key: str, fence: Fence) -> bool:
         """Whether it has something to say of that grant, or will have."""
         run = self.runs.get(key)

@@ -43,6 +43,10 @@ class Holder(Protocol):
         """Since when it reaches the store, and that thread of it is not stuck in a call."""
         ...
 
+    def hung_until(self, who: str) -> float:
+        """When that thread of it last came back from a call in which it was stuck."""
+        ...
+
 
 class Takeovers:
     def __init__(self, world: World, broken: Callable[[str, str], None], *, asks_database: bool = False) -> None:
@@ -91,13 +95,17 @@ class Takeovers:
                     self._wait(cell.key, cell.fence, record, other, seconds)
 
     def _wait(self, key: str, fence: Fence, record: Record, other: Holder, seconds: float) -> None:
+        """Who doubts the store's clock takes nobody over, however evenly it runs since: who began in a leap has seen no
+        other. Who hung in a call was out of contact. What it had heard counts, but there must be a piece of contact
+        just now, too (`lease.heard`): it has that and some seconds more, each time."""
         know, process = other.ledger.know, other.process
-        if fence in know.own:
+        if fence in know.own or know.doubt is not None:
             return
         if self._world.real - other.able_since(LOOK) < ABLE:
             return
         if know.even(know.guess(), tolerance(record.lease)) < record.lease:
             return
         self._waited[key, fence, process.name] += seconds
-        if self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + SOON:
+        is_late = self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + SOON
+        if is_late and self._world.real - other.hung_until(LOOK) > ABLE + PIECE + SOON:
             self._broken("the dead are taken over soon", f"{key} of {record.holder}, but not by {process.name}")
