@@ -488,8 +488,8 @@ class Keeper:
             case Grant():
                 if answer.trust.end >= lease.grant.trust.end:  # else it hung, and another came first
                     lease.grant = answer
-                if lease.over is None and lease.end_by == inf:
-                    lease.renewed(answer)
+                    if lease.over is None and lease.end_by == inf:
+                        lease.renewed(answer)
                 if answer.ask:
                     self._end(lease, Over("asked", f"asked to stop: {answer.ask}"))
             case Stale(by):

@@ -1,6 +1,7 @@
 """What an engine does when something goes wrong in the middle of a batch."""
 
 import gc
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack
@@ -232,4 +233,14 @@ def test_the_garbage_collector_is_put_back_when_the_last_of_several_engines_is_d
     first.close()
     assert not gc.isenabled()
     second.close()
+    assert gc.isenabled()
+
+
+def test_a_child_that_is_forked_while_nothing_is_collected_has_a_collector() -> None:
+    with uncollected:
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() and not uncollected._inside else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not gc.isenabled()
     assert gc.isenabled()

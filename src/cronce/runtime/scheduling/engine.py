@@ -22,6 +22,7 @@ machine's disk, and said again and again until it is said.
 """
 
 import gc
+import os
 import threading
 from collections.abc import Iterable, Set
 from contextlib import suppress
@@ -63,6 +64,13 @@ class _Uncollected:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside, self._collects = 0, False
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        """A child has none of the engines: nobody would put the collector back there."""
+        if self._inside and self._collects:
+            gc.enable()
+        self._lock, self._inside = threading.Lock(), 0
 
     def __enter__(self) -> None:
         with self._lock:
