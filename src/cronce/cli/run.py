@@ -33,7 +33,7 @@ from cronce.model import Boot
 from cronce.monitor.logs import install
 from cronce.monitor.tracing import trace_if_configured
 from cronce.runtime.app import Cronce
-from cronce.runtime.loading import load
+from cronce.runtime.application import load
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.scheduler import LAST, LEAST, Orders, Scheduler, Signals, see_through
 from cronce.runtime.scheduling.settings import Role

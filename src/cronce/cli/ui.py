@@ -27,7 +27,7 @@ from cronce.cli.session import refuse_nothing
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.errors import BadInput, CronceError, StoreUnavailable, tell
 from cronce.runtime.app import Cronce
-from cronce.runtime.loading import load
+from cronce.runtime.application import load
 from cronce.runtime.log import traceback_of
 from cronce.stores.default import choose
 from cronce.value import NamedTuple
