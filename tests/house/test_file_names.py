@@ -25,7 +25,7 @@ UNNAMED = Counter(
         "integrations": 5,
         "monitor": 6,
         "protocol": 3,
-        "runtime": 14,
+        "runtime": 16,
         "schedule": 1,
         "stores": 20,
         "telling": 2,

@@ -39,7 +39,7 @@ from cronce.runtime.lock import Block, Lock, limits
 from cronce.runtime.log import LOGGER, Listeners
 from cronce.runtime.machine import Notebook
 from cronce.runtime.pod import JOB_NAME, PodCall
-from cronce.runtime.processes.child import Bodies
+from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.run import Around
 from cronce.runtime.standby import Standby
 from cronce.schedule import Schedule, parse_duration

@@ -29,7 +29,7 @@ from cronce.runtime.guard import guarded
 from cronce.runtime.loading import place_of
 from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import Operator
-from cronce.runtime.processes.child import Bodies
+from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.processes.command import checked_words
 from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, read_bundle, refuse_unknown, seen_job
 from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
