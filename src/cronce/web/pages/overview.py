@@ -18,8 +18,9 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HolderSeen, RunSeen
 from cronce.telling.words import Tone, ago, by_whom, counted, safe, short
 from cronce.value import NamedTuple
+from cronce.web.markup import brief
 from cronce.web.pages.runs import rows_of
-from cronce.web.site import COUNTED, Frame, Shown, brief, root_of, site_of
+from cronce.web.site import COUNTED, Frame, Shown, root_of, site_of
 from cronce.web.timeline import MOST_DRAWN, picture
 
 RECENT: Final = 12
