@@ -25,7 +25,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
 from cronce.cli import let_go, on_signals, refuse_outside, say
-from cronce.cli.ui import HttpProcess, PageProcess
+from cronce.cli.listening import HttpProcess
+from cronce.cli.ui import PageProcess
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
