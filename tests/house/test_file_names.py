@@ -22,7 +22,7 @@ UNNAMED = Counter(
         "events": 1,
         "evidence": 14,
         "headers": 1,
-        "integrations": 5,
+        "integrations": 6,
         "monitor": 6,
         "protocol": 3,
         "runtime": 16,
