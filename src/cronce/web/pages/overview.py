@@ -12,7 +12,7 @@ from cronce.model import Instant
 from cronce.monitor.alerts import SEVERITIES, Kind, Severity, rank, worst_first
 from cronce.monitor.read_overview import Overview, holders, overview
 from cronce.monitor.settings import Settings
-from cronce.monitor.watch import missed
+from cronce.monitor.watch_schedulers import missed
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HolderSeen, RunSeen
