@@ -3,7 +3,7 @@
 A definition says in JSON what `Cronce.job` is told in Python, and names its body: an importable function, or a command.
 Every change is a compare-and-swap on one cell, raises its revision, and writes on the board of jobs in the same swap:
 all processes look. What was removed leaves its cell behind, so that the revision goes on rising if it comes back. Which
-of them a process runs is its own choice (`allowed_jobs`).
+of them a process runs is its own choice (`Allowed`).
 """
 
 import json
@@ -327,8 +327,6 @@ def seen_stored(name: str, seen: JobSeen | None, cell: Cell) -> JobSeen | None:
 
 # --- which of them a process runs, and how ----------------------------------------------------------------------------
 
-# Which stored jobs a process runs, and how.
-#
 # *Whoever can write to the store can define a job*, and that must not be enough to run code. A process runs only what
 # it was told to allow when it was started, by patterns; without any, nothing. A definition is matched against them
 # before anything of it is imported or looked up. What a process cannot run it says once, and leaves to the others.
