@@ -31,7 +31,7 @@ class Ours:
     """Our scheduler, whose engine is taken step by step."""
 
     def __init__(self, app: Any) -> None:
-        from cronce.integrations.celery import SENDERS, Scheduler  # noqa: PLC0415  it needs Celery
+        from cronce.integrations.celery.beat import SENDERS, Scheduler  # noqa: PLC0415  it needs Celery
 
         class Stepped(Scheduler):
             def _start(self) -> None:

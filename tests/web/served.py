@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 from starlette.applications import Starlette
 
-from cronce.cli.ui import listening
+from cronce.cli.listening import listening
 from cronce.web.server import PageServer
 from tests.house.wait import PATIENCE, wait_until
 

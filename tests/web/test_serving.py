@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from cronce.cli import main, ui
-from cronce.cli.ui import VARIABLE, Terms, is_loopback, terms
+from cronce.cli.listening import is_loopback
+from cronce.cli.ui import VARIABLE, Terms, terms
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import open_store

@@ -9,7 +9,7 @@ import pytest
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import Outcome
 from cronce.runtime.queries import RunSeen
-from cronce.web.site import tag
+from cronce.web.markup import tag
 from cronce.web.timeline import draw, key
 from cronce.web.timeline_layout import BAR, LOOKS, gather, lay_out
 from tests.web.pictures import END, NOW, START, A, B, ago, lapsed, ran, runs, skipped

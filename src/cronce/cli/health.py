@@ -22,7 +22,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from cronce.cli.ui import HttpProcess, listening, read_address
+from cronce.cli.listening import HttpProcess, listening, read_address
 from cronce.clock import SystemClock
 from cronce.model import Boot
 from cronce.monitor.metrics.exposition import CONTENT_TYPE, Values, exposition

@@ -16,8 +16,9 @@ from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
 from cronce.model import Slot
 from cronce.protocol.commands import Asked, Closed
+from cronce.runtime.backfill import AT_ONCE, MOST_BACKFILLED, Stretch, ask, parts, survey
 from cronce.runtime.effects.makers import RetryRefused
-from cronce.runtime.operations import AT_ONCE, MOST, AskedFor, Stands, Stretch, ask, drain_cell, parts, survey
+from cronce.runtime.operations import AskedFor, Stands, drain_cell
 from cronce.runtime.queries import HolderSeen, RunSeen, carried, holders, runs, slot_named
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
 from cronce.telling.words import by_whom, safe
@@ -350,7 +351,7 @@ def add_backfill_arguments(parser: argparse.ArgumentParser) -> None:
     add("job", metavar="JOB", help="which job")
     add("--from", dest="start", required=True, metavar="WHEN", help="slots from that instant, or day, on")
     add("--to", dest="end", required=True, metavar="WHEN", help="slots before it")
-    add("--most", type=int, default=MOST, metavar="N", help=f"slots at most (default {MOST:,})")
+    add("--most", type=int, default=MOST_BACKFILLED, metavar="N", help=f"slots at most (default {MOST_BACKFILLED:,})")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--dry-run", action="store_true", help="only say what would be run")
     how.add_argument("--no-wait", action="store_true", help="do not wait for the runs to end")

@@ -25,7 +25,8 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
 from cronce.cli import let_go, on_signals, refuse_outside, say
-from cronce.cli.ui import HttpProcess, PageProcess
+from cronce.cli.listening import HttpProcess
+from cronce.cli.ui import PageProcess
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
@@ -33,7 +34,7 @@ from cronce.model import Boot
 from cronce.monitor.logs import install
 from cronce.monitor.tracing import trace_if_configured
 from cronce.runtime.app import Cronce
-from cronce.runtime.loading import load
+from cronce.runtime.application import load
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.scheduler import LAST, LEAST, Orders, Scheduler, Signals, see_through
 from cronce.runtime.scheduling.settings import Role

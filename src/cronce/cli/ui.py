@@ -1,137 +1,27 @@
-"""cronce ui: show the page. Where it listens (an address as people write it, a socket that has it), what token opens
-it; and the processes beside those of `cronce run` that answer over HTTP, of which one shows the page.
-
-The foreman has no threads and must stay able to fork; the members may be stuck. So the foreman forks one more, before
-the others. It ends with the foreman. Should it die the foreman, who keeps its socket open, forks another: whoever asks
-meanwhile waits.
-"""
+"""cronce ui: show the page, and what token opens it; and the process beside those of `cronce run` that shows it."""
 
 import argparse
 import logging
 import os
-import re
-import signal
-import socket
 import stat
-import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from cronce.cli import let_go, say
+from cronce.cli.listening import HttpProcess, is_loopback, listening, read_address, url_of
 from cronce.cli.session import refuse_nothing
 from cronce.cli.watch import add_alerts, monitored, told
-from cronce.errors import BadInput, CronceError, StoreUnavailable, tell
+from cronce.errors import BadInput, StoreUnavailable
 from cronce.runtime.app import Cronce
-from cronce.runtime.loading import load
-from cronce.runtime.log import traceback_of
+from cronce.runtime.application import load
 from cronce.stores.default import choose
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-
-_ADDRESS: Final = re.compile(r"(?a)(?:(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^\[\]:]*)):)?(?P<port>\d{1,5})")
-
-
-def read_address(text: str, option: str = "--health") -> tuple[str, int]:
-    """`8080` is this machine's own, `0.0.0.0:8080` everybody's."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found["port"]) > 65_535:
-        raise BadInput(f"{option} is a port, or HOST:PORT (8080, 0.0.0.0:8080, [::]:8080), and this is {text!r:.60}")
-    return found["six"] or found["host"] or "127.0.0.1", int(found["port"])
-
-
-def listening(host: str, port: int, option: str = "--health") -> socket.socket:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-        return socket.create_server(address, family=family, backlog=128, dualstack_ipv6=both)
-    except OSError as error:
-        why = str(error.strerror).partition(" (while")[0]  # the address is said already
-        raise CronceError(f"{option} cannot listen on {host}, port {port}: {why}") from None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it, by whichever of its addresses; a name that leads nowhere is not."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return False
-    return all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
-
-
-def url_of(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-class HttpProcess(ABC):
-    """Listens from the beginning, so that an address that cannot be had is refused before anything is started.
-
-    The rope is a pipe that nobody writes to: it ends when the foreman is gone, and with it the last of its members. Its
-    other end stays with the foreman, too, for whoever comes after one that died.
-    """
-
-    def __init__(self, listener: socket.socket, offers: str) -> None:
-        self._socket = listener
-        self.url = url_of(listener)
-        self.announcement = f"{self.url}{offers}"
-        self._inlet, self._rope = os.pipe()
-        self._pid = 0
-
-    @abstractmethod
-    def answer(self) -> None:
-        """In its process, for as long as that lasts."""
-
-    def open(self, others: Sequence["HttpProcess"], ropes: Iterable[int]) -> int:
-        """Fork it, and say which process it is. It holds neither the sockets nor the ropes of anybody else: they would
-        not notice their end."""
-        self._pid = os.fork()
-        if not self._pid:
-            for number in (signal.SIGTERM, signal.SIGINT):  # it stays to the end, and says that the others are going
-                signal.signal(number, signal.SIG_IGN)
-            for other in others:
-                other.shut()
-            for rope in (self._rope, *(other._rope for other in others), *ropes):
-                os.close(rope)
-            self._serve()
-        return self._pid
-
-    def _serve(self) -> NoReturn:
-        threading.Thread(target=_end_with_foreman, args=[self._inlet], daemon=True).start()
-        try:
-            self.answer()
-        except CronceError as error:
-            say("run", f"nobody answers at {self.url}: {error}")
-        except BaseException as error:
-            tell(traceback_of(error))
-        finally:  # also where nobody takes these words: it must not come back as another foreman
-            os._exit(1)
-
-    def shut(self) -> None:
-        """The door, as far as this process holds it open."""
-        self._socket.close()
-
-    def close(self) -> None:
-        self.shut()
-        os.close(self._rope)
-        os.close(self._inlet)
-        if self._pid:
-            with suppress(ChildProcessError):  # it is reaped already, if it died
-                os.waitpid(self._pid, 0)
-
-
-def _end_with_foreman(inlet: int) -> None:
-    os.read(inlet, 1)
-    os._exit(0)
-
-
-# --- the page ---------------------------------------------------------------------------------------------------------
 
 VARIABLE: Final = "CRONCE_UI_TOKEN"
 

@@ -372,7 +372,7 @@ class ObservedExec:
     """One `cronce exec --observe`, from a store that nobody has opened yet to an exit code.
 
     The command runs as the crontab's own line would run it, whatever the store says or does, and its exit code is ours.
-    The slot is claimed beside it (`runtime.observe_jobs`), and where it would have been refused that is noted.
+    The slot is claimed beside it (`runtime.observe`), and where it would have been refused that is noted.
     """
 
     def __init__(self, job: Declaration, supervisor: Supervisor, clock: Clock, store: Callable[[], Store], say: Say):

@@ -176,6 +176,3 @@ async def stand_by_async(
             if made:
                 raise
         await asyncio.sleep(PAUSE)
-
-
-# --- tools of agents --------------------------------------------------------------------------------------------------

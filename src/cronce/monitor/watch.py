@@ -1,11 +1,11 @@
 """The watch: what is wrong, by what a survey shows and what was remembered. Pure: no I/O, no clock.
 
 Every finding stands as long as its reason does; whoever raises alerts tells of it when it comes, and when it goes. Here
-are those about the store, leaders, effects, schedulers, and what is only watched: schedulers that are not ours, and
-calls that were observed. `watch_runs` has those about slots and runs."""
+are those about the store, leaders, effects, and what is only watched: schedulers that are not ours, and calls that were
+observed. `watch_schedulers` has those about our schedulers, `watch_runs` those about slots and runs."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from shlex import quote
 from typing import Final, Literal
@@ -15,13 +15,14 @@ from cronce.monitor import watch_runs
 from cronce.monitor.alerts import MORE, Kind, Severity, worst_first
 from cronce.monitor.known import REMEMBERED, SLICE
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import RESTART, Memory, Survey
-from cronce.protocol.notices import Alert, Beaten, Beats, Holder, Observed
+from cronce.monitor.survey import Memory, Survey
+from cronce.monitor.watch_schedulers import host, of_schedulers
+from cronce.protocol.notices import Alert, Beaten, Beats, Observed
 from cronce.protocol.record import RELEASED, Past
 from cronce.protocol.specs import is_floor_ahead
 from cronce.protocol.store_clock import REMEDY, SET_CLOCK, Doubt, closed_ahead, dated_ahead, is_ahead
 from cronce.runtime.effects.review import EffectSeen
-from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen, mixed_tzdata, shared_names
+from cronce.runtime.queries import HeldSeen, RunSeen
 from cronce.telling.words import counted, listed, safe, short, times
 
 FLAPPING_WITHIN: Final = timedelta(minutes=10)
@@ -257,194 +258,3 @@ def doubled(name: str, observed: Observed, now: Instant) -> Iterator[Alert]:
     )
     remedy = "It is only observed: guard it, and the second call is refused."
     yield Alert(Kind.DOUBLED, name, "critical", safe(text), recent[0].at, remedy=remedy)
-
-
-# --- schedulers: who is alive, who should be, and what they carry -----------------------------------------------------
-
-NONE: Final = timedelta(0)
-DEPLOY: Final = timedelta(minutes=5)
-"""So long after the last that carried a job left, a newer version may still bring it back."""
-
-MOURNED: Final = timedelta(minutes=15)
-"""For so long it is told that a scheduler died, if no other took its place."""
-
-
-def of_schedulers(survey: Survey, settings: Settings) -> Iterator[Alert]:
-    yield from silent(survey)
-    yield from gone(survey)
-    yield from crowded(survey, settings)
-    yield from skew(survey, settings)
-    yield from superseded(survey, settings)
-    yield from shared(survey)
-    yield from mixed(survey)
-
-
-# --- silent ---
-
-
-def silent(survey: Survey) -> Iterator[Alert]:
-    """Jobs that nobody runs. Where nobody is there at all, that is one finding, whatever the number of jobs."""
-    if survey.halted is not None:
-        return
-    carriers = [one for one in survey.holders if _runs(one, survey.now)]
-    carried = set().union(*(survey.carried_by(one.holder) for one in carriers))
-    idle = sorted(name for name, seen in survey.jobs.items() if name not in carried and _is_expected(seen, survey.now))
-    if idle and not carriers:
-        text = f"no scheduler is alive that runs {counted(len(idle), 'scheduled job')}: {listed(idle)}."
-        yield Alert(Kind.SILENT, "", "critical", text, survey.now, remedy="Start one: `cronce run`.")
-        return
-    for name in idle:
-        yield from _silent_job(name, survey)
-
-
-def _silent_job(name: str, survey: Survey) -> Iterator[Alert]:
-    """Whoever carried it died, was stopped or is drained; or lives on in a version that does not carry it: then most
-    likely it was taken out of the code, and a deploy that is under way has its time."""
-    text = f"{name} is scheduled, and no live scheduler carries it: {_alive(survey)}."
-    before = [one for one in survey.holders if name in survey.carried_by(one.holder)]
-    if "revision" in survey.jobs[name].policies or not all(_is_replaced(one, survey) for one in before):
-        remedy = f"Start a process that carries it (`cronce holders`), or say that it is over: `cronce pause {name}`."
-        yield Alert(Kind.SILENT, name, "critical", text, survey.now, remedy=remedy)
-        return
-    since = max((one.until + DEPLOY for one in before), default=survey.now)
-    if survey.now >= since:
-        ends = f"`cronce pause {name}` ends this; if not, start a process that carries it."
-        yield Alert(Kind.SILENT, name, "warning", text, since, remedy=f"Was it removed or renamed? {ends}")
-
-
-def _is_replaced(one: HolderSeen, survey: Survey) -> bool:
-    return one.until <= survey.now and any(_replaces(other, one, survey) for other in survey.live)
-
-
-def _replaces(other: HolderSeen, one: HolderSeen, survey: Survey) -> bool:
-    """On its host since, or elsewhere after it said goodbye: whoever carries a job that it did."""
-    if host(other.holder.holder) == host(one.holder.holder) and other.holder.since > one.beat:
-        return True
-    ours, theirs = (survey.carried_by(which.holder).keys() for which in (one, other))
-    return one.holder.gone and other.holder.since > one.holder.since and not ours.isdisjoint(theirs)
-
-
-def _runs(one: HolderSeen, now: Instant) -> bool:
-    """Whether it runs what it carries, or has just left and may be back."""
-    if one.holder.role == "schedule":
-        return False
-    return now - one.until < RESTART if one.holder.gone else one.claims and one.until > now
-
-
-def _is_expected(seen: JobSeen, now: Instant) -> bool:
-    return seen.is_scheduled and seen.job is not None and not seen.job.paused and seen.next(now) is not None
-
-
-def _alive(survey: Survey) -> str:
-    live = [one.holder.holder for one in survey.live]
-    return f"{listed(live)} {'do' if len(live) > 1 else 'does'} not" if live else "none is alive"
-
-
-# --- gone, crowded, skew ---
-
-
-def gone(survey: Survey) -> Iterator[Alert]:
-    for one in missed(survey.holders, survey.now):
-        had = f" with {counted(one.holder.running, 'run')} at work" if one.holder.running else ""
-        dead = f"it counts as dead since {spell(one.until)}"
-        text = f"{one.holder.holder} stopped beating{had} and did not say goodbye: {dead}."
-        remedy = "See why it died, in its log, and start it again; `cronce holders` says who is alive."
-        yield Alert(Kind.GONE, one.holder.holder, "warning", text, one.until, remedy=remedy)
-
-
-def missed(holders: Collection[HolderSeen], now: Instant) -> Iterator[HolderSeen]:
-    """Those that died lately, and whose place nobody took: who was started on the same host after the last beat, each
-    for one. Whoever died last has the fewest to choose from, so it chooses first."""
-    heirs: dict[str, list[HolderSeen]] = {}
-    for one in sorted(holders, key=lambda one: one.holder.since):
-        heirs.setdefault(host(one.holder.holder), []).append(one)
-    dead = (one for one in holders if not one.holder.gone and NONE <= now - one.until < MOURNED)
-    for one in sorted(dead, key=lambda one: one.beat, reverse=True):
-        left = heirs[host(one.holder.holder)]
-        heir = next((other for other in reversed(left) if other is not one), None)  # a clock may have been set back
-        if heir is not None and heir.holder.since > one.beat:
-            left.remove(heir)
-        else:
-            yield one
-
-
-def host(holder: str) -> str:
-    return holder.partition(":")[0]
-
-
-def crowded(survey: Survey, settings: Settings) -> Iterator[Alert]:
-    live = sorted(one.holder.holder for one in survey.live if one.holder.role != "work")
-    if settings.schedulers is None or len(live) <= settings.schedulers:
-        return
-    text = f"{counted(len(live), 'scheduler')} are alive, and {settings.schedulers} expected: {listed(live)}."
-    remedy = "Stop those that should not be there, or expect more; `cronce holders` says where they are."
-    yield Alert(Kind.CROWDED, "", "warning", text, survey.now, remedy=remedy)
-
-
-def skew(survey: Survey, settings: Settings) -> Iterator[Alert]:
-    """A machine's clock: of its processes, the one that is furthest off speaks."""
-    off: dict[str, Holder] = {}
-    for one in survey.live:
-        place = host(one.holder.holder)
-        if abs(one.holder.skew) > max(settings.skew, abs(off[place].skew) if place in off else timedelta(0)):
-            off[place] = one.holder
-    for place, holder in off.items():
-        way = "ahead of" if holder.skew > timedelta(0) else "behind"
-        text = f"the clock of {place} is {short(holder.skew)} {way} the store's."
-        remedy = f"Let NTP run on {place}; until then what is called there from outside may be for another slot."
-        yield Alert(Kind.SKEW, place, "warning", text, survey.now, remedy=remedy)
-
-
-# --- superseded ---
-
-
-def superseded(survey: Survey, settings: Settings) -> Iterator[Alert]:
-    old: dict[str, dict[str, Instant]] = {}
-    for one in survey.live:
-        old[one.holder.bundle] = old.get(one.holder.bundle) or dict(_old_versions(survey, one.holder))
-    for one in survey.live:
-        since = {job: max(when, one.holder.since) for job, when in old[one.holder.bundle].items()}
-        long = sorted(job for job, when in since.items() if survey.now - when > settings.superseded)
-        if long:
-            first = min(since[job] for job in long)
-            text = (
-                f"{one.holder.holder} carries another version of {counted(len(long), 'job')} than the one that fires"
-                f" ({listed(long)}), for {short(survey.now - first)}."
-            )
-            remedy = "Restart it with the new version, or `cronce why` one of them to see which fires."
-            yield Alert(Kind.SUPERSEDED, one.holder.holder, "warning", text, first, remedy=remedy)
-
-
-def _old_versions(survey: Survey, holder: Holder) -> Iterator[tuple[str, Instant]]:
-    """The jobs of which another version fires than stands in the bundle, and when that was first seen."""
-    for job, digest in survey.carried_by(holder).items():
-        seen = survey.jobs.get(job)
-        if seen is None or seen.job is None or seen.job.firing in ("", digest):
-            continue
-        first = [spec.first for spec in seen.job.specs if spec.digest == seen.job.firing]
-        yield job, first[0] if first else survey.now
-
-
-# --- what they mean by a name, and by a zone ---
-
-
-def shared(survey: Survey) -> Iterator[Alert]:
-    """One name, and code in two places: two applications share its slots, or the code moved in a deploy."""
-    for job, found in shared_names((one.holder for one in survey.live), survey.bundles).items():
-        where = listed([f"{code} ({holder})" for code, holder in found.items()])
-        text = f"{job} is more than one function: {where}. Each slot runs only one of them."
-        remedy = (
-            "Give one of them another name, or each application a namespace of its own. If the code moved, this is over"
-            " when the last process of the old deploy is gone."
-        )
-        yield Alert(Kind.SHARED_NAME, job, "warning", text, survey.now, remedy=remedy)
-
-
-def mixed(survey: Survey) -> Iterator[Alert]:
-    """Two versions of the time zone database may mean two instants by one time on the wall."""
-    found = mixed_tzdata((one.holder for one in survey.live), survey.tzdata)
-    if found:
-        where = listed([f"{version} ({place})" for version, place in found.items()])
-        text = f"machines have different versions of the time zone database: {where}."
-        remedy = "Update tzdata on all of them. Until then, what is called from outside may run at another instant."
-        yield Alert(Kind.TZDATA, "", "warning", text, survey.now, remedy=remedy)

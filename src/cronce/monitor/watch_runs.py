@@ -14,10 +14,10 @@ from cronce.monitor.survey import LONG, Memory, Survey, began, is_near, policy_s
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import LAPSED, Outcome, Record, Span
 from cronce.protocol.table import NOTHING_RAN
+from cronce.runtime.backfill import MOST_BACKFILLED as MOST
 from cronce.runtime.effects.review import doubts_of
 from cronce.runtime.effects.steps import Target
 from cronce.runtime.journal import Entry, UnsaidEnd
-from cronce.runtime.operations import MOST
 from cronce.runtime.queries import JobSeen, RunSeen
 from cronce.runtime.unfinished import is_cut
 from cronce.telling.words import counted, listed, safe, short

@@ -39,7 +39,7 @@ from cronce.runtime.lock import Block, Lock, limits
 from cronce.runtime.log import LOGGER, Listeners
 from cronce.runtime.machine import Notebook
 from cronce.runtime.pod import JOB_NAME, PodCall
-from cronce.runtime.processes.child import Bodies
+from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.run import Around
 from cronce.runtime.standby import Standby
 from cronce.schedule import Schedule, parse_duration
@@ -477,7 +477,7 @@ class Cronce:
     def backfill(self, name: str, start: datetime | str, end: datetime | str, *, by: str | None = None) -> list[str]:
         """Ask for a run of each slot from `start` until before `end` that never succeeded: their keys. A slot gets one
         such run, however often this is called."""
-        from cronce.runtime.operations import backfill  # noqa: PLC0415
+        from cronce.runtime.backfill import backfill  # noqa: PLC0415
 
         return [slot.key for slot in self._by_hand(by, lambda operator: backfill(operator, name, start, end))]
 

@@ -1,4 +1,4 @@
-"""Loading a user's program: to find one function in it, for a child that runs that; or its `Cronce`.
+"""Finding a function for a child: another process loads the program it is in.
 
 A child loads its parent's program to find one function in it, and wants nothing of it run. So the program ends where it
 would begin to work: `cron.run()`, `cron.start()` and calls of guards end the loading, quietly, and what was defined up
@@ -6,7 +6,6 @@ to there is what the child has. What else stands at the top level of a program, 
 `if __name__ == "__main__":`, happens in every child: that is how Python loads things.
 """
 
-import importlib
 import os
 import sys
 from collections.abc import Iterator
@@ -14,16 +13,10 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from inspect import unwrap
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from cronce.errors import BadInput, CronceError, tell
-from cronce.runtime.log import traceback_of
+from cronce.errors import BadInput
 from cronce.value import NamedTuple
-
-if TYPE_CHECKING:
-    from traceback import FrameSummary
-
-    from cronce.runtime.app import Cronce
 
 PROGRAM: Final = "__cronce_child__"
 """What a program's `__name__` is in a child."""
@@ -116,61 +109,3 @@ def _program(place: Place) -> ModuleType:
     with suppress(Enough):
         exec(code, program.__dict__)  # noqa: S102  it is the program that its user runs
     return program
-
-
-# --- an application: what MODULE:OBJECT names -------------------------------------------------------------------------
-
-
-def load(app: str) -> "Cronce":
-    """It is looked for in the current directory, and wherever Python looks."""
-    from cronce.runtime.app import Cronce  # noqa: PLC0415  which loads this
-
-    name, place = module_and_object(app)
-    imported = _imported(name)
-    found: Any = imported
-    for part in place.split("."):
-        found = getattr(found, part, None)
-    if not isinstance(found, Cronce):
-        what = "has no" if found is None else f"has a {type(found).__name__} as"
-        there = ", ".join(f"{name}:{key}" for key, value in vars(imported).items() if isinstance(value, Cronce))
-        instead = f"there is {there}" if there else "cron = Cronce(…) would make one"
-        raise BadInput(f"{name} {what} {place!r}; {instead}")
-    return found
-
-
-def module_and_object(app: str) -> tuple[str, str]:
-    """What it names, if it can be meant."""
-    name, colon, place = app.partition(":")
-    if place and (name.endswith(".py") or "/" in name):
-        module = name.removesuffix(".py").strip("./").replace("/", ".")
-        raise BadInput(f"{name[:80]} is a file, and its module is meant: write {module[:80]}:{place[:80]}")
-    if not colon or not all(name.split(".")) or not place:
-        raise BadInput(f"write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not {app[:80]!r}")
-    return name, place
-
-
-def _imported(name: str) -> ModuleType:
-    here = os.getcwd()  # noqa: PTH109  pathlib is slow to import
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        with loading():
-            return import_module(name)
-    except Enough as work:
-        raise BadInput(f"{name} {work} when it is imported; put that under `if __name__ == '__main__':`") from None
-    except CronceError as error:
-        place = _frames(error)[-1]
-        raise BadInput(f"{place.filename}:{place.lineno}: {error}") from None
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise BadInput(f"there is no module {error.name}, neither in {here} nor where Python looks") from None
-        tell(traceback_of(error, last=len(_frames(error))))
-        raise BadInput(f"{name} cannot be imported") from None
-
-
-def _frames(error: BaseException) -> "list[FrameSummary]":
-    """Where it went wrong, without our own lines and those of the import."""
-    from traceback import extract_tb  # noqa: PLC0415  only what fails pays for it
-
-    ours = (__file__.removesuffix("/runtime/loading.py"), "<frozen", str(importlib.__file__))
-    return [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]

@@ -257,8 +257,6 @@ def _seen(cell: Cell) -> ObservedSeen:
 
 # --- guarded calls that have no say: mode="observe" -------------------------------------------------------------------
 
-# A guarded call that has no say: `mode="observe"`.
-#
 # The body runs as before, in the thread or the task that called it. Beside it, on a thread of its own, the call is made
 # that the guard would make, and the body of that only waits until the real one is over. So the slot is claimed, renewed
 # and closed as it would be; whoever is refused runs all the same, and that is noted. Nothing that befalls the lease

@@ -3,7 +3,7 @@
 A definition says in JSON what `Cronce.job` is told in Python, and names its body: an importable function, or a command.
 Every change is a compare-and-swap on one cell, raises its revision, and writes on the board of jobs in the same swap:
 all processes look. What was removed leaves its cell behind, so that the revision goes on rising if it comes back. Which
-of them a process runs is its own choice (`allowed_jobs`).
+of them a process runs is its own choice (`Allowed`).
 """
 
 import json
@@ -29,7 +29,7 @@ from cronce.runtime.guard import guarded
 from cronce.runtime.loading import place_of
 from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import Operator
-from cronce.runtime.processes.child import Bodies
+from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.processes.command import checked_words
 from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, read_bundle, refuse_unknown, seen_job
 from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
@@ -327,8 +327,6 @@ def seen_stored(name: str, seen: JobSeen | None, cell: Cell) -> JobSeen | None:
 
 # --- which of them a process runs, and how ----------------------------------------------------------------------------
 
-# Which stored jobs a process runs, and how.
-#
 # *Whoever can write to the store can define a job*, and that must not be enough to run code. A process runs only what
 # it was told to allow when it was started, by patterns; without any, nothing. A definition is matched against them
 # before anything of it is imported or looked up. What a process cannot run it says once, and leaves to the others.

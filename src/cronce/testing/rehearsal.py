@@ -19,9 +19,9 @@ from typing import Any, Final
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Instant, Slot
+from cronce.runtime.application import load
 from cronce.runtime.attempt import Work
 from cronce.runtime.flow import drive
-from cronce.runtime.loading import load
 from cronce.runtime.queries import jobs
 from cronce.stores import open_store
 from cronce.stores.base import Scan

@@ -11,7 +11,7 @@ from cronce.model import Instant
 from cronce.runtime.queries import RunSeen
 from cronce.telling.words import fine, safe, short
 from cronce.value import NamedTuple
-from cronce.web.site import percent, tag, titled
+from cronce.web.markup import percent, tag, titled
 
 SHOWN: Final = 100
 """So many runs, the latest."""

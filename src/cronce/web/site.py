@@ -1,11 +1,7 @@
 """The site: what all its pages and its API share (`app.state.site`, or `site_of(request)`), and what stands around
-every page. And the markup that pages and pictures have in common: how things stand, for the eye (each word has a tone,
-which is a colour, and an icon: colour is never alone), and elements of a picture, in a few words. Whatever is put into
-an element is escaped; what is Markup already is not again.
-"""
+every page."""
 
 import asyncio
-import re
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +12,6 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, Response
 
@@ -36,73 +31,8 @@ from cronce.stores import mask_all
 from cronce.stores.base import Scan
 from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short, tone
 from cronce.value import NamedTuple
+from cronce.web.markup import brief, coded, icon_of
 from cronce.web.security import Guesses, Keys, Session
-
-_CODE: Final = re.compile("`([^`]+)`")
-
-_ICONS: Final = {
-    **dict.fromkeys(("succeeded", "done", "cleared"), "check"),
-    **dict.fromkeys(("failed", "removed", "dead"), "cross"),
-    **dict.fromkeys(("unknown", "unreadable", "in doubt"), "ask"),
-    **dict.fromkeys(("lapsed", "waiting", "due", "late"), "wait"),
-    **dict.fromkeys(("running", "in progress"), "play"),
-    **dict.fromkeys(("skipped", "too old"), "skip"),
-    **dict.fromkeys(("paused", "draining", "resting"), "pause"),
-    **dict.fromkeys(("silent", "doubled", "warning"), "alarm"),
-    **dict.fromkeys(("critical", "error"), "stop"),
-    "lost": "ghost",
-    "retrying": "again",
-    "alive": "dot",
-    "held": "lock",
-    "led": "crown",
-    "info": "info",
-}
-
-
-def icon_of(word: str) -> str:
-    return _ICONS.get(word, "ring")
-
-
-def brief(holder: str) -> str:
-    """A process without its start: its host and its number are enough for most."""
-    return ":".join(holder.split(":")[:2])
-
-
-def coded(text: str) -> Markup:
-    """A sentence; what it has between backticks is code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(safe(text)))))  # noqa: S704  escaped before
-
-
-# --- elements ---------------------------------------------------------------------------------------------------------
-
-
-def tag(name: str, *children: str, **attributes: str | float) -> Markup:
-    """`tag("rect", x="3%", class_="bar")`: an underscore at the end is dropped, one within is a hyphen."""
-    spelled = "".join([f' {_spelled(key)}="{escape(plain(value))}"' for key, value in attributes.items()])
-    inside = "".join([escape(child) for child in children])
-    return Markup(f"<{name}{spelled}>{inside}</{name}>")  # noqa: S704  all of it is escaped, or our own
-
-
-def _spelled(key: str) -> str:
-    return key.rstrip("_").replace("_", "-")
-
-
-def plain(value: str | float) -> str:
-    """A number with as many digits as a screen has use for."""
-    return value if isinstance(value, str) else f"{value:.3f}".rstrip("0").rstrip(".")
-
-
-def percent(value: float) -> str:
-    """Places along the time axis are shares of the width, so that the picture is as wide as its place on the page."""
-    return f"{plain(value)}%"
-
-
-def titled(text: str) -> Markup:
-    """What is shown where the pointer rests."""
-    return tag("title", text)
-
-
-# --- the site ---------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

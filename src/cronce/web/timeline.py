@@ -24,8 +24,9 @@ from cronce.schedule.zone import find_zone
 from cronce.telling.words import fine
 from cronce.value import NamedTuple
 from cronce.web import timeline_layout as layout
+from cronce.web.markup import brief, percent, tag, titled
 from cronce.web.requests import read_instant
-from cronce.web.site import Shown, brief, path, percent, root_of, tag, titled
+from cronce.web.site import Shown, path, root_of
 from cronce.web.timeline_layout import By, Column, Facts, Lane, Picture, Placed, Scale, Shape
 
 SPANS: Final = {

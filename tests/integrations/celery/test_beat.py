@@ -18,7 +18,8 @@ from celery.schedules import BaseSchedule, crontab
 
 from cronce import At, Cronce
 from cronce.errors import BadPolicy
-from cronce.integrations.celery import Scheduler, task_id
+from cronce.integrations.celery import Scheduler
+from cronce.integrations.celery.beat import task_id
 from cronce.model import slot
 from cronce.testing.manual_time import ManualClock
 from tests.house.wait import wait_until

@@ -9,7 +9,7 @@ from celery import Celery
 from celery.schedules import BaseSchedule, crontab, maybe_schedule
 
 from cronce.errors import BadInput
-from cronce.integrations.celery import rule_of
+from cronce.integrations.celery.beat import rule_of
 from cronce.schedule import At, Cron, Every
 
 

@@ -13,7 +13,8 @@ from celery.app.trace import build_tracer
 from celery.exceptions import Reject
 
 from cronce.errors import BadPolicy
-from cronce.integrations.celery import Once, cronce_of
+from cronce.integrations.celery import Once
+from cronce.integrations.celery.beat import cronce_of
 from tests.integrations.celery.shop import begin
 from tests.servers.valkey import DURABLE, Valkey
 

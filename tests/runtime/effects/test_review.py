@@ -39,8 +39,8 @@ from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.redis import init
-from tests.runtime.operations.test_actions import url_of
 from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, claim, granted
+from tests.runtime.test_operations import url_of
 
 ALL = [Where("effect/"), Where("once/")]
 CHARGE = f"{SLOT.key}/charge:7"

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from cronce.errors import BadInput, CronceError
-from cronce.integrations.celery import OncePerSlot, job_name, next_whole, rule_of
+from cronce.integrations.celery.beat import OncePerSlot, job_name, next_whole, rule_of
 from cronce.model import Instant
 from cronce.runtime.attempt import describe
 from cronce.runtime.log import LOGGER

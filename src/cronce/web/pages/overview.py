@@ -12,14 +12,15 @@ from cronce.model import Instant
 from cronce.monitor.alerts import SEVERITIES, Kind, Severity, rank, worst_first
 from cronce.monitor.read_overview import Overview, holders, overview
 from cronce.monitor.settings import Settings
-from cronce.monitor.watch import missed
+from cronce.monitor.watch_schedulers import missed
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HolderSeen, RunSeen
 from cronce.telling.words import Tone, ago, by_whom, counted, safe, short
 from cronce.value import NamedTuple
+from cronce.web.markup import brief
 from cronce.web.pages.runs import rows_of
-from cronce.web.site import COUNTED, Frame, Shown, brief, root_of, site_of
+from cronce.web.site import COUNTED, Frame, Shown, root_of, site_of
 from cronce.web.timeline import MOST_DRAWN, picture
 
 RECENT: Final = 12

@@ -19,7 +19,8 @@ from cronce.telling.story import counted, events, headline, tell_doubts
 from cronce.telling.words import moment, overdue, safe, tone
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
-from cronce.web.site import Shown, icon_of, missing, path, root_of, site_of
+from cronce.web.markup import icon_of
+from cronce.web.site import Shown, missing, path, root_of, site_of
 
 AT_ONCE: Final = 50
 

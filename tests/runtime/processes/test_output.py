@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from cronce.runtime.processes import child
-from cronce.runtime.processes.child import Stream, Tail
+from cronce.runtime.processes import output
+from cronce.runtime.processes.output import Stream, Tail
 
 
 def test_what_is_read_in_order_is_kept_in_order() -> None:
@@ -75,6 +75,6 @@ def test_where_nobody_can_tell_how_much_is_unread_the_command_goes_on(monkeypatc
     def refused(*_: object) -> bytes:
         raise OSError(25, "Inappropriate ioctl for device")
 
-    monkeypatch.setattr(child, "ioctl", refused)
+    monkeypatch.setattr(output, "ioctl", refused)
     read_late(tail := Tail())
     assert tail.text() == "x" * 2000

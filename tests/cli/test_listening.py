@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from cronce.cli import main
-from cronce.cli.ui import read_address
+from cronce.cli.listening import read_address
 from cronce.errors import BadInput
 
 

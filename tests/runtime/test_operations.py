@@ -20,10 +20,11 @@ from cronce.protocol.commands import Asked, Closed, Held, Paused, Queue, Queued
 from cronce.protocol.notices import Holder
 from cronce.protocol.record import Act, Job, Outcome, Record, Span, Spec, State, decode, decode_act, decode_job
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
+from cronce.runtime.backfill import ask, backfill, survey
 from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.flow import Flow, Timed, perform
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.operations import AskedFor, Operator, Stands, ask, backfill, drain_cell, survey, who
+from cronce.runtime.operations import AskedFor, Operator, Stands, drain_cell, who
 from cronce.runtime.queries import carried, halted, holders
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.runtime.scheduling.scheduler import Scheduler

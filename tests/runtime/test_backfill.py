@@ -1,4 +1,4 @@
-"""A backfill that will be refused writes nothing. What a backfill does is in tests/runtime/operations/test_actions.py
+"""A backfill that will be refused writes nothing. What a backfill does is in tests/runtime/test_operations.py
 and tests/cli/test_requests_acting.py."""
 
 from collections.abc import Iterator
