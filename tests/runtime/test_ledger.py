@@ -238,6 +238,7 @@ def test_a_lapsed_run_under_skip_is_closed_as_lost_and_needs_attention(
     assert claim(other, on_lost="rerun") == Closed(Outcome.LOST, "its holder web-1 did not renew its lease")
     assert [cell.key for cell in store.scan(Scan("run/", mark=Mark.ATTENTION)).cells] == [SLOT.cell]
     assert desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED)) == Stale("web-1")
+    assert [event.what for event in desk.events if event.what is What.STALE] == [What.STALE]
 
 
 def test_renewing_extends_trust_and_a_renewal_after_its_end_does_not(desk: Desk, clock: HandClock) -> None:
@@ -736,5 +737,5 @@ def test_a_renewal_that_is_answered_after_its_own_run_was_closed_is_no_stale_hol
     grant = granted(desk)
     desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED))
     (answer,) = desk.do(desk.ledger.renew([grant]))
-    assert answer == Stale(desk.holder)
+    assert answer == Stale("web-1")
     assert [event for event in desk.events if event.what is What.STALE] == []
