@@ -1,7 +1,6 @@
 """A backfill that will be refused writes nothing. What a backfill does is in tests/runtime/test_operations.py
 and tests/cli/test_requests_acting.py."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
@@ -16,17 +15,11 @@ from tests.servers.kubernetes import Kubernetes
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-def server() -> Iterator[Kubernetes]:
-    with Kubernetes() as server:
-        yield server
-
-
 def test_where_runs_by_hand_are_refused_nothing_is_written(
-    server: Kubernetes, capsys: pytest.CaptureFixture[str]
+    kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A refused backfill had closed its slots as skipped already."""
-    url = server.url("jobs")
+    url = kubernetes.url("backfilled")
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     slot = Slot("report", now - 2 * MINUTE)
     with closing(Cronce(url)) as cron:
@@ -36,7 +29,7 @@ def test_where_runs_by_hand_are_refused_nothing_is_written(
             return run.key
 
         assert report.at(slot)() == slot.key
-        before = deepcopy(server.leases)
+        before = deepcopy(kubernetes.leases)
         stretch = ["--from", spell(slot.at), "--to", spell(now)]
         for words in (
             ["backfill", "report", *stretch],
@@ -49,6 +42,6 @@ def test_where_runs_by_hand_are_refused_nothing_is_written(
             assert main([*words, "--store", url]) == 78
             said = capsys.readouterr()
             assert "and for no runs by hand (trigger, rerun, backfill, a Job made by hand)" in said.err
-            assert (said.out, server.leases) == ("", before)
+            assert (said.out, kubernetes.leases) == ("", before)
         following = Slot("report", now - MINUTE)
         assert report.at(following)() == following.key

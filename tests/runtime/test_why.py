@@ -1,7 +1,6 @@
 """Why a slot ran or did not, where the store keeps only the last slots of a job. The other cases, with their exact
 words, are in tests/cli/test_runs_why.py."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -15,17 +14,11 @@ from tests.servers.kubernetes import Kubernetes
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-def server() -> Iterator[Kubernetes]:
-    with Kubernetes() as server:
-        yield server
-
-
 def test_a_slot_that_ran_and_is_no_longer_kept_is_too_old(
-    server: Kubernetes, capsys: pytest.CaptureFixture[str]
+    kubernetes: Kubernetes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`why` took what stands for it for a slot that is due, and said that it may be claimed now."""
-    url = server.url("jobs")
+    url = kubernetes.url("asked-why")
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     slots = [Slot("report", now - minutes * MINUTE) for minutes in (5, 4, 3, 2, 1)]
     with closing(Cronce(url)) as cron:
