@@ -11,12 +11,12 @@ from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 
-from cronce.audit.common import Guarded
-from cronce.audit.model import Facts, Place, Severity
-from cronce.audit.parts import rules
-from cronce.audit.python.apscheduler.clocks import lost_midnight
-from cronce.audit.python.apscheduler.schedulers import schedulers
-from cronce.audit.python.facts import Bound, Call, Function, Module
+from cronce_audit.common import Guarded
+from cronce_audit.model import Facts, Place, Severity
+from cronce_audit.parts import rules
+from cronce_audit.python.apscheduler.clocks import lost_midnight
+from cronce_audit.python.apscheduler.schedulers import schedulers
+from cronce_audit.python.facts import Bound, Call, Function, Module
 from tests.audit.trees import findings_in, report_on
 
 HEAD = """\

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit import baseline
-from cronce.audit.baseline import Entry, fingerprints
-from cronce.audit.model import Confidence, Finding, Place, Severity
 from cronce.errors import BadInput
+from cronce_audit import baseline
+from cronce_audit.baseline import Entry, fingerprints
+from cronce_audit.model import Confidence, Finding, Place, Severity
 
 
 def finding(line: int, snippet: str, path: str = "app.py", rule: str = "CR101") -> Finding:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Severity
+from cronce_audit.model import Severity
 from tests.audit.trees import findings_in, report_on
 
 CELERY = 'from celery import Celery\n\napp = Celery("shop", broker="redis://localhost")\n'

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.checklist import CHECKLISTS, answers, cluster, habits, locks, python, scheduled
-from cronce.audit.checklist.answers import Answer, Seen
-from cronce.audit.checklist.mentions import SIGNS, mentions
-from cronce.audit.config import Settings
-from cronce.audit.outcome import weigh
-from cronce.audit.parts import rules
-from cronce.audit.tree import files
+from cronce_audit.checklist import CHECKLISTS, answers, cluster, habits, locks, python, scheduled
+from cronce_audit.checklist.answers import Answer, Seen
+from cronce_audit.checklist.mentions import SIGNS, mentions
+from cronce_audit.config import Settings
+from cronce_audit.outcome import weigh
+from cronce_audit.parts import rules
+from cronce_audit.tree import files
 from tests.audit.trees import report_on
 
 Judge = Callable[[Seen], Answer]

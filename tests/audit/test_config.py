@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.config import Project, Settings, find_project, rule_named, rules_named
-from cronce.audit.model import Confidence, Severity
-from cronce.audit.outcome import weigh
 from cronce.errors import BadInput
+from cronce_audit.config import Project, Settings, find_project, rule_named, rules_named
+from cronce_audit.model import Confidence, Severity
+from cronce_audit.outcome import weigh
 from tests.audit.trees import report_on
 
 EVERYTHING = """

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.engine import audit
-from cronce.audit.model import Confidence, Severity
-from cronce.audit.tree import files
+from cronce_audit.engine import audit
+from cronce_audit.model import Confidence, Severity
+from cronce_audit.tree import files
 from tests.audit.trees import YEAR, findings_in, report_on
 
 RULES = ("CR601", "CR602", "CR603", "CR604", "CR610", "CR611", "CR612", "CR620")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from cronce.audit.common import Command, ZoneSet
-from cronce.audit.containers.bases import sh_of
-from cronce.audit.containers.facts import Image, Service
-from cronce.audit.containers.instructions import Instruction, instructions
-from cronce.audit.containers.part import READERS
-from cronce.audit.containers.programs import program
-from cronce.audit.containers.shell import Kind, line, stays
-from cronce.audit.model import Place, Source
+from cronce_audit.common import Command, ZoneSet
+from cronce_audit.containers.bases import sh_of
+from cronce_audit.containers.facts import Image, Service
+from cronce_audit.containers.instructions import Instruction, instructions
+from cronce_audit.containers.part import READERS
+from cronce_audit.containers.programs import program
+from cronce_audit.containers.shell import Kind, line, stays
+from cronce_audit.model import Place, Source
 
 
 def facts(path: str, text: str, kind: type) -> list[Any]:

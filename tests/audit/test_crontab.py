@@ -4,12 +4,12 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from cronce.audit.crontab.commands import cut_by_percent, job_of, scripts_of, shown
-from cronce.audit.crontab.hosts import homes
-from cronce.audit.crontab.images import Image
-from cronce.audit.crontab.read import Line, Tab, wants
-from cronce.audit.slots import minutes_between, shared_slot
 from cronce.integrations.crontab import dedupe
+from cronce_audit.crontab.commands import cut_by_percent, job_of, scripts_of, shown
+from cronce_audit.crontab.hosts import homes
+from cronce_audit.crontab.images import Image
+from cronce_audit.crontab.read import Line, Tab, wants
+from cronce_audit.slots import minutes_between, shared_slot
 from tests.audit.trees import YEAR, findings_in, report_on, report_on_machine
 
 DEBIAN = "FROM debian:12\nRUN apt-get update && apt-get install -y cron\nCOPY crontab /etc/cron.d/app\nCMD cron -f\n"

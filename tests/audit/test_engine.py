@@ -7,10 +7,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from cronce.audit import engine, parts
-from cronce.audit.engine import BUG, audit
-from cronce.audit.model import Confidence, Facts, Found, Place, Reader, Rule, Severity, Source, Unreadable, rule
-from cronce.audit.tree import files
+from cronce_audit import engine, parts
+from cronce_audit.engine import BUG, audit
+from cronce_audit.model import Confidence, Facts, Found, Place, Reader, Rule, Severity, Source, Unreadable, rule
+from cronce_audit.tree import files
 from tests.audit.trees import YEAR, report_on
 
 
@@ -123,14 +123,14 @@ def test_each_module_that_others_ask_can_be_imported_first() -> None:
     """One that only works when another was imported before it breaks the command, and no other test."""
     package = Path(engine.__file__).parent
     modules = [
-        ".".join(("cronce", "audit", *path.relative_to(package).with_suffix("").parts))
+        ".".join(("cronce_audit", *path.relative_to(package).with_suffix("").parts))
         for path in sorted(package.rglob("*.py"))
         if path.parent == package or path.stem in ("facts", "rules", "part")
     ]
     code = """
 import sys
 for name in sys.argv[1:]:
-    for known in [one for one in sys.modules if one.startswith("cronce.audit")]:
+    for known in [one for one in sys.modules if one.startswith("cronce_audit")]:
         del sys.modules[known]
     __import__(name)
 """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Confidence, Severity
+from cronce_audit.model import Confidence, Severity
 from tests.audit.manifests import DEPLOYMENT, changed, without
 from tests.audit.trees import findings_in, report_on
 

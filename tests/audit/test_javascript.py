@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Confidence, Severity
+from cronce_audit.model import Confidence, Severity
 from tests.audit.trees import findings_in, report_on
 
 CLUSTER = {"ecosystem.config.js": "module.exports = { apps: [{ script: './app.js', instances: 4 }] };\n"}

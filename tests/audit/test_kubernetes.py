@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Severity
+from cronce_audit.model import Severity
 from tests.audit.manifests import CRONJOB, DEPLOYMENT, changed, under, without
 from tests.audit.trees import findings_in, report_on
 

@@ -5,8 +5,8 @@ from textwrap import indent
 
 import pytest
 
-from cronce.audit.kubernetes.templates import plain
-from cronce.audit.model import Confidence, Severity
+from cronce_audit.kubernetes.templates import plain
+from cronce_audit.model import Confidence, Severity
 from tests.audit.manifests import CRONJOB, DEPLOYMENT, changed, under, without
 from tests.audit.trees import findings_in, report_on
 

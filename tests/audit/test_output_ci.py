@@ -13,8 +13,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from cronce.audit import parts
 from cronce.cli import parser_of
+from cronce_audit import parts
 from tests.audit import rules_page
 
 ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def test_the_hook_reads_the_whole_tree_with_the_extra() -> None:
 
 
 def test_a_name_is_that_of_one_rule_as_an_id_is() -> None:
-    every = [rule for part in parts.PARTS for rule in import_module(f"cronce.audit.{part}.part").RULES]
+    every = [rule for part in parts.PARTS for rule in import_module(f"cronce_audit.{part}.part").RULES]
     for words in ([rule.id for rule in every], [rule.name for rule in every]):
         assert [word for word, times in Counter(words).items() if times > 1] == []
 

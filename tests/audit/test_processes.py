@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.common import LockDeclared
-from cronce.audit.engine import audit
-from cronce.audit.model import Confidence, Severity
-from cronce.audit.tree import files
+from cronce_audit.common import LockDeclared
+from cronce_audit.engine import audit
+from cronce_audit.model import Confidence, Severity
+from cronce_audit.tree import files
 from tests.audit.trees import findings_in, report_on
 
 JOBS = """\

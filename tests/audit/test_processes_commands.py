@@ -6,13 +6,13 @@ from types import MappingProxyType
 
 import pytest
 
-from cronce.audit.common import Command
-from cronce.audit.model import Facts, Place
-from cronce.audit.processes.argv import programs, simple_commands
-from cronce.audit.processes.commands import Celery, Serving, celeries, runnings
-from cronce.audit.processes.counts import SEVERAL, UNKNOWN, Count
-from cronce.audit.processes.servers import servings
-from cronce.audit.processes.settings import count_in
+from cronce_audit.common import Command
+from cronce_audit.model import Facts, Place
+from cronce_audit.processes.argv import programs, simple_commands
+from cronce_audit.processes.commands import Celery, Serving, celeries, runnings
+from cronce_audit.processes.counts import SEVERAL, UNKNOWN, Count
+from cronce_audit.processes.servers import servings
+from cronce_audit.processes.settings import count_in
 
 PLACE = Place("compose.yml", 7)
 

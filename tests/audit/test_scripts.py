@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.common import Command
-from cronce.audit.model import Place
+from cronce_audit.common import Command
+from cronce_audit.model import Place
 from tests.audit.trees import findings_in, report_on
 
 JOB = "* * * * * /app/sync"

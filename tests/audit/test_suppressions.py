@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Confidence, Finding, Place, Severity, Source
-from cronce.audit.suppressions import READERS, Suppression
+from cronce_audit.model import Confidence, Finding, Place, Severity, Source
+from cronce_audit.suppressions import READERS, Suppression
 from tests.audit.trees import findings_in, report_on
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.common import Command
-from cronce.audit.model import Place
-from cronce.audit.systemd.calendars import calendar, is_refused
 from cronce.schedule import Cron
+from cronce_audit.common import Command
+from cronce_audit.model import Place
+from cronce_audit.systemd.calendars import calendar, is_refused
 from tests.audit.trees import findings_in, report_on
 from tests.house.needs import tool
 

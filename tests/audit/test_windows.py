@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.engine import audit
-from cronce.audit.windows.tasks import Task
+from cronce_audit.engine import audit
+from cronce_audit.windows.tasks import Task
 from tests.audit.trees import YEAR, findings_in, report_on
 
 REPEATS = "<Repetition><Interval>PT5M</Interval></Repetition>"

@@ -9,23 +9,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce.audit import baseline
-from cronce.audit.checklist import answers
-from cronce.audit.checklist.answers import Seen
-from cronce.audit.checklist.mentions import mentions
-from cronce.audit.common import LockDeclared, ZoneSet
-from cronce.audit.config import Project, Settings, confidence, find_project, rule_named, rules_named, threshold, zone
-from cronce.audit.engine import Report, is_wanted, read_tree, report_of
-from cronce.audit.fixes import mend
-from cronce.audit.live.machine import clock_in_step, look_at
-from cronce.audit.model import Facts, Finding, Place, Unparsed
-from cronce.audit.outcome import Outcome, weigh
-from cronce.audit.output.document import checklist_document, document, rule_document
-from cronce.audit.output.github import annotations
-from cronce.audit.output.sarif import sarif
-from cronce.audit.page import page
-from cronce.audit.parts import rules
-from cronce.audit.tree import files
 from cronce.cli import say
 from cronce.cli.audit_report import checked, counted, explained, listed, number, shown, verdict
 from cronce.cli.machine import system_zone
@@ -33,6 +16,23 @@ from cronce.cli.terminal import Screen, Toned, bar, paint, screen
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import mask_all
+from cronce_audit import baseline
+from cronce_audit.checklist import answers
+from cronce_audit.checklist.answers import Seen
+from cronce_audit.checklist.mentions import mentions
+from cronce_audit.common import LockDeclared, ZoneSet
+from cronce_audit.config import Project, Settings, confidence, find_project, rule_named, rules_named, threshold, zone
+from cronce_audit.engine import Report, is_wanted, read_tree, report_of
+from cronce_audit.fixes import mend
+from cronce_audit.live.machine import clock_in_step, look_at
+from cronce_audit.model import Facts, Finding, Place, Unparsed
+from cronce_audit.outcome import Outcome, weigh
+from cronce_audit.output.document import checklist_document, document, rule_document
+from cronce_audit.output.github import annotations
+from cronce_audit.output.sarif import sarif
+from cronce_audit.page import page
+from cronce_audit.parts import rules
+from cronce_audit.tree import files
 
 ACTIONS: Final = ("rules", "explain")
 NO_FILE: Final = (

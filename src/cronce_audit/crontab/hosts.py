@@ -1,0 +1,115 @@
+"""Where a crontab ends up: in which images, read by which cron, by which clocks."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from cronce_audit.common import Command, ZoneSet
+from cronce_audit.crontab.images import Engine, Image, is_odd, passes_over
+from cronce_audit.crontab.read import Line, Tab
+from cronce_audit.folds import is_zone
+from cronce_audit.model import Facts
+from cronce_audit.scripts.appends import Installed
+
+HONOURS_CRON_TZ: Final[frozenset[Engine]] = frozenset({"cronie", "supercronic"})
+_INSTALLED: Final = re.compile(r"((?:.*/)?)(?:etc/crontab|etc/cron\.d/[^/]+|var/spool/cron/.+)")
+
+
+class Home(NamedTuple):
+    """What is known about a crontab."""
+
+    tab: Tab
+    engine: Engine
+    images: Mapping[str, str]
+    """The Dockerfiles that take it, and where it lies in each; "" where that is not said."""
+    installed_by_command: bool
+    """An image or a script installs it with `crontab FILE`."""
+    passed_over: bool
+    """Debian's cron would not read it where it lies, for its name."""
+    hosts: frozenset[str]
+    """Whatever shares one of these is read by the same cron."""
+
+
+class _Known(NamedTuple):
+    """What is said of all crontabs together."""
+
+    images: Sequence[tuple[Image, Mapping[str, str]]]
+    """Each with what it copies: from which path of the tree to which of its own."""
+    of_supercronic: frozenset[str]
+    installed: frozenset[str]
+
+
+def homes(facts: Facts) -> Mapping[str, Home]:
+    """By path."""
+    commands = [{PurePosixPath(word).name for word in command.words} for command in facts.of(Command)]
+    known = _Known(
+        [(image, _copied(image)) for image in facts.of(Image)],
+        frozenset(name for names in commands if "supercronic" in names for name in names),
+        frozenset(installed.name for installed in facts.of(Installed)),
+    )
+    return {tab.path: _home(tab, known) for tab in facts.of(Tab)}
+
+
+def _home(tab: Tab, known: _Known) -> Home:
+    name = PurePosixPath(tab.path).name
+    takers = {
+        image: target for image, copied in known.images if (target := _target(image, copied, tab.path)) is not None
+    }
+    engines: set[Engine] = {image.engine for image in takers}
+    if name in known.of_supercronic:
+        engines.add("supercronic")
+    engine: Engine = engines.pop() if len(engines) == 1 else ""
+    targets = {PurePosixPath(target).name for target in takers.values()} | {name}
+    by_command = any("crontab" in image.runs and targets & image.runs for image in takers)
+    by_command = by_command or not targets.isdisjoint(known.installed)
+    in_cron_d = PurePosixPath(tab.path).parent.parts[-2:] == ("etc", "cron.d")
+    passed_over = in_cron_d and is_odd(tab.path) and not takers and not by_command
+    images = {image.path: target for image, target in takers.items()}
+    hosts = frozenset() if passed_over else _hosts(tab.path, takers)
+    return Home(tab, engine, images, by_command, passed_over, hosts)
+
+
+def _hosts(path: str, takers: Mapping[Image, str]) -> frozenset[str]:
+    reading = {image.path for image, target in takers.items() if not _is_lost(image, target)}
+    return frozenset(reading | {_machine(path)} if reading or not takers else ())
+
+
+def _machine(path: str) -> str:
+    """What lies where cron looks for it is read together with the others there; any other file is for itself."""
+    found = _INSTALLED.fullmatch(path)
+    return f"{found[1]}/" if found else path
+
+
+def _is_lost(image: Image, target: str) -> bool:
+    return any(copied.target == target and passes_over(image, copied) for copied in image.copied)
+
+
+def _copied(image: Image) -> Mapping[str, str]:
+    context = PurePosixPath(image.path).parent
+    return {str(base / copied.source): copied.target for copied in image.copied for base in (PurePosixPath(), context)}
+
+
+def _target(image: Image, copied: Mapping[str, str], path: str) -> str | None:
+    """Where the image has a file of the tree; None where it does not take it."""
+    if path in copied:
+        return copied[path]
+    name = PurePosixPath(path).name
+    for source, target in copied.items():
+        if source in (".", "*") or path.startswith(f"{source}/"):
+            into = target.rstrip("/")
+            if into.endswith("/cron.d"):
+                return f"{into}/{name}"
+            if name in image.named:
+                return ""
+    return None
+
+
+def zones(line: Line, home: Home, facts: Facts) -> Iterator[str]:
+    """The zones by whose clocks a line fires, as far as the tree says."""
+    if line.zone and home.engine in HONOURS_CRON_TZ | {""}:
+        found = {line.zone}
+    else:
+        units = set(home.images) | {""}
+        found = {said.zone for said in facts.of(ZoneSet) if said.unit in units}
+    yield from (zone for zone in sorted(found) if is_zone(zone))
