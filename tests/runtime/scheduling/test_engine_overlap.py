@@ -74,7 +74,7 @@ class Hauling(ManualCluster):
 
 
 def still_ran(second: int) -> tuple[str, str]:
-    return "skipped", f"{slot(second).key} still ran"
+    return "skipped", f"{slot(second).key} had not ended"
 
 
 def test_skip_closes_what_falls_due_meanwhile_and_an_overrun_is_told_once() -> None:
