@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 SITE := $(VENV)/.site
 
-.PHONY: help demo test test-fast lint servers bench docs proof clean
+.PHONY: help demo test test-fast lint servers bench docs peers proof clean
 .DEFAULT_GOAL := help
 
 help: ## this text
@@ -64,6 +64,9 @@ bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the 
 	$(BIN)/python -m bench.scheduler
 	$(BIN)/python -m bench.audit
 	$(BIN)/python -m bench.ui
+
+peers: $(STAMP) servers ## the same faults for cronce and for other tools, each in an environment of its own: over an hour; ONLY="dbos frozen" repeats some
+	@nice $(BIN)/python -m bench.peers $(if $(ONLY),--only $(ONLY))
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
