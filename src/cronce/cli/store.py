@@ -186,10 +186,10 @@ Without JOB it also deletes what processes, locks and keys (@cron.idempotent, wo
 it was last of use. The store's clock is watched for half a minute before that.
 
 examples:
-  cronce purge --dry-run                                what would go
-  cronce purge                                          by the default: 30 days, and at most 1,000 of each job
-  cronce purge billing --keep 100                       the newest 100 of each outcome
-  cronce purge --keep succeeded=50 --keep failed=90d    by outcome; what is not named is kept for 30 days
+  cronce store purge --dry-run                                what would go
+  cronce store purge                                          by the default: 30 days, and at most 1,000 of each job
+  cronce store purge billing --keep 100                       the newest 100 of each outcome
+  cronce store purge --keep succeeded=50 --keep failed=90d    by outcome; what is not named is kept for 30 days
 """
 
 

@@ -180,7 +180,7 @@ def install(text: str, name: str, body: str) -> str:
     """The crontab with the block `name` holding `body`: where it stood, or else at the end."""
     plain = body.replace("\r\n", "\n").strip("\n")
     if not plain.strip():
-        raise BadInput("there is nothing to install; `cronce crontab remove` takes a block away")
+        raise BadInput("there is nothing to install; `cronce deploy crontab remove` takes a block away")
     if any(re.fullmatch(mark, line) for line in plain.split("\n") for mark in (_BEGIN, _END)):
         raise BadInput("what is to be installed has marks of blocks in it; leave them out")
     begin = f"# BEGIN cronce {name} (written by `cronce crontab install`, which overwrites it)"
