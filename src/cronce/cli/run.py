@@ -50,7 +50,7 @@ RUN_DESCRIPTION: Final = """\
 Run the jobs of an application: cronce run app:cron, for `cron = Cronce(…)` in app.py. Start it wherever and as often as
 you like: each slot runs once, and the work spreads over the processes that are there.
 
-TERM or Ctrl-C ends it: it claims no more, and lets what runs come to an end. What still runs near the end of --grace is
+TERM or Ctrl-C ends it: it takes no new work, and waits for what runs. What still runs near the end of --grace is
 stopped: closed as failed, or under on_lost="rerun" taken over by another process at once. A second signal stops it now.
 
 exit codes: 0 all that ran is on record; 1 something could not be recorded, or stopped; 2 the call makes no sense; 75
