@@ -15,6 +15,7 @@ from cronce.cli.listening import HttpProcess, is_loopback, listening, read_addre
 from cronce.cli.session import refuse_nothing
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.errors import BadInput, StoreUnavailable
+from cronce.monitor.settings import Settings
 from cronce.runtime.app import Cronce
 from cronce.runtime.application import load
 from cronce.stores.default import choose
@@ -65,13 +66,18 @@ def run_ui(options: argparse.Namespace) -> int:
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
         refuse_nothing(choose(options.store))
-        with monitored(cron, alerted):
+        with monitored(cron, alerted._replace(settings=_linking(alerted.settings, url_of(listener)))):
             _reach(cron)
             may = "only shows" if given.token is None else "the token lets one act"
             print(f"cronce ui: {url_of(listener)} shows {cron.place}; {may}", flush=True)
             serve(app, listener)
         let_go()
         os._exit(0)  # whoever still waits for an answer of the store is not waited for
+
+
+def _linking(settings: Settings, url: str) -> Settings:
+    """Alerts link to this page, unless it goes by another address."""
+    return settings if settings.page else settings._replace(page=url)
 
 
 def _reach(cron: Cronce) -> None:

@@ -13,6 +13,7 @@ from typing import Final, Literal
 from cronce.model import MONITOR, Instant, Origin, spell
 from cronce.monitor import watch_runs
 from cronce.monitor.alerts import MORE, Kind, Severity, worst_first
+from cronce.monitor.incidents import TOUCHED, with_causes
 from cronce.monitor.known import REMEMBERED, SLICE
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey
@@ -43,6 +44,7 @@ def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Aler
         *of_others(survey, memory, settings),
     ]
     standing = [one._replace(since=min(one.since, memory.since.get(one.id, one.since))) for one in found]
+    standing = with_causes(standing)
     return sorted(standing, key=worst_first), memory._replace(since={one.id: one.since for one in standing})
 
 
@@ -92,7 +94,11 @@ def of_others(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Al
 def in_doubt(survey: Survey) -> Iterator[Alert]:
     """By job, or by the function whose keys they are."""
     found: dict[str, list[EffectSeen]] = {}
+    left = watch_runs.left_by(survey.doubts)
+    of_runs = {one.cell.key for run in survey.attention for one in left(run)}
     for one in survey.doubts:
+        if one.cell.key in of_runs:  # that is told with its run
+            continue
         found.setdefault(one.cell.key.split("/")[1], []).append(one)
     for subject, effects in found.items():
         newest = max(effects, key=lambda one: (_begun(one) or survey.epoch.born, one.name))
@@ -102,7 +108,8 @@ def in_doubt(survey: Survey) -> Iterator[Alert]:
         text = safe(f"{newest.name} was begun, and nobody knows whether it happened{count}.")
         named = quote(safe(newest.name))
         remedy = f"Find out, then `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
-        yield Alert(Kind.IN_DOUBT, subject, "critical", text, since, remedy=remedy)
+        names = tuple(one.name for one in effects[:TOUCHED])
+        yield Alert(Kind.IN_DOUBT, subject, "critical", text, since, remedy=remedy, effects=names)
 
 
 def _begun(one: EffectSeen) -> Instant | None:
