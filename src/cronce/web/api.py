@@ -393,8 +393,13 @@ _ANSWERS: Final = {
     ("runs", "cancel"): "Cancelled",
     ("runs", "resolve"): "Resolved",
     ("effects", "resolve"): "ResolvedEffect",
+    ("alerts", "acknowledge"): "HandledAlert",
+    ("alerts", "snooze"): "HandledAlert",
 }
 """The schema of what comes of each."""
+
+
+_SUBJECTS: Final = {"jobs": "a job", "runs": "a slot", "effects": "an effect", "alerts": "an alert, by its id"}
 
 
 def openapi() -> dict[str, Any]:
@@ -428,7 +433,7 @@ def _act(action: Action) -> dict[str, Any]:
     return {
         "operationId": f"{action.name}{action.of.removesuffix('s').title()}",
         "summary": action.meaning,
-        "parameters": [_subject({"jobs": "a job", "runs": "a slot", "effects": "an effect"}[action.of])],
+        "parameters": [_subject(_SUBJECTS[action.of])],
         "requestBody": {
             "required": bool(fields["required"]),
             "content": {"application/json": {"schema": fields}},

@@ -149,5 +149,6 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "AskedFor": shape("key new:yes by"),
     "Cancelled": shape("slot asked:yes outcome? reason? changed:yes"),
     "Resolved": shape("slot due:yes outcome? changed:yes note?"),
+    "HandledAlert": shape("id alerts:[] handled?:Handled"),
     "ResolvedEffect": shape(f"{_EFFECT} changed:yes note?"),
 }
