@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 
-.PHONY: help demo test test-fast lint servers bench peers proof clean
+.PHONY: help demo test test-fast lint servers bench peers soak proof release-check clean
 .DEFAULT_GOAL := help
 
 help: ## this text
@@ -58,6 +58,13 @@ bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the 
 
 peers: $(STAMP) servers ## the same faults for cronce and for other tools, each in an environment of its own: over an hour; ONLY="dbos frozen" repeats some
 	@nice $(BIN)/python -m bench.peers $(if $(ONLY),--only $(ONLY))
+
+soak: $(STAMP) servers ## schedulers that stay up under random faults on every store, purged and upgraded meanwhile; MINUTES=5 for a short one
+	@nice $(BIN)/python -m bench.soak --minutes $(or $(MINUTES),60)
+
+release-check: $(STAMP) ## build wheel and sdist, install them in clean environments of every Python that is here, and lint the Dockerfile
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/python -m tests.release
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

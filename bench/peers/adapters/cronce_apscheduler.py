@@ -17,6 +17,6 @@ if __name__ == "__main__":
     cron = Cronce(order().url)
     serve(
         tick,
-        lambda scheduler: protect(scheduler, cron, on_lost="rerun", lease=f"{LEASE}s", overlap="allow"),
+        lambda scheduler: protect(scheduler, cron, on_lost="rerun", lease=f"{LEASE}s"),
         job_defaults={**DEFAULTS, "coalesce": False, "max_instances": 10},
     )
