@@ -1,4 +1,4 @@
-"""docs/requirements.md as data: each row, whether the evidence it names exists, and which command shows it at full size.
+"""docs/requirements.md as data: each row, whether its evidence exists, and which command shows it at full size.
 
 python -m tests.house.requirements      # write the last column again
 """
@@ -146,7 +146,7 @@ FULL_SIZE = (
     ("tests/stores/", "make proof PART=torture-durable"),
     ("tests/audit/", "python -m bench.audit"),
 )
-"""Where a row's evidence is a small version of something: the command that runs it at full size, the first that fits."""
+"""Where a row's evidence is a small version of something: the command that runs all of it, the first that fits."""
 
 AS_IT_IS = "make test"
 """What is at full size in every run of the suite."""
