@@ -18,6 +18,7 @@ from cronce.cli.listening import HttpProcess, is_loopback, listening, read_addre
 from cronce.cli.session import missing
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.errors import BadInput, StoreUnavailable
+from cronce.monitor.settings import Settings
 from cronce.runtime.app import Cronce
 from cronce.runtime.application import load
 from cronce.stores import mask
@@ -72,7 +73,7 @@ def run_ui(options: argparse.Namespace) -> int:
         from cronce.web.server import serve  # noqa: PLC0415  what it needs is known to be there by now
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-        with monitored(cron, alerted):
+        with monitored(cron, alerted._replace(settings=_linking(alerted.settings, url_of(listener)))):
             if not is_missing:
                 _reach(cron)
             may = "only shows" if given.token is None else "the token lets one act"
@@ -101,6 +102,11 @@ def _begin_again(chosen: Chosen) -> NoReturn:
     while missing(chosen):
         time.sleep(LOOK)
     os.execv(sys.executable, sys.orig_argv)  # noqa: S606  ourselves
+
+
+def _linking(settings: Settings, url: str) -> Settings:
+    """Alerts link to this page, unless it goes by another address."""
+    return settings if settings.page else settings._replace(page=url)
 
 
 def _reach(cron: Cronce) -> None:
