@@ -310,5 +310,5 @@ def _report(result: Simulation) -> str:
         lines += [f"  {needed or 'NOT CAUGHT':>10}  {name}" for name, needed in result.mutants.items()]
     lines.append(f"promises broken: {len(played.violations)}")
     for seed, promise in sorted(played.violations.items()):
-        lines.append(f"  {promise}\n    replay: cronce simulate --seed {seed}")
+        lines.append(f"  {promise}\n    replay: cronce torture simulate --seed {seed}")
     return "\n".join(lines)
