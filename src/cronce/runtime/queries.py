@@ -10,7 +10,21 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from cronce.errors import BadInput, BadRecord, NotOnRecord
-from cronce.model import SWITCH, Cell, Epoch, Instant, Mark, Slot, Traits, bundle_cells, drain_cells, slot, slot_of_cell
+from cronce.model import (
+    EPOCH,
+    SWITCH,
+    Cell,
+    Epoch,
+    Instant,
+    Mark,
+    Slot,
+    Traits,
+    bundle_cells,
+    drain_cells,
+    holder_cell,
+    slot,
+    slot_of_cell,
+)
 from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import Settle
 from cronce.protocol.lease import Sample
@@ -151,12 +165,23 @@ def refuse_unknown(job: str, names: Iterable[str]) -> None:
 def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
     now, cells = yield from read_all(Scan("job/"))
     lines = []
+    by_hand = yield from _by_hand_lately()
     for cell in cells:
         seen = seen_job(cell)
         page = yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=1))
-        last = seen_run(page.cells[0], page.now) if page.cells else None
-        lines.append(JobLine(seen, seen.next(now), last))
+        newest = max((*page.cells, *by_hand.get(seen.name, ())), key=_filed, default=None)
+        lines.append(JobLine(seen, seen.next(now), seen_run(newest, page.now) if newest else None))
     return now, lines
+
+
+def _by_hand_lately() -> Flow[dict[str, list[Cell]]]:
+    """Among the latest runs of all jobs the newest of each that was asked for by hand: its slot may be an old one, and
+    its key stands among those."""
+    found: dict[str, list[Cell]] = {}
+    for cell in (yield from read_page(Scan("run/", "at", newest_first=True))).cells:
+        if "#" in cell.key:
+            found.setdefault(cell.key.split("/")[1], [cell])
+    return found
 
 
 def halted() -> Flow[Act | None]:
@@ -222,6 +247,21 @@ def slot_named(text: str) -> Slot:
         ) from None
 
 
+HOST_GONE: Final = "host gone"
+"""How a run is shown that is running on record, and whose scheduler no longer beats."""
+
+GONE_AFTER: Final = timedelta(seconds=3)
+"""A scheduler counts as gone after two missed beats, and never sooner than this: while a page is open it beats each
+second, and a busy machine may delay two of them."""
+
+
+class Gone(NamedTuple):
+    """The scheduler that has a run no longer beats: for how long, and how much is left of the run's lease."""
+
+    unheard: timedelta
+    left: timedelta
+
+
 class RunSeen(NamedTuple):
     """A run as the store has it; without a `record` the cell is unreadable, and `trouble` says why."""
 
@@ -230,33 +270,87 @@ class RunSeen(NamedTuple):
     record: Record | None
     lapsed: bool = False
     trouble: str = ""
+    gone: Gone | None = None
+    """Of one that is running on record, if its scheduler is gone; `with_hosts` finds out."""
 
     @property
     def shown(self) -> str:
         """What there is to say of it in one word: its outcome, or its state."""
         if self.record is None:
             return "unreadable"
+        if self.gone and not self.lapsed:
+            return HOST_GONE
         return "lapsed" if self.lapsed else str(self.record.outcome or self.record.state)
 
 
-def runs(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
-    """The newest runs of a job, or of all. By key, since a run by hand is filed by when it was asked for: its slot is
-    part of its key, as it is of every other, so that within a job the order of keys is the order of slots."""
-    names = [job] if job is not None else (yield from job_names())
-    found: list[RunSeen] = []
-    for name in names:
-        found += yield from _runs_of(name, wanted, limit)
-    found.sort(key=lambda run: (run.slot.at, run.cell.key), reverse=True)
-    return found[:limit]
+Order = Literal["ran", "slot"]
 
 
-def _runs_of(job: str, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
-    scan = Scan(f"run/{job}/", mark=MARKS.get(wanted or ""), newest_first=True, limit=min(limit, 1000))
+def with_hosts(runs: Sequence[RunSeen]) -> Flow[list[RunSeen]]:
+    """The same runs. Of those that are running, whether their scheduler is gone: one request, if there are any."""
+    keys = {holder_cell(run.record.holder) for run in runs if run.record and run.record.is_running}
+    if not keys:
+        return list(runs)
+    loaded = yield from load(sorted(keys))
+    return by_beats(runs, _seen(loaded.cells, ()), loaded.now)
+
+
+def by_beats(runs: Iterable[RunSeen], holders: Iterable["HolderSeen"], now: Instant) -> list[RunSeen]:
+    """The same by holders that were read before. A run whose holder is not among them leaves no beats, as under a
+    crontab: only its lease tells whether it is alive."""
+    known = {one.holder.holder: one for one in holders}
+    return [run._replace(gone=_gone(run, known, now)) for run in runs]
+
+
+def _gone(run: RunSeen, known: Mapping[str, "HolderSeen"], now: Instant) -> Gone | None:
+    one = known.get(run.record.holder) if run.record and run.record.is_running else None
+    if one is None or run.cell.until is None or not one.is_gone(now):
+        return None
+    return Gone(now - one.beat, run.cell.until - now)
+
+
+def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> Flow[list[RunSeen]]:
+    """The latest runs of a job, or of all: in the order they ran, or in that of their slots.
+
+    A run by hand is filed by when it was asked for (`at`), and its slot is part of its key, as it is of every other. So
+    the order of keys is that of slots. The runs of one job that are kept are read by key, and put in order here: no
+    store has them in order of `at` job by job."""
+    if by == "slot":
+        names = [job] if job is not None else (yield from job_names())
+        found: list[RunSeen] = []
+        for name in names:
+            found += yield from _sifted(Scan(f"run/{name}/", newest_first=True), wanted, limit)
+        found = sorted(found, key=lambda run: (run.slot.at, run.cell.key), reverse=True)[:limit]
+    elif job is None:
+        found = yield from _sifted(Scan("run/", "at", newest_first=True), wanted, limit)
+    else:
+        found = yield from _sifted(Scan(f"run/{job}/", newest_first=True), wanted, KEPT)
+        found = sorted(found, key=lambda run: _filed(run.cell), reverse=True)[:limit]
+    ordered = found if by == "slot" else sorted(found, key=_ran, reverse=True)
+    return (yield from with_hosts(ordered))
+
+
+KEPT: Final = 10_000
+"""So many runs of a job are put in the order they ran: ten times as many as are kept unless somebody says otherwise."""
+
+
+def _filed(cell: Cell) -> tuple[Instant, str]:
+    return cell.at or EPOCH, cell.key
+
+
+def _ran(run: RunSeen) -> tuple[Instant, str]:
+    """When it started; one that never did, when it was due or asked for."""
+    started = run.record.started if run.record else None
+    return started or run.cell.at or EPOCH, run.cell.key
+
+
+def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
+    """The first of a scan that are wanted."""
+    scan = scan._replace(mark=MARKS.get(wanted or ""), limit=min(limit, 1000))
     found: list[RunSeen] = []
     while True:
         page = yield from read_page(scan)
-        read = (seen_run(cell, page.now) for cell in page.cells)
-        found += [run for run in read if wanted is None or matches(run, wanted)]
+        found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
         if page.next is None or len(found) >= limit:
             return found[:limit]
         scan = scan._replace(after=page.next)
@@ -343,6 +437,10 @@ class HolderSeen(NamedTuple):
         if self.holder.gone or self.until <= now:
             return "dead"
         return "late" if now - self.beat > 2 * self.holder.every else "alive"
+
+    def is_gone(self, now: Instant) -> bool:
+        """Whether what it runs is without a host, as far as beats tell."""
+        return self.life(now) == "dead" or now - self.beat > max(2 * self.holder.every, GONE_AFTER)
 
     @property
     def claims(self) -> bool:

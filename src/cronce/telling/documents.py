@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping
 from typing import Final
 
 from cronce.protocol.commands import Asked, Closed
-from cronce.protocol.notices import Alert, Beats, Observed, Refusals, Refused, Stored
+from cronce.protocol.notices import Alert, Beats, Handled, Observed, Refusals, Refused, Stored
 from cronce.protocol.record import RELEASED, Act, Job, Past, Span
 from cronce.protocol.specs import read_spec
 from cronce.runtime.effects.review import STATES, EffectSeen, Survey
@@ -13,7 +13,7 @@ from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.why import Story, Why
 from cronce.schedule import format_duration, spec_of
 from cronce.telling.story import headline
-from cronce.telling.words import iso, read_json
+from cronce.telling.words import fate, iso, read_json
 from cronce.value import NamedTuple
 
 
@@ -32,6 +32,8 @@ def run_document(one: RunSeen) -> dict[str, object]:
         "finished": iso(record.finished) if record else None,
         "reason": record.reason or None if record else one.trouble,
         "lapsed": one.lapsed,
+        "host_gone": one.gone is not None,
+        "fate": fate(one) or None,
         "by": record.by or None if record else None,
         "payload": _read(record.payload) if record and record.payload else None,
         "progress": list(record.progress) if record and record.progress else None,
@@ -233,7 +235,15 @@ def story_document(story: Story, found: Why) -> dict[str, object]:
 
 
 def alert_document(alert: Alert) -> dict[str, object]:
-    return {**raised_document(alert), "cleared": iso(alert.cleared), "times": alert.times}
+    handled = handled_document(alert.handled)
+    return {**raised_document(alert), "cleared": iso(alert.cleared), "times": alert.times, "handled": handled}
+
+
+def handled_document(handled: Handled | None) -> dict[str, object] | None:
+    """Who is on it, or until when it can wait."""
+    if handled is None:
+        return None
+    return {"by": handled.by, "at": iso(handled.at), "reason": handled.reason or None, "until": iso(handled.until)}
 
 
 def raised_document(alert: Alert) -> dict[str, object]:
@@ -246,6 +256,9 @@ def raised_document(alert: Alert) -> dict[str, object]:
         "text": alert.text,
         "remedy": alert.remedy,
         "since": iso(alert.since),
+        "cause": alert.cause or alert.id,
+        "slots": list(alert.slots),
+        "effects": list(alert.effects),
     }
 
 
