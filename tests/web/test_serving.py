@@ -135,7 +135,7 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.Ca
     [
         ("short", "is too short"),
         ("\n", "is empty"),
-        ("two words of a token that is long enough", "has other characters"),
+        ("two words of a token that is long", "has other characters"),
     ],
 )
 def test_a_token_that_is_none_is_refused(
