@@ -65,6 +65,7 @@ class Stage(ExitStack):
                 "/jobs",
                 "/jobs/order-sync",
                 "/jobs/cleanup",
+                "/jobs/reindex",
                 f"/jobs/{ABANDONED}",
                 "/runs",
                 "/timeline?span=1h",
