@@ -213,9 +213,7 @@ def test_the_word_of_a_session_is_its_own() -> None:
 
 def test_a_forged_cookie_acts_for_nobody(busy: Busy) -> None:
     visitor = Browser(busy.app)
-    visitor.cookies.set(
-        "cronce_session", Keys("an-attackers-own-token-of-32-signs").cookie("root", busy.scene.now)
-    )
+    visitor.cookies.set("cronce_session", Keys("an-attackers-own-token-of-32-signs").cookie("root", busy.scene.now))
     assert visitor.post(PAUSE, {"reason": "x", "csrf": "x"}).status_code == 401
     assert not paused(busy)
 
