@@ -179,7 +179,7 @@ class Monitor:
         began = self._clock.boot()
         if began < self._look_at:  # its thread wakes up more often
             return self._look_at
-        self._look_at = inf  # whoever wants another look meanwhile says so
+        self._look_at = began + QUIET_TICK  # unless somebody wants another look meanwhile
         try:
             self._look()
         except StoreForgot as error:  # it answers, and is another: see what it is the next time
