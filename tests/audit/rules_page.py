@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from cronce.audit.model import Rule
-from cronce.audit.page import page, summary
-from cronce.audit.parts import rules
+from cronce_audit.model import Rule, rules
+from cronce_audit.page import page, summary
 
 GROUPS = {
     "CR0": "The auditor itself",
@@ -42,7 +41,7 @@ def _groups() -> Iterator[str]:
 
 
 def _row(rule: Rule) -> str:
-    link = f"[{rule.id}](../../src/cronce/audit/pages/{rule.id}.md)"
+    link = f"[{rule.id}](../../src/cronce_audit/pages/{rule.id}.md)"
     what = summary(page(rule)).replace("|", "\\|")
     return f"| {link} | {rule.name} | {rule.severity.word} | {rule.confidence.word} | {what} |"
 

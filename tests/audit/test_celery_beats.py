@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Severity
+from cronce_audit.model import Severity
 from tests.audit.trees import findings_in, report_on
 
 CELERY = 'from celery import Celery\n\napp = Celery("shop", broker="redis://localhost")\n'
@@ -180,107 +180,7 @@ app.conf.beat_schedule = {{
 """
 
 
-def test_an_entry_under_two_names_is_found(tmp_path: Path) -> None:
-    text = ENTRIES.format(task='"shop.bill"', schedule="crontab(minute=0, hour=1)", more="")
-    assert findings_in(tmp_path, {"shop.py": CELERY, "beat.py": text}, "CR213") == ["CR213 beat.py:7"]
-
-
-@pytest.mark.parametrize(
-    ("task", "schedule", "more"),
-    [
-        ('"shop.ship"', "crontab(hour=1, minute=0)", ""),
-        ('"shop.bill"', "crontab(hour=2, minute=0)", ""),
-        ('"shop.bill"', "crontab(hour=1, minute=0)", ', "args": (2,)'),
-        ('"shop.bill"', "crontab(hour=1, minute=0)", ', "kwargs": {"shop": 2}'),
-        ('"shop.bill"', "crontab(hour=1, minute=0)", ', "options": {"queue": "other"}'),
-        ('"shop.bill"', "crontab(hour=1, minute=0)", ", **more"),
-        ('"shop.bill"', "crontab(**times)", ""),
-        ('"shop.bill"', "times()", ""),
-        ("name()", "crontab(hour=1, minute=0)", ""),
-    ],
-)
-def test_entries_that_differ_or_may_differ_are_two(tmp_path: Path, task: str, schedule: str, more: str) -> None:
-    text = ENTRIES.format(task=task, schedule=schedule, more=more)
-    assert findings_in(tmp_path, {"shop.py": CELERY, "beat.py": text}, "CR213") == []
-
-
-def test_periodic_tasks_that_are_added_twice_are_found(tmp_path: Path) -> None:
-    text = """\
-        from celery.schedules import crontab
-        from shop import app, bill
-
-        @app.on_after_configure.connect
-        def setup(sender, **kwargs):
-            sender.add_periodic_task(crontab(hour=1), bill.s("now"), name="one")
-            sender.add_periodic_task(crontab(hour=1), bill.s("later"), name="two")
-            sender.add_periodic_task(crontab(hour=1), bill.s("now"), name="three")
-        """
-    assert findings_in(tmp_path, {"shop.py": CELERY, "beat.py": text}, "CR213") == ["CR213 beat.py:8"]
-
-
-@pytest.mark.parametrize(
-    ("options", "call", "found"),
-    [
-        ('{"visibility_timeout": 3600}', "bill.apply_async(countdown=7200)", True),
-        ('{"visibility_timeout": 60 * 60}', "bill.apply_async(countdown=2 * 3600)", True),
-        ('{"visibility_timeout": 3600}', "bill.retry(countdown=7200)", True),
-        ('{"visibility_timeout": 43200}', "bill.apply_async(countdown=7200)", False),
-        ('{"visibility_timeout": 3600}', "bill.apply_async(countdown=60)", False),
-        ('{"visibility_timeout": 3600}', "bill.apply_async(countdown=wait)", False),
-        ('{"visibility_timeout": timeout}', "bill.apply_async(countdown=7200)", False),
-        ("{}", "bill.apply_async(countdown=7200)", False),
-        ('{"visibility_timeout": 3600}', "pool.apply_async(bill)", False),
-    ],
-)
-def test_a_countdown_that_outlasts_the_visibility_timeout(tmp_path: Path, options: str, call: str, found: bool) -> None:
-    text = f"{CELERY}app.conf.broker_transport_options = {options}\n\ndef begin(bill, pool, wait):\n    {call}\n"
-    assert findings_in(tmp_path, {"shop.py": text}, "CR214") == (["CR214 shop.py:7"] if found else [])
-
-
-@pytest.mark.parametrize(
-    ("app", "call", "found"),
-    [
-        (CELERY, "bill.apply_async(countdown=7200)", True),
-        (CELERY.replace("redis", "rediss"), "bill.apply_async(countdown=7200)", True),
-        (CELERY, "bill.apply_async(countdown=3600)", False),
-        (CELERY.replace("redis", "amqp"), "bill.apply_async(countdown=7200)", False),
-        (CELERY.replace('"redis://localhost"', "url"), "bill.apply_async(countdown=7200)", False),
-        (CELERY + "app.conf.broker_transport_options = options\n", "bill.apply_async(countdown=7200)", False),
-        (CELERY + 'app.conf.broker_url = os.environ["BROKER"]\n', "bill.apply_async(countdown=7200)", False),
-    ],
-)
-def test_a_countdown_that_outlasts_the_default_of_redis(tmp_path: Path, app: str, call: str, found: bool) -> None:
-    report = report_on(tmp_path, {"shop.py": f"{app}\ndef begin(bill):\n    {call}\n"})
-    told = [(one.severity.word, one.confidence.word) for one in report.findings if one.rule == "CR214"]
-    assert told == ([("warning", "medium")] if found else [])
-
-
 SETTINGS = 'INSTALLED_APPS = ["django_crontab"]\nCRONJOBS = [("0 1 * * *", "shop.cron.bill")]\n'
-
-
-def test_django_crontab_in_every_copy_is_found_and_its_lock_does_not_help(tmp_path: Path) -> None:
-    tree = {
-        "shop/settings.py": f"{SETTINGS}CRONTAB_LOCK_JOBS = True\n",
-        "compose.yml": compose("web x3: sh -c 'python manage.py crontab add && cron -f'"),
-    }
-    [found] = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR221"]
-    assert (str(found.place), found.severity.word) == ("compose.yml:4", "error")
-    assert "CRONTAB_LOCK_JOBS locks a file of each container" in found.message
-
-
-def test_the_lock_of_django_crontab_is_of_one_machine(tmp_path: Path) -> None:
-    report = report_on(tmp_path, {"shop/settings.py": f"{SETTINGS}CRONTAB_LOCK_JOBS = True\n"})
-    assert [(str(one.place), one.severity.word) for one in report.findings if one.rule == "CR221"] == [
-        ("shop/settings.py:3", "info")
-    ]
-
-
-def test_django_crontab_on_one_machine_or_behind_cronce_is_silent(tmp_path: Path) -> None:
-    one = {"shop/settings.py": SETTINGS, "compose.yml": compose("web: python manage.py crontab add")}
-    assert findings_in(tmp_path, one, "CR221") == []
-    prefix = f'{SETTINGS}CRONTAB_COMMAND_PREFIX = "cronce exec --"\n'
-    three = {"shop/settings.py": prefix, "compose.yml": compose("web x3: python manage.py crontab add")}
-    assert findings_in(tmp_path, three, "CR221") == []
 
 
 def test_a_fixed_local_hour_is_sent_once_by_celery(tmp_path: Path) -> None:

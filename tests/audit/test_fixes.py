@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.fixes import mend
+from cronce_audit.fixes import mend
 from tests.audit.trees import report_on
 
 CRONJOB = """\

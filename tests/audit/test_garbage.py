@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from cronce.audit.engine import BUG, judge, read_source
-from cronce.audit.model import Facts, Source
-from cronce.audit.page import page, samples
-from cronce.audit.parts import rules
+from cronce_audit.engine import BUG, judge, read_source
+from cronce_audit.model import Facts, Source, rules
+from cronce_audit.page import page, samples
 from tests.audit.trees import YEAR
 
 SEEDS = 3

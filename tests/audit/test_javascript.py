@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Confidence, Severity
+from cronce_audit.model import Confidence, Severity
 from tests.audit.trees import findings_in, report_on
 
 CLUSTER = {"ecosystem.config.js": "module.exports = { apps: [{ script: './app.js', instances: 4 }] };\n"}
@@ -372,60 +372,3 @@ def test_code_that_is_nested_too_deeply_is_reported(tmp_path: Path) -> None:
     report = report_on(tmp_path, {"app.js": deep, "other.js": HEAD + JOB})
     assert [str(one.place) for one in report.findings] == ["other.js:2"]
     assert [(one.place.path, one.why) for one in report.unparsed] == [("app.js", "javascript: it is nested too deeply")]
-
-
-@pytest.mark.parametrize(
-    ("needs", "code", "says"),
-    [
-        ("^3.0.3", "cron.schedule('30 1 * * *', f, { timezone: 'America/New_York' });", "November), shows 01:30 twice"),
-        ("^3.0.3", "cron.schedule('30 2 * * *', f, { timezone: 'America/New_York' });", "8 March), shows 02:30 never"),
-        ("^4.0.0", "cron.schedule('30 1 * * *', f, { timezone: 'America/New_York' });", None),
-        ("^4.0.0", "cron.schedule('30 2 * * *', f, { timezone: 'America/New_York' });", "8 March), shows 02:30 never"),
-        ("*", "cron.schedule('30 1 * * *', f, { timezone: 'America/New_York' });", None),
-        ("^3.0.3", "cron.schedule('30 1 * * *', f, { timezone: 'Asia/Tokyo' });", None),
-        ("^3.0.3", "cron.schedule('30 1 * * *', f, { timezone: zone });", None),
-        ("^3.0.3", "cron.schedule('30 1 * * *', f);", None),
-        ("^3.0.3", "cron.schedule('*/5 * * * *', f, { timezone: 'America/New_York' });", None),
-        ("^3.0.3", "cron.schedule('0 30 5 * * *', f, { timezone: 'America/New_York' });", None),
-        ("", "schedule.scheduleJob({ hour: 1, minute: 30, tz: 'America/New_York' }, f);", "shows 01:30 twice"),
-        ("", "schedule.scheduleJob(rule, f);", "25 October), shows 02:30 twice"),
-        ("", "schedule.scheduleJob({ rule: '30 1 * * *', tz: 'America/New_York' }, f);", None),
-        ("", "new CronJob('30 1 * * *', f, null, true, 'America/New_York');", None),
-    ],
-)  # fmt: skip
-def test_a_time_that_comes_twice_or_never(tmp_path: Path, needs: str, code: str, says: str | None) -> None:
-    head = """\
-const cron = require('node-cron'), schedule = require('node-schedule'), { CronJob } = require('cron');
-const rule = new schedule.RecurrenceRule();
-rule.hour = 2; rule.minute = 30; rule.tz = 'Europe/Berlin';
-function f() {}
-"""
-    tree = {"package.json": f'{{ "dependencies": {{ "node-cron": "{needs}" }} }}', "app.js": f"{head}{code}\n"}
-    found = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR703"]
-    assert [one.place.line for one in found] == ([5] if says else [])
-    assert all(one.message.endswith(says or "") for one in found)
-
-
-@pytest.mark.parametrize(
-    ("code", "lines"),
-    [
-        (("queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
-         "queue.add('a', {}, { repeat: { cron: '0 2 * * *' } });\n"), [4]),
-        ("queue.add('a', {}, { repeat: { every: 1000 } });\nqueue.add('a', {}, { repeat: { every: 2000 } });\n", [4]),
-        (("queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
-         "queue.add('b', {}, { repeat: { pattern: '0 2 * * *' } });\n"), []),
-        (("queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
-         "queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"), []),
-        (("queue.add('a', {}, { repeat: { pattern: '0 1 * * *' }, jobId: 'x' });\n"
-         "queue.add('a', {}, { repeat: { pattern: '0 2 * * *' }, jobId: 'y' });\n"), []),
-        ("queue.add('a', {}, { repeat: { pattern: one } });\nqueue.add('a', {}, { repeat: { pattern: two } });\n", []),
-        (("list.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
-         "list.add('a', {}, { repeat: { pattern: '0 2 * * *' } });\n"), []),
-        (("await queue.removeRepeatable('a', { pattern: '0 1 * * *' });\n"
-         "queue.add('a', {}, { repeat: { pattern: '0 1 * * *' } });\n"
-         "queue.add('a', {}, { repeat: { pattern: '0 2 * * *' } });\n"), []),
-    ],
-)  # fmt: skip
-def test_a_repeatable_job_under_two_schedules(tmp_path: Path, code: str, lines: list[int]) -> None:
-    head = "import { Queue } from 'bullmq';\nconst queue = new Queue('q');\n"
-    assert findings_in(tmp_path, {"q.ts": head + code}, "CR704") == [f"CR704 q.ts:{line}" for line in lines]

@@ -11,11 +11,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cronce.audit.engine import report_of
-from cronce.audit.live.facts import JobStore, MachineClock, Process
-from cronce.audit.live.machine import clock_in_step, look_at
-from cronce.audit.live.schedulers import scheduler_of
-from cronce.audit.model import Confidence, Severity
+from cronce_audit.engine import report_of
+from cronce_audit.live import JobStore, MachineClock, Process, clock_in_step, look_at, scheduler_of
+from cronce_audit.model import Confidence, Severity
 from tests.audit.trees import YEAR, report_on_machine
 
 SCHEDULER = """

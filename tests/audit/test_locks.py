@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Severity
+from cronce_audit.model import Severity
 from tests.audit.trees import findings_in, report_on
 
 HEAD = """\
@@ -119,7 +119,7 @@ def found(root: Path, body: str) -> list[str]:
                 if client.set("lock", 1, nx=True):
                     client.expire("lock", 3)
             """,
-            ["CR303 3"],
+            ["CR302 3"],
             id="two steps",
         ),
         pytest.param(

@@ -1,6 +1,6 @@
 """The page of a rule as a terminal shows it."""
 
-from cronce.audit.page import Piece, pieces, published, summary
+from cronce_audit.page import Piece, pieces, published, summary
 
 PAGE = """\
 # CR999 a-name

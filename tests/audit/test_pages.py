@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.engine import Report
-from cronce.audit.model import Rule, Severity
-from cronce.audit.page import Sample, page, samples
-from cronce.audit.parts import rules
+from cronce_audit.engine import Report
+from cronce_audit.model import Rule, Severity, rules
+from cronce_audit.page import Sample, page, samples
 from tests.audit.trees import report_on, report_on_machine
 
 RULES = list(rules().values())
-PAGES = {path.name.removesuffix(".md") for path in files("cronce.audit").joinpath("pages").iterdir()}
+PAGES = {path.name.removesuffix(".md") for path in files("cronce_audit").joinpath("pages").iterdir()}
 
 
 def _samples(section: str) -> Iterator[object]:

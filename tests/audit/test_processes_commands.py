@@ -6,13 +6,11 @@ from types import MappingProxyType
 
 import pytest
 
-from cronce.audit.common import Command
-from cronce.audit.model import Facts, Place
-from cronce.audit.processes.argv import programs, simple_commands
-from cronce.audit.processes.commands import Celery, Serving, celeries, runnings
-from cronce.audit.processes.counts import SEVERAL, UNKNOWN, Count
-from cronce.audit.processes.servers import servings
-from cronce.audit.processes.settings import count_in
+from cronce_audit.common import Command
+from cronce_audit.model import Facts, Place
+from cronce_audit.processes.argv import SEVERAL, UNKNOWN, Count, programs, simple_commands
+from cronce_audit.processes.commands import Celery, Serving, celeries, runnings
+from cronce_audit.processes.servers import count_in, servings
 
 PLACE = Place("compose.yml", 7)
 

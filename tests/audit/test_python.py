@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Facts, Source, Unreadable
-from cronce.audit.python.facts import (
+from cronce_audit.model import Facts, Source, Unreadable
+from cronce_audit.python.facts import (
     Bound,
     Call,
     Called,
@@ -22,10 +22,8 @@ from cronce.audit.python.facts import (
     Table,
     Typed,
 )
-from cronce.audit.python.names import Names, names
-from cronce.audit.python.read import read
-from cronce.audit.python.starts import starts
-from cronce.audit.python.words import is_interesting
+from cronce_audit.python.names import Names, names, starts
+from cronce_audit.python.read import is_interesting, read
 from tests.audit.trees import findings_in
 
 WORD = "# scheduler\n"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.parts import rules
 from cronce.cli import COMMANDS, VERBS, parser_of
+from cronce_audit.model import rules
 
 ROOT = Path(__file__).parents[2]
-SOURCES = sorted((ROOT / "src/cronce/audit").rglob("*.py"))
-PAGES = sorted(Path(str(files("cronce.audit").joinpath("pages"))).glob("*.md"))
+SOURCES = sorted((ROOT / "src/cronce_audit").rglob("*.py"))
+PAGES = sorted(Path(str(files("cronce_audit").joinpath("pages"))).glob("*.md"))
 SPAN = re.compile(r"`(?P<text>cronce [^`]+)`")
 LINE = re.compile(r"(?:^|[ /])(?P<text>cronce (?:exec|crontab|systemd|k8s|run|audit) .*)$", re.MULTILINE)
 """In a sample: a line of a crontab, a unit, a shell."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.tree import LARGEST, files
 from cronce.errors import BadInput
+from cronce_audit.tree import LARGEST, files
 
 
 def grow(root: Path, *paths: str, **texts: str) -> None:

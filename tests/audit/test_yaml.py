@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from cronce.audit.model import Unreadable
-from cronce.audit.yaml import UNKNOWN, UNKNOWN_TAG, Node, documents
+from cronce_audit.model import Unreadable
+from cronce_audit.yaml import UNKNOWN, UNKNOWN_TAG, Node, documents
 
 
 def _one(text: str) -> Node:

@@ -4,9 +4,9 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from cronce.audit.engine import Report, audit, report_of
-from cronce.audit.live.machine import look_at
-from cronce.audit.tree import files
+from cronce_audit.engine import Report, audit, report_of
+from cronce_audit.live import look_at
+from cronce_audit.tree import files
 
 YEAR = 2026
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from cronce.audit.model import Confidence, Finding, Place, Severity
-from cronce.audit.outcome import Outcome
 from cronce.cli.audit_report import shown, verdict
 from cronce.cli.terminal import Screen
+from cronce_audit.model import Confidence, Finding, Place, Severity
+from cronce_audit.outcome import Outcome
 
 
 def finding(snippet: str, column: int, severity: Severity = Severity.ERROR, path: str = "app.py") -> Finding:

@@ -7,8 +7,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from cronce.audit.parts import readers
 from cronce.cli import main
+from cronce_audit.model import readers
 from tests.house.needs import needs
 
 BAD = "x = 1  # cronce: ignore\n"

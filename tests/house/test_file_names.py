@@ -1,4 +1,5 @@
-"""What tests a module is found from its name: `src/cronce/a/b.py` is tested by `tests/a/test_b.py`.
+"""What tests a module is found from its name: `src/cronce/a/b.py` is tested by `tests/a/test_b.py`, and
+`src/cronce_audit/b.py` by `tests/audit/test_b.py`.
 
 The list of modules that have no such file yet: `python -m tests.house.test_file_names`.
 """
@@ -11,16 +12,17 @@ from pathlib import Path
 from tests.house import requirements
 
 ROOT = Path(__file__).parents[2]
-SOURCE = Path("src/cronce")
+SOURCES = {Path("src/cronce"): Path(), Path("src/cronce_audit"): Path("audit")}
+"""Each package, and the folder in `tests` that is for it."""
 UNNAMED = Counter(
     {
-        "audit": 136,
+        "audit": 53,
         "cli": 2,
         "clock": 1,
         "demo": 2,
         "errors": 1,
         "events": 1,
-        "evidence": 14,
+        "evidence": 7,
         "headers": 1,
         "integrations": 6,
         "monitor": 6,
@@ -38,10 +40,11 @@ UNNAMED = Counter(
 
 
 def modules(root: Path = ROOT) -> Iterator[Path]:
-    """Every module with code of its own, as a path below the package. `__init__` and `__main__` only lead there."""
-    for path in sorted((root / SOURCE).rglob("*.py")):
-        if not path.name.startswith("__"):
-            yield path.relative_to(root / SOURCE)
+    """Every module with code of its own, as a path below `tests`. `__init__` and `__main__` only lead there."""
+    for source, folder in SOURCES.items():
+        for path in sorted((root / source).rglob("*.py")):
+            if not path.name.startswith("__"):
+                yield folder / path.relative_to(root / source)
 
 
 def has_tests(module: Path, root: Path = ROOT) -> bool:
@@ -76,15 +79,24 @@ def test_the_answer_says_what_to_do() -> None:
 
 
 def test_a_module_without_a_test_file_of_its_name_is_listed(tmp_path: Path) -> None:
-    for module in ("clock.py", "web/page.py", "web/site.py", "web/plot.py", "web/__init__.py", "lease.py"):
-        path = tmp_path / SOURCE / module
+    paths = (
+        "clock.py",
+        "web/page.py",
+        "web/site.py",
+        "web/plot.py",
+        "web/__init__.py",
+        "lease.py",
+        "../cronce_audit/b.py",
+    )
+    for module in paths:
+        path = tmp_path / "src/cronce" / module
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     for test in ("test_clock.py", "web/test_page_wide.py", "web/site/test_links.py", "test_plot.py"):
         path = tmp_path / "tests" / test
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    assert unnamed(tmp_path) == [Path("lease.py"), Path("web/plot.py")]
+    assert unnamed(tmp_path) == [Path("lease.py"), Path("web/plot.py"), Path("audit/b.py")]
 
 
 def test_every_test_on_the_list_of_the_slowest_exists() -> None:

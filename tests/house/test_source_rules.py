@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "cronce"
-CLOCK = SOURCE / "clock.py"
+SOURCE = ROOT / "src"
+CLOCK = SOURCE / "cronce" / "clock.py"
 PUBLISHED = ("src", "docs", "examples", "bench", ".ci")
 
 # A path that exists on one machine only: a home of root, a build's work directory, a neighbour of the checkout.

@@ -20,7 +20,7 @@ from cronce.model import Fence
 from cronce.monitor.logs import JsonFormatter, RunFilter, install
 from cronce.runtime.log import log
 from cronce.testing import manual
-from tests.evidence.reading import report
+from tests.audit.logs.reading import report
 from tests.house.wait import wait_until
 from tests.runtime.shelf import START
 

@@ -21,7 +21,7 @@ run.
   cronce audit rules            what is looked for
   cronce audit explain CR101    one rule: why, samples, how to fix it
 
-A path that is called `rules` or `explain` is written ./rules."""
+A path that is called `rules`, `explain`, `logs` or `dupes` is written ./rules."""
 
 AUDIT_EPILOG: Final = """
 exit codes:
@@ -82,7 +82,7 @@ def run_audit(options: argparse.Namespace) -> int:
             case paths:
                 return auditing.audit_paths(list(map(Path, paths)), options)
     except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] == "cronce":
+        if (missing.name or "").partition(".")[0] in ("cronce", "cronce_audit"):
             raise
         raise BadInput(f"the auditor needs {missing.name}: pip install 'cronce[audit]'") from None
     return 0

@@ -7,13 +7,13 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Final
 
-from cronce.audit.checklist import Answered
-from cronce.audit.checklist.answers import VERDICTS, Answer, Verdict
-from cronce.audit.model import Confidence, Finding, Place, Rule, Severity
-from cronce.audit.outcome import Outcome, SetAside
-from cronce.audit.page import page, pieces
 from cronce.cli.terminal import Screen, Toned, paint, table
 from cronce.telling.words import Tone
+from cronce_audit.checklist import Answered
+from cronce_audit.model import Confidence, Finding, Place, Rule, Severity
+from cronce_audit.outcome import Outcome, SetAside
+from cronce_audit.page import page, pieces
+from cronce_audit.scheduled import VERDICTS, Answer, Verdict
 
 TONES: Final[dict[Severity, Tone]] = {Severity.ERROR: "bad", Severity.WARNING: "odd", Severity.INFO: "busy"}
 WIDEST: Final = 110

@@ -17,15 +17,14 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.evidence.dupes.look import connect, look
 from cronce.evidence.dupes.model import Asked, Duplicate, Found
-from cronce.evidence.logs.fold import Fold, Report, Tally
-from cronce.evidence.logs.judge import Limits
-from cronce.evidence.logs.model import CERTAIN, POSSIBLE, Finding, Kind, Mark, Sure
-from cronce.evidence.logs.sources import Log, merged, open_logs
-from cronce.evidence.logs.words import Own
 from cronce.schedule.instant import format_duration, parse_duration
 from cronce.schedule.zone import find_zone
 from cronce.stores import mask
 from cronce.telling.words import Tone, fine, iso, short
+from cronce_audit.logs.fold import Fold, Report, Tally
+from cronce_audit.logs.judge import CERTAIN, POSSIBLE, Finding, Kind, Limits, Mark, Sure
+from cronce_audit.logs.sources import Log, merged, open_logs
+from cronce_audit.logs.words import Own
 
 NOTHING_SEEN: Final = 3
 MOST_JOBS: Final = 40

@@ -4,21 +4,26 @@ import argparse
 import logging
 import os
 import stat
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from cronce.cli import let_go, say
 from cronce.cli.listening import HttpProcess, is_loopback, listening, read_address, url_of
-from cronce.cli.session import refuse_nothing
+from cronce.cli.session import missing
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.monitor.settings import Settings
 from cronce.runtime.app import Cronce
 from cronce.runtime.application import load
-from cronce.stores.default import choose
+from cronce.stores import mask
+from cronce.stores.default import Chosen, choose
+from cronce.stores.memory import MemoryStore
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -26,6 +31,11 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "CRONCE_UI_TOKEN"
 LOOK_VARIABLE: Final = "CRONCE_UI_LOOK_TOKEN"
+_TAKEN: Final[dict[str, str]] = {}
+"""The tokens that were in the environment."""
+
+LOOK: Final = 0.5
+"""Seconds between two looks for a file that is not there yet."""
 
 UI_DESCRIPTION: Final = f"""\
 Show the page: what runs, what ran, what needs a person, and why. It reads the store, and needs no application.
@@ -66,19 +76,41 @@ def run_ui(options: argparse.Namespace) -> int:
     look = _token(options.look_token_file, "--look-token-file", LOOK_VARIABLE)
     given = given._replace(look_token=look, trusted_proxies=tuple(options.trusted_proxy))
     with listening(host, port, "--listen") as listener:
-        cron = Cronce(options.store)
+        is_missing = missing(choose(options.store))
+        cron = Cronce(store=Empty(mask(choose(options.store).url))) if is_missing else Cronce(options.store)
         app = given.application(cron)
         from cronce.web.server import serve  # noqa: PLC0415  what it needs is known to be there by now
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-        refuse_nothing(choose(options.store))
         with monitored(cron, alerted._replace(settings=_linking(alerted.settings, url_of(listener)))):
-            _reach(cron)
+            if not is_missing:
+                _reach(cron)
             may = "only shows" if given.token is None else "the token lets one act"
             print(f"cronce ui: {url_of(listener)} shows {cron.place}; {may}", flush=True)
+            if is_missing:
+                say("ui", f"there is no file {is_missing} yet; the page says how to begin, and shows what runs then")
+                threading.Thread(target=_begin_again, args=[choose(options.store)], daemon=True).start()
             serve(app, listener)
         let_go()
         os._exit(0)  # whoever still waits for an answer of the store is not waited for
+
+
+class Empty(MemoryStore):
+    """Stands in for a file that is not there yet: to look is not to make it."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self._place = place
+
+    def __repr__(self) -> str:
+        return self._place
+
+
+def _begin_again(chosen: Chosen) -> NoReturn:
+    """As soon as there is a store, by the same words: then the page is that of the store."""
+    while missing(chosen):
+        time.sleep(LOOK)
+    os.execve(sys.executable, sys.orig_argv, {**os.environ, **_TAKEN})  # noqa: S606  ourselves
 
 
 def _linking(settings: Settings, url: str) -> Settings:
@@ -156,6 +188,8 @@ def _token(file: str | None, option: str, variable: str = VARIABLE) -> str | Non
     """Never an argument itself: every user of the machine could read it there."""
     if file is None:
         token = os.environ.pop(variable, None) or None  # what this process starts has no business with it
+        if token is not None:
+            _TAKEN[variable] = token
         return token if token is None else _checked(token, f"${variable}")
     path = Path(file)
     try:

@@ -1,2 +1,1 @@
-"""What happened already, read from logs and tables: jobs that ran twice, at once or without an end, and rows that stand
-there twice. Nothing here writes, and nothing here needs a store."""
+"""What happened already, read from tables: rows that stand there twice. Nothing here writes; nothing needs a store."""

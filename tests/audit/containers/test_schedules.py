@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.audit.model import Confidence
+from cronce_audit.model import Confidence
 from tests.audit.trees import findings_in, report_on
 
 CRONJOB = """\

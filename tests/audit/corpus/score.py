@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from cronce.audit.model import Finding, Severity
+from cronce_audit.model import Finding, Severity
 
 HERE: Final = Path(__file__).parent
 NEAR: Final = 3

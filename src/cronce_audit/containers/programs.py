@@ -1,0 +1,141 @@
+"""Which scheduler, worker or cron a command starts. What is none of them is not our business."""
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Final, Literal, NamedTuple
+
+from cronce_audit.containers.shell import WRAPPERS
+
+
+class Program(NamedTuple):
+    """What is started."""
+
+    name: str
+    """As a person would call it: `celery beat`."""
+    kind: Literal["cron", "scheduler", "worker"]
+    sure: bool = True
+    """Known by its name; not just a script that is called so."""
+    detaches: bool = False
+    """It goes to the background by itself."""
+    agrees: bool = False
+    """Several of it agree which one fires."""
+
+
+INITS: Final = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init", "init", "my_init"})
+"""They are process 1 in the program's place, and pass on what they get."""
+_WRAPPERS: Final = WRAPPERS | INITS | {
+    "bundle", "npx", "yarn", "pnpm", "npm", "wait-for-it.sh", "wait-for.sh", "run", "rails", "rake"
+}  # fmt: skip
+_LANGUAGES: Final = re.compile(r"(python|pypy|node|nodejs|ruby|tsx|ts-node|bun|deno)[\d.]*")
+_SCRIPT: Final = re.compile(r".*\.(py|js|mjs|cjs|ts|rb)")
+_CRONS: Final = frozenset({"supercronic", "yacron", "ofelia", "go-crond"})
+_ALONE: Final = {
+    "rqworker": "worker", "rqscheduler": "scheduler", "huey_consumer": "worker", "huey_consumer.py": "worker",
+    "dramatiq": "worker", "arq": "worker", "dagster-daemon": "scheduler", "sidekiq": "worker", "clockwork": "scheduler",
+    "qcluster": "worker"
+}  # fmt: skip
+"""Programs that are nothing else."""
+_WITH: Final[dict[str, dict[str, str]]] = {
+    "celery": {"beat": "scheduler", "worker": "worker"},
+    "rq": {"worker": "worker", "worker-pool": "worker", "cron": "scheduler"},
+    "taskiq": {"scheduler": "scheduler", "worker": "worker"},
+    "procrastinate": {"worker": "worker"},
+    "airflow": {"scheduler": "scheduler", "worker": "worker"},
+    "prefect": {"worker": "worker", "agent": "worker"},
+    "cronce": {"run": "scheduler", "agent": "scheduler"},
+    "artisan": {"schedule:work": "scheduler", "queue:work": "worker", "queue:listen": "worker", "horizon": "worker"},
+    "console": {"messenger:consume": "worker"},
+    "rails": {"resque:work": "worker", "resque:scheduler": "scheduler", "jobs:work": "worker"},
+    "rake": {"resque:work": "worker", "resque:scheduler": "scheduler", "jobs:work": "worker"},
+    "good_job": {"start": "worker"},
+    "manage.py": {
+        "runapscheduler": "scheduler", "qcluster": "worker", "rqworker": "worker", "rqworker-pool": "worker",
+        "rqscheduler": "scheduler", "run_huey": "worker", "rundramatiq": "worker", "process_tasks": "worker",
+        "db_worker": "worker"
+    },
+}  # fmt: skip
+"""Programs that are one with a word behind them; options may stand between."""
+_VALUED: Final = frozenset({"-A", "--app", "-b", "--broker", "--workdir", "--config", "--result-backend", "--loader"})
+"""Options of celery's before the word: `celery -A worker beat` is no worker."""
+_NAMED: Final = frozenset({"scheduler", "beat", "worker", "cron", "clock"})
+_AGREE: Final = frozenset({"airflow scheduler", "cronce run", "cronce agent", "rqscheduler", "manage.py rqscheduler"})
+_TOLD_TO_AGREE: Final = ("redbeat", "cronce")
+"""In `celery beat -S redbeat.RedBeatScheduler`, `cronce exec … -- program`."""
+
+
+def behind_init(words: Sequence[str]) -> Sequence[str] | None:
+    """What an init as process 1 starts; None where there is no init."""
+    if not words or PurePosixPath(words[0]).name not in INITS:
+        return None
+    rest = list(words[1:])
+    if "--" in rest:
+        return rest[rest.index("--") + 1 :]
+    while rest and rest[0].startswith("-"):
+        rest.pop(0)
+    return rest
+
+
+def agrees(name: str, words: Sequence[str]) -> bool:
+    """Whether several of a program let one fire: all of its kind do, or these words tell it to."""
+    return name in _AGREE or any(told in word.lower() for word in words for told in _TOLD_TO_AGREE)
+
+
+def program(words: Sequence[str]) -> Program | None:
+    """What these words start, behind `poetry run`, `gosu app` or `python -m`."""
+    found = _program(words)
+    return found and found._replace(agrees=agrees(found.name, words))
+
+
+def _program(words: Sequence[str]) -> Program | None:
+    if list(words[:2]) == ["command", "-v"]:
+        return None
+    for start, word in enumerate(words):
+        name = PurePosixPath(word).name
+        if found := _known(name, words[start + 1 :]):
+            return found
+        if _LANGUAGES.fullmatch(name) or _SCRIPT.fullmatch(name):
+            return _script(words[start + (_LANGUAGES.fullmatch(name) is not None) :])
+        if start == 0 and name not in _WRAPPERS and name not in ("php", "busybox", "service", "rc-service"):
+            return None
+    return None
+
+
+def _known(name: str, arguments: Sequence[str]) -> Program | None:
+    if name in ("cron", "crond"):
+        return _cron(name, arguments)
+    if name in ("service", "rc-service") and list(arguments[:2]) in (["cron", "start"], ["crond", "start"]):
+        return Program(arguments[0], "cron", detaches=True)
+    if name in _CRONS:
+        return Program(name, "cron")
+    if name in _ALONE:
+        return Program(name, _ALONE[name])  # type: ignore[arg-type]
+    known = _WITH.get(name, {})
+    told = zip(arguments, ("", *arguments), strict=False)
+    word = next((word for word, before in told if word in known and before not in _VALUED), None)
+    return Program(f"{name} {word}", _WITH[name][word]) if word else None  # type: ignore[arg-type]
+
+
+def _cron(name: str, arguments: Sequence[str]) -> Program | None:
+    """Debian's cron stays with -f, BusyBox's crond too, cronie's with -n; an init script is told to start it."""
+    if list(arguments) == ["start"]:
+        return Program(name, "cron", detaches=True)
+    options = "".join(word for word in arguments if re.fullmatch(r"-[A-Za-z]\w*", word))
+    return Program(name, "cron", detaches=not set(options) & set("fnd"))
+
+
+def _script(words: Sequence[str]) -> Program | None:
+    """A script or module, by its name: `python -m app.scheduler`, `node worker.js`."""
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c"):
+        if rest.pop(0) in ("-W", "-X", "-r", "--require", "--import") and rest:
+            rest.pop(0)
+    module = rest[:1] == ["-m"]
+    rest = rest[module:]
+    if not rest or rest[0] == "-c" or "$" in rest[0]:
+        return None
+    if found := _known(PurePosixPath(rest[0]).name, rest[1:]):
+        return found
+    stem = rest[0].rpartition(".")[2] if module else PurePosixPath(rest[0]).stem
+    called = _NAMED & set(re.split(r"[^a-z]+", stem.lower()))
+    return Program(rest[0], "worker" if called == {"worker"} else "scheduler", sure=False) if called else None

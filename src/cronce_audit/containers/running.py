@@ -1,0 +1,230 @@
+"""Scripts that may be process 1 of a container: whether they handle signals, and how they run what they are given."""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import dropwhile
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from cronce_audit.common import Command
+from cronce_audit.containers.facts import EntryScript, Image, Service, Start, joined, kind_of
+from cronce_audit.containers.programs import INITS, Program, behind_init, program
+from cronce_audit.containers.shell import Kind, given, is_shell, line, stays
+from cronce_audit.crontab.hosts import Image as Built
+from cronce_audit.model import Facts, Place, Source, reader
+
+_NAMES: Final = frozenset({"entrypoint", "docker-entrypoint", "start", "run"})
+_SHEBANG: Final = re.compile(r"#!.*\b(sh|bash|ash|dash)\b")
+_TRAP: Final = re.compile(r"^[ \t]*trap[ \t]+(?!-)", re.MULTILINE)
+_INIT: Final = re.compile(rf"\bexec\b[^\n]*[\s/]({'|'.join(INITS)})\s")
+_GIVEN: Final = re.compile(r"[ \t]*((gosu|su-exec)\s+\S+\s+)?(\"\$@\"|\$@|\"\$\{@\}\")\s*")
+_EXEC: Final = re.compile(r"^[ \t]*exec\b[^\n#]*\$(\{@\}|@)", re.MULTILINE)
+_SERVICE: Final = re.compile(r"^[ \t]*(sudo )?((rc-)?service crond? start|/etc/init\.d/crond? start)\b", re.MULTILINE)
+_CRON: Final = re.compile(r"^(exec |sudo )*(\S*/)?(crond?|supercronic|(rc-)?service crond?)\b", re.MULTILINE)
+
+
+def _wants(path: PurePosixPath) -> bool:
+    return path.suffix in (".sh", ".bash") or path.name in _NAMES
+
+
+@reader("entry script", _wants)
+def _read(source: Source) -> Iterator[EntryScript]:
+    if not source.suffix and not _SHEBANG.match(source.text):
+        return
+    service = _SERVICE.search(source.text)
+    yield EntryScript(
+        source.path,
+        passes_on=bool(_TRAP.search(source.text) or _INIT.search(source.text)),
+        arguments=_last_line(source),
+        gives_way=bool(_EXEC.search(source.text)),
+        service=source.place(_number(source, service)) if service else None,
+        always=frozenset(_number(source, found) for found in _CRON.finditer(source.text)),
+    )
+
+
+def _number(source: Source, found: re.Match[str]) -> int:
+    return source.text.count("\n", 0, found.start()) + 1
+
+
+def _last_line(source: Source) -> Place | None:
+    """Where the last command is `"$@"`, without `exec`."""
+    lines = source.text.splitlines()
+    for number in range(len(lines), 0, -1):
+        text = lines[number - 1]
+        if text.strip() and not text.lstrip().startswith("#"):
+            return source.place(number) if _GIVEN.fullmatch(text) else None
+    return None
+
+
+class Container(NamedTuple):
+    """An image's process 1, or that of a service."""
+
+    name: str
+    start: Start
+    sh: Kind | None
+    init: bool
+    service: Service | None
+    image: Image | None
+    inherits: bool
+    """A service that starts what its image says."""
+
+
+class Run(NamedTuple):
+    """A scheduler, worker or cron in a container."""
+
+    container: Container
+    program: Program
+    place: Place
+    lingers: bool | None
+    """Something else is process 1 while it runs, and passes on no signals; None where that depends on the shell."""
+    script: str
+    """The script of this tree that starts it; "" where none does."""
+    certain: bool = True
+    """It is started whatever the script is told."""
+
+
+def containers(facts: Facts) -> Sequence[Container]:
+    images = {image.path: image for image in facts.of(Image)}
+    whole = _completed([_with_image(service, images.get(service.dockerfile)) for service in facts.of(Service)])
+    services = [one for service in whole if (one := _of_service(service, images.get(service.dockerfile)))]
+    return [*_of_images(images.values(), services), *services]
+
+
+def _with_image(service: Service, image: Image | None) -> Service:
+    """Another stage than the last is another image, of which nothing is known."""
+    is_last = not service.target or (image is not None and service.target == image.stage)
+    return service if is_last else replace(service, dockerfile="")
+
+
+def _completed(services: Sequence[Service]) -> Iterator[Service]:
+    """Services with what the files beside theirs add: an override takes the rest from the file it is laid over."""
+    found: dict[tuple[str, str], list[Service]] = {}
+    for service in services:
+        found.setdefault((posixpath.dirname(service.place.path), service.name), []).append(service)
+    for same in found.values():
+        full = [service for service in same if not service.partial]
+        init = any(service.init for service in same if service.partial)
+        yield from (replace(service, init=service.init or init) for service in full)
+        if len(full) == 1:
+            yield from (_laid_over(full[0], service) for service in same if service.partial)
+
+
+def _laid_over(base: Service, over: Service) -> Service:
+    return replace(
+        over,
+        dockerfile=base.dockerfile,
+        sh=base.sh,
+        entrypoint=over.entrypoint or base.entrypoint,
+        command=over.command or (None if over.entrypoint else base.command),
+        init=base.init or over.init,
+    )
+
+
+def _of_service(service: Service, image: Image | None) -> Container | None:
+    if service.entrypoint is not None:
+        start = joined(service.entrypoint, service.command)
+    elif image is not None:
+        start = joined(image.entrypoint, service.command or image.cmd)
+    else:
+        start = service.command
+    if start is None or not start.words:
+        return None
+    own = service.entrypoint is not None or service.command is not None
+    sh = image.sh if image else service.sh
+    return Container(f"the service `{service.name}`", start, sh, service.init, service, image, not own)
+
+
+def _of_images(images: Iterable[Image], services: Sequence[Container]) -> Iterator[Container]:
+    for image in images:
+        start = joined(image.entrypoint, image.cmd)
+        if start is not None and start.words:
+            users = [one for one in services if one.image is image and one.inherits]
+            init = bool(users) and all(one.init for one in users)
+            yield Container("the image", start, image.sh, init, None, image, inherits=False)
+
+
+def runs(facts: Facts) -> Sequence[Run]:
+    scripts = Scripts(facts)
+    return [run for container in facts.conclude(containers) for run in _in(container, scripts)]
+
+
+class Scripts:
+    """The shell scripts of the tree."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.entries = {script.path: script for script in facts.of(EntryScript)}
+        self.lines: dict[str, list[Command]] = {path: [] for path in self.entries}
+        for command in facts.of(Command):
+            if command.origin == "script" and command.unit in self.entries:
+                self.lines[command.unit].append(command)
+        self._copied = {
+            (image.path, copied.target): copied.source for image in facts.of(Built) for copied in image.copied
+        }
+
+    def find(self, word: str, dockerfile: str, started_at: Place) -> str | None:
+        """The script that a word means: what was copied there, or the only one of this name; of several, the near."""
+        source = self._copied.get((dockerfile, word))
+        if source is None and "/" not in word and not word.endswith((".sh", ".bash")):
+            return None
+        source = source or PurePosixPath(word).name
+        named = [path for path in self.entries if path == source or path.endswith(f"/{source}")]
+        if len(named) > 1:
+            near = (PurePosixPath(dockerfile).parent, PurePosixPath(started_at.path).parent)
+            named = [path for path in named if PurePosixPath(path).parent in near]
+        return named[0] if len(named) == 1 else None
+
+
+def _in(container: Container, scripts: Scripts) -> Iterator[Run]:
+    words: Sequence[str] = container.start.words
+    inner = behind_init(words)
+    if inner is not None:
+        container, words = container._replace(init=True), inner
+    yield from _started(container, words, scripts, lingers=False)
+
+
+def _started(container: Container, words: Sequence[str], scripts: Scripts, *, lingers: bool | None) -> Iterator[Run]:
+    told = given(words)
+    if told is not None:
+        yield from _told(container, *told, scripts)
+        return
+    script, arguments = _script(words, container, scripts)
+    if script is not None:
+        yield from _inside(container, script, arguments, scripts)
+    elif found := program(words):
+        yield Run(container, found, container.start.place, lingers, "")
+
+
+def _told(container: Container, shell: str, text: str, scripts: Scripts) -> Iterator[Run]:
+    read = line(text)
+    for command in read.commands if read.plain else ():
+        lingers = stays(read, command, kind_of(shell, container.sh))
+        yield from _started(container, command.words, scripts, lingers=lingers)
+
+
+def _script(words: Sequence[str], container: Container, scripts: Scripts) -> tuple[str | None, Sequence[str]]:
+    """The script of this tree that is started, and what it is given."""
+    rest = list(words)
+    if rest and is_shell(rest[0]):
+        rest = list(dropwhile(lambda word: word.startswith(("-", "+")), rest[1:]))
+    dockerfile = container.image.path if container.image else ""
+    return (scripts.find(rest[0], dockerfile, container.start.place), rest[1:]) if rest else (None, ())
+
+
+def _inside(container: Container, path: str, arguments: Sequence[str], scripts: Scripts) -> Iterator[Run]:
+    """What a script starts: its own commands, the cron of the system, and what it is given."""
+    entry = scripts.entries[path]
+    for command in scripts.lines[path]:
+        if found := program(command.words):
+            lingers = command.shell and not entry.passes_on
+            yield Run(container, found, command.place, lingers, path, command.place.line in entry.always)
+    if entry.service:
+        cron = Program("cron", "cron", detaches=True)
+        certain = entry.service.line in entry.always
+        yield Run(container, cron, entry.service, not entry.passes_on, path, certain)
+    if entry.gives_way:
+        inner = container._replace(init=container.init or entry.passes_on)
+        yield from _started(inner, arguments, scripts, lingers=False)
+    elif entry.arguments and (found := program(arguments)):
+        yield Run(container, found, entry.arguments, not entry.passes_on, path)

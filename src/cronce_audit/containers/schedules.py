@@ -1,0 +1,188 @@
+"""Schedules that stand outside of code and crontabs: labels for ofelia, lines that a Dockerfile writes, workflows of
+GitHub; and whether they start what something else of the tree starts, too."""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from cronce.errors import BadInput
+from cronce.integrations.crontab import entries
+from cronce_audit.containers.dockerfile import is_dockerfile
+from cronce_audit.crontab.read import Line
+from cronce_audit.javascript import code as javascript
+from cronce_audit.kubernetes.seen import running
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, reader, rule
+from cronce_audit.processes.launches import launches
+from cronce_audit.systemd import Timer, service_of
+from cronce_audit.yaml import Node, documents
+
+_LABEL: Final = re.compile(r"ofelia\.(?P<kind>job-\w+(?:-\w+)?)\.(?P<name>[\w.-]+)\.(?P<key>schedule|command)")
+_ECHOED: Final = re.compile(
+    r"""(?:echo|printf)\s+(?:-\w+\s+)?(?P<quote>["'])(?P<line>(?:(?!(?P=quote)).)+)(?P=quote)\s*"""
+    r"""(?:>>?\s*(?P<to>\S*(?:crontab|cron\.d/|/cron/)\S*)|\|\s*crontab\b)"""
+)
+_CALLS: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
+_COMMON: Final = frozenset(
+    {"python", "python3", "node", "npm", "npx", "php", "bash", "sh", "curl", "run", "true", "cd"}
+)
+
+
+class Planned(NamedTuple):
+    """Something that is started on a schedule."""
+
+    by: str
+    """Who starts it, as people say: `ofelia`, `GitHub Actions`."""
+    schedule: str
+    command: str
+    place: Place
+
+    @property
+    def calls_a_server(self) -> bool:
+        return self.by == "GitHub Actions" and _CALLS.search(self.command) is not None
+
+
+def _wants(path: PurePosixPath) -> bool:
+    return is_dockerfile(path) or path.suffix in (".yml", ".yaml")
+
+
+@reader("schedules of containers", _wants)
+def _read(source: Source) -> Iterator[Planned]:
+    path = PurePosixPath(source.path)
+    if is_dockerfile(path):
+        yield from _echoed(source)
+    elif "/.github/workflows/" in f"/{source.path}":
+        yield from _workflow(source)
+    elif "ofelia." in source.text:
+        yield from _labels(source)
+
+
+def _echoed(source: Source) -> Iterator[Planned]:
+    """`RUN echo "0 3 * * * /app/run.sh" > /etc/crontabs/root`."""
+    for found in _ECHOED.finditer(source.text):
+        try:
+            [entry] = entries(f"{found['line']}\n")
+        except (BadInput, ValueError):
+            continue
+        at = source.text.count("\n", 0, found.start()) + 1
+        yield Planned("the cron of the image", entry.schedule, entry.command, source.place(at))
+
+
+def _workflow(source: Source) -> Iterator[Planned]:
+    if "schedule" not in source.text or "cron" not in source.text:
+        return
+    for document in documents(source.text):
+        runs = "\n".join(_texts(document.get("jobs"), "run"))
+        on = document.get("on", "schedule") or document.get("true", "schedule")
+        for item in on.items if on else ():
+            cron = item.get("cron")
+            if cron and cron.text:
+                yield Planned("GitHub Actions", cron.text, runs, source.place(cron.line))
+
+
+def _texts(node: Node | None, key: str) -> Iterator[str]:
+    for name, value in node.pairs if node else ():
+        if name.text == key and value.text:
+            yield value.text
+        yield from _texts(value, key)
+    for item in node.items if node else ():
+        yield from _texts(item, key)
+
+
+def _labels(source: Source) -> Iterator[Planned]:
+    for document in documents(source.text):
+        services = document.get("services")
+        for _, service in services.pairs if services else ():
+            labels = service.get("labels")
+            pairs = [(key.text or "", value.text or "", value.line) for key, value in labels.pairs] if labels else []
+            for item in labels.items if labels else ():
+                key, _, text = (item.text or "").partition("=")
+                pairs.append((key.strip(), text.strip(), item.line))
+            found: dict[str, dict[str, tuple[str, int]]] = {}
+            for label, text, line in pairs:
+                if match := _LABEL.fullmatch(label):
+                    found.setdefault(match["name"], {})[match["key"]] = (text, line)
+            for job in found.values():
+                if "schedule" in job:
+                    schedule, line = job["schedule"]
+                    yield Planned("ofelia", schedule, job.get("command", ("", 0))[0], source.place(line))
+
+
+def planned(facts: Facts) -> list[Planned]:
+    """All that stands in files of any kind; those first that are the likeliest to be meant."""
+    return [
+        *(
+            Planned(
+                "Kubernetes", schedule.text, " ".join(word for one in job.containers for word in one.words), job.place
+            )
+            for job in running(facts)
+            if (schedule := job["schedule"]) and not job.is_guarded
+        ),
+        *(Planned("cron", one.schedule, one.command, one.place) for one in facts.of(Line) if one.guard != "cronce"),
+        *facts.of(Planned),
+        *(
+            Planned("systemd", one.elapses[0].calendar.expression, " ".join(service.execs), one.place)
+            for one in facts.of(Timer)
+            if one.elapses and (service := service_of(one, facts))
+        ),
+        *(Planned(one.library, one.pattern, "", one.place) for one in facts.of(javascript.Job) if one.pattern),
+    ]
+
+
+@rule(
+    "CR414 job-in-two-schedulers",
+    Severity.INFO,
+    "keep one of them, and say in the other's place where the job went; or claim each run with `cronce exec`",
+    confidence=Confidence.MEDIUM,
+)
+def _twice(facts: Facts) -> Iterator[Found]:
+    every = facts.conclude(planned)
+    seen: list[Planned] = []
+    for one in every:
+        first = next((other for other in seen if other.by != one.by and _is_same(one, other)), None)
+        if first is not None:
+            yield Found(
+                one.place,
+                f"{one.by} starts at `{one.schedule}` what {first.by} starts, too ({first.place}): where both are "
+                "deployed, it runs twice",
+            )
+        seen.append(one)
+    inside = [
+        each for each in facts.conclude(launches) if each.start.kind == "scheduler" and each.occasion.when != "program"
+    ]
+    told: set[str] = set()
+    for one in every if inside else ():
+        if one.calls_a_server and one.place.path not in told:
+            told.add(one.place.path)
+            start = inside[0].start
+            yield Found(
+                one.place,
+                f"this workflow calls a server at `{one.schedule}`, and the app has a scheduler of its own "
+                f"({start.what}, {start.place}): if both start the same job, it runs twice",
+                Confidence.LOW,
+            )
+
+
+def _is_same(one: Planned, other: Planned) -> bool:
+    """By what they run; or by a schedule that nobody writes twice by chance."""
+    shared = _names(one.command) & _names(other.command)
+    return bool(shared) or (one.schedule == other.schedule and _is_unusual(one.schedule))
+
+
+def _names(command: str) -> set[str]:
+    """Scripts, modules and subcommands; not the programs that run them."""
+    found = set()
+    for word in re.findall(r"[\w./:-]+", command):
+        name = posixpath.basename(word)
+        if name.endswith((".py", ".sh", ".js", ".ts", ".rb", ".php")) and name not in ("manage.py", "index.js"):
+            found.add(name)
+    for runner, what in re.findall(r"\b(manage\.py|artisan|rake|rails runner)\s+([\w:.-]+)", command):
+        found.add(f"{runner} {what}")
+    return found - _COMMON
+
+
+def _is_unusual(schedule: str) -> bool:
+    minute, _, rest = schedule.partition(" ")
+    hour = rest.partition(" ")[0]
+    return "," in f"{minute} {hour}" or (minute.isdecimal() and int(minute) % 15 != 0 and hour.isdecimal())

@@ -1,0 +1,207 @@
+"""What a command of a crontab does, as far as it can be told: which programs, under which lock, for how long."""
+
+import posixpath
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import Final, Literal, NamedTuple
+
+from cronce_audit.crontab.hosts import Image, paths_in
+from cronce_audit.crontab.read import Line
+from cronce_audit.model import Source, reader
+from cronce_audit.scripts import Simple, commands_in
+
+Work = Literal["locked", "short", "long", "unseen"]
+
+_LOCKS: Final = frozenset({
+    "flock", "lockrun", "run-one", "run-this-one", "setlock", "solo", "with-lock-ex", "lckdo", "lockf", "shlock",
+    "lockfile", "dotlockfile", "lockfile-create", "cronlock", "cronce", "chpst", "pgrep", "pidof", "withlock", "zlock",
+    "systemctl", "systemd-run", "service", "invoke-rc.d", "supervisorctl", "initctl", "rc-service"
+})  # fmt: skip
+"""They run one at a time, or ask whether one runs; a unit that runs is not started again."""
+_LOCK_THEMSELVES: Final = re.compile(
+    r"schedule:run|cron:run|cron\.php|poller\.php|wp-cron|"
+    r"\b(certbot|anacron|munin-cron|logrotate|rsnapshot|drush|freshclam|puppet|chef-client|apt(-get)?|yum|dnf|borg|"
+    r"borgmatic|restic|fetchmail|getmail|offlineimap|mbsync|sa1|debian-sa1|run-parts|git|salt-call|gitlab-\w+)\b"
+)
+_SHORT: Final = frozenset({
+    "touch", "echo", "date", "printf", "true", ":", "test", "find", "rm", "chmod", "chown", "curl", "wget", "logger",
+    "kill", "pkill", "killall", "sync", "ntpdate", "ln", "cp", "mv", "cat", "sendmail", "mail", "mailx", "df",
+    "uptime", "ping", "sed", "grep", "awk", "cd", "export", "mkdir", "head", "tail", "tee", "ts", "command", "which",
+    "sleep", "ps", "wc", "sort", "hostname", "free", "nc", "source", ".", "set", "id", "exit", "xargs", "gzip"
+})  # fmt: skip
+_LONG: Final = frozenset({
+    "rsync", "mysqldump", "mariadb-dump", "pg_dump", "pg_dumpall", "mongodump", "tar", "rclone", "s3cmd", "gsutil",
+    "duplicity", "scp", "lftp", "unison", "ffmpeg"
+})  # fmt: skip
+_WRAPPERS: Final = frozenset({
+    "sudo", "nice", "ionice", "env", "exec", "nohup", "chronic", "time", "command", "su", "su-exec", "gosu"
+})  # fmt: skip
+_AS: Final = frozenset({"su", "su-exec", "gosu"})
+"""They name the user first, and then what to run."""
+_SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh"})
+_INTERPRETERS: Final = re.compile(r"(python[\d.]*|pypy3?|sh|bash|ash|dash|zsh)")
+_ASIDE: Final = re.compile(
+    r"(\s*([12&]?>>\s*[^\s&]\S*|[12&]?>\s*/dev/null|2>\s*[^\s&]\S*|[12]>&[12]|<\s*/dev/null))+\s*$"
+)
+"""Output that is thrown away or kept. What `>` writes is made anew by each run, and may be what the job is for."""
+_SAY: Final = frozenset({"echo", "printf", "date", "cat", "df", "free", "uptime", "ps", "w", "who"})
+"""Their output is all they do."""
+_AT_ONCE: Final = re.compile(r"\bflock(\s+-\S+(\s+[\d.]+)?)*?\s+(-[a-z]*n[a-z]*|--nonblock|--nb)\s")
+
+
+def job_of(command: str) -> str:
+    """The command without what only says where its output is kept."""
+    job = " ".join(_ASIDE.sub("", command).split())
+    return " ".join(command.split()) if job.partition(" ")[0] in _SAY | {""} and ">>" in command else job
+
+
+def leaves_if_locked(command: str) -> bool:
+    """`flock -n`: a run that finds another one goes away. Without it, it waits, and then runs too."""
+    return _AT_ONCE.search(command) is not None
+
+
+def shown(command: str) -> str:
+    """Its program, and the first word after that if it is a name: the others may be secret."""
+    for words in _programs(command):
+        if words and PurePosixPath(words[0]).name not in ("cd", "test", "command", "sleep", "export"):
+            more = [word for word in words[1:2] if re.fullmatch(r"[A-Za-z0-9_./-]*[A-Za-z][A-Za-z0-9_./-]*", word)]
+            return " ".join([words[0], *(word for word in more if not word.startswith("-"))])[:60]
+    return command.split(maxsplit=1)[0][:60]
+
+
+def work(line: Line, minutes: int) -> Work:
+    """How a line that fires every so many minutes can come into its own way."""
+    text = _before_percent(line.command)
+    if line.guard or _LOCK_THEMSELVES.search(text):
+        return "locked"
+    found = list(_programs(text))
+    names = [_common_name(words[0]) for words in found if words]
+    if any(name in _LOCKS for name in names) or any(_is_bounded(words, minutes) for words in found):
+        return "locked"
+    if "rmdir" in names and any(words[0] == "mkdir" and "-p" not in words for words in found if words):
+        return "locked"
+    if any(name in _LONG for name in names):
+        return "long"
+    return "short" if all(name in _SHORT for name in names) else "unseen"
+
+
+def is_short(script: str) -> bool:
+    """Whether a script does nothing but what is short, and does it once."""
+    loops = re.search(r"\b(while|until|for)\b", script)
+    return not loops and all(_common_name(words[0]) in _SHORT for words in _programs(script) if words)
+
+
+def scripts_of(command: str) -> Iterator[str]:
+    """The paths of the scripts that it runs: what its words begin with, or what they tell an interpreter to run."""
+    folder = ""
+    for words in _programs(_before_percent(command)):
+        path = words[0] if words else ""
+        if path == "cd" and len(words) > 1:
+            folder = posixpath.join(folder, words[1])
+        if _INTERPRETERS.fullmatch(PurePosixPath(path).name):
+            path = next((word for word in words[1:] if not word.startswith("-")), "")
+        if path.endswith((".sh", ".py", ".bash")):
+            yield posixpath.normpath(posixpath.join(folder, path))
+
+
+def _common_name(word: str) -> str:
+    """A program that every machine has is known by its name; `/opt/sync` is not `sync`."""
+    path = PurePosixPath(word)
+    return path.name if path.parent.name in ("", "bin", "sbin") else word
+
+
+def _programs(command: str) -> Iterator[tuple[str, ...]]:
+    """The simple commands in it, without those that only run another; of `sh -c "…"` those in its text."""
+    for simple in commands_in(command):
+        words = _unwrapped(simple)
+        flag = next((at for at, word in enumerate(words) if at and re.fullmatch(r"-[a-z]*c", word)), None)
+        shell = bool(words) and (PurePosixPath(words[0]).name in _SHELLS or PurePosixPath(simple.words[0]).name == "su")
+        if shell and flag is not None and len(words) > flag + 1:
+            yield from map(_unwrapped, commands_in(words[flag + 1]))
+        else:
+            yield words
+
+
+def _unwrapped(simple: Simple) -> tuple[str, ...]:
+    words = simple.words
+    while len(words) > 1 and (name := PurePosixPath(words[0]).name) in _WRAPPERS:
+        words = words[2:] if name in _AS and not words[1].startswith("-") and len(words) > 2 else words[1:]
+        while len(words) > 1 and re.match(r"-|\d+$|\w+=", words[0]):
+            words = words[2:] if words[0] in ("-u", "-g", "--user") else words[1:]
+    return words
+
+
+def _is_bounded(words: tuple[str, ...], minutes: int) -> bool:
+    """`timeout 50`: it is gone before the next begins."""
+    if not words or PurePosixPath(words[0]).name != "timeout":
+        return False
+    spans = [re.fullmatch(r"([\d.]+)([smhd]?)", word) for word in words[1:]]
+    return any(
+        float(span[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[span[2]] <= 60 * minutes
+        for span in spans
+        if span and span[1].count(".") < 2 and span[1] != "."
+    )
+
+
+def _before_percent(command: str) -> str:
+    return re.split(r"(?<!\\)%", command, maxsplit=1)[0].replace("\\%", "%")
+
+
+_LOCK_WORDS: Final = re.compile(
+    r"(?i)lock|pid_?file|\.pid|pgrep|pidof|mutex|singleton|single_instance|setnx|cronce|already"
+)
+_ELSEWHERE: Final = re.compile(r"(?m)^\s*(\.|source)\s|\.(sh|bash|py|php|pl|rb|js)\b|\spython\S*\s+-m\s")
+_IMPORTS: Final = re.compile(r"(?m)^\s*(?:from\s+(\S+)\s+import\s|import\s+([\w., ]+))")
+_LITTLE: Final = 2000
+"""Characters. What is longer does more than something short."""
+
+Does = Literal["locks", "short", "works", "unseen"]
+"""There is a word in it as scripts have that lock (which lock, and whether it is any good, is not asked here); nothing
+that takes long; something that may; or what others do, in other files."""
+
+
+class Script(NamedTuple):
+    """A script."""
+
+    path: str
+    does: Does
+
+
+def wants(path: PurePosixPath) -> bool:
+    return path.suffix in (".sh", ".bash", ".py")
+
+
+@reader("job script", wants)
+def read(source: Source) -> Iterator[Script]:
+    if source.suffix != ".py" or "__main__" in source.text or source.text.startswith("#!"):
+        yield Script(source.path, _does(source.text, is_python=source.suffix == ".py"))
+
+
+def _does(text: str, *, is_python: bool) -> Does:
+    if _LOCK_WORDS.search(text):
+        return "locks"
+    if is_python:
+        return "works" if _imported(text) <= sys.stdlib_module_names else "unseen"
+    said = re.sub(r"(?m)^\s*#.*", "", text)
+    if re.search(r"\bmkdir\s(?!-p)", said) and re.search(r"\brmdir\s", said):
+        return "locks"
+    if _ELSEWHERE.search(said):
+        return "unseen"
+    return "short" if len(said) < _LITTLE and is_short(said) else "works"
+
+
+def _imported(text: str) -> set[str]:
+    """Where its modules come from; "" is its own package."""
+    several = (name for one, many in _IMPORTS.findall(text) for name in (one or many).split(","))
+    return {name.strip().partition(" ")[0].partition(".")[0] for name in several}
+
+
+def is_meant(script: Script, path: str, images: Iterable[Image]) -> bool:
+    """Whether a path on a host is that of a script of the tree: an image has it there, or its folder is called the
+    same."""
+    one, other = PurePosixPath(path).parts[-2:], PurePosixPath(script.path).parts[-2:]
+    if one[-1] != other[-1]:
+        return False
+    return (one == other and len(one) == 2) or any(path in paths_in(image, script.path) for image in images)

@@ -1,0 +1,273 @@
+"""What can be wrong with crontabs. What Debian's cron (3.0pl1) and busybox's (1.35) do was measured, not looked up."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
+from cronce_audit.crontab.commands import Script, is_meant, job_of, leaves_if_locked, scripts_of, shown, work
+from cronce_audit.crontab.hosts import Engine, Home, Image, homes, zones
+from cronce_audit.crontab.read import Fault, Line
+from cronce_audit.guards import guards
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.python.facts import Bound, Const, Items
+from cronce_audit.python.names import names
+
+OFTEN: Final = 10
+"""Minutes. A job that fires at least as often as this overlaps with itself one day."""
+_READS_SIX_FIELDS: Final[frozenset[Engine]] = frozenset({"supercronic", "other"})
+
+
+def _homes_of_lines(facts: Facts) -> Iterator[tuple[Line, Home]]:
+    known = facts.conclude(homes)
+    return ((line, known[line.place.path]) for line in facts.of(Line))
+
+
+# --- lost -------------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "CR401 line-cron-cannot-read",
+    Severity.ERROR,
+    "mend the line; `crontab FILE` and `cronce crontab install` refuse such a file instead of losing its jobs",
+)
+def line_cron_cannot_read(facts: Facts) -> Iterator[Found]:
+    known = facts.conclude(homes)
+    for fault in facts.of(Fault):
+        home = known[fault.place.path]
+        if _counts(fault, home):
+            what = (
+                "never runs"
+                if home.engine in ("busybox", "cronie")
+                else "never runs; Debian's cron then reads nothing of the file"
+            )
+            sure = Confidence.HIGH if home.tab.installed or home.engine else Confidence.MEDIUM
+            yield Found(fault.place, f"{fault.why}: the job {what}", sure)
+    for home in known.values():
+        yield from _without_users(home, facts)
+
+
+def _counts(fault: Fault, home: Home) -> bool:
+    match fault.kind:
+        case "newline":
+            return home.engine in ("debian", "") and (home.tab.installed or home.engine == "debian")
+        case "foreign":
+            return home.engine == "debian"
+        case "six fields":
+            return home.engine not in _READS_SIX_FIELDS
+        case "user":
+            return not home.installed_by_command and home.engine not in ("supercronic", "busybox", "other")
+        case _:
+            return home.engine != "other"
+
+
+def _without_users(home: Home, facts: Facts) -> Iterator[Found]:
+    """A crontab without users that an image puts where there must be some."""
+    into = [path for path, target in home.images.items() if PurePosixPath(target).parent.name == "cron.d"]
+    if into and home.tab.userless and not home.tab.system and not home.installed_by_command and home.engine == "debian":
+        first = next((line for line in facts.of(Line) if line.place.path == home.tab.path), None)
+        if first:
+            word = first.command.split()[0][:40]
+            yield Found(
+                first.place,
+                f"{into[0]} copies this file into cron.d, where a user stands before the command, and here `{word}` is"
+                " taken for one: no job of this file ever runs",
+            )
+
+
+# --- too often --------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "CR408 every-minute-of-one-hour",
+    Severity.WARNING,
+    "write a minute; if sixty runs are meant, say so with `0-59`",
+    confidence=Confidence.MEDIUM,
+)
+def every_minute_of_one_hour(facts: Facts) -> Iterator[Found]:
+    for line, _ in _homes_of_lines(facts):
+        if not line.guard:
+            yield from _each_minute(line.schedule, f"`{shown(line.command)}`", line.place)
+    for bound in facts.of(Bound):
+        entries = bound.value.values if bound.name.endswith(".CRONJOBS") and isinstance(bound.value, Items) else ()
+        for entry in entries:
+            match entry:
+                case Items((Const(str(schedule)), Const(str(job)), *_)):
+                    yield from _each_minute(schedule, f"`{job}`", bound.place)
+    known = facts.conclude(names)
+    for call in known.calls("crontab"):
+        hour = call.called.keyword("hour")
+        every = call.called.args or call.called.keyword("minute") or call.called.splat or hour in (None, Const("*"))
+        if not every and known.target(call) == "celery.schedules.crontab":
+            yield Found(
+                call.place,
+                "`crontab` of Celery without a minute is due in each minute of its hours: sixty times an hour",
+                Confidence.HIGH,
+                remedy="write a minute: `crontab(minute=0, hour=…)`",
+            )
+
+
+def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
+    minute, _, rest = schedule.partition(" ")
+    hour = rest.partition(" ")[0]
+    if minute == "*" and re.fullmatch(r"\d+(,\d+)*|\*/(?!1\b)\d+", hour):
+        each = f"from {int(hour):02}:00 on" if hour.isdecimal() else f"of the hours `{hour}`"
+        yield Found(
+            place,
+            f"`{schedule}` runs {what} sixty times, each minute {each}",
+            remedy=f"write a minute (`0 {rest}`); if sixty runs are meant, say so with `0-59 {rest}`",
+        )
+
+
+# --- overlapping ------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "CR405 no-lock-on-a-frequent-job",
+    Severity.WARNING,
+    "put `flock -n /run/lock/NAME.lock` before the command, or `cronce exec NAME --schedule '…' --` where more"
+    " than one machine has this line",
+    confidence=Confidence.MEDIUM,
+)
+def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
+    scripts: dict[str, list[Script]] = {}
+    for script in facts.of(Script):
+        scripts.setdefault(PurePosixPath(script.path).name, []).append(script)
+    locked = {guarded.place.path for guarded in facts.conclude(guards).values()}
+    for line, home in _homes_of_lines(facts):
+        minutes = minutes_between(line.schedule)
+        if minutes is None or minutes > OFTEN or home.engine == "supercronic":  # it skips a run while the last one runs
+            continue
+        doing = work(line, minutes)
+        run = [
+            script
+            for path in scripts_of(line.command)
+            for script in scripts.get(PurePosixPath(path).name, ())
+            if is_meant(script, path, facts.of(Image))
+        ]
+        if doing in ("locked", "short") or any(script.does == "locks" or script.path in locked for script in run):
+            continue
+        if doing == "long" or not run or any(script.does != "short" for script in run):
+            seen = [script for script in run if script.does == "works"]
+            yield from _unlocked(line, minutes, seen, is_long=doing == "long")
+
+
+def _unlocked(line: Line, minutes: int, run: Sequence[Script], *, is_long: bool) -> Iterator[Found]:
+    every = "minute" if minutes == 1 else f"{minutes} minutes"
+    if not is_long and not run:
+        if minutes == 1:
+            said = "no lock is seen; if it ever takes longer, the next one starts beside it"
+            yield Found(line.place, f"`{shown(line.command)}` starts every {every}, and {said}", severity=Severity.INFO)
+        return
+    where = f" ({run[0].path} takes none)" if run else ""
+    yield Found(
+        line.place,
+        f"`{shown(line.command)}` starts every {every} without a lock{where}: when it takes longer, the next one starts"
+        " beside it",
+        severity=Severity.WARNING if minutes == 1 else Severity.INFO,
+    )
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "CR406 time-that-clocks-show-twice-or-never",
+    Severity.INFO,
+    "let cron go by UTC (TZ=UTC for the daemon, `CRON_TZ=UTC` where cron knows it), or choose an hour that no"
+    " change of clocks touches, or guard the line with `cronce exec NAME --schedule '…' --tz ZONE --`",
+    confidence=Confidence.MEDIUM,
+)
+def time_that_clocks_show_twice_or_never(facts: Facts) -> Iterator[Found]:
+    for line, home in _homes_of_lines(facts):
+        if home.engine in ("debian", "supercronic", "other") or line.guard == "cronce":
+            continue
+        for zone in zones(line, home, facts):
+            found = disputed(line.schedule, zone, facts.year)
+            if found and (found.twice or found.never):
+                yield _by_the_clocks(line, home, zone, found)
+                break
+
+
+def _by_the_clocks(line: Line, home: Home, zone: str, found: Disputed) -> Found:
+    says = []
+    if found.twice:
+        says.append(f"{season(found.twice)} {found.twice:%H:%M} shows twice")
+    if found.never:
+        says.append(f"{season(found.never)} {found.never:%H:%M} does not show at all")
+    seen = f"`{line.schedule}` in {zone}: {' and '.join(says)}"
+    if home.engine == "busybox":
+        return Found(
+            line.place,
+            f"{seen}; busybox's cron runs it as often as the clock shows it",
+            Confidence.HIGH,
+            Severity.WARNING,
+        )
+    return Found(
+        line.place,
+        f"{seen}; Debian's cron and cronie run it once, busybox's and others as often as the clock shows it",
+    )
+
+
+_MOST: Final = 40
+"""Different schedules of one job that are compared with each other; equal ones are found among any number."""
+
+
+_BY_DEDUPE: Final = "keep one of the lines; `cronce crontab dedupe` takes away what stands there twice"
+
+
+_BY_HAND: Final = (
+    "keep one of the lines, the one whose output goes where you look for it; `cronce crontab dedupe` leaves lines that "
+    "differ in anything"
+)
+
+
+@rule("CR404 same-job-twice", Severity.ERROR, "keep one of the lines")
+def same_job_twice(facts: Facts) -> Iterator[Found]:
+    told: set[Place] = set()
+    for lines in _of_one_job(facts):
+        for first, second, when in _together(lines, facts.year):
+            if second.place not in told:
+                told.add(second.place)
+                yield _twice(first, second, when)
+
+
+def _of_one_job(facts: Facts) -> Iterator[Sequence[Line]]:
+    """On one host. What cronce guards runs once, however often it stands there."""
+    known = facts.conclude(homes)
+    same: dict[tuple[object, ...], list[Line]] = {}
+    for line in facts.of(Line):
+        if line.guard != "cronce":
+            job = (job_of(line.command), line.user, line.zone, line.settings)
+            for host in sorted(known[line.place.path].hosts):
+                same.setdefault((host, *job), []).append(line)
+    return iter(same.values())
+
+
+def _together(lines: Sequence[Line], year: int) -> Iterator[tuple[Line, Line, str]]:
+    """Each line that fires when one before it does."""
+    firsts: dict[str, Line] = {}
+    for line in lines:
+        if line.schedule in firsts:
+            yield firsts[line.schedule], line, "at each of its times"
+            continue
+        for first in firsts.values() if len(firsts) < _MOST and not leaves_if_locked(line.command) else ():
+            if shared := shared_slot(first.schedule, line.schedule, year):
+                yield first, line, f"at {shared:%H:%M}"
+                break
+        firsts[line.schedule] = line
+
+
+def _twice(first: Line, second: Line, when: str) -> Found:
+    one_file = first.place.path == second.place.path
+    surely = one_file and first.schedule == second.schedule and not leaves_if_locked(second.command)
+    unless = ", unless the second finds the lock still taken" if leaves_if_locked(second.command) else ""
+    is_copy = one_file and (first.schedule, first.command) == (second.schedule, second.command)
+    return Found(
+        second.place,
+        f"`{shown(second.command)}` stands at {first.place} too, and {when} both run it{unless}",
+        Confidence.HIGH if one_file else Confidence.MEDIUM,
+        Severity.ERROR if surely else Severity.WARNING,
+        _BY_DEDUPE if is_copy else _BY_HAND if job_of(first.command) == job_of(second.command) else None,
+    )

@@ -1,0 +1,261 @@
+"""Read a tree, ask the rules, tell what they found.
+
+Files are read in as many processes as there are processors, where that is worth their start; what comes back are facts,
+which are small. The order of facts is that of the paths, whoever read them first, so that two runs tell the same.
+"""
+
+import codecs
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+
+from cronce_audit.javascript.code import Package as JavaScriptPackage
+from cronce_audit.model import (
+    Facts,
+    Finding,
+    Found,
+    Place,
+    Rule,
+    Severity,
+    Source,
+    Unparsed,
+    Unreadable,
+    readers,
+    rules,
+)
+from cronce_audit.python.facts import Package
+from cronce_audit.suppressions import COMMENTS, IDLE, Suppression, idle
+
+ALONE: Final = 2_000_000
+"""Bytes that one process reads sooner than another has started."""
+BATCH: Final = 64
+"""Files that are handed to a process at a time."""
+NO_TEXT: Final = "it is not UTF-8 text"
+BUG: Final = "cronce cannot cope with this file, which is a bug of cronce"
+
+
+class Read(NamedTuple):
+    """What some files hold."""
+
+    facts: Sequence[Any]
+    unparsed: Sequence[Unparsed]
+    files: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is told about a tree."""
+
+    findings: Sequence[Finding]
+    suppressed: Sequence[tuple[Finding, Suppression]]
+    unparsed: Sequence[Unparsed]
+    files: int
+    """How many were read by a reader that knows their kind."""
+    facts: Facts
+
+
+def read_tree(root: Path, paths: Sequence[str], progress: Callable[[int], None]) -> Read:
+    """The facts in the files of a tree."""
+    wanted = [path for path in paths if is_wanted(path)]
+    batches = [wanted[start : start + BATCH] for start in range(0, len(wanted), BATCH)]
+    size = sum(_size(root, path) for path in wanted)
+    workers = min(os.cpu_count() or 1, len(batches)) if size > ALONE else 1
+    reads = list(_each_read(root, batches, workers, progress))
+    return Read(
+        [fact for read in reads for fact in read.facts],
+        [one for read in reads for one in read.unparsed],
+        len(wanted),
+    )
+
+
+def read_text(root: Path, path: str) -> str:
+    """UTF-8, or UTF-16 where the first bytes say so, as Windows writes what it exports."""
+    data = _file(root, path).read_bytes()
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if wide else "utf-8-sig").replace("\r\n", "\n")
+
+
+def _file(root: Path, path: str) -> Path:
+    """A root may be the one file itself."""
+    return root / path if root.is_dir() else root
+
+
+def _size(root: Path, path: str) -> int:
+    try:
+        return _file(root, path).stat().st_size
+    except OSError:  # it went away, and will be told as unread
+        return 0
+
+
+def is_wanted(path: str) -> bool:
+    """Whether any reader knows its kind; one is for comments in files that others read."""
+    pure = PurePosixPath(path)
+    return any(reader.wants(pure) for reader in readers() if reader.name != COMMENTS)
+
+
+def _each_read(
+    root: Path, batches: Sequence[Sequence[str]], workers: int, progress: Callable[[int], None]
+) -> Iterator[Read]:
+    done = 0
+    if workers == 1:
+        results: Iterable[Read] = (_read_files((root, batch)) for batch in batches)
+        for batch, read in zip(batches, results, strict=True):
+            yield read
+            progress(done := done + len(batch))
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        for batch, read in zip(batches, pool.map(_read_files, [(root, batch) for batch in batches]), strict=True):
+            yield read
+            progress(done := done + len(batch))
+
+
+def _read_files(work: tuple[Path, Sequence[str]]) -> Read:
+    root, paths = work
+    facts: list[Any] = []
+    unparsed: list[Unparsed] = []
+    for path in paths:
+        try:
+            text = read_text(root, path)
+        except (OSError, UnicodeDecodeError) as error:
+            why = NO_TEXT if isinstance(error, UnicodeDecodeError) else error.strerror or str(error)
+            unparsed.append(Unparsed(Place(path, 1), why))
+            continue
+        read = read_source(Source(path, text))
+        facts += read.facts
+        unparsed += read.unparsed
+    return Read(facts, unparsed)
+
+
+def read_source(source: Source) -> Read:
+    """The facts in one text, by every reader that knows its kind."""
+    facts: list[Any] = []
+    unparsed: list[Unparsed] = []
+    pure = PurePosixPath(source.path)
+    for reader in readers():
+        if reader.wants(pure):
+            try:
+                facts += reader.read(source)
+            except Unreadable as error:
+                unparsed.append(Unparsed(source.place(error.line), f"{reader.name}: {error.why}"))
+            except (RecursionError, MemoryError):  # the latter is what Python's own parser says
+                unparsed.append(Unparsed(source.place(1), f"{reader.name}: it is nested too deeply"))
+            except Exception as error:  # one odd file must not hide what the others hold
+                why = f"{reader.name}: {BUG}: {type(error).__name__}: {error}"
+                unparsed.append(Unparsed(source.place(1), why))
+    return Read(facts, unparsed)
+
+
+def judge(facts: Facts, line: Callable[[Place], str], chosen: Iterable[Rule] | None = None) -> list[Finding]:
+    """What the rules find, in the order of places. `line` is the text at a place."""
+    found = {
+        _finding(rule, one, line)
+        for rule in (rules().values() if chosen is None else chosen)
+        if not _is_of_library(rule.id, facts)
+        for one in rule.check(facts)
+    }
+    return sorted(found, key=lambda finding: finding.order)
+
+
+ASIDE: Final = frozenset({
+    "example", "examples", "sample", "samples", "demo", "demos", "docs", "doc", "documentation", "tutorial",
+    "tutorials", "test", "tests", "testing", "e2e", "spec", "playground", "sandbox", "benchmarks",
+})  # fmt: skip
+"""Folders of what nobody deploys: what is found there is a level less bad."""
+_LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "CR1": ("apscheduler", "flask_apscheduler", "django_apscheduler"),
+    "CR2": ("apscheduler", "flask_apscheduler", "django_apscheduler", "celery", "django_celery_beat", "redbeat",
+            "rq_scheduler", "schedule", "huey", "rocketry", "aiocron", "fastapi_utils", "django_crontab"),
+    "CR7": ("node-cron", "node-schedule", "cron", "croner", "agenda", "bull", "bullmq", "bree", "toad-scheduler",
+            "@nestjs/schedule"),
+}  # fmt: skip
+"""What a tree that is such a library itself is not asked: it starts nothing, its users do."""
+
+
+def _is_of_library(rule: str, facts: Facts) -> bool:
+    own = {package.name.removeprefix("src.") for package in facts.of(Package)}
+    own |= {package.name for package in facts.of(JavaScriptPackage)}
+    return any(name in own for name in _LIBRARIES.get(rule[:3], ()))
+
+
+def _finding(rule: Rule, found: Found, line: Callable[[Place], str]) -> Finding:
+    text = line(found.place)
+    severity = rule.severity if found.severity is None else found.severity
+    aside = not ASIDE.isdisjoint(PurePosixPath(found.place.path).parts[:-1])
+    return Finding(
+        rule.id,
+        rule.name,
+        Severity(max(severity - aside, Severity.INFO)),
+        rule.confidence if found.confidence is None else found.confidence,
+        found.place,
+        found.message,
+        rule.remedy if found.remedy is None else found.remedy,
+        text.strip(),
+        len(text) - len(text.lstrip()),
+    )
+
+
+def audit(
+    root: Path,
+    paths: Sequence[str],
+    year: int,
+    progress: Callable[[int], None] = lambda _: None,
+    *,
+    chosen: Iterable[Rule] | None = None,
+    known: Iterable[Any] = (),
+) -> Report:
+    """Read the files, and report on what they hold."""
+    return report_of(read_tree(root, paths, progress), root, year, chosen=chosen, known=known)
+
+
+def report_of(
+    read: Read, root: Path, year: int, *, chosen: Iterable[Rule] | None = None, known: Iterable[Any] = ()
+) -> Report:
+    """Ask the rules (all, unless some are chosen) about what was read below a root, and leave out what is suppressed
+    with a reason. `known` are facts that stand in no file."""
+    facts = Facts([*known, *read.facts], year)
+    asked = list(rules().values() if chosen is None else chosen)
+    lines = Lines(root)
+    findings = judge(facts, lines, asked)
+    if IDLE in asked:
+        left = idle(facts.of(Suppression), findings, {rule.id for rule in asked})
+        findings = sorted([*findings, *(_finding(IDLE, one, lines) for one in left)], key=lambda one: one.order)
+    kept, suppressed = sift(findings, facts.of(Suppression))
+    return Report(kept, suppressed, sorted(read.unparsed), read.files, facts)
+
+
+def sift(
+    findings: Sequence[Finding], suppressions: Sequence[Suppression]
+) -> tuple[list[Finding], list[tuple[Finding, Suppression]]]:
+    kept: list[Finding] = []
+    gone: list[tuple[Finding, Suppression]] = []
+    for finding in findings:
+        by = next((one for one in suppressions if one.is_whole and one.covers(finding)), None)
+        if by is None:
+            kept.append(finding)
+        else:
+            gone.append((finding, by))
+    return kept, gone
+
+
+class Lines:
+    """The lines of the files below a root, read again where something was found."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._known: dict[str, list[str]] = {}
+
+    def __call__(self, place: Place) -> str:
+        if place.path not in self._known:
+            self._known[place.path] = self._read(place.path)
+        lines = self._known[place.path]
+        return lines[place.line - 1] if 0 < place.line <= len(lines) else ""
+
+    def _read(self, path: str) -> list[str]:
+        try:
+            text = read_text(self._root, path)
+        except (OSError, UnicodeDecodeError):  # not every place is in a file, or in a text
+            return []
+        return [] if "\0" in text else text.split("\n")

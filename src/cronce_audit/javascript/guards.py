@@ -1,0 +1,253 @@
+"""What keeps a job from running in each process: a lock in its body, or a condition around its registration.
+
+This errs on the side of silence. Whatever is called a lock is taken for one, unless it comes from a package whose locks
+end at the process; and whatever condition stands around a registration may be true in one process only, unless it asks
+for nothing but the environment's name.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cronce_audit.common import LockAct, LockCall
+from cronce_audit.grammars import above, column, line, text, within, words
+from cronce_audit.javascript.code import FUNCTIONS, Code, arguments, entries, is_plain, string
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_LOCKS: Final = (
+    "lock", "mutex", "semaphore", "leader", "isprimary", "ismaster", "setnx", "'nx'", '"nx"',
+    "nx:", "\nnx\n", "findoneandupdate", "findandmodify", "on conflict", "onconflict", "idempoten", "dedup", "jobid",
+    "tryclaim", "claimjob", "claimslot", "node_app_instance", "pm_id", "distributed", "singleton", "cronce"
+)  # fmt: skip
+"""Names and texts, in small letters, that speak of a lock, a leader, a claim, or a key that is set once."""
+_IN_PROCESS: Final = frozenset({"async-lock", "async-mutex", "await-lock", "await-semaphore", "p-limit", "semaphore"})
+_ENVIRONMENT: Final = re.compile(r"NODE_ENV|isProd|isDev|isTest|production|development|require")
+_VARIABLE: Final = re.compile(r"process\.env(?:\.|\[['\"])(\w+)")
+_SWITCH: Final = re.compile(r"(?i)cron|schedul|enable|job")
+_SWITCHED: Final = re.compile(r"[eE]nabled|ENABLED|[dD]isabled|DISABLED")
+_PRIMARY: Final = re.compile(r"isPrimary|isMaster")
+
+
+def speaks_of_lock(code: str) -> bool:
+    """A block and a clock are no locks."""
+    plain = code.lower().replace("block", "").replace("clock", "")
+    return any(word in plain for word in _LOCKS)
+
+
+def is_locked(code: Code, nodes: "list[Node]") -> bool:
+    """Whether something in there speaks of a lock that others see, or asks the environment before it works."""
+    only_here = code.names_from(_IN_PROCESS)
+    for node in nodes:
+        named = [word for word in words(node) if word not in only_here]
+        if speaks_of_lock("\n".join(["", *named, *code.modules(named), ""])):
+            return True
+        for condition in within(node, "if_statement"):
+            asked = text(condition.child_by_field_name("condition"))
+            if ("process.env" in asked and not _is_about_environment(asked)) or _SWITCHED.search(asked):
+                return True
+    return False
+
+
+def is_conditional(node: "Node") -> bool:
+    """Whether it is reached under a condition that may hold in one process and not in another."""
+    inner = node
+    for outer in above(node):
+        if outer.type in ("if_statement", "ternary_expression"):
+            alternative = outer.child_by_field_name("alternative")
+            is_else = alternative is not None and _holds(alternative, inner)
+            if _narrows(outer.child_by_field_name("condition"), is_else=is_else):
+                return True
+        elif outer.type == "binary_expression" and text(outer.child_by_field_name("operator")) in ("&&", "||"):
+            if _narrows(outer.child_by_field_name("left"), is_else=False):
+                return True
+        elif outer.type == "switch_case" or (outer.type == "statement_block" and _left_early(outer, inner)):
+            return True
+        inner = outer
+    return False
+
+
+def _left_early(block: "Node", inner: "Node") -> bool:
+    """`if (!enabled) return;` before it in the same block."""
+    for sibling in block.named_children:
+        if sibling.start_byte >= inner.start_byte:
+            return False
+        leaves = sibling.type == "if_statement" and any(
+            not _is_in_function(found, sibling) for found in within(sibling, "return_statement")
+        )
+        if leaves and _narrows(sibling.child_by_field_name("condition"), is_else=True):
+            return True
+    return False
+
+
+def _is_in_function(node: "Node", top: "Node") -> bool:
+    for outer in above(node):
+        if outer == top:
+            return False
+        if outer.type in FUNCTIONS:
+            return True
+    return False
+
+
+def _narrows(condition: "Node | None", *, is_else: bool) -> bool:
+    asked = text(condition)
+    if "isWorker" in asked:
+        return is_else != asked.lstrip("(").startswith("!")
+    if _PRIMARY.search(asked):
+        return is_else == asked.lstrip("(").startswith("!")
+    return not _is_about_environment(asked)
+
+
+def _is_about_environment(asked: str) -> bool:
+    """It asks for nothing but whether this is production, or a program of its own."""
+    others = set(_VARIABLE.findall(asked)) - {"NODE_ENV"}
+    return bool(_ENVIRONMENT.search(asked)) and not others and not _SWITCH.search(asked) and not speaks_of_lock(asked)
+
+
+def _holds(outer: "Node", inner: "Node") -> bool:
+    return outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte
+
+
+def closure(code: Code, node: "Node") -> "list[Node]":
+    """The node, and the functions of this file that it names, and those that they name."""
+    found = [node]
+    named: set[str] = set()
+    for one in found:
+        for word in words(one):
+            if word in code.functions and word not in named:
+                named.add(word)
+                if not _holds(code.functions[word], node):
+                    found.append(code.functions[word])
+    return found
+
+
+def enclosing(node: "Node") -> "Node | None":
+    """The function around it."""
+    return next((outer for outer in above(node) if outer.type in FUNCTIONS), None)
+
+
+def name_of(function: "Node | None") -> str:
+    """`start`, for a function or method, and for one that is assigned: `exports.start = function () {…}`."""
+    if function is None:
+        return ""
+    named = function.child_by_field_name("name")
+    outer = function.parent
+    if named is None and outer is not None and outer.type in ("variable_declarator", "assignment_expression"):
+        named = outer.child_by_field_name("name") or outer.child_by_field_name("left")
+    return text(named).rpartition(".")[2]
+
+
+def starters(code: Code, node: "Node") -> Iterator[str]:
+    """The functions of this file that reach it: the one it stands in, those that call that one, and so on."""
+    waiting = [name_of(enclosing(node))]
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if not name or name in found:
+            continue
+        found.add(name)
+        yield name
+        waiting += [name_of(enclosing(call)) for call in code.calls.get(name, ())]
+
+
+MENTIONS: Final = re.compile(r"""['"]NX['"]|\b(?:NX|nx)\s*:|setnx|setNX""")
+_LOCK: Final = re.compile(r"(?<![bcBC])(?:[lL]ock|LOCK)|[lL]ease|LEASE|[lL]eader|LEADER|[mM]utex|MUTEX")
+_NO_LOCK: Final = re.compile(r"(?i)lockout|locked|account|login|attempt")
+"""Users are locked out by such keys, not processes."""
+_EXPIRY: Final = re.compile(r"(?:ex|px)(?:at)?|.*(?:ttl|expir|timeout|second|milli).*")
+_METHODS: Final = frozenset({"set", "setnx", "get", "del", "unlink", "expire", "pexpire", "watch"})
+
+
+class Call(NamedTuple):
+    """A method of a client, called with a key."""
+
+    node: "Node"
+    method: str
+    target: str
+    """The client and the key, as written: two calls are about one lock where these are the same."""
+    function: "Node | None"
+
+    @property
+    def takes(self) -> bool:
+        return self.method == "setnx" or (self.method == "set" and "nx" in _options(self.node))
+
+    @property
+    def expires(self) -> bool | None:
+        """Whether the lock ends by itself; None where that is not spelled out."""
+        if all(is_plain(node) or node.type != "object" for node in arguments(self.node)[2:]):
+            known = any(map(_EXPIRY.fullmatch, _options(self.node)))
+            return known or (None if any(_is_open(node) for node in arguments(self.node)[2:]) else False)
+        return None
+
+
+def lock_calls(code: Code) -> Iterator[LockCall]:
+    made = {
+        text(node.child_by_field_name("name")): text(node.child_by_field_name("value"))
+        for node in within(code.root, "variable_declarator", "public_field_definition")
+    }
+    by_target: dict[str, list[Call]] = {}
+    for call in _calls(code):
+        by_target.setdefault(call.target, []).append(call)
+    for calls in by_target.values():
+        for take in calls:
+            if take.takes and _is_lock(take, made):
+                yield from _of_lock(code, take, calls)
+
+
+def _of_lock(code: Code, take: Call, calls: Sequence[Call]) -> Iterator[LockCall]:
+    """What is done with one lock. Where it never ends, nobody else can have it, so that it may be freed unasked."""
+    beside = {call.method for call in calls if call.function == take.function}
+    in_two_steps = take.expires is False and bool(beside & {"expire", "pexpire"})
+    if take.expires is False:
+        yield _told(code, take, "take in two steps" if in_two_steps else "take for ever")
+    if not take.expires:
+        return
+    for call in calls:
+        before = {other.method for other in calls if other.function == call.function and _is_before(other, call)}
+        if "watch" in before:
+            continue
+        if call.method in ("del", "unlink"):
+            yield _told(code, call, "free after get" if "get" in before else "free unasked")
+        elif call.method in ("expire", "pexpire"):
+            yield _told(code, call, "renew after get" if "get" in before else "renew unasked")
+
+
+def _told(code: Code, call: Call, act: LockAct) -> LockCall:
+    return LockCall(act, f"`{text(arguments(call.node)[0])}`", code.source.place(line(call.node), column(call.node)))
+
+
+def _is_before(one: Call, other: Call) -> bool:
+    return one.node.start_byte < other.node.start_byte
+
+
+def _calls(code: Code) -> Iterator[Call]:
+    for node in within(code.root, "call_expression"):
+        function = node.child_by_field_name("function")
+        if function is None or function.type != "member_expression":
+            continue
+        method = text(function.child_by_field_name("property")).lower()
+        told = arguments(node)
+        if method in _METHODS and told:
+            owner = text(function.child_by_field_name("object"))
+            yield Call(node, method, f"{owner} {text(told[0])}", enclosing(node))
+
+
+def _options(call: "Node") -> set[str]:
+    """The words and keys behind key and value, in small letters: `nx`, `ex`."""
+    told = arguments(call)[2:]
+    named = {key.lower() for node in told for key, value in entries(node).items() if text(value) != "false"}
+    return named | {(string(node) or "").lower() for node in told}
+
+
+def _is_open(node: "Node") -> bool:
+    """It may hold more options than we see."""
+    return node.type in ("spread_element", "identifier", "member_expression", "call_expression")
+
+
+def _is_lock(take: Call, made: Mapping[str, str]) -> bool:
+    """The key says so, or the text it was made of, or a function or class around it."""
+    key = text(arguments(take.node)[0])
+    around = [name_of(outer) or text(outer.child_by_field_name("left")) for outer in above(take.node)]
+    names = " ".join((key, made.get(key.removeprefix("this."), ""), *around))
+    return bool(_LOCK.search(names)) and not _NO_LOCK.search(names)

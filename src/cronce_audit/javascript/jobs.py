@@ -1,0 +1,223 @@
+"""Jobs that a process of Node runs on a cron schedule: node-cron, node-schedule, cron, croner, Nest's `@Cron`.
+
+A call counts only where its receiver comes from one of these packages: `cron.schedule(` in a text for PostgreSQL, or
+`.schedule(` of anything else, is none. What Bull and Agenda keep in Redis or MongoDB is no job either: all share it.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cronce_audit.grammars import above, column, line, text, within, words
+from cronce_audit.javascript.code import FUNCTIONS, MADE, Code, Job, Origin, arguments, entries, is_own, is_plain
+from cronce_audit.javascript.guards import closure, is_conditional, is_locked, starters
+from cronce_audit.model import Place, Source
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MENTIONS: Final = re.compile(r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule)['\"]")
+
+
+class Draft(NamedTuple):
+    """What a library is told."""
+
+    when: "Node | None"
+    body: "Node | None"
+    options: "Node | None" = None
+    is_started: bool = True
+
+
+def jobs(code: Code) -> Iterator[Job]:
+    for call in within(code.root, "call_expression", "new_expression"):
+        origin = code.origin(call.child_by_field_name("function") or call.child_by_field_name("constructor"))
+        draft = _draft(code, call, origin) if origin else None
+        if origin and draft and draft.body is not None:
+            yield from _job(code, call, draft, draft.body, origin.module)
+
+
+def _draft(code: Code, call: "Node", origin: Origin) -> Draft | None:
+    if call.parent is not None and call.parent.type == "decorator":
+        return _decorated(call) if origin == _DECORATOR else None
+    told = _CALLS.get(origin)
+    return told(code, arguments(call)) if told else None
+
+
+def _node_cron(_: Code, told: "list[Node]") -> Draft | None:
+    options = told[2] if len(told) > 2 else None
+    scheduled = text(entries(options).get("scheduled"))
+    return Draft(told[0], told[1], options, is_started=scheduled != "false") if len(told) > 1 else None
+
+
+def _node_schedule(code: Code, told: "list[Node]") -> Draft | None:
+    """`scheduleJob([name], when, body)`; a when that may be a date fires once, and is none of ours."""
+    told = told[1:] if len(told) > 2 and told[1].type not in FUNCTIONS else told
+    if len(told) < 2:
+        return None
+    when = told[0]
+    is_cron = len((code.literal(entries(when).get("rule", when)) or "").split()) in (5, 6)
+    options = when if when.type == "object" else None
+    return Draft(when, told[1], options) if is_cron or _is_rule(code, when) else None
+
+
+def _is_rule(code: Code, when: "Node | None") -> bool:
+    """A RecurrenceRule of node-schedule, or the object that becomes one."""
+    return when is not None and (
+        code.origin(when) == _RULE or ("hour" in entries(when) and "rule" not in entries(when))
+    )
+
+
+def _cron_job(_: Code, told: "list[Node]") -> Draft | None:
+    """`new CronJob(when, body, done, start, zone)`, or the same by name in an object."""
+    if told and told[0].type == "object":
+        named = entries(told[0])
+        return Draft(named.get("cronTime"), named.get("onTick"), told[0], is_started=text(named.get("start")) == "true")
+    if len(told) < 2 or told[0].type == "new_expression":
+        return None
+    return Draft(told[0], told[1], is_started=len(told) > 3 and text(told[3]) == "true")
+
+
+def _croner(_: Code, told: "list[Node]") -> Draft | None:
+    bodies = [node for node in told[1:] if node.type != "object"]
+    options = [node for node in told[1:] if node.type == "object"]
+    if not bodies or told[0].type == "new_expression":
+        return None
+    paused = text(entries(next(iter(options), None)).get("paused")) == "true"
+    return Draft(told[0], bodies[0], next(iter(options), None), is_started=not paused)
+
+
+_NUMBER: Final = re.compile(r"\d{1,2}|\*")
+_RULE: Final = Origin("node-schedule", ("RecurrenceRule", MADE))
+_CALLS: Final[dict[Origin, Callable[[Code, "list[Node]"], Draft | None]]] = {
+    Origin("node-cron", ("schedule",)): _node_cron,
+    Origin("node-schedule", ("scheduleJob",)): _node_schedule,
+    Origin("cron", ("CronJob",)): _cron_job,
+    Origin("cron", ("CronJob", "from")): _cron_job,
+    Origin("croner"): _croner,
+    Origin("croner", ("Cron",)): _croner,
+}
+_DECORATOR: Final = Origin("@nestjs/schedule", ("Cron",))
+
+
+def _decorated(call: "Node") -> Draft:
+    """Its body is the class member that the decorator stands on."""
+    told = arguments(call)
+    member = next(
+        (node for node in _after(call.parent) if node.type in ("method_definition", "public_field_definition")), None
+    )
+    return Draft(next(iter(told), None), member, told[1] if len(told) > 1 else None)
+
+
+def _after(node: "Node | None") -> "Iterator[Node]":
+    while node is not None:
+        node = node.next_named_sibling
+        if node is not None:
+            yield node
+
+
+def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> Iterator[Job]:
+    starts = [call] if draft.is_started else _starts(code, call)
+    if not starts:
+        return
+    bodies = [part for one in closure(code, body) for part in (one, *_around(one))]
+    uses = sorted({module for one in bodies for module in code.modules(words(one)) if is_own(module)})
+    yield Job(
+        library,
+        _what(code, draft, library),
+        None if draft.when is None else _pattern(code, draft.when),
+        _place(code.source, call),
+        _is_guarded(code, draft, bodies, starts) or not _is_seen(body, bodies, uses),
+        tuple(uses),
+        tuple(starters(code, call)),
+    )
+
+
+def _is_guarded(code: Code, draft: Draft, bodies: "list[Node]", starts: "list[Node]") -> bool:
+    options = entries(draft.options)
+    switched = {"disabled", "distributed", "runCoordinator"} & set(options)
+    if switched or not is_plain(draft.options) or is_locked(code, bodies):
+        return True
+    return any(is_conditional(start) or _is_started_under_condition(code, start) for start in starts)
+
+
+def _is_started_under_condition(code: Code, start: "Node") -> bool:
+    """A function that leads to it is called in this file, and never without a condition."""
+    calls = [code.calls.get(name, ()) for name in starters(code, start)]
+    return any(found and all(map(is_conditional, found)) for found in calls)
+
+
+def _is_seen(body: "Node", bodies: "list[Node]", uses: "list[str]") -> bool:
+    """Whether we look into what is run: not where it is a parameter, or comes from who knows where."""
+    given = {
+        word
+        for outer in above(body)
+        if outer.type in FUNCTIONS
+        for field in ("parameters", "parameter")
+        if (parameters := outer.child_by_field_name(field)) is not None
+        for word in words(parameters)
+    }
+    if body.type not in FUNCTIONS:
+        return (len(bodies) > 1 or bool(uses)) and not given & set(words(body))
+    return not any(text(call.child_by_field_name("function")) in given for call in within(body, "call_expression"))
+
+
+def _around(body: "Node") -> "Iterator[Node]":
+    """Decorators of a method, and what its class inherits from."""
+    if body.parent is not None and body.parent.type == "class_body":
+        before = body.prev_named_sibling
+        while before is not None and before.type == "decorator":
+            yield before
+            before = before.prev_named_sibling
+    for outer in above(body):
+        if outer.type in ("class_declaration", "class"):
+            yield from (child for child in outer.named_children if child.type in ("class_heritage", "decorator"))
+
+
+def _starts(code: Code, call: "Node") -> "list[Node]":
+    """`job.start()`, for a job that does not start by itself."""
+    parent = call.parent
+    if parent is not None and parent.type == "member_expression" and text(parent).endswith(".start"):
+        return [parent]
+    names = [
+        text(outer.child_by_field_name("name") or outer.child_by_field_name("left"))
+        for outer in above(call)
+        if outer.type in ("variable_declarator", "assignment_expression")
+    ]
+    wanted = {f"{name}.start" for name in names[:1]}
+    return [one for one in code.calls.get("start", ()) if text(one.child_by_field_name("function")) in wanted]
+
+
+def _pattern(code: Code, when: "Node") -> str | None:
+    if _is_rule(code, when):
+        told = entries(when) | _fields(code, when)
+        fields = [text(told[name]) if name in told else "*" for name in ("minute", "hour", "date", "dayOfWeek")]
+        return f"{fields[0]} {fields[1]} {fields[2]} * {fields[3]}" if all(map(_NUMBER.fullmatch, fields)) else None
+    return code.literal(entries(when).get("rule", when))
+
+
+def _fields(code: Code, when: "Node | None") -> "dict[str, Node]":
+    """What is assigned to a RecurrenceRule: `rule.hour = 1`."""
+    if when is None or when.type != "identifier" or not _is_rule(code, when):
+        return {}
+    found: dict[str, Node] = {}
+    for node in within(code.root, "assignment_expression"):
+        owner, _, name = text(node.child_by_field_name("left")).rpartition(".")
+        value = node.child_by_field_name("right")
+        if owner == text(when) and value is not None:
+            found[name] = value
+    return found
+
+
+def _what(code: Code, draft: Draft, library: str) -> str:
+    """The name of what is run; of a function without one, when it is run."""
+    body = draft.body
+    if body is not None and body.type == "method_definition":
+        return f"`{text(body.child_by_field_name('name'))}`"
+    if body is not None and body.type in ("identifier", "member_expression"):
+        return f"`{text(body)}`"
+    pattern = _pattern(code, draft.when) if draft.when is not None else None
+    return f"the job `{pattern}`" if pattern else f"this job of {library}"
+
+
+def _place(source: Source, node: "Node") -> Place:
+    return source.place(line(node), column(node))

@@ -1,0 +1,348 @@
+"""Containers of a pod: what they start, with which environment."""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from posixpath import normpath
+from typing import Any, Final
+
+from cronce_audit.clocks import is_zone
+from cronce_audit.common import Command, Guarded, ZoneSet
+from cronce_audit.containers.facts import is_for_trying
+from cronce_audit.containers.shell import given, is_shell, line
+from cronce_audit.kubernetes.facts import (
+    VALUES,
+    ChartValues,
+    Container,
+    CronJob,
+    Field,
+    Patched,
+    PatchFile,
+    Scaler,
+    Workload,
+    unit,
+)
+from cronce_audit.kubernetes.templates import MARK, Fields, Plain, plain
+from cronce_audit.model import Place, Source, Unreadable, reader
+from cronce_audit.yaml import Node, documents
+
+_SUBSTITUTION: Final = re.compile(
+    r"(?<!\$)\$\((?:date|hostname|uuidgen|whoami|nproc|uname|id|pwd|cat|echo|curl|openssl|git|kubectl)(?:\s[^()]*)?\)"
+    r"|`(?:date|hostname|uuidgen|whoami|nproc|uname)(?:\s[^`]*)?`"
+)
+"""What a shell would run. `$(NAME)` is Kubernetes' own, and `$$(date)` is how it is told to leave it alone."""
+_INTERPRETED: Final = re.compile(r"-\w*[ce]|--eval|--command|--execute|eval|ssh")
+"""Words whose neighbours may be run as text after all."""
+
+
+def has_image(pod: Node, fields: Fields) -> bool:
+    """A pod that is whole: a patch names a container, and rarely its image."""
+    found = pod.get("containers")
+    if found is None or not found.items:
+        return found is not None and fields.is_open(found)
+    return all(one.get("image") or fields.is_open(one) for one in found.items)
+
+
+def containers(pod: Node | None, fields: Fields) -> Iterator[Container]:
+    for node in _nodes(pod):
+        words = _words(node)
+        environment = tuple(_environment(node, fields))
+        yield Container(
+            name=fields.word(node, "name"),
+            image=_shown((node.get("image") or node).text or ""),
+            place=_place(node, fields),
+            words=words,
+            environment=environment,
+            is_told=not node.get("envFrom") and len(environment) == len((node.get("env") or node).items),
+            unexpanded=tuple(_unexpanded(node, fields, words, {name for name, _ in environment})),
+        )
+
+
+def commands(pod: Node | None, fields: Fields, unit: str, copies: int | None) -> Iterator[Any]:
+    """The facts that others share: what is started, and in which zone."""
+    for node in _nodes(pod):
+        words = _words(node)
+        environment = tuple(_environment(node, fields))
+        if words:
+            yield _command(words, Command(words, _place(node, fields), "kubernetes", unit, copies, environment))
+        zone = dict(environment).get("TZ", "")
+        if is_zone(zone):
+            yield ZoneSet(zone, fields.place(node.get("env") or node), unit)
+
+
+def _command(words: tuple[str, ...], whole: Command) -> Command:
+    """Of a shell that is told one simple command, that command."""
+    told = given(words)
+    simple = line(told[1]).commands if told else ()
+    if len(simple) != 1:
+        return whole
+    return Command(
+        simple[0].words, whole.place, whole.origin, whole.unit, whole.copies, whole.environment, not simple[0].exec
+    )
+
+
+def _place(node: Node, fields: Fields) -> Place:
+    return fields.place(node.key("command") or node.key("args") or node)
+
+
+def _nodes(pod: Node | None) -> list[Node]:
+    found = pod.get("containers") if pod else None
+    return [node for node in (found.items if found else ()) if node.kind == "mapping"]
+
+
+def _words(node: Node) -> tuple[str, ...]:
+    return tuple(
+        _shown(item.text or "")
+        for key in ("command", "args")
+        for item in (node.get(key) or node).items
+        if item.text is not None
+    )
+
+
+def _shown(text: str) -> str:
+    """With a name in place of what a template says, as others write what they do not know."""
+    return MARK.sub("$unknown", text)
+
+
+def _environment(node: Node, fields: Fields) -> Iterator[tuple[str, str]]:
+    for item in (node.get("env") or node).items:
+        value = item.get("value")
+        name = fields.word(item, "name")
+        if name and value and value.text is not None and not value.is_unknown:
+            yield name, value.text
+
+
+def _unexpanded(node: Node, fields: Fields, words: tuple[str, ...], defined: set[str]) -> Iterator[Field]:
+    if "$" in ((node.get("image") or node).text or ""):
+        return  # a shell, or envsubst, makes the manifest out of this
+    values = [item.get("value") for item in (node.get("env") or node).items]
+    if any(re.search(r"\beval\b|\benvsubst\b", word) for word in words):
+        values = []
+    if node.get("command") and not _is_interpreted(words):
+        values += [item for key in ("command", "args") for item in (node.get(key) or node).items]
+    for value in values:
+        found = _SUBSTITUTION.search(value.text) if value and value.text and "\n" not in value.text else None
+        if value and found and found[0][2:-1] not in defined:
+            yield Field(found[0], fields.place(value))
+
+
+def _is_interpreted(words: tuple[str, ...]) -> bool:
+    """A shell is among them, or something that runs a text; a script may be one too, but gets the text as it stands."""
+    return any(is_shell(word) or _INTERPRETED.fullmatch(PurePosixPath(word).name) for word in words)
+
+
+KUSTOMIZATIONS: Final = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
+_ON_TOP: Final = re.compile(r"values[-_.][\w.-]+\.ya?ml")
+"""`values-prod.yaml`: what `helm install -f` puts over them."""
+MOST: Final = 20_000
+"""Nodes of a values.yaml that are looked at."""
+
+
+def patched(node: Node, fields: Fields) -> Patched:
+    """What an object in part gives to the whole one of its name."""
+    return Patched(fields.word(node, "kind"), fields.word(node, "metadata", "name"), _keys(node))
+
+
+def _keys(node: Node) -> frozenset[str]:
+    return frozenset(key.text for each in node.walk() for key, _ in each.pairs if key.text)
+
+
+def kustomization(node: Node, fields: Fields) -> Iterator[Any]:
+    folder = PurePosixPath(fields.source.path).parent
+    for listed in ("patches", "patchesStrategicMerge", "patchesJson6902"):
+        for patch in (node.get(listed) or node).items:
+            path = patch.text if patch.text else (patch.get("path") or patch).text
+            inline = path if path and "\n" in path else (patch.get("patch") or patch).text
+            if path and "\n" not in path:
+                yield PatchFile(normpath(folder / path))
+            if inline and "\n" in inline:
+                yield from _inline(inline, patch)
+    for replicas in (node.get("replicas") or node).items:
+        name = fields.word(replicas, "name")
+        count = fields.field(replicas, "count")
+        for kind in ("Deployment", "StatefulSet"):
+            said = {"replicas": count, "strategy": None, "maxSurge": None}
+            yield Workload(kind, name, fields.place(replicas), partial=True, chart=None, said=said, containers=())
+            yield Patched(kind, name, frozenset({"replicas"}))
+
+
+def _inline(text: str, patch: Node) -> Iterator[Patched]:
+    """A patch that is written into the kustomization: an object in part, or operations with paths."""
+    target = patch.get("target") or patch
+    try:
+        for document in documents(text):
+            kind, name = (document.get("kind") or target.get("kind")), document.get("metadata", "name")
+            name = name or target.get("name")
+            paths = {(one.get("path") or one).text or "" for one in document.items}
+            fields = _keys(document) | {path.rpartition("/")[2] for path in paths}
+            yield Patched((kind and kind.text) or "", (name and name.text) or "", fields)
+    except Unreadable:
+        return
+
+
+def is_values(name: str) -> bool:
+    on_top = _ON_TOP.fullmatch(name) and not is_for_trying(PurePosixPath(name))
+    return name in VALUES or bool(on_top)
+
+
+def chart_values(source: Source) -> Iterator[ChartValues]:
+    try:
+        roots = list(documents(source.text))
+    except Unreadable:
+        return
+    entries = tuple(_leaves(roots[0])) if roots else ()
+    yield ChartValues(str(PurePosixPath(source.path).parent), source.path, entries)
+
+
+def _leaves(root: Node) -> Iterator[tuple[str, str, int]]:
+    """The scalars by their dotted paths; of a file that unfolds to more than a chart has, some."""
+    stack = [("", root)]
+    for _ in range(MOST):
+        if not stack:
+            return
+        path, node = stack.pop()
+        if node.kind == "mapping":
+            stack += [(f"{path}.{key.text}".lstrip("."), value) for key, value in node.pairs]
+        elif node.text is not None and not node.is_null and "{{" not in node.text:
+            yield path, node.text, node.line
+
+
+_SUFFIX: Final = re.compile(r".*\.(ya?ml|tpl)(\.(j2|jinja2?|tpl|tmpl|gotmpl|template))?")
+_KINDS: Final = re.compile(
+    r"^[ \t-]*[\"']?kind[\"']?:\s*[\"']?"
+    r"(CronJob|Deployment|StatefulSet|ReplicaSet|DaemonSet|HorizontalPodAutoscaler|Kustomization)\b",
+    re.MULTILINE,
+)
+_WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"})
+
+_SPEC = "spec"
+_JOB = "spec.jobTemplate.spec"
+_POD = "spec.jobTemplate.spec.template.spec"
+_HOMES: Final = {
+    **dict.fromkeys(
+        ("schedule", "timeZone", "startingDeadlineSeconds", "concurrencyPolicy", "successfulJobsHistoryLimit",
+         "failedJobsHistoryLimit"), (_SPEC,)
+    ),
+    **dict.fromkeys(
+        ("backoffLimit", "parallelism", "completions", "completionMode", "ttlSecondsAfterFinished", "podFailurePolicy"),
+        (_JOB,),
+    ),
+    "activeDeadlineSeconds": (_JOB, _POD),
+    "suspend": (_SPEC, _JOB),
+    "restartPolicy": (_POD,),
+    "terminationGracePeriodSeconds": (_POD,),
+}  # fmt: skip
+"""Where the fields of a CronJob belong; the first is the one that is meant."""
+
+
+def wants(path: PurePosixPath) -> bool:
+    return path.name in KUSTOMIZATIONS or _SUFFIX.fullmatch(path.name) is not None
+
+
+@reader("kubernetes", wants)
+def read(source: Source) -> Iterator[Any]:
+    if is_values(source.name):
+        yield from chart_values(source)
+    elif _KINDS.search(source.text) or source.name in KUSTOMIZATIONS:
+        for document, how in _documents(source):
+            for node in _objects(document):
+                yield from _object(node, Fields(source, how.marks))
+
+
+def _documents(source: Source) -> Iterator[tuple[Node, Plain]]:
+    """A template that does not become YAML is beyond us; what should be YAML and is not, is reported."""
+    how = plain(source.text)
+    try:
+        yield from [(document, how) for document in documents(how.text)]
+    except Unreadable:
+        if not how.marks and "apiVersion" in source.text and source.suffix != ".tpl":
+            raise
+
+
+def _objects(document: Node) -> Iterator[Node]:
+    kind = document.get("kind")
+    inside = document.get("objects" if kind and kind.text == "Template" else "items")
+    if kind and kind.text and (kind.text == "Template" or kind.text.endswith("List")) and inside:
+        yield from inside.items
+    else:
+        yield document
+
+
+def _object(node: Node, fields: Fields) -> Iterator[Any]:
+    kind = fields.word(node, "kind")
+    group = fields.word(node, "apiVersion").partition("/")[0]
+    if kind == "CronJob" and group in ("batch", "") and node.get("spec", "jobTemplate"):
+        yield from _cron_job(node, fields)
+    elif kind == "CronJob" and group == "batch":
+        yield patched(node, fields)
+    elif kind in _WORKLOADS and group in ("apps", "extensions", "") and node.get("spec"):
+        yield from _workload(kind, node, fields)
+    elif kind == "HorizontalPodAutoscaler":
+        target = node.get("spec", "scaleTargetRef")
+        if target:
+            most = fields.field(node.get("spec"), "maxReplicas")
+            named = fields.name(target, "name")
+            yield Scaler(fields.word(target, "kind"), named, most, fields.chart, fields.place(node))
+    elif fields.source.name in KUSTOMIZATIONS:
+        yield from kustomization(node, fields)
+
+
+def _cron_job(node: Node, fields: Fields) -> Iterator[Any]:
+    spec, pod = node.get(_SPEC), node.get(*_POD.split("."))
+    name = fields.word(node, "metadata", "name")
+    partial = not (spec and (spec.get("schedule") or fields.is_open(spec)) and pod and has_image(pod, fields))
+    if partial:
+        yield patched(node, fields)
+    key = spec.key("schedule") if spec else None
+    place = fields.source.place((key or node).line)
+    found = CronJob(
+        place=place,
+        name=name,
+        namespace=fields.word(node, "metadata", "namespace"),
+        partial=partial,
+        chart=fields.chart,
+        said={name: _said(node, name, homes, fields) for name, homes in _HOMES.items()},
+        containers=tuple(containers(pod, fields)),
+    )
+    yield found
+    if found.is_guarded:
+        yield Guarded("cronce", place, f"CronJob/{name}", across_hosts=True)
+    if not partial:
+        yield from commands(pod, fields, f"CronJob/{name}", 1)
+
+
+def _said(node: Node, name: str, homes: tuple[str, ...], fields: Fields) -> Field | None:
+    found = (fields.field(node.get(*home.split(".")), name) for home in homes)
+    return next((field for field in found if field), None)
+
+
+def _workload(kind: str, node: Node, fields: Fields) -> Iterator[Any]:
+    spec, pod = node.get("spec"), node.get("spec", "template", "spec")
+    name, place = fields.name(node, "metadata", "name"), fields.place(node.key("kind") or node)
+    partial = not (pod and has_image(pod, fields))
+    if partial:
+        yield patched(node, fields)
+    replicas = fields.field(spec, "replicas")
+    strategy = node.get("spec", "strategy")
+    yield Workload(
+        kind=kind,
+        name=name,
+        place=place,
+        partial=partial,
+        chart=fields.chart,
+        said={
+            "replicas": replicas,
+            "strategy": fields.field(strategy, "type") if strategy else fields.field(spec, "strategy"),
+            "maxSurge": fields.field(strategy.get("rollingUpdate"), "maxSurge") if strategy else None,
+        },
+        containers=tuple(containers(pod, fields)),
+    )
+    if not partial:
+        yield from commands(pod, fields, unit(kind, name, place), _copies(kind, replicas))
+
+
+def _copies(kind: str, replicas: Field | None) -> int | None:
+    """How many pods on every node make is not told."""
+    if kind == "DaemonSet":
+        return None
+    return replicas.number if replicas else 1

@@ -1,0 +1,175 @@
+"""Rules about schedulers in a Deployment, StatefulSet or DaemonSet; and about texts for a shell that get none.
+
+How many a written number of replicas makes is judged where commands are judged, with those of compose and the like.
+Here is what only Kubernetes has: a pod on every node, an autoscaler, numbers from values and overlays, and rollouts.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from cronce_audit.containers.programs import program
+from cronce_audit.containers.shell import given, line
+from cronce_audit.kubernetes.facts import Container, CronJob, Field, Scaler, Workload
+from cronce_audit.kubernetes.seen import at_most, most_replicas, raised, workloads
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.processes.commands import is_agreed
+from cronce_audit.processes.launches import Launch, every_launch, is_claimed
+
+_ONCE: Final = "run it once, as a Deployment with `replicas: 1` and `strategy: {type: Recreate}`"
+_RECREATE: Final = "write `strategy: {type: Recreate}`: the old one ends before the new one starts"
+_AGREEING: Final = "take one of which several agree (`celery beat -S cronce`, RedBeat)"
+_CLAIMING: Final = (
+    "let each run be claimed once, whoever starts it: `protect(scheduler, Cronce(…))` of "
+    "cronce.integrations.apscheduler"
+)
+
+
+class Scheduler(NamedTuple):
+    """A workload that fires jobs by itself."""
+
+    workload: Workload
+    what: str
+    confidence: Confidence | None = None
+    agreeing: str = _AGREEING
+
+
+def schedulers(facts: Facts) -> Sequence[Scheduler]:
+    return [
+        one for workload in facts.conclude(workloads) for one in (*_told(workload, facts), *_coded(workload, facts))
+    ]
+
+
+def _told(workload: Workload, facts: Facts) -> Iterator[Scheduler]:
+    """By the words of its containers."""
+    for container in workload.containers:
+        if name := _scheduler(container.words, container.place, facts):
+            yield Scheduler(workload, f"`{name}`")
+
+
+def _coded(workload: Workload, facts: Facts) -> Iterator[Scheduler]:
+    """By the Python code that it runs; but not where several of it are told anyway."""
+    for launch in facts.conclude(every_launch):
+        single = launch.start.kind == "scheduler" and not launch.total.is_several and not launch.doubts
+        if single and _is_by(launch, workload, facts) and not is_claimed(launch, facts, far=True):
+            sure = None if launch.confidence is Confidence.HIGH else launch.confidence
+            yield Scheduler(workload, f"{launch.start.what} ({launch.start.place})", sure, _CLAIMING)
+            return
+
+
+def _is_by(launch: Launch, workload: Workload, facts: Facts) -> bool:
+    """The place is asked too: another folder may have a workload of the same name."""
+    unit = launch.by.by if launch.by else None
+    if unit is None or unit.name != workload.unit:
+        return False
+    return unit.command.place in {one.place for one in (*workload.containers, most_replicas(workload, facts)) if one}
+
+
+def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
+    """What it is called; "" where it is none, or several of it would agree."""
+    told = given(words)
+    read = line(told[1]) if told else None
+    found = program(read.commands[-1].words if read and read.commands else _behind_entrypoint(words))
+    if found is None or found.kind == "worker" or not found.sure or found.agrees:
+        return ""
+    return "" if found.name == "celery beat" and is_agreed(facts, place, _app(words)) else found.name
+
+
+def _behind_entrypoint(words: Sequence[str]) -> Sequence[str]:
+    """`[/entrypoint.sh, celery, …, beat]`: an entrypoint of an image that is not seen ends by running what it is
+    given."""
+    is_one = len(words) > 1 and re.search(r"entrypoint|\.sh$", words[0]) is not None
+    return words[1:] if is_one else words
+
+
+def _app(words: Sequence[str]) -> str:
+    return next((app for option, app in pairwise(words) if option in ("-A", "--app")), "")
+
+
+@rule(
+    "CR507 substitution-without-a-shell",
+    Severity.ERROR,
+    "run it where a shell sees it: `command: [sh, -c, 'exec report --day $(date +%F)']`",
+)
+def _unexpanded(facts: Facts) -> Iterator[Found]:
+    for container in _containers(facts):
+        for field in container.unexpanded:
+            yield Found(
+                field.place,
+                f"`{field.text}` is passed on as these very characters: Kubernetes replaces `$(NAME)` of a variable it "
+                "knows, and runs nothing",
+            )
+
+
+def _containers(facts: Facts) -> Iterator[Container]:
+    for job in facts.of(CronJob):
+        yield from job.containers
+    for workload in facts.of(Workload):
+        yield from workload.containers
+
+
+@rule("CR520 scheduler-scaled-out", Severity.ERROR, f"{_ONCE}; or {_AGREEING}")
+def _scaled(facts: Facts) -> Iterator[Found]:
+    for workload, what, sure, agreeing in facts.conclude(schedulers):
+        unit, remedy = f"{_capital(workload.called)} runs {what}", f"{_ONCE}; or {agreeing}"
+        if workload.kind == "DaemonSet":
+            message = f"{unit} on every node: each of them fires every job"
+            yield Found(workload.place, message, sure, remedy=remedy)
+        for field, most in _counts(workload, facts):
+            if field and field.number and field.number > 1:
+                message = f"{unit}, and this makes {most}{field.number} of it: each of them fires every job"
+                yield Found(field.place, message, sure, remedy=remedy)
+
+
+def _counts(workload: Workload, facts: Facts) -> Iterator[tuple[Field | None, str]]:
+    """By whatever says so, and whether it is the most there can be; what the workload says itself is told elsewhere."""
+    for scaler in facts.of(Scaler):
+        if _is_of(scaler, workload):
+            yield at_most(scaler, facts), "up to "
+    for one in facts.of(Workload):
+        if one.partial and _is_of(one, workload):
+            yield one["replicas"], ""
+    own = workload["replicas"]
+    if own and own.place.path != workload.place.path:
+        yield own, ""
+    yield from ((field, "") for field in raised(workload, facts))
+
+
+def _is_of(one: Scaler | Workload, workload: Workload) -> bool:
+    return bool(one.name) and (one.kind, one.name, one.chart) == (workload.kind, workload.name, workload.chart)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+@rule("CR521 two-schedulers-during-a-rollout", Severity.WARNING, f"{_RECREATE}; or {_AGREEING}")
+def _rollout(facts: Facts) -> Iterator[Found]:
+    for workload, what, sure, agreeing in facts.conclude(schedulers):
+        strategy = workload["strategy"]
+        how = "a rolling update" if strategy else "a rolling update, the default,"
+        if workload.kind == "Deployment" and _surges(workload):
+            yield Found(
+                strategy.place if strategy else workload.place,
+                f"{_capital(workload.called)} runs {what}, and {how} starts the "
+                "new pod before the old one stops: until then both fire what is due",
+                sure,
+                remedy=f"{_RECREATE}; or {agreeing}",
+            )
+
+
+def _surges(workload: Workload) -> bool:
+    """25 % of one, rounded up, is one more. Where there are several anyway, that is told."""
+    replicas, strategy, surge = (workload[name] for name in ("replicas", "strategy", "maxSurge"))
+    single = replicas is None or replicas.number == 1
+    rolls = strategy is None or strategy.text == "RollingUpdate"
+    return single and rolls and (surge is None or (surge.known and surge.text not in ("0", "0%")))
+
+
+def stays_one(workload: Workload, facts: Facts) -> bool:
+    """Nothing makes several of it, and the old pod has ended before the new one starts."""
+    replicas, strategy = workload["replicas"], workload["strategy"]
+    counts = [replicas, *(field for field, _ in _counts(workload, facts))]
+    in_turn = workload.kind == "StatefulSet" or (strategy is not None and strategy.text == "Recreate")
+    return in_turn and all(field is None or field.number == 1 for field in counts)

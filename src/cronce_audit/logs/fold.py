@@ -1,0 +1,289 @@
+"""The starts and ends of jobs, folded into findings: a pure fold over marks in order of time. Verdicts are `judge`'s.
+
+*Which end belongs to which start.* By the run's id, where both name one; else by who wrote them (host and process) and
+the job, the oldest open run first. Cron's lines are paired without the process: cronie's end comes from another one.
+
+*One start gives one finding* about the run before it: the slot is looked at first, then how near the starts are, then
+whether that run was open. What cron starts on several hosts is one finding for each set of hosts: a fleet does so in
+every slot.
+
+*Memory* depends on the runs that are open, not on the lines. `JOBS` jobs are kept in mind (some give each run a name of
+its own), of each job `OPEN` open runs, `REMEMBERED` slots and `FLEETS` sets of hosts, of the findings as many as asked
+for; all are counted.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from cronce.model import Instant
+from cronce.value import NamedTuple
+from cronce_audit.logs import judge
+from cronce_audit.logs.judge import CERTAIN, POSSIBLE, Finding, Fleet, Form, Kind, Limits, Mark, Pair, Run, Sure
+
+JOBS: Final = 10_000
+OPEN: Final = 100
+REMEMBERED: Final = 1_000
+FLEETS: Final = 100
+MAY_LACK_ENDS: Final = (Form.CRON, Form.BEAT, Form.CRONCE)
+"""Programs that write no ends, or only if they are asked to."""
+
+_Key = TypeVar("_Key")
+
+
+class Job:
+    """What is kept in mind of a job."""
+
+    __slots__ = ("ends", "fleets", "found", "hosts", "latest", "open", "runs", "slots", "starts")
+
+    def __init__(self) -> None:
+        self.starts = self.ends = 0
+        self.found: Counter[Sure] = Counter()
+        self.latest: Run | None = None
+        self.open: list[Run] = []
+        self.slots: OrderedDict[tuple[Instant, str], Run] = OrderedDict()
+        self.runs: OrderedDict[str, Run] = OrderedDict()
+        self.hosts: dict[str, Mark] = {}  # that cron started it on, in the slot that it is in
+        self.fleets: OrderedDict[frozenset[str], Fleet] = OrderedDict()
+
+
+class Tally(NamedTuple):
+    """How often a job started and ended, how many of its runs have no end, and what was found."""
+
+    form: Form
+    job: str
+    starts: int
+    ends: int
+    open: int
+    certain: int
+    possible: int
+
+
+class Report(NamedTuple):
+    """`counts` has all findings, `findings` the first of each kind; `jobs` those that started last."""
+
+    starts: int
+    findings: Sequence[Finding]
+    counts: Mapping[tuple[Kind, Sure], int]
+    jobs: Sequence[Tally]
+
+
+class Fold:
+    """`certain` leaves out what is only possible."""
+
+    def __init__(self, limits: Limits, most: int, *, certain: bool = False) -> None:
+        self._limits, self._most, self._certain = limits, most, certain
+        self._starts = 0
+        self._jobs: OrderedDict[tuple[Form, str], Job] = OrderedDict()
+        self._by_run: dict[str, Run] = {}
+        self._sent: set[str] = set()
+        self._counts: Counter[tuple[Kind, Sure]] = Counter()
+        self._kept: list[Finding] = []
+
+    def see(self, mark: Mark) -> None:
+        if mark.said.starts:
+            self._start(mark)
+        else:
+            self._end(mark)
+
+    def close(self, until: Mapping[str, Instant]) -> Report:
+        """What it came to; `until` says how long each log goes on."""
+        for job in self._jobs.values():
+            for run in job.open:
+                self._leave_open(job, run, until)
+            self._tell_fleets(job)
+        findings = sorted(self._kept, key=lambda found: (found.sure is POSSIBLE, found.mark.at))
+        jobs = [
+            Tally(form, name, job.starts, job.ends, len(job.open), job.found[CERTAIN], job.found[POSSIBLE])
+            for (form, name), job in sorted(self._jobs.items())
+        ]
+        return Report(self._starts, findings, self._counts, jobs)
+
+    # --- a start ---
+
+    def _start(self, mark: Mark) -> None:
+        said = mark.said
+        job = self._job(mark)
+        if said.form is Form.BEAT:
+            self._sent.add(said.job.rpartition(" → ")[2])
+        if any(_is_one(run.mark, mark) for run in (*job.open[-2:], *filter(None, [job.runs.get(_id(mark))]))):
+            return
+        run = Run(mark)
+        if said.form is Form.CRON:
+            self._gather(job, mark)
+        self._judge(job, run)
+        self._remember(job, run)
+
+    def _job(self, mark: Mark) -> Job:
+        """The job of a start; for it, the one that did not start for the longest time may be forgotten."""
+        key = mark.said.form, mark.said.job
+        job = self._jobs.setdefault(key, Job())
+        self._jobs.move_to_end(key)
+        if len(self._jobs) > JOBS:
+            oldest = next(iter(self._jobs.values()))
+            for run in oldest.open:
+                self._forget(run)
+                self._leave_open(oldest, run, {run.mark.log: mark.at})
+            self._tell_fleets(oldest)
+            self._jobs.popitem(last=False)
+        return job
+
+    def _judge(self, job: Job, run: Run) -> None:
+        mark = run.mark
+        named, slot = job.runs.get(_id(mark)), job.slots.get(_slot_key(mark)) if mark.slot else None
+        if named:
+            if not mark.said.again and not judge.is_retry(named):
+                self._tell(judge.twice(named.mark, mark, " under one run id"))
+        elif slot:
+            if not judge.is_retry(slot):
+                self._tell(judge.twice_in_slot(slot.mark, mark))
+        elif mark.said.form is not Form.CELERY or mark.said.job in self._sent:
+            self._judge_open(job, run)  # a task that nobody schedules is sent as often as it is needed
+
+    def _judge_open(self, job: Job, run: Run) -> None:
+        latest, mark = job.latest, run.mark
+        each_host = mark.said.form is Form.CRON
+        near = latest is not None and not each_host and judge.is_close(latest, mark, self._limits.within)
+        if latest and near and (latest.end or mark.said.form in MAY_LACK_ENDS):
+            self._tell(judge.close(latest.mark, mark))
+            return
+        before = next((one for one in reversed(job.open) if not each_host or one.mark.by == mark.by), None)
+        if before and len(before.pairs) < OPEN and self._writes_ends(job, mark):
+            pair = Pair(before, run, near)
+            pair.first.pairs.append(pair)
+            pair.second.pairs.append(pair)
+
+    def _writes_ends(self, job: Job, mark: Mark) -> bool:
+        return mark.said.form not in MAY_LACK_ENDS or job.ends > 0
+
+    def _remember(self, job: Job, run: Run) -> None:
+        mark = run.mark
+        job.starts += 1
+        self._starts += 1
+        job.latest = run
+        job.open.append(run)
+        if mark.slot:
+            _put(job.slots, _slot_key(mark), run)
+        if _id(mark):
+            _put(job.runs, _id(mark), run)
+            self._by_run[_id(mark)] = run
+        if len(job.open) > OPEN:
+            oldest = job.open.pop(0)
+            self._forget(oldest)
+            self._leave_open(job, oldest, {oldest.mark.log: mark.at})
+
+    # --- a slot on several hosts ---
+
+    def _gather(self, job: Job, mark: Mark) -> None:
+        if job.latest and job.latest.mark.slot != mark.slot:
+            self._count_hosts(job)
+        job.hosts.setdefault(mark.place.host, mark)
+
+    def _count_hosts(self, job: Job) -> None:
+        """The slot is over: which hosts started it?"""
+        hosts, (first, *others) = frozenset(job.hosts), job.hosts.values()
+        job.hosts = {}
+        if not others or judge.is_each_hosts_own(first.said.job):
+            return
+        known = job.fleets.get(hosts)
+        job.fleets[hosts] = known._replace(slots=known.slots + 1) if known else Fleet(hosts, first, others[0])
+        if len(job.fleets) > FLEETS:
+            self._tell(judge.on_hosts(job.fleets.popitem(last=False)[1]))
+
+    def _tell_fleets(self, job: Job) -> None:
+        if job.hosts:
+            self._count_hosts(job)
+        for fleet in job.fleets.values():
+            self._tell(judge.on_hosts(fleet))
+
+    # --- an end ---
+
+    def _end(self, mark: Mark) -> None:
+        """An end without a start is that of a run from before the log: no finding."""
+        named = self._by_run.get(_id(mark))
+        said = named.mark.said if named else mark.said
+        job = self._jobs.get((said.form, said.job))
+        if job is None or (named is None and mark.said.form is Form.CRONCE):  # ours is told twice: `ended`, `closed`
+            return
+        job.ends += 1
+        run = named or next((run for run in job.open if _belong(run.mark, mark)), None)
+        if run is None or run not in job.open:
+            return
+        job.open.remove(run)
+        self._forget(run)
+        run.end = mark
+        self._tell(judge.overdue(run, self._limits.expected))
+        for pair in [pair for pair in run.pairs if pair.settled]:
+            self._part(pair)
+            self._tell(judge.overlapping(pair, self._limits))
+
+    def _forget(self, run: Run) -> None:
+        if self._by_run.get(_id(run.mark)) is run:
+            del self._by_run[_id(run.mark)]
+
+    # --- what is left ---
+
+    def _leave_open(self, job: Job, run: Run, until: Mapping[str, Instant]) -> None:
+        """No end will come any more. Of the starts after it only the next is told of: it may simply have died."""
+        following = [pair for pair in run.pairs if pair.first is run]
+        waiting = [pair for pair in run.pairs if pair.second is run and pair.first.end]
+        for pair in (*following[:1], *waiting):
+            self._tell(judge.unsettled(pair, self._limits))
+        for pair in (*following, *waiting):
+            self._part(pair)
+        if self._writes_ends(job, run.mark):
+            self._tell(judge.never_ended(run.mark, self._limits, until, ends=job.ends > 0))
+
+    def _part(self, pair: Pair) -> None:
+        pair.first.pairs.remove(pair)
+        pair.second.pairs.remove(pair)
+
+    def _tell(self, found: Finding | None) -> None:
+        if found is None or (self._certain and found.sure is POSSIBLE):
+            return
+        self._jobs[found.mark.said.form, found.mark.said.job].found[found.sure] += 1
+        self._counts[found.kind, found.sure] += 1
+        if self._counts[found.kind, found.sure] <= self._most:
+            self._kept.append(found)
+
+
+def _is_one(one: Mark, two: Mark) -> bool:
+    """One start that is told twice: in a log and in its copy, as `starting` and as `started`, or in one run's words."""
+    if one.place != two.place:
+        return False
+    if one.said.form is Form.CRON:
+        return bool(_id(one)) and _id(one) == _id(two)
+    if one.said.run and two.said.run:
+        return one.said.run == two.said.run and (one.said.form is not Form.CELERY or one.text == two.text)
+    return one.said.word != two.said.word
+
+
+def _id(mark: Mark) -> str:
+    """What tells a run from all others anywhere; "" where nothing does. Cron has a process for each start, and the slot
+    tells it from a later one with its number, however fine the stamps of this log and of another are."""
+    if mark.said.form is Form.CRON:
+        return f"{mark.place} {mark.said.run} {mark.slot}" if mark.place.pid else ""
+    return mark.said.run if _is_unique(mark.said.run) else ""
+
+
+def _is_unique(run: str) -> bool:
+    """Whether a run's id tells it from all others anywhere; a small number may be each process's own."""
+    return len(run) >= 8 and not run.isdigit()
+
+
+def _belong(start: Mark, end: Mark) -> bool:
+    one, two = start.said.run, end.said.run
+    if one and two:
+        return one == two and (_is_unique(one) or start.place == end.place)
+    return start.by == end.by
+
+
+def _slot_key(mark: Mark) -> tuple[Instant, str]:
+    assert mark.slot is not None
+    return mark.slot, mark.place.host if mark.said.form is Form.CRON else ""
+
+
+def _put(memory: OrderedDict[_Key, Run], key: _Key, run: Run) -> None:
+    memory[key] = run
+    if len(memory) > REMEMBERED:
+        memory.popitem(last=False)

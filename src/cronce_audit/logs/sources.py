@@ -1,0 +1,168 @@
+"""Files of logs, as marks in order of time: plain or compressed, rotated, from several hosts, or from stdin.
+
+Lines are read one at a time and forgotten, so memory does not depend on how many there are. All files are read side by
+side. `kubectl logs -l app=shop` writes pod after pod, and some write JSON as it comes: where a file is not in order of
+time, and of what comes through a pipe, the first `SORTED` starts and ends are put in order, those behind them are taken
+as they stand. What clocks without an offset put back by up to an hour keeps its place: in one night of the year that is
+right.
+"""
+
+import bz2
+import gzip
+import heapq
+import lzma
+import os
+import re
+import sys
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import IO, Final, cast
+
+from cronce.errors import BadInput
+from cronce.model import Instant
+from cronce_audit.logs.envelope import Stamps, opened
+from cronce_audit.logs.judge import Form, Mark, Place, Said
+from cronce_audit.logs.words import LIKELY, Recogniser, recognise
+
+LONGEST: Final = 1 << 14
+"""Bytes of a line that are looked at."""
+STDIN: Final = "-"
+SORTED: Final = 100_000
+"""Starts and ends of a file that are kept in mind to put them in order: some 50 MB."""
+_HOUR: Final = timedelta(hours=1)
+_TAIL: Final = 50
+_OPENERS: Final[dict[bytes, Callable[[IO[bytes]], IO[bytes]]]] = {
+    b"\x1f\x8b": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
+    b"BZh": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
+    b"\xfd7zXZ": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),  # noqa: SIM115  its file is closed by whoever opened it
+}
+_ROTATED: Final = re.compile(r"[._-]?\d{4}-?\d\d-?\d\d(?:[-_T]\d{2,6})?(?=[^/]*$)|(?:\.(?:\d{1,3}|gz|bz2|xz|old))+$")
+"""What rotation adds to a name: a date, a number, how it is packed."""
+
+
+class Log:
+    """One file, and what is known of it when it was read: `lines`, and until when it goes on."""
+
+    def __init__(self, file: IO[bytes], name: str, stamps: Stamps, own: Recogniser | None) -> None:
+        self.name, self.log = name, _ROTATED.sub("", name) or name
+        self.lines = 0
+        self.until: Instant | None = None
+        self._file, self._stamps = file, stamps
+        self._own = own
+        self._tail: deque[bytes] = deque(maxlen=_TAIL)
+
+    def marks(self) -> Iterator[tuple[Instant, Mark]]:
+        """Each with the instant that it is ordered by: its own, or that of a line before it, if that is later and the
+        clocks may have been put back."""
+        kept = 0 if self._is_in_order() else SORTED
+        found = self._found()
+        first = sorted(islice(found, kept), key=lambda pair: pair[0])
+        yield from first
+        last = first[-1][0] if first else None
+        for at, mark in found:
+            last = max(at, last or at)
+            yield last, mark
+        for line in self._tail:
+            self._goes_on(self._stamps.value(opened(_text(line)).stamp))
+
+    def _is_in_order(self) -> bool:
+        """A look at all of it, where that can be read twice."""
+        if not self._file.seekable():
+            return False
+        pairs = pairwise(at for at, _ in self._found())
+        in_order = all(one <= other for one, other in pairs)
+        self._file.seek(0)
+        self.lines, self._stamps = 0, self._stamps.anew()
+        self._tail.clear()
+        return in_order
+
+    def _found(self) -> Iterator[tuple[Instant, Mark]]:
+        is_likely, keep, own = LIKELY.search, self._tail.append, self._own
+        before: Instant | None = None
+        for line in self._lines():
+            self.lines += 1
+            keep(line)
+            if not own and not is_likely(line.lower()):
+                continue
+            mark = self._mark(line, own or recognise)
+            if mark is not None:
+                self._goes_on(mark.at)
+                put_back = before is not None and not self._stamps.exact and before - _HOUR <= mark.at < before
+                before = before if put_back else mark.at
+                assert before is not None
+                yield before, mark
+
+    def _goes_on(self, at: Instant | None) -> None:
+        if at is not None:
+            self.until = at if self.until is None else max(at, self.until)
+
+    def _lines(self) -> Iterator[bytes]:
+        """A line at a time; of one that is longer than any should be, only its beginning."""
+        whole = True
+        try:
+            for line in iter(partial(self._file.readline, LONGEST), b""):
+                if whole:
+                    yield line
+                whole = line.endswith(b"\n")
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+            raise BadInput(f"{self.name} cannot be read to its end ({error})") from None
+
+    def _mark(self, line: bytes, recognise: Recogniser) -> Mark | None:
+        text = _text(line)
+        letter = opened(text)
+        said = recognise(letter)
+        at = self._stamps.value(letter.stamp) if said else None
+        if said is None or at is None:
+            return None
+        place = Place(said.by or letter.host or self.log, letter.pid)
+        twofold = self._stamps.twofold
+        return Mark(at, said, place, self.log, self.name, self.lines, hash(text), self._slot(said, at), twofold)
+
+    def _slot(self, said: Said, at: Instant) -> Instant | None:
+        """As it is named; cron fires on the minute."""
+        if said.form is Form.CRON:
+            return at.replace(second=0, microsecond=0)
+        return Stamps(UTC, at).value(said.slot) if said.slot else None
+
+
+def merged(logs: Sequence[Log]) -> Iterator[Mark]:
+    """The marks of all logs in order of time."""
+    return (mark for _, mark in heapq.merge(*(log.marks() for log in logs), key=lambda pair: pair[0]))
+
+
+def open_logs(
+    names: Sequence[str], zone: tzinfo | None, now: Instant, own: Recogniser | None, kept: ExitStack
+) -> list[Log]:
+    """The files, open as long as `kept` is; `now` is when stdin was last written to."""
+    logs = []
+    for name in dict.fromkeys(names):
+        file, changed = _open(name, now)
+        kept.callback(file.close)
+        stream = _unpacked(file)
+        logs.append(Log(stream, "stdin" if name == STDIN else name, Stamps(zone, changed), own))
+    return logs
+
+
+def _open(name: str, now: Instant) -> tuple[IO[bytes], Instant]:
+    try:
+        if name == STDIN:
+            return os.fdopen(os.dup(sys.stdin.fileno()), "rb"), now
+        file = Path(name).open("rb")  # noqa: SIM115  closed by whoever asked for it
+    except OSError as error:
+        raise BadInput(f"{name} cannot be read ({error.strerror or error})") from None
+    return file, datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
+
+
+def _unpacked(file: IO[bytes]) -> IO[bytes]:
+    head: bytes = file.peek(8)  # type: ignore[attr-defined]
+    return next((opener(file) for magic, opener in _OPENERS.items() if head.startswith(magic)), file)
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\r\n")

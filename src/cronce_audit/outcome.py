@@ -1,0 +1,148 @@
+"""A baseline: findings that were there when a project began to be audited. Only new ones fail.
+
+A finding is known again by its rule, its path and what stands on its line, white space apart; not by the number of the
+line, which changes with every edit above. Equal lines of one file are counted. The file holds hashes of lines, not the
+lines: it is there to be committed, and a line may hold what is not for everybody.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import pathspec
+
+from cronce.errors import BadInput
+from cronce_audit.config import Settings
+from cronce_audit.engine import Report
+from cronce_audit.model import Finding, Severity, Unparsed
+
+VERSION: Final = 1
+
+
+class Entry(NamedTuple):
+    """A known finding."""
+
+    path: str
+    rule: str
+    fingerprint: str
+
+
+def fingerprints(findings: Iterable[Finding]) -> Mapping[Finding, str]:
+    """The same for the same finding, wherever in its file it has moved to."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    marks = {}
+    for finding in sorted(findings, key=lambda finding: finding.order):
+        what = (finding.rule, finding.place.path, " ".join(finding.snippet.split()))
+        seen[what] += 1
+        marks[finding] = hashlib.sha256(
+            "\0".join((*what, str(seen[what]))).encode(errors="surrogateescape")
+        ).hexdigest()[:20]
+    return marks
+
+
+def write(path: Path, entries: Iterable[Entry]) -> int:
+    """One line each, in order: so that a change of it can be read. How many there are."""
+    lines = [
+        json.dumps({"path": one.path, "rule": one.rule, "fingerprint": one.fingerprint}) for one in sorted(entries)
+    ]
+    body = ",\n    ".join(lines)
+    inner = f"\n    {body}\n  " if lines else ""
+    try:
+        path.write_text(f'{{\n  "version": {VERSION},\n  "findings": [{inner}]\n}}\n', encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"the baseline {path} cannot be written: {error.strerror}") from None
+    return len(lines)
+
+
+def read(path: Path) -> Sequence[Entry]:
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"there is no baseline {path}; `cronce audit --write-baseline {path}` makes it") from None
+    except OSError as error:
+        raise BadInput(f"the baseline {path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise BadInput(f"the baseline {path} is damaged: it is no JSON; {_AGAIN}") from None
+    if isinstance(told, dict) and told.get("version") not in (None, VERSION):
+        raise BadInput(f"the baseline {path} is of another version of cronce; {_AGAIN}")
+    try:
+        return sorted(Entry(*(_text(one[key]) for key in Entry._fields)) for one in told["findings"])
+    except (TypeError, KeyError):
+        raise BadInput(f"the baseline {path} is damaged: it is no list of findings; {_AGAIN}") from None
+
+
+_AGAIN: Final = "write it again with --write-baseline"
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+How = Literal["comment", "config", "baseline"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A finding that is not told, and why."""
+
+    finding: Finding
+    how: How
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    findings: Sequence[Finding]
+    set_aside: Sequence[SetAside]
+    gone: Sequence[Entry]
+    """Of the baseline: what is not found any more."""
+    unparsed: Sequence[Unparsed]
+    files: int
+    prints: Mapping[Finding, str]
+    """The fingerprint of each finding, told or set aside."""
+
+    def fails(self, threshold: Severity | None) -> bool:
+        return threshold is not None and any(finding.severity >= threshold for finding in self.findings)
+
+    def entries(self) -> Iterator[Entry]:
+        """What a baseline holds that is written now: all but what has a reason of its own."""
+        known = [one.finding for one in self.set_aside if one.how == "baseline"]
+        for finding in (*self.findings, *known):
+            yield Entry(finding.place.path, finding.rule, self.prints[finding])
+
+
+def _of_file(finding: Finding, specs: Sequence[tuple[pathspec.GitIgnoreSpec, Mapping[str, str]]]) -> str:
+    """The reason for which a rule is not told of this file; "" where there is none."""
+    return next(
+        (rules[finding.rule] for spec, rules in specs if finding.rule in rules and spec.match_file(finding.place.path)),
+        "",
+    )
+
+
+def weigh(report: Report, settings: Settings, baseline: Sequence[Entry], was_asked: Callable[[Entry], bool]) -> Outcome:
+    """`was_asked`: whether an entry of the baseline could have been found this time, by its rule and its path."""
+    prints = fingerprints([*report.findings, *(finding for finding, _ in report.suppressed)])
+    known = {entry.fingerprint for entry in baseline}
+    told: list[Finding] = []
+    specs = [(pathspec.GitIgnoreSpec.from_lines([pattern]), rules) for pattern, rules in settings.per_file_ignores]
+    aside = [SetAside(finding, "comment", by.reason) for finding, by in report.suppressed]
+    for finding in report.findings:
+        if finding.confidence < settings.min_confidence:
+            continue
+        reason = settings.ignore.get(finding.rule) or _of_file(finding, specs)
+        if reason:
+            aside.append(SetAside(finding, "config", reason))
+        elif prints[finding] in known:
+            aside.append(SetAside(finding, "baseline", "it was there before"))
+        else:
+            told.append(finding)
+    there = set(prints.values())
+    gone = [entry for entry in baseline if entry.fingerprint not in there and was_asked(entry)]
+    aside.sort(key=lambda one: one.finding.order)
+    return Outcome(told, aside, gone, report.unparsed, report.files, prints)

@@ -1,0 +1,304 @@
+"""Schedulers that more than one process starts. Each start is told once, by the first of these rules that fits."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from cronce_audit.guards import guards
+from cronce_audit.model import Check, Confidence, Facts, Found, Severity, rule
+from cronce_audit.processes.commands import Serving
+from cronce_audit.processes.launches import Launch, every_launch, is_claimed, launches
+from cronce_audit.processes.reach import reach
+from cronce_audit.processes.starts import HOOKS, Occasion, store_of
+from cronce_audit.python.facts import Called, Value, last
+from cronce_audit.python.jobs import Job, jobs
+from cronce_audit.python.names import names
+from cronce_audit.python.schedulers import Scheduler, schedulers
+
+_ONE: Final = (
+    "start the scheduler in a process of its own that exists once (`python -m app.scheduler`), and not in the web app; "
+    "or let each run be claimed once, whoever starts it: `protect(scheduler, Cronce(…))` of "
+    "cronce.integrations.apscheduler"
+)
+_ROUTES: Final = frozenset({"route", "get", "post", "put", "patch", "delete", "api_view", "websocket", "api_route"})
+
+
+_WEB: Final = ("flask", "fastapi", "starlette", "quart", "sanic", "litestar", "django", "aiohttp", "tornado")
+
+
+def _fitting(launch: Launch, facts: Facts) -> str:
+    """The one rule that tells of a launch; "" where nothing is wrong."""
+    several = launch.total.is_several
+    if launch.doubts:
+        return "CR206" if launch.start.kind == "scheduler" and (several or _is_web(launch, facts)) else ""
+    if launch.start.kind != "scheduler":
+        return "CR207" if several and not _is_reloaded(launch) else ""
+    if several and not _is_reloaded(launch) and store_of(launch.start.scheduler):
+        return "CR208"
+    if launch.per_process.is_several and not _is_reloaded(launch):
+        return "CR201"
+    if launch.by and launch.by.copies.is_several:
+        return "CR202"
+    if launch.occasion.when == "ready":
+        return "CR206"
+    if several:
+        return "CR203"
+    return "CR206" if _is_web(launch, facts) and not _is_decided(launch) else ""
+
+
+def _is_web(launch: Launch, facts: Facts) -> bool:
+    """Whether it is started inside an app of which servers start more processes, or in what others import."""
+    occasion, known = launch.occasion, facts.conclude(reach)
+    if occasion.when in ("program", "hook") and not isinstance(launch.by, Serving):
+        return False
+    if isinstance(launch.by, Serving) or occasion.when in ("start-up", "ready") or known.importers(occasion.module):
+        return True
+    return any(known.imports(scope.module, library) for scope in occasion.path for library in _WEB)
+
+
+def _is_decided(launch: Launch) -> bool:
+    """Somebody has seen to it that there is one: by `--workers 1`, in gunicorn's master, or by a lock."""
+    serving = launch.by if isinstance(launch.by, Serving) else None
+    occasion = launch.occasion
+    if occasion.when == "hook" and not HOOKS[occasion.path[-1].function.rpartition(".")[2]]:
+        return True
+    early = occasion.when in ("import", "ready")
+    if serving and serving.server == "uwsgi" and serving.preload and early:
+        return False  # its thread is left in the master
+    return occasion.alone or (serving is not None and (serving.decided or (serving.preload and early)))
+
+
+def _of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
+    def check(facts: Facts) -> Iterator[Found]:
+        for launch in facts.conclude(launches):
+            far = launch.by is not None and launch.by.copies.is_several
+            if _fitting(launch, facts) == rule_id and not is_claimed(launch, facts, far=far):
+                sure = None if launch.confidence is Confidence.HIGH else launch.confidence
+                in_ready = rule_id == "CR206" and launch.occasion.when == "ready" and not launch.doubts
+                loud = Severity.INFO if launch.start.kind == "loop" else Severity.WARNING if in_ready else None
+                yield Found(
+                    launch.start.place,
+                    message(launch, facts),
+                    Confidence.LOW if launch.doubts else sure,
+                    loud,
+                    _LOOK if launch.doubts else _COMMAND if in_ready else None,
+                )
+
+    return check
+
+
+_COMMAND: Final = (
+    "start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
+    "docs/how-to/django.md for jobs that run once however many processes there are"
+)
+_LOOK: Final = (
+    "look whether the condition holds in one process at most, of all workers and machines; if so, say it: "
+    "`# cronce: ignore[CR206] …`, or name the lock under `locks` in the config"
+)
+
+
+def _is_reloaded(launch: Launch) -> bool:
+    return isinstance(launch.by, Serving) and launch.by.reload
+
+
+def _when(occasion: Occasion) -> str:
+    if occasion.when == "start-up":
+        return "when the app starts"
+    if occasion.when == "ready":
+        return "in AppConfig.ready()"
+    if occasion.when == "hook":
+        return f"in {occasion.path[-1].function.rpartition('.')[2]}"
+    return f"when {occasion.module} is {'run' if occasion.when == 'program' else 'imported'}"
+
+
+def _times(launch: Launch) -> str:
+    if launch.total.exact:
+        return f"{launch.total.least} times"
+    return f"at least {launch.total.least} times" if launch.per_process.exact else "several times"
+
+
+def _by(launch: Launch) -> str:
+    """`each of the 4 workers of gunicorn (Dockerfile:7), in each of the 2 copies of `web` (compose.yml:8)`: behind each
+    number the line that says it."""
+    by = launch.by
+    if by is None or by.by is None:
+        return _workers(by) if isinstance(by, Serving) else "each process"
+    copies = f"each of the {by.copies} copies of `{by.by.name}` ({by.by.copies_at})"
+    if isinstance(by, Serving) and launch.per_process.is_several:
+        return f"{_workers(by)}, in {copies}" if by.copies.is_several else _workers(by)
+    return f"{copies}, which runs {by.server if isinstance(by, Serving) else f'`{by.what}`'} ({by.place})"
+
+
+def _workers(serving: Serving) -> str:
+    if serving.workers.exact:
+        counted = f", {serving.counted}" if serving.counted else ""
+        return f"each of the {serving.workers} workers of {serving.server} ({serving.place}{counted})"
+    counted = f"{serving.counted} counts processors" if serving.counted else "one for each processor"
+    return f"each worker of {serving.server} ({serving.place}; {counted})"
+
+
+def _per_process(launch: Launch, _: Facts) -> str:
+    start = launch.start
+    return f"{start.what} is started {_when(launch.occasion)}, in {_by(launch)}: every job runs {_times(launch)}"
+
+
+def _reloaded(launch: Launch, _: Facts) -> str:
+    by = f"{launch.by.server} ({launch.by.place})" if isinstance(launch.by, Serving) else "the reloader"
+    return (
+        f"{launch.start.what} is started {_when(launch.occasion)}; {by} reloads, and both the process that watches the "
+        "files and the one that serves import it: every job runs twice"
+    )
+
+
+def _ready(launch: Launch) -> str:
+    twice = ""
+    if isinstance(launch.by, Serving) and launch.total.is_several:
+        twice = f", and runserver ({launch.by.place}) twice"
+    return (
+        f"{launch.start.what} is started in AppConfig.ready(), which every worker and every manage.py command calls "
+        f"(migrate, shell, a job of cron){twice}: while one of them is running, every job runs there too"
+    )
+
+
+def _in_app(launch: Launch, facts: Facts) -> str:
+    start, known = launch.start, facts.conclude(reach)
+    if launch.doubts:
+        text, module = launch.doubts[0]
+        where = known.path(module) or module
+        many = f"{_by(launch)}, if" if launch.total.is_several else "each process for which"
+        return (
+            f"{start.what} is started {_when(launch.occasion)}, in {many} `{text}` ({where}): the files do not say in "
+            "how many that holds, and each of them runs every job"
+        )
+    if launch.occasion.when == "ready":
+        return _ready(launch)
+    if isinstance(launch.by, Serving) and launch.by.server == "uwsgi" and launch.by.preload:
+        return (
+            f"{start.what} is started {_when(launch.occasion)}, and uWSGI ({launch.by.place}) imports the app before "
+            "it forks: its thread is left in the master, where jobs may never run; with lazy-apps each worker runs them"
+        )
+    if isinstance(launch.by, Serving):
+        return (
+            f"{start.what} is started {_when(launch.occasion)}, inside the web app that {launch.by.server} serves "
+            f"({launch.by.place}): one process today; a second worker or replica runs every job once more"
+        )
+    importers = known.importers(launch.occasion.module)
+    by = f", and {known.path(importers[0])} imports it" if importers and launch.occasion.when == "import" else ""
+    others = f" and {len(importers) - 1} more" if by and len(importers) > 1 else ""
+    told = f"{start.what} is started {_when(launch.occasion)}{by}{others}"
+    return f"{told}: every process that does has a scheduler of its own"
+
+
+def _looped(launch: Launch, _: Facts) -> str:
+    times = f"its work is done {_times(launch)} per interval"
+    return f"{launch.start.what} starts {_when(launch.occasion)}, in {_by(launch)}: {times}"
+
+
+def _shared_store(launch: Launch, _: Facts) -> str:
+    store = store_of(launch.start.scheduler)
+    named = f"{store.kind}, {store.place}" if store else "memory"
+    return (
+        f"{launch.start.what} is started {_when(launch.occasion)}, in {_by(launch)}, on one job store "
+        f"({named}): a store does not keep two schedulers from running the same job"
+    )
+
+
+rule("CR201 scheduler-in-every-worker", Severity.ERROR, _ONE)(_of("CR201", _per_process))
+rule("CR202 scheduler-in-every-replica", Severity.ERROR, _ONE)(_of("CR202", _per_process))
+rule(
+    "CR203 scheduler-under-a-reloader",
+    Severity.WARNING,
+    'start it in one of the two only, `if os.environ.get("WERKZEUG_RUN_MAIN") == "true" or not app.debug:`; or pass '
+    "`use_reloader=False`",
+)(_of("CR203", _reloaded))
+rule(
+    "CR206 scheduler-inside-the-app",
+    Severity.INFO,
+    'start it in a program of its own, below `if __name__ == "__main__":`, that exists once; or let each run be '
+    "claimed: `protect(scheduler, Cronce(…))` of cronce.integrations.apscheduler",
+)(_of("CR206", _in_app))
+rule(
+    "CR207 timer-in-every-worker",
+    Severity.WARNING,
+    "move it to a process of its own; or claim each run, so that one of them does it: `@cron.job(…)` of cronce",
+)(_of("CR207", _looped))
+rule(
+    "CR208 job-store-shared-by-processes",
+    Severity.ERROR,
+    f"{_ONE}; the others may add jobs to the store with a scheduler that is started with `paused=True`",
+)(_of("CR208", _shared_store))
+
+
+@rule(
+    "CR205 job-added-behind-a-fork",
+    Severity.ERROR,
+    "start the scheduler in a process of its own, with a job store that the web app can add to; without "
+    "`--preload` each worker would have its own, and run every job",
+)
+def _behind_fork(facts: Facts) -> Iterator[Found]:
+    """With `--preload` the scheduler's thread stays in the master; the workers have a copy in which nothing runs."""
+    known = facts.conclude(names)
+    forked = {launch.start.scheduler: launch.by for launch in facts.conclude(every_launch) if _is_forked(launch)}
+    for call in known.calls("add_job", "scheduled_job"):
+        scheduler = facts.conclude(schedulers).of(known.receiver(call))
+        serving = forked.get(scheduler) if scheduler else None
+        function = known.function(call.scope.function)
+        if scheduler and serving and function and any(map(_is_route, function.decorators)):
+            yield Found(
+                call.place,
+                f"the job is added in a worker, and its scheduler ({scheduler.place}) runs in gunicorn's master only, "
+                f"since the app is preloaded ({serving.place}): the job never runs",
+            )
+
+
+@rule(
+    "CR307 lock-released-when-the-job-ends",
+    Severity.INFO,
+    "claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
+    "slot, for longer than clocks differ and the others are late",
+)
+def _let_go(facts: Facts) -> Iterator[Found]:
+    """Measured: two schedulers, a Redis lock around a short job, five slots: ten runs."""
+    several = {launch.start.scheduler for launch in facts.conclude(launches) if launch.total.is_several}
+    for job in facts.conclude(jobs):
+        guard = facts.conclude(guards).get(job.full_name) if job.full_name else None
+        if guard is not None and not guard.keeps and (guard.across_hosts or job.scheduler in several):
+            yield Found(
+                job.place,
+                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
+                "keeps two runs apart, but does not make a slot run once; whoever comes after a short run repeats it",
+                severity=Severity.WARNING if job.scheduler in several else None,
+            )
+
+
+@rule(
+    "CR308 job-without-the-lock-of-the-others",
+    Severity.INFO,
+    "take the same lock around this job too, or say why one run more does no harm",
+    confidence=Confidence.MEDIUM,
+)
+def _forgotten(facts: Facts) -> Iterator[Found]:
+    known = facts.conclude(guards)
+    by_scheduler: dict[Scheduler, list[Job]] = defaultdict(list)
+    for job in facts.conclude(jobs):
+        by_scheduler[job.scheduler].append(job)
+    for added in by_scheduler.values():
+        locked = [job for job in added if (guard := known.get(job.full_name)) and guard.across_hosts]
+        for job in added if locked else ():
+            if job.full_name and job.full_name not in known:
+                yield Found(
+                    job.place,
+                    f"{job.function} takes no lock, and {locked[0].function} ({locked[0].place}) of the same scheduler "
+                    "takes one that all machines see: where one of them must not run twice, the other runs twice",
+                )
+
+
+def _is_forked(launch: Launch) -> bool:
+    """Started in the master, before it forks."""
+    serving = launch.by if isinstance(launch.by, Serving) else None
+    early = launch.occasion.when in ("import", "ready")
+    return early and not launch.doubts and serving is not None and serving.server == "gunicorn" and serving.preload
+
+
+def _is_route(decorator: Value) -> bool:
+    return last(decorator.function if isinstance(decorator, Called) else decorator) in _ROUTES

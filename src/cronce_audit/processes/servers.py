@@ -1,0 +1,275 @@
+"""The settings that a server finds in a file: gunicorn.conf.py, uwsgi.ini."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from cronce_audit.model import Facts
+from cronce_audit.processes.argv import ONE, SEVERAL, UNKNOWN, Argv, Count, Options, Told, count
+from cronce_audit.processes.commands import Serving, started
+from cronce_audit.processes.reach import SettingsFile
+from cronce_audit.processes.units import Home, home
+from cronce_audit.python.facts import Call, Called, Const, Name, Value
+from cronce_audit.python.names import Names, names
+
+_DEFAULT: Final = re.compile(
+    r"""(?:int\()?(?:os\.)?(?:environ\.get|getenv)\(['"]\w+['"], ['"]?(?P<default>\d+)['"]?\)\)?"""
+)
+_TRUE: Final = frozenset({"true", "1", "yes", "on", ""})
+
+
+class Settings(NamedTuple):
+    """What a file of settings says of the app and of those who import it."""
+
+    path: str = ""
+    app: str = ""
+    workers: Count | None = None
+    preload: bool = False
+
+
+def gunicorn_settings(facts: Facts, where: Home, told: Told) -> Settings:
+    """Of the file after `-c`, else of gunicorn.conf.py in the folder it is started in."""
+    named = told.value("-c", "--config") or "gunicorn.conf.py"
+    if named.startswith("python:"):
+        named = f"{named.removeprefix('python:').replace('.', '/')}.py"
+    found = _file(facts, "gunicorn", named.removeprefix("file:"), where)
+    if found is None:
+        return Settings()
+    known = {name: value for name, value, _ in found.settings}
+    return Settings(
+        found.place.path,
+        known.get("wsgi_app", "").strip("'\""),
+        count_in(known["workers"]) if "workers" in known else None,
+        known.get("preload_app") == "True",
+    )
+
+
+def count_in(expression: str) -> Count:
+    """A number in Python: `int(os.environ.get("WORKERS", 4))` is 4 where nothing sets WORKERS."""
+    default = _DEFAULT.fullmatch(expression)
+    return count(default["default"] if default else expression)
+
+
+def uwsgi_settings(facts: Facts, where: Home, told: Told) -> Settings:
+    """From the command line and the ini file that it names."""
+    named = told.value("--ini", "--ini-paste") or next((word for word in told.words if word.endswith(".ini")), "")
+    found = _file(facts, "uwsgi", named, where) if named else None
+    known: dict[str, str] = {name: value for name, value, _ in found.settings} if found else {}
+    known |= {_LONG.get(name, name.lstrip("-")): value for name, value in told.options}
+    workers = next((known[name] for name in ("processes", "workers") if name in known), None)
+    return Settings(
+        found.place.path if found else "",
+        _uwsgi_app(known),
+        None if workers is None else count(workers),
+        not any(known.get(name, "false").lower() in _TRUE for name in ("lazy-apps", "lazy")),
+    )
+
+
+_LONG: Final = {"-w": "module", "-p": "processes"}
+
+
+def _uwsgi_app(known: Mapping[str, str]) -> str:
+    if "wsgi-file" in known:
+        return known["wsgi-file"].removesuffix(".py").replace("/", ".").lstrip(".")
+    module = known.get("module") or known.get("wsgi") or ""
+    return f"{module}:{known['callable']}" if module and ":" not in module and "callable" in known else module
+
+
+def _file(facts: Facts, server: str, named: str, where: Home) -> SettingsFile | None:
+    files = {each.place.path: each for each in facts.of(SettingsFile) if each.server == server}
+    return files.get(where.find_end(named, files) or "")
+
+
+def servings_in_code(facts: Facts) -> Iterator[Serving]:
+    known = facts.conclude(names)
+    for call in known.calls("run"):
+        if call.called.function == Name("uvicorn.run"):
+            yield _uvicorn(call, known)
+        elif _reloads(call) and "flask.Flask" in known.kinds(known.receiver(call), call.scope.module):
+            yield Serving("app.run", call.scope.module, ONE, call.place, reload=True)
+
+
+def _uvicorn(call: Call, known: Names) -> Serving:
+    app = known.constant(next(iter(call.called.args), call.called.keyword("app")), call.scope.module)
+    reload = call.called.keyword("reload") not in (None, Const(value=False))
+    named = isinstance(app, str)
+    workers = _number(call.called.keyword("workers"), call, known) if named and not reload else ONE
+    return Serving("uvicorn.run", str(app) if named else call.scope.module, workers, call.place)
+
+
+def _number(value: Value | None, call: Call, known: Names) -> Count:
+    number = ONE.least if value is None else known.constant(value, call.scope.module)
+    if isinstance(number, int):
+        return Count(max(number, 1))
+    made = isinstance(value, Called) and known.full_name(value.function, call.scope.module)
+    return SEVERAL if made in ("os.cpu_count", "multiprocessing.cpu_count") else UNKNOWN
+
+
+def _reloads(call: Call) -> bool:
+    """Flask's reloader follows `debug`, unless it is told otherwise."""
+    told = call.called.keyword("use_reloader") or call.called.keyword("debug")
+    return told == Const(value=True) and not call.called.splat
+
+
+class Server(NamedTuple):
+    """The options of a server that matter here."""
+
+    flags: frozenset[str]
+    workers: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    """Of the environment, that state the number of workers where no option does."""
+    skip: int = 0
+    """Words before the app: `run` of `fastapi run`."""
+
+
+_GUNICORN: Final = Server(
+    frozenset({
+        "--reload", "--spew", "--check-config", "--print-config", "--preload", "--reuse-port", "-D", "--daemon",
+        "--initgroups", "--disable-redirect-access-to-syslog", "--capture-output", "--log-syslog", "-R",
+        "--enable-stdio-inheritance", "--suppress-ragged-eofs", "--do-handshake-on-connect", "--strip-header-spaces",
+        "--permit-obsolete-folding", "--no-sendfile", "--proxy-protocol", "--no-control-socket"
+    }),
+    ("-w", "--workers"),
+    ("WEB_CONCURRENCY",),
+)  # fmt: skip
+_SERVERS: Final = {
+    "gunicorn": _GUNICORN,
+    "uvicorn": Server(
+        frozenset({
+            "--reload", "--access-log", "--no-access-log", "--use-colors", "--no-use-colors", "--proxy-headers",
+            "--no-proxy-headers", "--server-header", "--no-server-header", "--date-header", "--no-date-header",
+            "--factory", "--reset-contextvars"
+        }),
+        ("--workers",),
+        ("WEB_CONCURRENCY", "UVICORN_WORKERS"),
+    ),
+    "hypercorn": Server(frozenset({"--reload", "--debug"}), ("-w", "--workers")),
+    "granian": Server(
+        frozenset({
+            "--reload", "--no-reload", "--access-log", "--no-access-log", "--ws", "--no-ws", "--log", "--no-log",
+            "--respawn-failed-workers", "--factory", "--no-factory"
+        }),
+        ("--workers",),
+        ("GRANIAN_WORKERS",),
+    ),
+    "waitress-serve": Server(frozenset({"--call", "--expose-tracebacks", "--no-expose-tracebacks"})),
+    "daphne": Server(frozenset({"--proxy-headers", "--no-server-name"})),
+    "fastapi": Server(
+        frozenset({"--reload", "--no-reload", "--proxy-headers", "--no-proxy-headers"}), ("--workers",), (), skip=1
+    ),
+}  # fmt: skip
+"""gunicorn's other options all take a value, and so on: what is missing here would hide the app behind it."""
+
+
+def servings(facts: Facts) -> Sequence[Serving]:
+    """The web servers that commands, and Python code, start."""
+    by_commands = [
+        serving
+        for argv, _, place, by in facts.conclude(started)
+        if (serving := _serving(argv, partial(Serving, place=place, by=by), facts))
+    ]
+    return [*by_commands, *servings_in_code(facts)]
+
+
+def _serving(argv: Argv, made: partial[Serving], facts: Facts) -> Serving | None:
+    if argv.program == "uwsgi":
+        return _uwsgi(argv, made, facts)
+    if argv.program == "flask":
+        return _flask(argv, made)
+    if argv.program == "django-admin" or argv.program.endswith("manage.py"):
+        return _django(argv, made)
+    server = _SERVERS.get(argv.program)
+    return _plain(argv, server, made, facts) if server else None
+
+
+def _plain(argv: Argv, server: Server, made: partial[Serving], facts: Facts) -> Serving | None:
+    """A server that takes the app as a word, and the workers as an option, a variable or a setting."""
+    told = Options(server.flags).read(_with_variables(argv))
+    words = told.words[server.skip :]
+    if argv.program == "fastapi" and told.words[:1] not in (["run"], ["dev"]):
+        return None
+    if told.has("--version", "--help", "--check-config", "--print-config"):
+        return None
+    settings = gunicorn_settings(facts, home(**made.keywords), told) if argv.program == "gunicorn" else Settings()
+    reload = told.has("--reload") or (argv.program == "fastapi" and told.words[:1] == ["dev"])
+    return made(
+        server=argv.program,
+        app=_app(words[0]) if words else settings.app,
+        workers=_workers(argv, server, told, settings, reload),
+        preload=told.has("--preload") or settings.preload,
+        config=settings.path,
+        counted=settings.path if settings.workers and told.value(*server.workers) is None else "",
+        decided=told.value(*server.workers) is not None or settings.workers is not None,
+    )
+
+
+def _app(word: str) -> str:
+    """`main.py`, as `fastapi run` has it, is the module main."""
+    return word.removesuffix(".py").replace("/", ".").lstrip(".") if word.endswith(".py") else word
+
+
+def _workers(argv: Argv, server: Server, told: Told, settings: Settings, reload: bool) -> Count:
+    """The option, else the setting, else the variable. Those that watch files have one worker (not so gunicorn)."""
+    if reload and argv.program != "gunicorn":
+        return ONE
+    option = told.value(*server.workers)
+    if option is not None:
+        return count(option)
+    if settings.workers is not None:
+        return settings.workers
+    variable = next((argv.environment[name] for name in server.variables if name in argv.environment), None)
+    return ONE if variable is None else count(variable)
+
+
+def _with_variables(argv: Argv) -> Sequence[str]:
+    """GUNICORN_CMD_ARGS stands before what the command line says, which wins."""
+    text = argv.environment.get("GUNICORN_CMD_ARGS", "") if argv.program == "gunicorn" else ""
+    try:
+        return [*shlex.split(text), *argv.arguments]
+    except ValueError:
+        return argv.arguments
+
+
+def _flask(argv: Argv, made: partial[Serving]) -> Serving | None:
+    told = Options(
+        frozenset({"--debug", "--no-debug", "--reload", "--no-reload", "--debugger", "--no-debugger", "--with-threads"})
+    ).read(argv.arguments)
+    if told.words[:1] != ["run"]:
+        return None
+    debug = told.has("--debug") or (_is_set(argv.environment, "FLASK_DEBUG") and not told.has("--no-debug"))
+    app = told.value("-A", "--app") or argv.environment.get("FLASK_APP", "")
+    reload = (debug or told.has("--reload")) and not told.has("--no-reload")
+    return made(server="flask run", app=_app(app), workers=ONE, reload=reload)
+
+
+def _is_set(environment: Mapping[str, str], name: str) -> bool:
+    return environment.get(name, "0").lower() not in ("0", "false", "no", "")
+
+
+def _django(argv: Argv, made: partial[Serving]) -> Serving | None:
+    if argv.arguments[:1] != ("runserver",):
+        return None
+    reload = "--noreload" not in argv.arguments
+    return made(server="manage.py runserver", app="", workers=ONE, reload=reload)
+
+
+def _uwsgi(argv: Argv, made: partial[Serving], facts: Facts) -> Serving | None:
+    """uWSGI imports the app before it forks, unless it is told to be lazy: what threads do then is not our guess."""
+    told = Options(_UWSGI_FLAGS).read(argv.arguments)
+    settings = uwsgi_settings(facts, home(**made.keywords), told)
+    return made(
+        server="uwsgi",
+        app=settings.app,
+        workers=settings.workers or ONE,
+        preload=settings.preload,
+        config=settings.path,
+        decided=settings.workers is not None,
+    )
+
+
+_UWSGI_FLAGS: Final = frozenset({
+    "-M", "--master", "--lazy-apps", "--lazy", "--enable-threads", "-T", "--vacuum", "--die-on-term", "--need-app",
+    "--single-interpreter", "-i", "--thunder-lock", "--disable-logging", "-L", "--memory-report", "-m"
+})  # fmt: skip

@@ -1,0 +1,141 @@
+"""`# cronce: ignore[CR101] the reason`: a finding that was looked at, on its line, or in a comment above it.
+
+`cronce: ignore-file[CR101] the reason`, anywhere in a file, is for all of it. The reason is not optional: whoever reads
+it next year must know why. In languages without `#` the comment is theirs; a comment's end is not part of the reason.
+A crontab knows no comments behind a command, so there it stands above the line.
+"""
+
+import io
+import re
+import tokenize
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from cronce_audit.model import GONE, Facts, Finding, Found, Place, Severity, Source, reader, rule, rules
+
+_COMMENT: Final = re.compile(
+    r"(?:^|(?<=[\s{]))(?:\#|//|--|<!--|/\*|;)\s*cronce:\s*ignore(?P<file>-file)?\b"
+    r"(?:\[(?P<rules>[^\]\n]*)\])?[ \t:]*(?P<reason>.*?)\s*(?:-->|\*/[\s}-]*)?\s*$",
+    re.MULTILINE,
+)
+_NO_CODE: Final = re.compile(r"\s*(?:\{+-?\s*)?(?:(?:\#|//|--\s|<!--|/\*|;).*)?$")
+
+COMMENTS: Final = "suppressions"
+"""The reader of comments, in whatever the others read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suppression:
+    """What somebody does not want to be told again, and why."""
+
+    rules: tuple[str, ...]
+    reason: str
+    place: Place
+    line: int | None
+    """The one that it is about; None: all of the file."""
+
+    def covers(self, finding: Finding) -> bool:
+        near = self.line in (None, finding.place.line)
+        return near and finding.rule in self.rules and finding.place.path == self.place.path
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.rules and self.reason)
+
+
+@reader(COMMENTS, lambda _: True)
+def read_comments(source: Source) -> Iterator[Suppression]:
+    if "cronce:" not in source.text:
+        return
+    comments = list(_COMMENT.finditer(source.text))
+    lines = source.text.split("\n")
+    spoken = _comment_lines(source) if comments and source.suffix == ".py" else None
+    for comment in comments:
+        number = source.text.count("\n", 0, comment.start()) + 1
+        if spoken is None or number in spoken:
+            named = tuple(_id(word.strip()) for word in (comment["rules"] or "").split(",") if word.strip())
+            about = None if comment["file"] else _meant(lines, number)
+            yield Suppression(named, comment["reason"], source.place(number), about)
+
+
+def _id(word: str) -> str:
+    """Whatever the case, as on the command line. A rule that became part of another is that one."""
+    named = GONE.get(word.upper()) or word.upper()
+    return named if named in rules() or named in GONE else word
+
+
+def _comment_lines(source: Source) -> Collection[int] | None:
+    """Lines of Python that hold a comment: what stands in a text suppresses nothing. None: it is not Python."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(source.text).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return None
+    return {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
+
+
+def _meant(lines: Sequence[str], number: int) -> int:
+    """The line of a comment behind something; of a comment that stands alone, the next line that is none."""
+    if not _NO_CODE.match(lines[number - 1]):
+        return number
+    below = range(number + 1, len(lines) + 1)
+    return next((line for line in below if not _NO_CODE.match(lines[line - 1])), number)
+
+
+@rule(
+    "CR001 suppression-without-rule-or-reason",
+    Severity.ERROR,
+    "write `cronce: ignore[CR101] why this is all right here`; it suppresses nothing until then",
+)
+def _incomplete(facts: Facts) -> Iterator[Found]:
+    for suppression in facts.of(Suppression):
+        unknown = [named for named in suppression.rules if named not in rules() and named not in GONE]
+        if not suppression.rules:
+            yield Found(suppression.place, "this comment names no rule, so it suppresses nothing")
+        elif unknown:
+            yield Found(suppression.place, f"there is no rule {unknown[0]}", remedy=_remedy(suppression))
+        elif not suppression.reason:
+            why = f"this comment gives no reason for {', '.join(suppression.rules)}"
+            yield Found(suppression.place, why, remedy=_remedy(suppression))
+
+
+def _remedy(suppression: Suppression) -> str:
+    """The comment as it was probably meant."""
+    meant = [_meant_rule(named) for named in suppression.rules]
+    if None in meant:
+        return "name one that there is; `cronce audit rules` lists them"
+    reason = suppression.reason or "why this is all right here"
+    how = "ignore-file" if suppression.line is None else "ignore"
+    return f"write `cronce: {how}[{','.join(filter(None, meant))}] {reason}`; it suppresses nothing until then"
+
+
+def _meant_rule(named: str) -> str | None:
+    if named in rules():
+        return named
+    by_name = {one.name: one.id for one in rules().values()}
+    return next((by_name[close] for close in get_close_matches(named.lower(), by_name, n=1)), None)
+
+
+@rule(
+    "CR002 suppression-of-nothing", Severity.INFO, "take it out; it would hide the next one that comes to stand there"
+)
+def IDLE(_: Facts) -> Iterator[Found]:  # noqa: N802  a decorator makes it a rule, and the engine names it
+    """Facts alone do not tell: `idle` is asked when the others have spoken."""
+    yield from ()
+
+
+def idle(suppressions: Sequence[Suppression], findings: Sequence[Finding], asked: Collection[str]) -> Iterator[Found]:
+    """What CR002 finds: comments about rules that were asked, and did not find anything there."""
+    covered = {
+        (suppression.place, finding.rule)
+        for finding in findings
+        for suppression in suppressions
+        if suppression.covers(finding)
+    }
+    for suppression in suppressions:
+        for named in suppression.rules if suppression.is_whole else ():
+            if named in GONE:
+                yield Found(suppression.place, f"{named} is gone: nothing looks for it any more")
+            elif named in asked and (suppression.place, named) not in covered:
+                yield Found(suppression.place, f"{named} finds nothing here, so this comment suppresses nothing")
