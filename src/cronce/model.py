@@ -242,6 +242,12 @@ def refusals_cell(job: str, host: str) -> str:
     return f"refusals/{job}/{host}"
 
 
+def prevented_cell(job: str, part: int) -> str:
+    """Where it is counted how many duplicates of a job's slots were prevented: in parts, so that few processes write to
+    one at once."""
+    return f"prevented/{job}/{part:02}"
+
+
 LOOKED_ON: Final = "looked-on"
 """While it lasts somebody looks on, and schedulers beat every second."""
 

@@ -19,6 +19,7 @@ from cronce.protocol.notices import (
     Machine,
     Observed,
     Position,
+    Prevented,
     Refusals,
     Refused,
     Stored,
@@ -104,6 +105,9 @@ positions = st.builds(Position, fences, any_text)
 boots = st.floats(0, 1e9)
 samples = st.lists(st.builds(Sample, boots, boots, instants), max_size=3).map(tuple)
 machines = st.builds(Machine, texts, samples, any_text, any_text)
+prevented = st.builds(
+    Prevented, counts, st.dictionaries(any_text, counts, max_size=3), st.lists(any_text, max_size=3).map(tuple)
+)
 refusals = st.builds(Refusals, counts, st.lists(st.builds(Refused, texts, instants, any_text), max_size=3).map(tuple))
 
 deliveries = st.builds(Delivery, any_text, st.none() | instants, instants, counts)

@@ -25,6 +25,7 @@ from cronce.protocol.notices import (
     Machine,
     Observed,
     Position,
+    Prevented,
     Refusals,
     Refused,
     Stored,
@@ -165,6 +166,13 @@ MACHINE = Kind(
     '{"v":6,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]],"host":"web-1",'
     '"tzdata":"2026a"}',
 )
+PREVENTED = Kind(
+    notices.encode_notice,
+    notices.decode_prevented,
+    strategies.prevented,
+    Prevented(7, {"2026-03-28": 3, "2026-03-29": 4}, ("f00d",)),
+    '{"v":6,"total":7,"days":{"2026-03-28":3,"2026-03-29":4},"writes":["f00d"]}',
+)
 REFUSALS = Kind(
     notices.encode_notice,
     notices.decode_refusals,
@@ -215,6 +223,7 @@ KINDS = {
     "stored": STORED,
     "machine": MACHINE,
     "position": POSITION,
+    "prevented": PREVENTED,
     "refusals": REFUSALS,
 }
 
@@ -460,6 +469,9 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (STORED, NOT_AN_INSTANT, ["at"]),
     (MACHINE, NOT_TEXT, ["boot_id", "host", "tzdata"]),
     (MACHINE, [*NOT_ROWS, [["1.0", 2.0, 0]], [[1, 2.0, 0]], [[float("nan"), 2.0, 0]], [[1.0, 2.0, 0.5]]], ["samples"]),
+    (PREVENTED, NOT_A_COUNT, ["total"]),
+    (PREVENTED, [7, None, [], "x", {"2026-03-29": "7"}, {"2026-03-29": -1}, {"2026-03-29": True}], ["days"]),
+    (PREVENTED, [7, None, {}, "x", [7], [None], [[]]], ["writes"]),
     (REFUSALS, NOT_A_COUNT, ["times"]),
     (REFUSALS, [*NOT_ROWS, [["a", 10**30, ""]], [["a", 0, None]]], ["recent"]),
     (BUNDLE, [7, None, [], "x", {"billing": 7}, {"billing": None}], ["specs", "code"]),

@@ -69,6 +69,7 @@ NOT_KEPT: Final = {
     "scope": "fences of receivers",
     "machine": "notes of machines",
     "refusals": "notes of machines",
+    "prevented": "counts of prevented duplicates",
 }
 """By the first word of a key: what there is no room for."""
 
