@@ -1,8 +1,8 @@
 """/timeline: which span, of what, by holder or by job; the picture as SVG, and the same as a table.
 
 The picture has no script and no style but classes, and every text in it is escaped. Colour is never the only sign: what
-failed is crossed out and striped, what lapsed or is lost is hatched, a refused claim is a small dashed ring with a cross, a slot that
-nobody ran is a hollow mark.
+failed is crossed out and striped, what lapsed or is lost is hatched, a refused claim is a small dashed ring with a
+cross, a slot that nobody ran is a hollow mark.
 """
 
 from collections import Counter
