@@ -34,6 +34,7 @@ from cronce.runtime.journal import UnsaidEnd
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant
 from cronce.runtime.log import LOGGER
+from cronce.runtime.prevented import is_prevented
 from cronce.runtime.run import Current
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
 from cronce.runtime.scheduling.settings import IDLE_LOOK, LOOK, SchedulerSettings
@@ -320,6 +321,8 @@ class Exchange:
     def _beaten(self, candidate: Candidate, answer: Held | Closed) -> None:
         """Of a slot that was left behind it was known that others would try."""
         if not candidate.known:
+            if is_prevented(answer):
+                self._keeper.prevented.add(candidate.slot.job, self._ledger.know.now())
             self._refused(candidate.slot, why_not(candidate.slot, answer).reason, self._keeper)
 
     def _employed(self, candidate: Candidate, grant: Grant, now: Instant) -> Attempt | None:
