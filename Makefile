@@ -66,9 +66,11 @@ $(PEERS): $(STAMP)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@touch $@
 
-bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the same run
-	$(BIN)/python -m bench
-	$(BIN)/python -m bench.scheduler
+bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the same run; writes docs/explain/figures.md
+	@mkdir -p $(VENV)/bench
+	$(BIN)/python -m bench --save $(VENV)/bench/bench.json
+	$(BIN)/python -m bench.scheduler --save $(VENV)/bench/scheduler.json
+	$(BIN)/python -m bench.figures
 	$(BIN)/python -m bench.audit
 	$(BIN)/python -m bench.ui
 
