@@ -53,14 +53,11 @@ def test_one_screen_has_what_is_wrong_alive_running_next_and_last(
     cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = said(capsys, url, "status").rstrip().split("\n\n")
-    assert parts[0].startswith(f"{url}, 1 job, 20")
-    assert parts[1:4] == [
-        "wrong  nothing needs attention",
-        "alive  no scheduler of ours; others call the jobs",
-        "running  nothing",
-    ]
+    assert parts[0].startswith(f"{url}, 1 job, 0 duplicates prevented, 20")
+    assert (parts[1], parts[3]) == ("wrong  nothing needs attention", "running  nothing")
+    assert re.fullmatch(r"alive\n  \S+ +a process: sync  ran (just now|\S+ ago)", parts[2])
     assert re.fullmatch(r"next\n  sync  20\S+Z  in \S+.*", parts[4])
-    assert re.fullmatch(r"last(\n  sync@2026-03-29T01:(30|15|00):00Z  succeeded  \S+  \S+){3}", parts[5])
+    assert re.fullmatch(r"last(\n  sync@2026-03-29T01:(30|15|00):00Z  succeeded  \S+ +\S+){3}", parts[5])
     assert len(parts) == 6
 
 
@@ -78,6 +75,21 @@ def test_what_is_wrong_comes_with_the_command_that_goes_on(
         wrong,
     )
     assert re.fullmatch(r"locks\n  reindex  held  \S+\n", held)
+
+
+def test_a_job_whose_last_run_failed_is_wrong_until_it_ran_well(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no paper")
+
+    with Cronce(url) as other, pytest.raises(RuntimeError):
+        other.job("*/15 * * * *", name="sync", start_within="3650d")(fail).at("2026-03-29T01:45:00Z")()
+    key = "sync@2026-03-29T01:45:00Z"
+    assert said(capsys, url, "status").split("\n\n")[1] == f"wrong\n  {key}  failed  cronce why {key}"
+    with Cronce(url) as other:
+        other.job("*/15 * * * *", name="sync", start_within="3650d")(lambda: None).at("2026-03-29T02:00:00Z")()
+    assert said(capsys, url, "status").split("\n\n")[1] == "wrong  nothing needs attention"
 
 
 def test_a_list_is_cut_to_five_lines(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,7 +79,8 @@ def test_crontabs_on_two_hosts(terminal: Terminal, postgres: Postgres) -> None:
     assert re.search(r"was not run here: it is closed: failed, exit code 3; `cronce why \S+` says more", said)
     assert (terminal.folder / "synced").read_text() == "synced\n"
     shown, _ = terminal.type("cronce status")
-    assert "others call the jobs" in shown
+    assert re.search(r"alive\n  \S+ +a process: sync.sh-\w+ +ran (just now|\S+ ago)", shown)
+    assert ", 1 duplicate prevented, " in shown
     (job,) = json.loads(terminal.type("cronce jobs --json")[0])["jobs"]
     assert "prevented  1 duplicate run" in terminal.type(f"cronce show {job['job']}")[0]
     forgot = terminal.type("cronce exec sync --schedule @daily echo hi", 2)[1]
@@ -131,7 +132,8 @@ def test_a_cluster_with_a_backfill(terminal: Terminal) -> None:
     words = [sys.executable, "-m", "cronce", "run", "app:cron", "-n", "2", "--label", "colour=blue"]
     run = subprocess.Popen(words, cwd=terminal.folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_until((terminal.folder / "cronce.db").exists)
+        store = terminal.folder / "cronce.db"
+        wait_until(lambda: store.exists() and store.stat().st_size > 0)
         wait_until(lambda: '"carried": true' in terminal.type("cronce jobs --json")[0])
         told, _ = terminal.type("cronce rerun billing --from 2026-03-01T00:00:00Z --to 2026-03-01T03:00:00Z")
         assert told.splitlines() == [

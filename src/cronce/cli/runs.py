@@ -120,7 +120,9 @@ def _facts(view: JobView) -> Iterator[list[Text]]:
         yield ["paused", Toned(by_whom(halt), "odd")]
     if view.next:
         yield ["next slot", f"{spell(view.next)} ({away(view.next, now)})"]
-    if policies := ", ".join(f"{name} {value}" for name, value in seen.policies.items() if value is not None):
+    if policies := ", ".join(
+        f"{name} {value}" for name, value in seen.policies.items() if value is not None and name != "zone"
+    ):
         yield ["policies", policies]
     if view.stored:
         yield ["stored", _stored(view.stored)]
