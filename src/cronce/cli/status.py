@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from cronce.cli.runs import remark
 from cronce.cli.session import add_store, looking, nothing, show_table
 from cronce.cli.terminal import Text, Toned, paint, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
@@ -53,7 +54,7 @@ def run_status(options: argparse.Namespace) -> None:
 
 def _screen(found: Status, place: str) -> Iterator[str]:
     seen, now = found.overview, found.overview.now
-    running = [run for run in seen.open.runs if run.shown in ("running", "lapsed")]
+    running = [run for run in seen.open.runs if run.record and run.record.is_running]
     waiting = [run for run in seen.open.runs if run not in running]
     over = [run for run in seen.newest if run.record and run.record.is_closed]
     yield f"{place}, {counted(found.jobs, 'job')}, {counted(found.prevented, 'duplicate')} prevented, {spell(now)}"
@@ -125,9 +126,8 @@ def _next_line(line: JobLine, found: Status) -> list[Text]:
 
 
 def _run_line(run: RunSeen, now: Instant) -> list[Text]:
-    record = run.record
-    took = record.took(now) if record else None
-    reason = record.reason if record else run.trouble
+    took = run.record.took(now) if run.record else None
+    reason = remark(run, run.record) if run.record else run.trouble
     return [run.slot.key, toned(run.shown), short(took) if took is not None else "", _holder(run), reason]
 
 
@@ -217,17 +217,6 @@ def _observed_row(one: ObservedSeen, now: Instant, cost: float | None) -> list[T
     told = f"{away(last.at, now)} by {last.by}, {last.why}" if last else ""
     return [one.name, f"{observed.times:,}", duplicates, *price, told]
 
-
-LOCKS_EPILOG: Final = """
-examples:
-  cronce status locks
-  cronce status locks reindex
-"""
-LEADERS_EPILOG: Final = """
-examples:
-  cronce status leaders
-  cronce status leaders indexer
-"""
 
 # --- schedulers -------------------------------------------------------------------------------------------------------
 
