@@ -28,7 +28,7 @@ from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCKS, Leases
 from cronce.telling.story import about, tell, warnings
-from cronce.telling.words import ago, as_written, away, by_whom, moment, overdue, short
+from cronce.telling.words import ago, as_written, away, by_whom, how_long, moment, overdue
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -118,9 +118,8 @@ def _run_row(one: RunSeen) -> list[Text]:
     state = toned(one.shown)
     if record is None:
         return [one.slot.key, state, "", "", "", one.trouble]
-    took = record.took()
     started = moment(record.started, one.slot.at) if record.started else ""
-    return [one.slot.key, state, record.holder, started, short(took) if took is not None else "", _remark(record)]
+    return [one.slot.key, state, record.holder, started, how_long(record), _remark(record)]
 
 
 def _remark(record: Record) -> str:
