@@ -26,7 +26,7 @@ from cronce.schedule.describe import describe
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.story import about, tell, warnings
-from cronce.telling.words import as_written, away, by_whom, counted, fate, how_long, moment, overdue
+from cronce.telling.words import as_written, away, by_whom, counted, fate, how_long, moment, overdue, short
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
