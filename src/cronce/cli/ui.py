@@ -38,7 +38,7 @@ LOOK: Final = 0.5
 """Seconds between two looks for a file that is not there yet."""
 
 UI_DESCRIPTION: Final = f"""\
-Show the page: what runs, what ran, what needs a person, and why. It reads the store, and needs no application.
+Show the page: what runs, what ran, what needs attention, and why. It reads the store, and needs no application.
 
 Without a token it only shows. With one (--token-file, or ${VARIABLE}) whoever logs in may pause, resume, trigger,
 rerun, cancel and resolve, and each act is on record with who did it. It listens on this machine alone, unless it is
