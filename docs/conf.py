@@ -21,7 +21,7 @@ release = version = cronce.__version__
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**.md", "src/cronce/audit/pages/*.md", "tests/slowest.md"]
+include_patterns = ["*.md", "docs/**.md", "src/cronce_audit/pages/*.md", "tests/slowest.md"]
 exclude_patterns = [".*"]
 nitpicky = True
 highlight_language = "none"

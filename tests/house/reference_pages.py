@@ -1,0 +1,128 @@
+"""The pages of the reference that are made of the code: `python -m tests.house.reference_pages` writes them.
+
+docs/reference/options.md has the options of every verb, errors.md every error, events.md what is logged.
+"""
+
+import argparse
+import logging
+from collections.abc import Callable, Iterator
+from inspect import getdoc
+from pathlib import Path
+from typing import Final
+
+from cronce.cli import GROUPS, VERBS, parser_of
+from cronce.errors import CronceError
+from cronce.events import What
+from cronce.runtime.log import LEVELS
+
+FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
+
+# --- the options of the command line --------------------------------------------------------------------------------
+
+OPTIONS_INTRO: Final = """\
+# Command-line options of every cronce command
+
+Made of the code: what `cronce VERB --help` lists. [Commands](commands.md) says what each command does, its exit codes,
+and the keys of its `--json` output.
+"""
+
+
+def options_page() -> str:
+    return "\n".join([OPTIONS_INTRO, *_groups()])
+
+
+def _groups() -> Iterator[str]:
+    for group, verbs in GROUPS.items():
+        yield f"## {group.capitalize()}\n"
+        for verb in verbs:
+            yield f"### cronce {verb}\n\n{VERBS[verb][:1].upper()}{VERBS[verb][1:]}.\n"
+            yield from _options(parser_of(verb))
+
+
+def _options(parser: argparse.ArgumentParser, head: str = "") -> Iterator[str]:
+    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    rows = [_row(action) for action in actions if not isinstance(action, argparse._SubParsersAction)]
+    if head:
+        yield f"`{head}`: {(parser.description or '').strip()}\n"
+    if rows:
+        yield "\n".join(["| option | meaning |", "|---|---|", *rows, ""])
+    for action in actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from _options(below, f"{parser.prog} {name}")
+
+
+def _row(action: argparse.Action) -> str:
+    name = ", ".join(f"`{option}`" for option in action.option_strings) or f"`{_value(action)}`"
+    value = f" `{_value(action)}`" if action.option_strings and action.nargs != 0 else ""
+    words = (action.help or "") % {**vars(action), "prog": "cronce"}
+    return f"| {_cell(name + value)} | {_cell(words).replace('*', '&#42;').replace('<', '&lt;')} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _value(action: argparse.Action) -> str:
+    if action.metavar is not None:
+        return action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar)
+    return "|".join(map(str, action.choices)) if action.choices is not None else action.dest.upper()
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+ERRORS_INTRO: Final = """\
+# Errors: every exception cronce raises
+
+Made of the code. Catch `CronceError` to catch everything that cronce raises on purpose. A lost slot is not an error:
+the call returns `Skipped`. [What to do about errors of the store](stores.md#errors-and-what-to-do).
+
+| error | is a | when |
+|---|---|---|
+"""
+
+
+def errors_page() -> str:
+    return ERRORS_INTRO + "".join(f"{row}\n" for row in _errors(CronceError))
+
+
+def _errors(kind: type[Exception], depth: int = 0) -> Iterator[str]:
+    """In the order of the file; errors of other modules (a store's own) come with their parents."""
+    bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__)
+    text = " ".join((getdoc(kind) or "").split())
+    yield f"| {'· ' * depth}`{kind.__name__}` | {bases} | {text} |"
+    for child in kind.__subclasses__():
+        if child.__module__ == "cronce.errors":
+            yield from _errors(child, depth + 1)
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+
+EVENTS_INTRO: Final = """\
+# Events: what cronce logs, and at which level
+
+Made of the code. Each event is a line of the logger `cronce`, `record.event` in Python and `"what"` in `--log-json`
+([logs](../how-to/logs.md)). Metrics, alerts and the page are made of the same events. A run that failed is logged as an
+error, with its traceback; a slot that closes as *lost* or *unknown* as a warning.
+
+| event | in Python | level |
+|---|---|---|
+"""
+
+
+def events_page() -> str:
+    return EVENTS_INTRO + "".join(
+        f"| {what.value} | `What.{what.name}` | {logging.getLevelName(LEVELS.get(what, logging.DEBUG))} |\n"
+        for what in What
+    )
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "options.md": options_page,
+    "errors.md": errors_page,
+    "events.md": events_page,
+}
+
+if __name__ == "__main__":
+    for name, text in PAGES.items():
+        (FOLDER / name).write_text(text(), encoding="utf-8")
