@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 SITE := $(VENV)/.site
 
-.PHONY: help demo test test-fast lint servers bench docs peers proof clean
+.PHONY: help demo test test-fast lint servers bench docs peers soak proof release-check clean
 .DEFAULT_GOAL := help
 
 help: ## this text
@@ -67,6 +67,13 @@ bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the 
 
 peers: $(STAMP) servers ## the same faults for cronce and for other tools, each in an environment of its own: over an hour; ONLY="dbos frozen" repeats some
 	@nice $(BIN)/python -m bench.peers $(if $(ONLY),--only $(ONLY))
+
+soak: $(STAMP) servers ## schedulers that stay up under random faults on every store, purged and upgraded meanwhile; MINUTES=5 for a short one
+	@nice $(BIN)/python -m bench.soak --minutes $(or $(MINUTES),60)
+
+release-check: $(STAMP) ## build wheel and sdist, install them in clean environments of every Python that is here, and lint the Dockerfile
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/python -m tests.release
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

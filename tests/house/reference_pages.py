@@ -10,7 +10,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Final
 
-from cronce.cli import GROUPS, VERBS, parser_of
+from cronce.cli import GROUPS, UNDER, VERBS, parser_of
 from cronce.errors import CronceError
 from cronce.events import What
 from cronce.runtime.log import LEVELS
@@ -35,8 +35,14 @@ def _groups() -> Iterator[str]:
     for group, verbs in GROUPS.items():
         yield f"## {group.capitalize()}\n"
         for verb in verbs:
-            yield f"### cronce {verb}\n\n{VERBS[verb][:1].upper()}{VERBS[verb][1:]}.\n"
-            yield from _options(parser_of(verb))
+            yield from _verb(verb, verb)
+            for below in UNDER.get(verb, ()):
+                yield from _verb(below, f"{verb} {below}")
+
+
+def _verb(verb: str, spelled: str) -> Iterator[str]:
+    yield f"### cronce {spelled}\n\n{VERBS[verb][:1].upper()}{VERBS[verb][1:]}.\n"
+    yield from _options(parser_of(verb, spelled))
 
 
 def _options(parser: argparse.ArgumentParser, head: str = "") -> Iterator[str]:

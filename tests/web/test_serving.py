@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cronce import Cronce
 from cronce.cli import main, ui
 from cronce.cli.listening import is_loopback
 from cronce.cli.ui import VARIABLE, Terms, terms
@@ -122,11 +124,25 @@ def test_what_makes_no_sense_is_refused(words: list[str], said: str, capsys: pyt
     assert "secret" not in err
 
 
-def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """To look at a typing error is not to run on it."""
-    assert main(["ui", "--listen", "0", "--store", f"sqlite:///{tmp_path}/typo.db"]) == 1
-    assert f"nothing has run yet: there is no file {tmp_path}/typo.db" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+def test_a_store_that_is_not_there_yet_is_shown_as_empty_and_not_made(town: Town) -> None:
+    """It refused to start: a newcomer saw no page before the first run. When there is a store, the page shows that."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    listener.close()
+    page = town.start(sys.executable, "-m", "cronce", "ui", "--listen", str(port))
+    line_of(page, r"cronce ui: http://127\.0\.0\.1:\d+ shows sqlite:///.*; only shows\n")
+    line_of(
+        page, r"cronce ui: there is no file .*cronce.db yet; the page says how to begin, and shows what runs then\n"
+    )
+    status, shown = ask(port, "/")
+    assert (status, "This store is empty." in shown, town.url in shown) == (200, True, True)
+    assert not (town.folder / "cronce.db").exists()
+    with Cronce(town.url) as cron:
+        cron.job("@daily", name="report")(lambda: None)()
+    line_of(page, r"cronce ui: http://127\.0\.0\.1:\d+ shows sqlite:///.*; only shows\n")
+    assert "report" in ask(port, "/jobs")[1]
+    page.send_signal(signal.SIGTERM)
+    assert ended(page) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -248,7 +264,7 @@ def test_whoever_dies_at_a_door_is_replaced_and_nobody_else_holds_it_open(town: 
     assert ask(page, "/api/v1/holders")[0] == 200
     foreman.kill()
     wait_until(
-        lambda: ask(door, "/readyz") == (503, "claims no more\n")
+        lambda: ask(door, "/readyz") == (503, "takes no new work\n")
     )  # those that came later hide its end from none
     for port, pid in beside.items():
         os.kill(pid, signal.SIGKILL)

@@ -4,26 +4,34 @@ import argparse
 import logging
 import os
 import stat
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from cronce.cli import let_go, say
 from cronce.cli.listening import HttpProcess, is_loopback, listening, read_address, url_of
-from cronce.cli.session import refuse_nothing
+from cronce.cli.session import missing
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.errors import BadInput, StoreUnavailable
+from cronce.monitor.settings import Settings
 from cronce.runtime.app import Cronce
 from cronce.runtime.application import load
-from cronce.stores.default import choose
+from cronce.stores import mask
+from cronce.stores.default import Chosen, choose
+from cronce.stores.memory import MemoryStore
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 VARIABLE: Final = "CRONCE_UI_TOKEN"
+LOOK: Final = 0.5
+"""Seconds between two looks for a file that is not there yet."""
 
 UI_DESCRIPTION: Final = f"""\
 Show the page: what runs, what ran, what needs a person, and why. It reads the store, and needs no application.
@@ -59,19 +67,46 @@ def run_ui(options: argparse.Namespace) -> int:
     host, port = read_address(options.listen, "--listen")
     given, alerted = terms(host, options.token_file, options.report, options.name, "--listen"), told(options)
     with listening(host, port, "--listen") as listener:
-        cron = Cronce(options.store)
+        is_missing = missing(choose(options.store))
+        cron = Cronce(store=Empty(mask(choose(options.store).url))) if is_missing else Cronce(options.store)
         app = given.application(cron)
         from cronce.web.server import serve  # noqa: PLC0415  what it needs is known to be there by now
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-        refuse_nothing(choose(options.store))
-        with monitored(cron, alerted):
-            _reach(cron)
+        with monitored(cron, alerted._replace(settings=_linking(alerted.settings, url_of(listener)))):
+            if not is_missing:
+                _reach(cron)
             may = "only shows" if given.token is None else "the token lets one act"
             print(f"cronce ui: {url_of(listener)} shows {cron.place}; {may}", flush=True)
+            if is_missing:
+                say("ui", f"there is no file {is_missing} yet; the page says how to begin, and shows what runs then")
+                threading.Thread(target=_begin_again, args=[choose(options.store)], daemon=True).start()
             serve(app, listener)
         let_go()
         os._exit(0)  # whoever still waits for an answer of the store is not waited for
+
+
+class Empty(MemoryStore):
+    """Stands in for a file that is not there yet: to look is not to make it."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self._place = place
+
+    def __repr__(self) -> str:
+        return self._place
+
+
+def _begin_again(chosen: Chosen) -> NoReturn:
+    """As soon as there is a store, by the same words: then the page is that of the store."""
+    while missing(chosen):
+        time.sleep(LOOK)
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606  ourselves
+
+
+def _linking(settings: Settings, url: str) -> Settings:
+    """Alerts link to this page, unless it goes by another address."""
+    return settings if settings.page else settings._replace(page=url)
 
 
 def _reach(cron: Cronce) -> None:

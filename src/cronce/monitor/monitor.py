@@ -27,6 +27,7 @@ from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
 from cronce.monitor import watch_runs
 from cronce.monitor.alerts import Alerts, Claimed, Kind
 from cronce.monitor.destinations import Document, Given, Log, Sender, destination, document, told_apart
+from cronce.monitor.incidents import Incident
 from cronce.monitor.known import Known
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
@@ -337,8 +338,9 @@ class Monitor:
         except CronceError:  # none is named that could be used
             return "the store"
 
-    def _describe(self, claim: Claimed) -> Document:
-        return document(claim.alert, claim.delivery.notice, self._place, self._host)
+    def _describe(self, claim: Claimed, incident: Incident) -> Document:
+        facts = (claim.alert, claim.delivery.notice, self._place, self._host)
+        return document(*facts, incident=incident, page=self._settings.page)
 
 
 # --- whether the store's clock can be held against anybody -----------------------------------------------------------

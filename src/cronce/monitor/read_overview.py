@@ -12,6 +12,7 @@ from cronce.monitor.read_jobs import HostRefused, JobIndex, JobView, Look
 from cronce.monitor.read_lists import COUNTED, AlertsPage, Runs, alerts, by_key, counted_runs, final_runs, newest_of
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import Act, standing_act
+from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HolderSeen, JobLine, RunSeen, by_beats, read_page, seen_runs, told, with_hosts
 from cronce.stores.base import Loaded, Page, Position, Scan, page_of
@@ -55,12 +56,26 @@ class Overview(NamedTuple):
     attention: Runs
     in_doubt: Count
     """Effects of which nobody knows whether they happened."""
+    doubts: tuple[EffectSeen, ...]
+    """Those."""
     newest: tuple[RunSeen, ...]
     closed: Runs
     refused: Page
     """What hosts were refused."""
     upcoming: tuple[JobLine, ...]
     """The jobs that are due next, the soonest first, without their runs."""
+
+    def survey(self) -> survey.Survey:
+        """What a watcher would have seen of it, for what can be judged by one look."""
+        return survey.Survey(
+            self.now,
+            self.epoch,
+            holders=self.holders,
+            open=self.open.runs,
+            attention=self.attention.runs,
+            more=self.attention.more,
+            doubts=self.doubts,
+        )
 
 
 def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) -> Flow[Overview]:
@@ -95,6 +110,7 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
         still_open,
         attention,
         Count(len(doubtful.effects), doubtful.more),
+        doubtful.effects,
         newest_of((*still_open.runs, *attention.runs, *closed.runs), recent),
         closed,
         refused,

@@ -42,6 +42,17 @@ class Delivery(NamedTuple):
     until: Instant
     """From then on anybody may try again, or after a recovery tell that it is back."""
     tries: int = 1
+    """0: it went out with that of another alert of the same cause."""
+
+
+class Handled(NamedTuple):
+    """What a person said of an alert: somebody is on it, or it can wait until then."""
+
+    by: str
+    at: Instant
+    reason: str = ""
+    until: Instant | None = None
+    """Of one that was snoozed."""
 
 
 class Alert(NamedTuple):
@@ -61,6 +72,13 @@ class Alert(NamedTuple):
     deliveries: Mapping[str, Delivery] = {}
     """By the digest of the destination."""
     remedy: str = ""
+    cause: str = ""
+    """Alerts of one cause are one incident."""
+    slots: tuple[str, ...] = ()
+    """What it touched: the keys of slots, the first of them."""
+    effects: tuple[str, ...] = ()
+    """And the names of effects of which nobody knows whether they happened."""
+    handled: Handled | None = None
 
     @property
     def id(self) -> str:
@@ -193,11 +211,11 @@ def encode_bundle(bundle: Bundle) -> str:
 
 
 def encode_notice(notice: Alert | Beats | Observed | Stored | Position | Machine | Refusals) -> str:
-    said = {name: value for name, value in notice._asdict().items() if value != "" or name not in _NEWER}
+    said = {name: value for name, value in notice._asdict().items() if value or name not in _NEWER}
     return dumps({"v": VERSION, **{name: _spelled(value) for name, value in said.items()}})
 
 
-_NEWER: Final = ("host", "tzdata")
+_NEWER: Final = ("host", "tzdata", "cause", "slots", "effects", "handled")
 """Left out where they say nothing, so that older versions read it."""
 
 
@@ -229,6 +247,15 @@ def _deliveries(value: object) -> dict[str, Delivery]:
     return dict(zip(map(text, rows), made(list(rows.values())), strict=True))
 
 
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(map(text, of(list, value)))
+
+
+def _handled(value: object) -> Handled:
+    (row,) = each(Handled, text, instant, text, maybe(instant))([value])
+    return row
+
+
 decode_alert: Final = Decoder(
     Alert,
     kind=text,
@@ -240,6 +267,7 @@ decode_alert: Final = Decoder(
     times=count,
     deliveries=_deliveries,
     remedy=text,
+    newer={"cause": text, "slots": _names, "effects": _names, "handled": _handled},
 )
 
 

@@ -18,6 +18,7 @@ from cronce import __version__
 from cronce.errors import BadInput, NotOnRecord
 from cronce.model import Instant, check_name
 from cronce.monitor import read_jobs, read_lists, read_overview
+from cronce.monitor.incidents import incident_document, incidents
 from cronce.monitor.read_lists import effects_page
 from cronce.runtime.effects.review import names_effect
 from cronce.runtime.flow import Flow
@@ -309,7 +310,8 @@ def effects(asked: Asked) -> Flow[Document]:
 
 def alerts(asked: Asked) -> Flow[Document]:
     page = yield from read_lists.alerts(open=asked.given.get("open", True))
-    return {"alerts": [told.alert_document(one) for one in page.alerts], "more": page.more}
+    grouped = [incident_document(one) for one in incidents(page.alerts)]
+    return {"alerts": [told.alert_document(one) for one in page.alerts], "incidents": grouped, "more": page.more}
 
 
 def observed(_asked: Asked) -> Flow[Document]:
@@ -391,8 +393,13 @@ _ANSWERS: Final = {
     ("runs", "cancel"): "Cancelled",
     ("runs", "resolve"): "Resolved",
     ("effects", "resolve"): "ResolvedEffect",
+    ("alerts", "acknowledge"): "HandledAlert",
+    ("alerts", "snooze"): "HandledAlert",
 }
 """The schema of what comes of each."""
+
+
+_SUBJECTS: Final = {"jobs": "a job", "runs": "a slot", "effects": "an effect", "alerts": "an alert, by its id"}
 
 
 def openapi() -> dict[str, Any]:
@@ -426,7 +433,7 @@ def _act(action: Action) -> dict[str, Any]:
     return {
         "operationId": f"{action.name}{action.of.removesuffix('s').title()}",
         "summary": action.meaning,
-        "parameters": [_subject({"jobs": "a job", "runs": "a slot", "effects": "an effect"}[action.of])],
+        "parameters": [_subject(_SUBJECTS[action.of])],
         "requestBody": {
             "required": bool(fields["required"]),
             "content": {"application/json": {"schema": fields}},

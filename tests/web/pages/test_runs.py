@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import pytest
 
-from cronce.model import ABSENT, Instant, Mark, Write
+from cronce.model import ABSENT, Instant, Mark, Write, alert_cell
 from cronce.monitor.alerts import Kind
-from cronce.protocol.notices import Alert, Delivery
+from cronce.monitor.watch import AT_ONCE
+from cronce.protocol.notices import Alert, Delivery, encode_notice
 from cronce.protocol.record import Outcome, Record, State, encode
-from cronce.web.pages.overview import where
-from cronce.web.pages.tables import told_of
+from cronce.web.pages.incidents import told_of
 from tests.web.house import Browser, Busy
 from tests.web.pages.paper import NOW, Paper, paper, still
 from tests.web.scene import BATCH, HOSTILE, WEB_1, WEB_2, WEB_3
@@ -132,13 +132,14 @@ def test_effects_in_doubt_come_first_with_what_to_say(busy: Busy) -> None:
     assert busy.scene.doubt in paper(member, ways[0]).text
 
 
-def test_alerts_say_since_when_and_whom_they_told(papers: dict[str, Paper]) -> None:
+def test_alerts_say_since_when_and_whom_they_told(papers: dict[str, Paper], visitor: Browser) -> None:
     text = papers["/alerts"].text
-    assert re.search(r"gone: web-2.* critical 50s ago 1 raised: sent to 1 destination 50s ago", text)
-    assert "4f1c" not in text
-    assert len(list(papers["/alerts"].all("div", title="4f1c"))) == 2
-    assert text.index("gone: web-2") < text.index("failed: invoice-mail") < text.index("skew: web-3")
-    assert re.search(r"Cleared of late .* late: probe It started 70s late\. cleared 1h ago cleared 40m ago 2", text)
+    one = paper(visitor, "/alerts/gone/" + WEB_2)
+    assert f"gone/{WEB_2} warning 50s ago 1 raised: sent to 1 destination 50s ago" in one.text
+    assert "4f1c" not in one.text
+    assert len(list(one.all("div", title="4f1c"))) == 1
+    assert text.index("Host web-2 is gone") < text.index("invoice-mail failed") < text.index("skew: web-3")
+    assert re.search(r"Cleared of late .* late: probe It started 70s late\. 1h ago cleared 40m ago 2", text)
     counts = [one for one in papers["/alerts"].all("span") if "data-alerts" in one]
     assert ["hidden" in one for one in counts] == [False]
 
@@ -184,10 +185,22 @@ def test_a_run_that_was_resolved_does_not_say_how_long_it_took() -> None:
     assert re.search(r"succeeded web-2:\S* 1d 11h ago resolved: by .* looked", paper(member, "/runs?job=billing").text)
 
 
-def test_an_alert_leads_to_a_page_that_is_there(visitor: Browser) -> None:
-    alerts = [Alert(kind, subject, "critical", "", NOW) for kind in (*Kind, "newer") for subject in ("billing", "")]
-    for way in {where(alert) for alert in alerts}:
-        paper(visitor, f"/{'/'.join(way)}")
+def test_every_alert_has_a_card_also_when_it_is_over() -> None:
+    town = still()
+    alerts = [Alert(kind, subject, "critical", "", NOW) for kind in (*Kind, "newer") for subject in ("a/b c", "")]
+    alerts += [alert._replace(subject="over", cleared=NOW) for alert in alerts[::2]]
+    writes = [
+        Write(alert_cell(one.kind, one.subject), ABSENT, encode_notice(one), Mark.FREE if one.cleared else Mark.OPEN)
+        for one in alerts
+    ]
+    assert {one.refused for one in town.store.swap(writes, town.store.load([]).epoch.seen).verdicts} == {None}
+    for one in alerts:
+        page = paper(Browser(town.app), f"/alerts/{quote(one.id)}")
+        assert one.id in page.text
+        assert ("It is over" in page.text) == bool(one.cleared or one.kind in AT_ONCE)
+    assert "No scheduler is alive" in paper(Browser(town.app), "/alerts/lost/billing").text
+    assert Browser(town.app).get("/alerts/nothing/there").status_code == 404
+    assert Browser(town.app).get("/alerts/<b>").status_code == 404
 
 
 def test_others_are_silent_or_doubled_or_alive(papers: dict[str, Paper]) -> None:

@@ -386,7 +386,7 @@ def see_through(scheduler: Scheduler, orders: Orders) -> bool:
     """Do as ordered until the scheduler is gone, by whomever it was stopped; whether all that ran is on record."""
     scheduler.when_gone(lambda _scheduler: orders.give("gone"))
     while (order := orders.next()) != "gone":
-        LOGGER.info("claims no more; a second signal stops what runs" if order == "drain" else "stops what runs")
+        LOGGER.info("takes no new work; a second signal stops what runs" if order == "drain" else "stops what runs")
         if order == "stop now":
             scheduler.hurry()
         threading.Thread(target=scheduler.stop, name="cronce-stop", daemon=True).start()
