@@ -124,9 +124,7 @@ def test_a_comment_suppresses_on_its_line_only(tmp_path: Path) -> None:
 
 
 def test_a_comment_about_a_rule_that_moved_holds_and_one_about_a_rule_that_is_gone_is_told(tmp_path: Path) -> None:
-    lock = (
-        'import redis\nclient = redis.Redis()\nclient.set("lock", "me", nx=True)  # cronce: ignore[CR303] why\n'
-    )
+    lock = 'import redis\nclient = redis.Redis()\nclient.set("lock", "me", nx=True)  # cronce: ignore[CR303] why\n'
     assert findings_in(tmp_path, {"a.py": lock}) == []
     gone = {"a.py": lock, "b.py": "x = 1  # cronce: ignore[CR512] looked at\n"}
     [found] = report_on(tmp_path, gone).findings
