@@ -49,6 +49,8 @@ class RunDocument(TypedDict):
     finished: str | None
     reason: str | None
     lapsed: bool
+    host_gone: bool
+    fate: str | None
     by: str | None
     payload: Any
     progress: list[int] | None

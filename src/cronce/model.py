@@ -238,9 +238,16 @@ def machine_cell(boot: str) -> str:
     return f"machine/{boot}"
 
 
+def guest_cell(holder: str) -> str:
+    return f"{GUESTS}{holder}"
+
+
 def refusals_cell(job: str, host: str) -> str:
     return f"refusals/{job}/{host}"
 
+
+GUESTS: Final = "peer/"
+"""Before the cells of guests. Between those of keys and of refusals, with which they are read."""
 
 LOOKED_ON: Final = "looked-on"
 """While it lasts somebody looks on, and schedulers beat every second."""

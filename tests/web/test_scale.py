@@ -73,7 +73,7 @@ class Visit:
     def __init__(self, cron: Cronce, fleet: Fleet, now: Instant) -> None:
         self.now = now
         self.pages = pages(fleet, now)
-        self.app = application(cron)
+        self.app = application(cron, private=False)
         desk = asyncio.run(self.app.state.site.opened())
         self.store: Any = desk.store
         wait_until(lambda: len(self.app.state.site.index) == fleet.jobs)
@@ -123,7 +123,7 @@ def test_the_jobs_are_known_before_anybody_asks_for_them(mounted: bool) -> None:
     """Mounted, it is told of no beginning: then from the first request on, whatever that is for."""
     store = MemoryStore()
     fill(store, SMALL)
-    app = application(Cronce(store=store))
+    app = application(Cronce(store=store), private=False)
 
     async def begin() -> None:
         if mounted:

@@ -72,6 +72,7 @@ def test_beyond_loopback_it_needs_a_token_for_everything(host: str, token_file: 
 def test_a_token_comes_from_a_file_or_the_environment(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "another-token-of-the-environment")
     assert terms("127.0.0.1", None, None, [], "--listen").token == "another-token-of-the-environment"
+    assert VARIABLE not in os.environ  # no job, and no command of an alert, inherits it
     assert terms("127.0.0.1", str(token_file), None, [], "--listen").token == TOKEN
     token_file.chmod(0o644)
     with pytest.raises(BadInput, match=f"chmod 600 {token_file}"):
@@ -147,7 +148,11 @@ def test_a_store_that_is_not_there_yet_is_shown_as_empty_and_not_made(town: Town
 
 @pytest.mark.parametrize(
     ("token", "wrong"),
-    [("short", "is too short"), ("\n", "is empty"), ("two words of a token", "has other characters")],
+    [
+        ("short", "is too short"),
+        ("\n", "is empty"),
+        ("two words of a token that is long", "has other characters"),
+    ],
 )
 def test_a_token_that_is_none_is_refused(
     token: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -156,7 +161,7 @@ def test_a_token_that_is_none_is_refused(
     (tmp_path / "token").chmod(0o600)
     words = ["ui", "--listen", "0", "--store", f"sqlite:///{tmp_path}/c.db", "--token-file", str(tmp_path / "token")]
     assert main(words) == 2
-    assert f"--token-file {tmp_path}/token {wrong}: a token is 16 or more" in capsys.readouterr().err
+    assert f"--token-file {tmp_path}/token {wrong}: a token is 32 or more" in capsys.readouterr().err
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

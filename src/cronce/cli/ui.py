@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 VARIABLE: Final = "CRONCE_UI_TOKEN"
+LOOK_VARIABLE: Final = "CRONCE_UI_LOOK_TOKEN"
 LOOK: Final = 0.5
 """Seconds between two looks for a file that is not there yet."""
 
@@ -56,7 +57,10 @@ def add_ui_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--listen", default="8080", metavar="ADDR", help="8080 (loopback only, the default), 0.0.0.0:8080, [::]:8080")
     add("--token-file", metavar="FILE", help=f"a file with the token that lets one act (or ${VARIABLE})")
+    add("--look-token-file", metavar="FILE", help=f"a file with a token that only lets one look (or ${LOOK_VARIABLE})")
     add("--name", action="append", default=[], metavar="HOST", help="a name that it goes by; repeatable")
+    proxy = "take a caller's address from X-Forwarded-For of this proxy, an address or a network; repeatable"
+    add("--trusted-proxy", action="append", default=[], metavar="ADDR", help=proxy)
     add("--report", metavar="FILE", help="what `cronce audit --json` printed, to be shown, too")
     add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, then the config)")
     add_alerts(parser)
@@ -66,6 +70,8 @@ def run_ui(options: argparse.Namespace) -> int:
     require()
     host, port = read_address(options.listen, "--listen")
     given, alerted = terms(host, options.token_file, options.report, options.name, "--listen"), told(options)
+    look = _token(options.look_token_file, "--look-token-file", LOOK_VARIABLE)
+    given = given._replace(look_token=look, trusted_proxies=tuple(options.trusted_proxy))
     with listening(host, port, "--listen") as listener:
         is_missing = missing(choose(options.store))
         cron = Cronce(store=Empty(mask(choose(options.store).url))) if is_missing else Cronce(options.store)
@@ -130,6 +136,8 @@ class Terms(NamedTuple):
     report: Path | None = None
     names: tuple[str, ...] | None = None
     private: bool = False
+    look_token: str | None = None
+    trusted_proxies: tuple[str, ...] = ()
 
     def application(self, cron: Cronce) -> "Starlette":
         from cronce.web.app import application  # noqa: PLC0415  only who shows the page loads its packages
@@ -173,11 +181,11 @@ def _is_ours(name: str) -> bool:
         return False
 
 
-def _token(file: str | None, option: str) -> str | None:
+def _token(file: str | None, option: str, variable: str = VARIABLE) -> str | None:
     """Never an argument itself: every user of the machine could read it there."""
     if file is None:
-        token = os.environ.get(VARIABLE) or None
-        return token if token is None else _checked(token, f"${VARIABLE}")
+        token = os.environ.pop(variable, None) or None  # what this process starts has no business with it
+        return token if token is None else _checked(token, f"${variable}")
     path = Path(file)
     try:
         if path.stat().st_mode & stat.S_IROTH:

@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import BadInput
-from cronce.model import BOARD_JOBS, EPOCH, SWITCH, Cell, Epoch, Instant, Mark, check_name, spell, unspell
+from cronce.model import BOARD_JOBS, EPOCH, GUESTS, SWITCH, Cell, Epoch, Instant, Mark, check_name, spell, unspell
 from cronce.monitor import read_jobs, survey
 from cronce.monitor.read_jobs import HostRefused, JobIndex, JobView, Look
 from cronce.monitor.read_lists import COUNTED, AlertsPage, Runs, alerts, by_key, counted_runs, final_runs, newest_of
-from cronce.protocol.notices import Refused
+from cronce.protocol.codec import all_readable
+from cronce.protocol.notices import GuestJob, Refused, decode_guest
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import Flow
@@ -62,6 +63,8 @@ class Overview(NamedTuple):
     closed: Runs
     refused: Page
     """What hosts were refused."""
+    guests: tuple["GuestSeen", ...]
+    """Who calls, besides our schedulers."""
     upcoming: tuple[JobLine, ...]
     """The jobs that are due next, the soonest first, without their runs."""
 
@@ -96,7 +99,7 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
     still_open = counted_runs((yield from read_page(by_key(Mark.OPEN, "", drawn or COUNTED))), drawn or OPEN)
     still_open = still_open._replace(runs=tuple(by_beats(still_open.runs, present, loaded.now)))
     lost, steps = yield from _in_need()
-    *keys, refused = yield from _keys_and_refusals(loaded.now)
+    *keys, present_guests, refused = yield from _keys_and_refusals(loaded.now)
     attention = counted_runs(lost, drawn or max(recent, 50))
     closed = counted_runs((yield from read_page(final_runs(Mark.CLOSED, drawn or recent))), drawn or recent)
     begun = yield from read_page(Scan("effect/", mark=Mark.OPEN, limit=LOOKED_AT))
@@ -114,6 +117,7 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
         newest_of((*still_open.runs, *attention.runs, *closed.runs), recent),
         closed,
         refused,
+        tuple(guests_of(present_guests.cells, (*closed.runs, *still_open.runs), present, loaded.now)),
         tuple(sorted((line for line in lines if line.next), key=lambda line: (line.next, line.seen.name))),
     )
 
@@ -129,18 +133,63 @@ def _in_need() -> Flow[tuple[Page, Page]]:
 
 
 def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
-    """Keys that are in doubt, and what hosts were refused: these cells are neighbours in the order of keys, and read in
-    one request, unless there are many keys. With many refusals the page of those goes on."""
-    scans = (*survey.keys_in_doubt(DOUBTS, now), read_jobs.refusals("refusals/"))
+    """Keys that are in doubt, guests, and what hosts were refused: these cells are neighbours in the order of keys, and
+    read in one request, unless there are many keys. With many refusals the page of those goes on."""
+    scans = (*survey.keys_in_doubt(DOUBTS, now), Scan(GUESTS, limit=HOLDERS), read_jobs.refusals("refusals/"))
     both = yield from read_page(Scan("", after=Position(0, "once/"), limit=read_jobs.HOSTS))
     last = both.cells[-1].key if both.next else ""
-    if last.startswith("once/"):
+    if last.startswith(("once/", GUESTS)):
         pages = []
         for scan in scans:
             pages += [(yield from read_page(scan))]
         return pages
     *keys, refused = (page_of(both.cells, scan, both.now, both.epoch) for scan in scans)
     return [*keys, refused._replace(next=both.next) if last.startswith("refusals/") else refused]
+
+
+# --- guests -----------------------------------------------------------------------------------------------------------
+
+
+CALLS: Final = ("calls", "a process")
+"""The kinds of those that do not say of which they are: a process for each call, or one for all."""
+
+
+class GuestSeen(NamedTuple):
+    """Who calls, and is no scheduler of ours: a process that says of which kind it is and what it has to fire; or a
+    host from which calls came within the last hour, each a process of its own, as a crontab makes them."""
+
+    name: str
+    kind: str
+    jobs: tuple[GuestJob, ...] = ()
+    last: Instant | None = None
+    """When it last ran something."""
+
+
+def guests_of(
+    cells: Iterable[Cell], runs: Iterable[RunSeen], holders: Iterable[HolderSeen], now: Instant
+) -> Iterator[GuestSeen]:
+    cells = [cell for cell in cells if cell.until and cell.until > now]
+    said = [guest for _, guest in all_readable(cells, decode_guest)]
+    ran: dict[str, list[RunSeen]] = {}
+    for run in runs:
+        if run.record and run.record.started and now - run.record.started < REMEMBERED:
+            ran.setdefault(run.record.holder, []).append(run)
+    for guest in sorted(said, key=lambda guest: (guest.kind, guest.holder)):
+        yield GuestSeen(guest.holder, guest.kind, guest.jobs, _last(ran.pop(guest.holder, ())))
+    ours = {one.holder.holder for one in holders}
+    by_host: dict[str, list[str]] = {}
+    for holder in ran:
+        if holder not in ours:
+            by_host.setdefault(holder.partition(":")[0], []).append(holder)
+    for host, found in sorted(by_host.items()):
+        calls = [run for holder in found for run in ran[holder]]
+        names = dict.fromkeys(run.slot.job for run in calls)
+        jobs = tuple(GuestJob(name, "", None) for name in sorted(names))
+        yield GuestSeen(host, CALLS[len(found) == 1], jobs, _last(calls))
+
+
+def _last(runs: Iterable[RunSeen]) -> Instant | None:
+    return max((run.record.started for run in runs if run.record and run.record.started), default=None)
 
 
 # --- who is there ---------------------------------------------------------------------------------------------------

@@ -152,6 +152,22 @@ class Machine(NamedTuple):
     tzdata: str = ""  # which version of the time zone database it has, if a process of it needed one
 
 
+class Guest(NamedTuple):
+    """A scheduler that is not ours, in a process that is guarded: of which kind, and what it has to fire."""
+
+    holder: str
+    kind: str
+    jobs: tuple["GuestJob", ...]
+
+
+class GuestJob(NamedTuple):
+    """One of its jobs: by which schedule, as it says it, and when next, if it knows."""
+
+    name: str
+    schedule: str
+    next: Instant | None
+
+
 class Refused(NamedTuple):
     """A claim that lost: of which slot, when, and why."""
 
@@ -210,7 +226,7 @@ def encode_bundle(bundle: Bundle) -> str:
     return dumps({"v": VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})})
 
 
-def encode_notice(notice: Alert | Beats | Observed | Stored | Position | Machine | Refusals) -> str:
+def encode_notice(notice: Alert | Beats | Guest | Observed | Stored | Position | Machine | Refusals) -> str:
     said = {name: value for name, value in notice._asdict().items() if value or name not in _NEWER}
     return dumps({"v": VERSION, **{name: _spelled(value) for name, value in said.items()}})
 
@@ -291,6 +307,7 @@ decode_position: Final = Decoder(Position, fence=read_fence, value=text)
 decode_machine: Final = Decoder(
     Machine, boot_id=text, samples=each(Sample, seconds, seconds, instant), newer={"host": text, "tzdata": text}
 )
+decode_guest: Final = Decoder(Guest, holder=text, kind=text, jobs=each(GuestJob, text, text, maybe(instant)))
 decode_refusals: Final = Decoder(Refusals, times=count, recent=each(Refused, text, instant, text))
 decode_holder: Final = Decoder(
     Holder,

@@ -137,7 +137,9 @@ class Call:
             self.slot = self._slot(when, began)
         slot = self.slot
         self._check_clock() if when is None else self._check_due(slot)
-        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code))
+        ago = timedelta(seconds=self.desk.clock.boot() - began) + (CLOCK_OFF if when is None else timedelta(0))
+        called = self.desk.ledger.know.now() - ago  # by a clock that may be off, where the slot was inferred from that
+        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code, called))
         if self.keeper.unsaid.waits:
             with suppress(StoreError):
                 yield Do(self.keeper.unsaid.say())

@@ -123,6 +123,8 @@ def _refuse_without_token(request: Request, site: Site) -> None:
     session = site.session(request)
     if site.keys is None:
         raise Problem(403, "this API only tells: it was started without a token (--token-file, or $CRONCE_UI_TOKEN)")
+    if session is None and (known := site.known(request)) and not known.word:
+        raise Problem(403, "this token only lets one look")
     if session is None or session.word:
         raise Problem(401, "this needs the token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
 

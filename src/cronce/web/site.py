@@ -32,7 +32,7 @@ from cronce.stores.base import Scan
 from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short, tone
 from cronce.value import NamedTuple
 from cronce.web.markup import brief, coded, icon_of
-from cronce.web.security import Guesses, Keys, Session
+from cronce.web.security import Guesses, Keys, Network, Session
 
 T = TypeVar("T")
 
@@ -67,9 +67,15 @@ class Site:
         private: bool = False,
         owned: bool = False,
         findings: Mapping[str, Any] | None = None,
+        looking: Keys | None = None,
+        proxies: Collection[Network] = (),
     ) -> None:
         self.cron = cron
         self.keys = keys
+        self.doors = tuple(door for door in (keys, looking) if door is not None)
+        """What each token opens: the first lets one act, the other only look."""
+        self.proxies = proxies
+        """Which are believed when they say for whom they ask."""
         self.names = names
         self.private = private
         """Whether one needs the token even to look."""
@@ -147,7 +153,12 @@ class Site:
     # --- who asks ---
 
     def session(self, request: HTTPConnection) -> Session | None:
-        """Who asks, if they may act: the gate has looked."""
+        """Who asks, if they may act."""
+        found = self.known(request)
+        return found if found and found.acts else None
+
+    def known(self, request: HTTPConnection) -> Session | None:
+        """Who asks, if they have a token: the gate has looked."""
         found = request.scope.get("cronce.session")
         return found if isinstance(found, Session) else None
 
@@ -178,7 +189,7 @@ class Site:
         return said.decode() if said else ""
 
     def _shared(self, request: Request) -> dict[str, Any]:
-        session = self.session(request)
+        session, known = self.session(request), self.known(request)
         root = root_of(request)
 
         return {
@@ -187,12 +198,12 @@ class Site:
             "site": self,
             "here": here(request),
             "whole": whole(request),
-            "is_known": not self.private or session is not None,
+            "is_known": not self.private or known is not None,
             "query": request.query_params,
             "can_act": session is not None,
-            "can_log_in": self.keys is not None,
-            "by": session.by if session else "",
-            "csrf": session.word if session else "",
+            "can_log_in": bool(self.doors),
+            "by": known.by if known else "",
+            "csrf": known.word if known else "",
         }
 
 

@@ -149,13 +149,12 @@ def timeline(request: Request) -> Flow[Shown]:
     view, root = read_view(request.query_params), root_of(request)
     facts = yield from facts_of(view)
     picture = layout.lay_out(facts, view.by, find_zone(view.tz))
-    looks = {piece.look for piece in facts.pieces}
     return {
         "now": facts.now,
         "facts": facts,
         "picture": picture,
         "drawn": draw(picture, root, view.closer(root)),
-        "keys": [(look, key(look)) for look in layout.LOOKS if look in looks],
+        "keys": legend(facts),
         "closer": view.closer(root),
         "view": view,
         "ways": _ways(view, facts, root),
@@ -196,7 +195,18 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
     facts, title = young(facts)
     laid = layout.lay_out(facts, view.by, find_zone(view.tz))
     svg = draw(laid, root, view.closer(root))
-    return {"title": title, "svg": svg, "told": laid.counted, "way": view.way(root), "gaps": facts.gaps}
+    keys = legend(facts)
+    return {"title": title, "svg": svg, "told": laid.counted, "way": view.way(root), "gaps": facts.gaps, "keys": keys}
+
+
+def legend(facts: Facts) -> list[tuple[str, Markup]]:
+    """What each look means that is in the picture."""
+    looks = {piece.look for piece in facts.pieces}
+    return [(LEGEND.get(look, look), key(look)) for look in layout.LOOKS if look in looks]
+
+
+LEGEND: Final = {layout.REFUSED: "refused duplicate (did not run)"}
+"""What a look is called in the legend, where its name does not say enough."""
 
 
 def young(facts: Facts) -> tuple[Facts, str]:

@@ -142,7 +142,7 @@ def observer() -> Browser:
         Write(observed_cell("export"), ABSENT, encode_notice(calls), Mark.FREE, ttl=timedelta(days=1)),
     ]
     assert [one.refused for one in store.swap(writes, store.load([]).epoch.seen).verdicts] == [None] * 3
-    member = Browser(application(Cronce(store=store), token=TOKEN))
+    member = Browser(application(Cronce(store=store), token=TOKEN, private=False))
     member.log_in()
     return member
 

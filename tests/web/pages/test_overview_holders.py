@@ -24,7 +24,7 @@ class Watched(ManualCluster):
         self.beats: list[int] = []
         self._version = 0
         self._looks = self.desk("page:1:0")
-        self._page = Browser(application(Cronce(store=self.store)))
+        self._page = Browser(application(Cronce(store=self.store), private=False))
 
     def go(self, now: int) -> None:
         """Let time pass up to this millisecond, and note the beats."""

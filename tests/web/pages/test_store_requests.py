@@ -55,7 +55,7 @@ def listing(fleet: Fleet) -> Iterator[tuple[Any, Listing]]:
     store = MemoryStore(clock=lambda: NOON)
     fill(store, fleet)
     with closing(Cronce(store=store)) as cron:
-        app = application(cron)
+        app = application(cron, private=False)
         desk = asyncio.run(app.state.site.opened())
         wait_until(lambda: len(app.state.site.index) == fleet.jobs)
         noting = desk.store = Listing(desk.store)

@@ -50,7 +50,7 @@ _TITLES: Final = {
 }
 
 _CERTAIN: Final = {
-    Kind.GONE: "Its last beat is on record; no other process runs what it had until the lease ends.",
+    Kind.GONE: "It stopped beating.",
     Kind.LOST: "The lease expired, and no process runs the slot now.",
     Kind.UNKNOWN: "No process runs the slot now, and what is done is not repeated.",
     Kind.STUCK: "The lease ended, and no process runs the slot now.",

@@ -1,6 +1,7 @@
 """The overview: how things stand in one sentence, what needs attention, who is there, what runs, what comes next. And
 who is there, in full: each scheduler, by its last beat."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
@@ -8,7 +9,7 @@ from typing import Final
 from starlette.requests import Request
 
 from cronce.model import Instant
-from cronce.monitor.read_overview import Overview, holders, overview
+from cronce.monitor.read_overview import CALLS, GuestSeen, Overview, holders, overview
 from cronce.monitor.settings import Settings
 from cronce.monitor.watch_schedulers import missed
 from cronce.runtime.flow import Flow
@@ -44,6 +45,7 @@ def overview_page(request: Request) -> Flow[Shown]:
         "now": now,
         "health": health(seen, there, found, len(index)),
         "cards": found,
+        "guests": seen.guests,
         "holders": [one for one in there if one.state in LIVE or one in silent],
         "running": rows_of(running, now),
         "upcoming": seen.upcoming,
@@ -100,7 +102,7 @@ def _offset(skew: timedelta) -> str:
 def health(seen: Overview, there: Sequence[Beating], found: Sequence[Card], jobs: int) -> Health:
     """All of it in one sentence. What a crontab calls needs no scheduler."""
     live = sum(one.state in LIVE for one in there)
-    if not jobs and not live and not seen.newest:
+    if not jobs and not live and not seen.newest and not seen.guests:
         return Health("dim", "Nothing has run here yet.")
     urgent = [one for one in found if not one.snoozed and one.incident.lead.severity != "info"]
     severities = [one.incident.lead.severity for one in urgent]
@@ -113,7 +115,15 @@ def health(seen: Overview, there: Sequence[Beating], found: Sequence[Card], jobs
         return Health("bad" if bad else "odd", safe(_sentence(wrong)))
     last = next((run.record.started for run in seen.newest if run.record and run.record.started), None)
     ran = f", the last run started {ago(last, seen.now)}" if last else ", and nothing has run yet"
-    return Health("good", f"All is well: {counted(jobs, 'job')}, {counted(live, 'scheduler')}{ran}.")
+    there_are = [*([counted(live, "scheduler")] if live or not seen.guests else []), *_guests(seen.guests)]
+    return Health("good", f"All is well: {counted(jobs, 'job')}, {', '.join(there_are)}{ran}.")
+
+
+def _guests(guests: Sequence[GuestSeen]) -> Iterator[str]:
+    """4 of APScheduler, calls from 2 hosts."""
+    kinds = Counter(one.kind for one in guests if one.last is None or one.jobs)
+    for kind, number in kinds.items():
+        yield f"calls from {counted(number, 'host')}" if kind in CALLS else f"{number:,} of {kind}"
 
 
 def _silent(silent: Sequence[Beating]) -> Iterator[str]:
