@@ -4,16 +4,20 @@ docs/reference/options.md has the options of every verb, errors.md every error, 
 """
 
 import argparse
+import json
 import logging
 from collections.abc import Callable, Iterator
-from inspect import getdoc
+from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from cronce import Cronce, Run
 from cronce.cli import GROUPS, UNDER, VERBS, parser_of
 from cronce.errors import CronceError
 from cronce.events import What
+from cronce.look import Look
 from cronce.runtime.log import LEVELS
+from cronce.web.api import openapi
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -123,10 +127,89 @@ def events_page() -> str:
     )
 
 
+# --- the HTTP API ---------------------------------------------------------------------------------------------------
+
+DESCRIBED: Final[dict[str, Any]] = json.loads(json.dumps(openapi()))
+PATHS_INTRO: Final = """\
+# HTTP API: every path
+
+Made of the code: what `/api/v1/openapi.json` says. [How to use it](api.md).
+
+| | path below `/api/v1` | what it does | parameters, or keys of the body | keys of the answer |
+|---|---|---|---|---|
+"""
+
+
+def paths_page() -> str:
+    return PATHS_INTRO + "".join(
+        f"| {method.upper()} | `{path}` | {_cell(told['summary'])} | {_given(told)} | {_answered(told)} |\n"
+        for path, methods in DESCRIBED["paths"].items()
+        for method, told in methods.items()
+    )
+
+
+def _given(told: dict[str, Any]) -> str:
+    names = [one["name"] for one in told.get("parameters", []) if one["in"] == "query"]
+    return _listed([*names, *_keys(told.get("requestBody", {}))])
+
+
+def _answered(told: dict[str, Any]) -> str:
+    return _listed(_keys(told["responses"].get("200", {})))
+
+
+def _keys(body: dict[str, Any]) -> list[str]:
+    schema = body.get("content", {}).get("application/json", {}).get("schema", {})
+    while "$ref" in schema:
+        schema = DESCRIBED["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return list(schema.get("properties", {}))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+# --- Python ---------------------------------------------------------------------------------------------------------
+
+NAMES_INTRO: Final = """\
+# Python API: every public method
+
+Made of the code. [How jobs are declared and called](python.md), [schedulers and acts by hand](python-scheduler.md),
+[locks, leaders, idempotent functions](python-locks.md).
+"""
+
+
+def names_page() -> str:
+    return NAMES_INTRO + "".join(text for kind in (Cronce, Run, Look) for text in _members(kind))
+
+
+def _members(kind: type) -> Iterator[str]:
+    yield f"\n## {kind.__name__}\n\n{_told(kind)}\n"
+    for name, member in vars(kind).items():
+        what = getattr(member, "__wrapped__", member)
+        if name.startswith("_") or not getdoc(member):
+            continue
+        if isinstance(member, property):
+            yield f"\n### {kind.__name__}.{name}\n\n{_told(member)}\n"
+        elif callable(what):
+            yield f"\n### {kind.__name__}.{name}\n\n`{name}({_parameters(what)})`\n\n{_told(member)}\n"
+
+
+def _parameters(function: Callable[..., object]) -> str:
+    """Without the types: how those are written depends on the version of Python."""
+    plain = [one.replace(annotation=Parameter.empty) for one in signature(function).parameters.values()]
+    return str(Signature([one for one in plain if one.name != "self"]))[1:-1]
+
+
+def _told(what: object) -> str:
+    return " ".join((getdoc(what) or "").split()).replace("<", "&lt;").replace("*", "\\*")
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "api-paths.md": paths_page,
     "options.md": options_page,
     "errors.md": errors_page,
     "events.md": events_page,
+    "python-names.md": names_page,
 }
 
 if __name__ == "__main__":

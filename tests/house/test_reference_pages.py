@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cronce.look import RunDocument, SlotDocument, StatusDocument, WhyDocument
 from tests.house import reference_pages
 
 ROOT = Path(__file__).parents[2]
@@ -24,3 +25,18 @@ def test_every_variable_of_the_environment_is_on_the_page_about_configuration() 
     }
     listed = set(VARIABLE.findall(CONFIGURATION.read_text(encoding="utf-8")))
     assert used - listed == set()
+
+
+@pytest.mark.parametrize(
+    ("section", "document", "before"),
+    [
+        ("status", StatusDocument, ""),
+        ("runs", RunDocument, ""),
+        ("why", WhyDocument, ""),
+        ("why", SlotDocument, "slots[]."),
+    ],
+)
+def test_the_page_about_json_has_every_key(section: str, document: type, before: str) -> None:
+    page = (reference_pages.FOLDER / "json.md").read_text(encoding="utf-8")
+    told = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    assert [key for key in document.__annotations__ if f"`{before}{key}`" not in told] == []
