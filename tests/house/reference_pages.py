@@ -16,6 +16,8 @@ from cronce.cli import GROUPS, UNDER, VERBS, parser_of
 from cronce.errors import CronceError
 from cronce.events import What
 from cronce.look import Look
+from cronce.runtime.effects.steps import Cursor
+from cronce.runtime.effects.things import Thing
 from cronce.runtime.log import LEVELS
 from cronce.web.api import openapi
 
@@ -178,15 +180,22 @@ Made of the code. [How jobs are declared and called](python.md), [schedulers and
 """
 
 
+INTERNAL: Final = {
+    "at_work", "close", "doubts", "ends", "exclusive", "forgotten", "grant", "join", "make", "note_function", "over",
+    "place", "sent_key", "undone",
+}  # fmt: skip
+"""For integrations, and for cronce itself."""
+
+
 def names_page() -> str:
-    return NAMES_INTRO + "".join(text for kind in (Cronce, Run, Look) for text in _members(kind))
+    return NAMES_INTRO + "".join(text for kind in (Cronce, Run, Thing, Cursor, Look) for text in _members(kind))
 
 
 def _members(kind: type) -> Iterator[str]:
     yield f"\n## {kind.__name__}\n\n{_told(kind)}\n"
     for name, member in vars(kind).items():
         what = getattr(member, "__wrapped__", member)
-        if name.startswith("_") or not getdoc(member):
+        if name.startswith("_") or name in INTERNAL or not getdoc(member):
             continue
         if isinstance(member, property):
             yield f"\n### {kind.__name__}.{name}\n\n{_told(member)}\n"

@@ -78,3 +78,7 @@ def test_a_page_is_short_and_in_plain_words(page: Path) -> None:
     assert _words(text) <= LONGEST
     plain = markdown.INLINE_CODE.sub("", text)
     assert [word for word in UNUSED if re.search(rf"\b{word}\b", plain, re.IGNORECASE)] == []
+
+
+def test_all_pages_together_are_not_too_long() -> None:
+    assert sum(_words(_by_hand(page)) for page in WRITTEN) <= TOGETHER
