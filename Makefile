@@ -56,7 +56,7 @@ $(SITE): $(STAMP)
 	@touch $@
 
 docs: $(SITE) ## the documentation as a site with search, in build/site; nothing in it comes from elsewhere
-	$(BIN)/sphinx-build -q -W -n --keep-going -c docs -d build/doctrees . build/site
+	$(BIN)/sphinx-build -q -W -n -a --keep-going -c docs -d build/doctrees . build/site
 	@echo "open build/site/index.html"
 
 proof: $(STAMP) servers $(if $(PART),,docs) ## the long checks, in parts: over an hour; PART="a b" runs only these, FRESH=1 repeats what passed, TORTURE_RUNS=10 for more

@@ -21,7 +21,7 @@ release = version = cronce.__version__
 
 extensions = ["myst_parser"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/**.md", "src/cronce/audit/pages/*.md", "tests/slowest.md"]
+include_patterns = ["*.md", "docs/**.md", "src/cronce_audit/pages/*.md", "tests/slowest.md"]
 exclude_patterns = [".*"]
 nitpicky = True
 highlight_language = "none"
@@ -32,6 +32,7 @@ html_title = "cronce"
 html_copy_source = False
 html_show_copyright = False
 html_use_index = False
+html_search_scorer = str(Path(__file__).parent / "scorer.js")
 
 UNLISTED = ("src/", "tests/", "README")
 """In the site, but not in the sidebar: a hundred rules would fill it. docs/reference/rules.md lists those."""

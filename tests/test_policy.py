@@ -12,7 +12,7 @@ from cronce.policy import FOREIGN, Missed, OnLost, Overlap, check_choice, refuse
 from cronce.runtime.app import Cronce
 from cronce.runtime.declare import Policies, declare
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "policies.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "translations.md"
 
 
 def table() -> dict[str, str]:

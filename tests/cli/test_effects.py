@@ -492,7 +492,9 @@ def test_one_help_and_one_page_say_when_to_resolve_and_when_to_rerun(capsys: pyt
     assert "resolve records what you found out; it runs nothing. rerun runs a slot once more" in told
     assert "An effect that is in doubt: resolve it first." in told
     page = (
-        (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text().partition("## cronce resolve")[2]
+        (Path(__file__).parents[2] / "docs" / "reference" / "commands-act.md")
+        .read_text()
+        .partition("## cronce resolve")[2]
     )
     assert "| what is in doubt | say | and then |" in page.partition("\n## ")[0]
 

@@ -9,7 +9,7 @@ import pytest
 from cronce.cli import main
 from tests.house import markdown
 
-PAGE = Path(__file__).parents[2] / "docs/reference/commands.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/commands-look.md"
 
 NEW_YORK = ["--tz", "America/New_York"]
 

@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 INTRO = f"""\
 # Metrics
 
-What `/metrics` of [`cronce run --health`](commands.md) says, in Prometheus's text format; [how to use
+What `/metrics` of [`cronce run --health`](commands-run.md#health) says, in Prometheus's text format; [how to use
 it](../how-to/metrics.md). These are all there are: no hosts, no URLs, no errors, no payloads.
 
 - **Labels are bounded.** The first {JOBS} jobs that a process counts have a label of their own, the others share

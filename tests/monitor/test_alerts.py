@@ -152,7 +152,7 @@ def test_an_alert_of_a_newer_cronce_is_left_to_that(office: Office) -> None:
 
 
 def test_every_kind_is_documented() -> None:
-    pages = [Path(__file__).parents[2] / "docs" / page for page in ("reference/alerts.md", "how-to/watch.md")]
+    pages = [Path(__file__).parents[2] / "docs" / page for page in ("reference/alerts.md", "operate/alerts.md")]
     told = [page.read_text(encoding="utf-8") for page in pages]
     assert [kind for kind in Kind if not all(f"`{kind}`" in text for text in told)] == []
 

@@ -1,4 +1,4 @@
-"""The SQL of docs/how-to/receivers.md is what the library says, and runs where it says that it does."""
+"""The SQL of docs/how-to/receivers-sql.md is what the library says, and runs where it says that it does."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.house import markdown
 from tests.receivers.databases import Database, mysql, postgresql, sqlite
 from tests.stores.places import name_of
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "receivers.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "receivers-sql.md"
 BLOCKS: Final = [block.text for block in markdown.blocks(PAGE.read_text()) if block.language == "sql"]
 NEW, OLD = "064e1f40e58400-00000000002a", "064e1f40e58400-000000000029"
 VALUES: Final = {"key": "k", "id": 7, "balance": 5, "scope": "s"}

@@ -1,4 +1,4 @@
-"""The protocol, drawn from the code: the decision table and the diagram of states in docs/explain/protocol.md.
+"""The protocol, drawn from the code: the decision table and the diagram of states in docs/explain/decision-table.md.
 
     python -m cronce.protocol.diagram            prints them
     python -m cronce.protocol.diagram --write    puts them in their place on the page
@@ -37,7 +37,7 @@ from cronce.protocol.record import RESOLVED, Job, Outcome, Past, Record, State
 from cronce.protocol.table import TABLE, Row, row
 from cronce.protocol.view import KnownJob, View
 
-PAGE: Final = Path("docs/explain/protocol.md")
+PAGE: Final = Path("docs/explain/decision-table.md")
 
 # --- examples: what can be read, what can be said -------------------------------------------------------------------
 

@@ -76,11 +76,11 @@ RECIPES: Final[dict[str, Recipe]] = {
         receiver="keys", stops=False,
     ),
     "effects: a queue": Recipe(
-        "effects", "Any function, any queue", STORE | nightly('"0 9 * * *"'), ("send_email*", "reserve*", "remind"),
+        "idempotent", "Any function, any queue", STORE | nightly('"0 9 * * *"'), ("send_email*", "reserve*", "remind"),
         ("email", "reservation"), stops=False,
     ),
     "effects: the cursor": Recipe(
-        "effects", "Where the last run stopped", STORE | nightly('every="15m"'), ("order_sync",), ("forward",)
+        "idempotent", "Where the last run stopped", STORE | nightly('every="15m"'), ("order_sync",), ("forward",)
     ),
     "transactions: each": Recipe(
         "transactions", "How to",
