@@ -1,7 +1,9 @@
-# Each command sets up what it needs in .venv, so that a fresh clone needs only Python 3.11+ and make.
+# Each command sets up what it needs in .venv, so that a fresh clone needs only Python 3.11+ and make. `make demo` needs
+# cronce alone, which depends on nothing; the tests need servers, browsers and the libraries of others beside it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 SITE := $(VENV)/.site
@@ -12,15 +14,20 @@ SITE := $(VENV)/.site
 help: ## this text
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(STAMP): pyproject.toml constraints.txt
+$(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cronce needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
-	@echo "setting up $(VENV), once: one to three minutes"
+	@echo "setting up $(VENV), once: some seconds"
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; exit 1; }
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/pip install -q --disable-pip-version-check -e .
 	@$(BIN)/python -m compileall -q src  # pip does so for what it copies; cron starts us every minute
 	@touch $@
 
-demo: $(STAMP) ## three processes, one killed in mid-run, with and without the guard: 20 seconds
+$(STAMP): $(CORE) constraints.txt
+	@echo "setting up what the tests need, once: one to three minutes"
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(CORE) ## three processes, one killed in mid-run, with and without the guard: 20 seconds, and some to set up the first time
 	$(BIN)/cronce demo
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter
@@ -59,9 +66,11 @@ $(PEERS): $(STAMP)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@touch $@
 
-bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the same run
-	$(BIN)/python -m bench
-	$(BIN)/python -m bench.scheduler
+bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the same run; writes docs/explain/figures.md
+	@mkdir -p $(VENV)/bench
+	$(BIN)/python -m bench --save $(VENV)/bench/bench.json
+	$(BIN)/python -m bench.scheduler --save $(VENV)/bench/scheduler.json
+	$(BIN)/python -m bench.figures
 	$(BIN)/python -m bench.audit
 	$(BIN)/python -m bench.ui
 

@@ -52,6 +52,7 @@ def details(results: Results) -> Iterator[str]:
     yield "|---|---|---|---:|---:|---:|---|---:|---|---|---:|"
     for (peer, scenario, store), one in results.items():
         versions = ", ".join(f"{name} {number}" for name, number in one["versions"].items())
+        versions += f" ({one['commit']})" if "commit" in one else ""
         after = f"{one['rerun_after']:.1f} s" if one.get("rerun_after") else ""
         told = (one["expected"], one["duplicated"], one["missed"]) if not one.get("trouble") else ("", "", "")
         why = one.get("rerun", "") or (f"not run: {one['trouble']}".replace("|", "/") if one.get("trouble") else "")

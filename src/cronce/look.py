@@ -9,7 +9,8 @@ from typing import Any, Final, TypedDict, cast
 from cronce.errors import BadInput
 from cronce.model import Slot, check_name
 from cronce.monitor import read_lists
-from cronce.monitor.read_jobs import JobIndex
+from cronce.monitor.incidents import incident_document, incidents
+from cronce.monitor.read_jobs import JobIndex, hosts_refused
 from cronce.monitor.read_overview import Overview, overview
 from cronce.runtime import queries
 from cronce.runtime.ahead import clock_doubt
@@ -49,6 +50,8 @@ class RunDocument(TypedDict):
     finished: str | None
     reason: str | None
     lapsed: bool
+    host_gone: bool
+    fate: str | None
     by: str | None
     payload: Any
     progress: list[int] | None
@@ -101,13 +104,16 @@ class StatusDocument(TypedDict):
     now: str
     store: str
     halted: ActDocument | None
+    incidents: list[dict[str, Any]]
     alerts: list[dict[str, Any]]
     attention: Counted
     in_doubt: dict[str, Any]
     holders: list[dict[str, Any]]
+    guests: list[dict[str, Any]]
     open: Counted
     next: list[Upcoming]
     newest: list[RunDocument]
+    prevented: int
     locks: list[dict[str, Any]]
     leaders: list[dict[str, Any]]
     observed: list[dict[str, Any]]
@@ -164,6 +170,8 @@ class Status(NamedTuple):
     carried: set[str]
     """The jobs that a live scheduler would run."""
     jobs: int
+    prevented: int
+    """Calls that were refused a slot, as far as hosts are remembered."""
     locks: Sequence[queries.HeldSeen]
     leaders: Sequence[queries.HeldSeen]
     observed: Sequence[dict[str, object]]
@@ -178,7 +186,8 @@ def find_status() -> Flow[Status]:
     watched = (yield from read_lists.observed()).items()
     observed = [told.observed_document(name, one) for name, one in watched]
     carried = yield from queries.carried()
-    return Status(seen, carried, len(index), _not_free(locks), _not_free(leaders), observed)
+    prevented = sum(one.refusals.times for one in hosts_refused(seen.refused.cells))
+    return Status(seen, carried, len(index), prevented, _not_free(locks), _not_free(leaders), observed)
 
 
 def _not_free(held: Sequence[queries.HeldSeen]) -> list[queries.HeldSeen]:
@@ -191,16 +200,22 @@ def status_document(found: Status, place: str) -> StatusDocument:
         "now": iso(seen.now),
         "store": place,
         "halted": told.act_document(seen.halted),
+        "incidents": [incident_document(one) for one in incidents(seen.alerts.alerts)],
         "alerts": [told.alert_document(one) for one in seen.alerts.alerts],
         "attention": _counted(seen.attention),
         "in_doubt": {"count": seen.in_doubt.number, "more": seen.in_doubt.more},
         "holders": [_holder_document(one, seen) for one in seen.holders],
+        "guests": [
+            {"name": one.name, "kind": one.kind, "jobs": [job.name for job in one.jobs], "last": iso(one.last)}
+            for one in seen.guests
+        ],
         "open": _counted(seen.open),
         "next": [
             {"job": one.seen.name, "next": iso(one.next), "carried": one.seen.name in found.carried}
             for one in seen.upcoming
         ],
         "newest": [told.run_document(one) for one in seen.newest],
+        "prevented": found.prevented,
         "locks": [told.held_document(one, LOCKS) for one in found.locks],
         "leaders": [told.held_document(one, LEADERS) for one in found.leaders],
         "observed": list(found.observed),

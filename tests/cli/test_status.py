@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from cronce import Cronce
 from cronce.cli import main
-from cronce.model import Mark, Write
+from cronce.clock import SystemClock
+from cronce.model import Mark, Write, holder_cell
+from cronce.protocol.notices import Holder, encode_holder
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.runtime.queries import slot_named
 
@@ -53,14 +56,11 @@ def test_one_screen_has_what_is_wrong_alive_running_next_and_last(
     cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parts = said(capsys, url, "status").rstrip().split("\n\n")
-    assert parts[0].startswith(f"{url}, 1 job, 20")
-    assert parts[1:4] == [
-        "wrong  nothing needs attention",
-        "alive  no scheduler of ours; others call the jobs",
-        "running  nothing",
-    ]
+    assert parts[0].startswith(f"{url}, 1 job, 0 duplicates prevented, 20")
+    assert (parts[1], parts[3]) == ("wrong  nothing needs attention", "running  nothing")
+    assert re.fullmatch(r"alive\n  \S+ +a process: sync  ran (just now|\S+ ago)", parts[2])
     assert re.fullmatch(r"next\n  sync  20\S+Z  in \S+.*", parts[4])
-    assert re.fullmatch(r"last(\n  sync@2026-03-29T01:(30|15|00):00Z  succeeded  \S+  \S+){3}", parts[5])
+    assert re.fullmatch(r"last(\n  sync@2026-03-29T01:(30|15|00):00Z  succeeded  \S+ +\S+){3}", parts[5])
     assert len(parts) == 6
 
 
@@ -78,6 +78,38 @@ def test_what_is_wrong_comes_with_the_command_that_goes_on(
         wrong,
     )
     assert re.fullmatch(r"locks\n  reindex  held  \S+\n", held)
+
+
+def test_a_job_whose_last_run_failed_is_wrong_until_it_ran_well(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no paper")
+
+    with Cronce(url) as other, pytest.raises(RuntimeError):
+        other.job("*/15 * * * *", name="sync", start_within="3650d")(fail).at("2026-03-29T01:45:00Z")()
+    key = "sync@2026-03-29T01:45:00Z"
+    assert said(capsys, url, "status").split("\n\n")[1] == f"wrong\n  {key}  failed  cronce why {key}"
+    with Cronce(url) as other:
+        other.job("*/15 * * * *", name="sync", start_within="3650d")(lambda: None).at("2026-03-29T02:00:00Z")()
+    assert said(capsys, url, "status").split("\n\n")[1] == "wrong  nothing needs attention"
+
+
+def test_what_runs_is_told_from_what_waits_whatever_became_of_its_host(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slot, store, now = slot_named("sync@2026-03-29T02:00:00Z"), cron.at_work().desk.store, SystemClock().wall()
+    runs = Record(State.RUNNING, 1, "n", "web-1:1:a", started=now)
+    gone = Holder("web-1:1:a", "b", "both", 1, {}, now, "1.0", gone=True)
+    writes = [
+        Write(slot.cell, 0, encode(runs), at=slot.at, mark=Mark.OPEN, ttl=timedelta(minutes=5)),
+        Write(holder_cell("web-1:1:a"), 0, encode_holder(gone), mark=Mark.OPEN, ttl=timedelta(minutes=5)),
+    ]
+    store.swap(writes, store.load([]).epoch.seen)
+    cron.rerun("sync@2026-03-29T01:00:00Z", by="ada")
+    parts = {part.split()[0]: part for part in said(capsys, url, "status").split("\n\n")}
+    assert re.search(rf"{slot.key} +host gone +\S+ +web-1:1:a +\S+", parts["running"])
+    assert re.search(r"sync@2026-03-29T01:00:00Z#\S+ +due +asked for by ada", parts["waiting"])
 
 
 def test_a_list_is_cut_to_five_lines(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:

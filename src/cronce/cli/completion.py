@@ -34,7 +34,8 @@ complete -o default -F _cronce cronce
 _cronce() {
     local -a found=(${(f)"$(cronce completion words -- ${words[2,CURRENT-1]} 2>/dev/null)"})
     if ((${#found})); then
-        _describe 'cronce' "(${(@qq)found//$'\\t'/:})"
+        found=("${(@)found//$'\\t'/:}")
+        _describe 'cronce' found
     else
         _default
     fi

@@ -26,7 +26,7 @@ from cronce.schedule.describe import describe
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.story import about, tell, warnings
-from cronce.telling.words import as_written, away, by_whom, counted, fate, moment, overdue, short
+from cronce.telling.words import as_written, away, by_whom, counted, fate, how_long, moment, overdue, short
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -120,7 +120,9 @@ def _facts(view: JobView) -> Iterator[list[Text]]:
         yield ["paused", Toned(by_whom(halt), "odd")]
     if view.next:
         yield ["next slot", f"{spell(view.next)} ({away(view.next, now)})"]
-    if policies := ", ".join(f"{name} {value}" for name, value in seen.policies.items() if value is not None):
+    if policies := ", ".join(
+        f"{name} {value}" for name, value in seen.policies.items() if value is not None and name != "zone"
+    ):
         yield ["policies", policies]
     if view.stored:
         yield ["stored", _stored(view.stored)]
@@ -178,12 +180,11 @@ def _run_row(one: RunSeen) -> list[Text]:
     state = toned(one.shown)
     if record is None:
         return [one.slot.key, state, "", "", "", one.trouble]
-    took = record.took()
     started = moment(record.started, one.slot.at) if record.started else ""
-    return [one.slot.key, state, record.holder, started, short(took) if took is not None else "", _remark(one, record)]
+    return [one.slot.key, state, record.holder, started, how_long(record), remark(one, record)]
 
 
-def _remark(one: RunSeen, record: Record) -> str:
+def remark(one: RunSeen, record: Record) -> str:
     """Why it ended so; else that its host is gone, that it does not stop, how far it has come, who asked for it."""
     done = f"{record.progress[0]:,} of {record.progress[1]:,} done" if record.progress else ""
     return record.reason or ", ".join(

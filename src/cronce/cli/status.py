@@ -7,12 +7,14 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from cronce.cli.runs import remark
 from cronce.cli.session import add_store, looking, nothing, show_table
 from cronce.cli.terminal import Text, Toned, paint, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.look import Status, find_status, status_document
 from cronce.model import Instant, spell
-from cronce.monitor.alerts import worst_first
+from cronce.monitor.incidents import incidents
+from cronce.monitor.read_overview import GuestSeen
 from cronce.protocol.notices import Doubled, Observed
 from cronce.runtime import queries
 from cronce.runtime.observe import ObservedSeen, observations
@@ -52,12 +54,13 @@ def run_status(options: argparse.Namespace) -> None:
 
 def _screen(found: Status, place: str) -> Iterator[str]:
     seen, now = found.overview, found.overview.now
-    running = [run for run in seen.open.runs if run.shown in ("running", "lapsed")]
+    running = [run for run in seen.open.runs if run.record and run.record.is_running]
     waiting = [run for run in seen.open.runs if run not in running]
     over = [run for run in seen.newest if run.record and run.record.is_closed]
-    yield f"{place}, {counted(found.jobs, 'job')}, {spell(now)}"
+    yield f"{place}, {counted(found.jobs, 'job')}, {counted(found.prevented, 'duplicate')} prevented, {spell(now)}"
     yield _part("wrong", list(_wrong(found)), "nothing needs attention")
-    yield _part("alive", [_alive(one, now) for one in seen.holders], _nobody(found))
+    alive = [*(_alive(one, now) for one in seen.holders), *(_guest(one, now) for one in seen.guests)]
+    yield _part("alive", alive, _nobody(found))
     yield _part("running", [_run_line(run, now) for run in running], "nothing")
     yield _part("waiting", [_run_line(run, now) for run in waiting])
     yield _part("next", [_next_line(line, found) for line in seen.upcoming], "no job has a schedule")
@@ -81,18 +84,21 @@ def _plain(text: Text) -> str:
 
 
 def _wrong(found: Status) -> Iterator[list[Text]]:
-    """The worst first, each with the command to look further, or to settle it."""
-    seen = found.overview
+    """The worst first, each with the command to look further, or to settle it. What a watcher has told of is one
+    incident for each cause; what it has not told of yet comes after that."""
+    seen, told_of = found.overview, incidents(found.overview.alerts.alerts)
     if seen.halted:
         yield ["everything is paused", Toned(by_whom(seen.halted), "bad"), "cronce resume --all"]
-    for run in seen.attention.runs:
-        yield [run.slot.key, toned(run.shown), f"cronce why {run.slot.key}"]
-    if seen.in_doubt.number:
+    for one in told_of:
+        yield [one.lead.text, toned(one.lead.severity), one.lead.remedy]
+    slots = {slot for one in told_of for slot in (*one.slots, one.lead.subject)}
+    last = {run.slot.job: run for run in reversed(seen.newest)}
+    failed = [run for run in last.values() if run.shown == "failed"]
+    for run in (*seen.attention.runs, *failed):
+        if run.slot.key not in slots and run.slot.job not in slots:
+            yield [run.slot.key, toned(run.shown), f"cronce why {run.slot.key}"]
+    if seen.in_doubt.number and not any(one.effects for one in told_of):
         yield [counted(seen.in_doubt.number, "effect", more=seen.in_doubt.more), toned("in doubt"), "cronce resolve"]
-    named = {run.slot.key for run in seen.attention.runs}
-    for one in sorted(seen.alerts.alerts, key=worst_first):
-        if one.subject not in named:
-            yield [one.text, toned(one.severity), one.remedy]
 
 
 def _alive(one: HolderSeen, now: Instant) -> list[Text]:
@@ -101,10 +107,16 @@ def _alive(one: HolderSeen, now: Instant) -> list[Text]:
     return [one.holder.holder, f"{one.holder.role}, {one.holder.running} of {one.holder.workers} workers busy", state]
 
 
+def _guest(one: GuestSeen, now: Instant) -> list[Text]:
+    """Another scheduler, or a host whose crontab calls."""
+    jobs = ", ".join(job.name for job in one.jobs)
+    return [one.name, f"{one.kind}: {jobs}" if jobs else one.kind, f"ran {ago(one.last, now)}" if one.last else ""]
+
+
 def _nobody(found: Status) -> str:
     """No scheduler is needed where something else calls the jobs."""
     scheduled = any(line.seen.is_scheduled for line in found.overview.upcoming)
-    return f"no scheduler of ours; {'start one: `cronce run`' if scheduled else 'others call the jobs'}"
+    return f"no scheduler{'; start one: `cronce run`' if scheduled else ', and no call within the hour'}"
 
 
 def _next_line(line: JobLine, found: Status) -> list[Text]:
@@ -114,9 +126,8 @@ def _next_line(line: JobLine, found: Status) -> list[Text]:
 
 
 def _run_line(run: RunSeen, now: Instant) -> list[Text]:
-    record = run.record
-    took = record.took(now) if record else None
-    reason = record.reason if record else run.trouble
+    took = run.record.took(now) if run.record else None
+    reason = remark(run, run.record) if run.record else run.trouble
     return [run.slot.key, toned(run.shown), short(took) if took is not None else "", _holder(run), reason]
 
 
@@ -206,17 +217,6 @@ def _observed_row(one: ObservedSeen, now: Instant, cost: float | None) -> list[T
     told = f"{away(last.at, now)} by {last.by}, {last.why}" if last else ""
     return [one.name, f"{observed.times:,}", duplicates, *price, told]
 
-
-LOCKS_EPILOG: Final = """
-examples:
-  cronce status locks
-  cronce status locks reindex
-"""
-LEADERS_EPILOG: Final = """
-examples:
-  cronce status leaders
-  cronce status leaders indexer
-"""
 
 # --- schedulers -------------------------------------------------------------------------------------------------------
 

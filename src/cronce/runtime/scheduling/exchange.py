@@ -77,9 +77,12 @@ class Said(NamedTuple):
         if ending is None or not ending.outcome.is_failure:
             return
         of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
+        from cronce.runtime.tracebacks import from_job  # noqa: PLC0415  slow to import, and few fail
+
         own = None if self.end.over or isinstance(self.end.error, BodyFailed | SlotFailed) else self.end.error
+        reason = ending.reason or "no reason given"
         with Current(attempt.run):  # the line says which run it is about
-            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, ending.reason or "no reason given", exc_info=own)
+            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and from_job(own))
 
 
 class Endings:
