@@ -181,7 +181,7 @@ STYLE: Final = (
 
 
 def drawn(chart: Chart, figures: Figures) -> str:
-    """A bar for each figure, on a scale of tens where they lie far apart."""
+    """A bar for each figure, on a logarithmic scale where they lie far apart."""
     bars = [
         (bar, figures[f"{chart.name}: {bar.label}"]) for bar in chart.bars if f"{chart.name}: {bar.label}" in figures
     ]
@@ -202,7 +202,7 @@ def drawn(chart: Chart, figures: Figures) -> str:
             f'<rect x="{LEFT}" y="{y}" width="{length(amount):.0f}" height="{ROW - 6}" fill="{COLOURS[bar.side]}"/>',
             f'<text x="{LEFT + length(amount) + 6:.0f}" y="{y + 14}" class="d">{spelled(amount)}</text>',
         ]
-    scale = f"{chart.unit}, each step ten times the one before" if tens else chart.unit
+    scale = f"{chart.unit}, logarithmic" if tens else chart.unit
     head = f'<text x="8" y="20" class="t">{escape(chart.title)}</text>'
     unit = f'<text x="{WIDTH - 8}" y="20" text-anchor="end" class="d">{escape(scale)}</text>'
     return (

@@ -51,6 +51,7 @@ def main() -> int:
         for done in as_completed(running):
             one = done.result()
             bad = bool(one["duplicated"] or one["missed"] or one.get("trouble"))
+            page.write(load())
             ours_failed += bad and PEERS[one["peer"]].ours
             told = one.get("trouble") or f"{one['duplicated']} duplicated, {one['missed']} missed of {one['expected']}"
             print(f"{one['peer']} {one['scenario']} {one['store']}: {told} {one.get('rerun', '')}", flush=True)

@@ -8,9 +8,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from cronce_audit import engine
-from cronce_audit.engine import BUG, audit
+from cronce_audit.engine import BUG, audit, files
 from cronce_audit.model import Confidence, Facts, Found, Place, Reader, Rule, Severity, Source, Unreadable, readers
-from cronce_audit.tree import files
 from tests.audit.trees import YEAR, report_on
 
 

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.common import LockDeclared
-from cronce_audit.engine import audit
-from cronce_audit.model import Confidence, Severity
-from cronce_audit.tree import files
+from cronce_audit.engine import audit, files
+from cronce_audit.model import Confidence, LockDeclared, Severity
 from tests.audit.trees import findings_in, report_on
 
 JOBS = """\

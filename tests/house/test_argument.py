@@ -49,6 +49,7 @@ WRITES = {
     "runtime/jobs.py": "jobs: their floor, versions and pauses",
     "runtime/machine.py": "what a machine saw of the clock, and was refused; that somebody looks on",
     "runtime/observe.py": "calls that are only observed",
+    "runtime/prevented.py": "how many duplicates were prevented",
     "runtime/scheduling/roster.py": "which schedulers are alive, and what they carry",
     "runtime/stored_jobs.py": "jobs that live in the store",
 }

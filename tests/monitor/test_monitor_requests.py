@@ -157,18 +157,24 @@ def test_where_the_one_that_leads_the_monitor_is_killed_another_leads_within_for
 
 def test_a_monitor_looks_no_more_often_than_it_says(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread wakes up each second, lest it sleep through a suspend, and it looked each time, on every store."""
-    looks, look = Counter[Monitor](), Monitor._look
-
-    def counted(monitor: Monitor) -> None:
-        looks[monitor] += 1
-        look(monitor)
-
-    monkeypatch.setattr(Monitor, "_look", counted)
+    looks, surveys = Counter[Monitor](), Counter[Monitor]()
+    for name, counted in (("_look", looks), ("_survey_now", surveys)):
+        monkeypatch.setattr(Monitor, name, counting(getattr(Monitor, name), counted))
     with ExitStack() as stack:
         store = Wire(threads.hand)
         pods = [Pod(threads, store, stack, f"web-{number}") for number in range(2)]
         threads.turn(60)
         looks.clear()
+        surveys.clear()
         threads.turn(600)
         (leader,), (other,) = ([pod for pod in pods if pod.leads is leads] for leads in (True, False))
-    assert (looks[leader.monitor], looks[other.monitor]) == (300, 60)
+    assert surveys == {leader.monitor: 120}
+    assert looks == {leader.monitor: 360, other.monitor: 60}  # at 0, 2, 4, 5, 7, 9 of each ten seconds; and at 0
+
+
+def counting(call: Callable[..., None], counted: Counter[Monitor]) -> Callable[..., None]:
+    def counts(monitor: Monitor, *given: object) -> None:
+        counted[monitor] += 1
+        call(monitor, *given)
+
+    return counts

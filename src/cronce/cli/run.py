@@ -161,8 +161,8 @@ def _say(line: str) -> None:
 
 
 def _log(*, verbose: bool, as_json: bool) -> None:
-    """To stderr, unless the application has said otherwise."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    """To stderr, what the jobs log from INFO on too, unless the application has said otherwise."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     if as_json:
         install(json=True)
     LOGGER.setLevel(logging.DEBUG if verbose else logging.INFO)

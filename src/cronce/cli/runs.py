@@ -26,7 +26,7 @@ from cronce.schedule.describe import describe
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.story import about, tell, warnings
-from cronce.telling.words import as_written, away, by_whom, counted, fate, moment, overdue, short
+from cronce.telling.words import as_written, away, by_whom, counted, fate, how_long, moment, overdue, short
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -180,9 +180,8 @@ def _run_row(one: RunSeen) -> list[Text]:
     state = toned(one.shown)
     if record is None:
         return [one.slot.key, state, "", "", "", one.trouble]
-    took = record.took()
     started = moment(record.started, one.slot.at) if record.started else ""
-    return [one.slot.key, state, record.holder, started, short(took) if took is not None else "", remark(one, record)]
+    return [one.slot.key, state, record.holder, started, how_long(record), remark(one, record)]
 
 
 def remark(one: RunSeen, record: Record) -> str:

@@ -31,11 +31,14 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "CRONCE_UI_TOKEN"
 LOOK_VARIABLE: Final = "CRONCE_UI_LOOK_TOKEN"
+_TAKEN: Final[dict[str, str]] = {}
+"""The tokens that were in the environment."""
+
 LOOK: Final = 0.5
 """Seconds between two looks for a file that is not there yet."""
 
 UI_DESCRIPTION: Final = f"""\
-Show the page: what runs, what ran, what needs a person, and why. It reads the store, and needs no application.
+Show the page: what runs, what ran, what needs attention, and why. It reads the store, and needs no application.
 
 Without a token it only shows. With one (--token-file, or ${VARIABLE}) whoever logs in may pause, resume, trigger,
 rerun, cancel and resolve, and each act is on record with who did it. It listens on this machine alone, unless it is
@@ -107,7 +110,7 @@ def _begin_again(chosen: Chosen) -> NoReturn:
     """As soon as there is a store, by the same words: then the page is that of the store."""
     while missing(chosen):
         time.sleep(LOOK)
-    os.execv(sys.executable, sys.orig_argv)  # noqa: S606  ourselves
+    os.execve(sys.executable, sys.orig_argv, {**os.environ, **_TAKEN})  # noqa: S606  ourselves
 
 
 def _linking(settings: Settings, url: str) -> Settings:
@@ -185,6 +188,8 @@ def _token(file: str | None, option: str, variable: str = VARIABLE) -> str | Non
     """Never an argument itself: every user of the machine could read it there."""
     if file is None:
         token = os.environ.pop(variable, None) or None  # what this process starts has no business with it
+        if token is not None:
+            _TAKEN[variable] = token
         return token if token is None else _checked(token, f"${variable}")
     path = Path(file)
     try:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from cronce.errors import BadInput, BadPolicy, CronceError, InProgress, LeaseLost, StoreError
 from cronce.model import name_from
 from cronce.policy import OnLost, WhenUnsure, check_choice
-from cronce.protocol.codec import json_text
+from cronce.protocol.codec import as_json, json_text
 from cronce.runtime.app import Cronce
 from cronce.runtime.declare import Duration
 from cronce.runtime.effects.idempotent import read_lease, read_ttl
@@ -116,7 +116,7 @@ def _kept(result: Any) -> dict[str, Any] | None:
         json_text("a result", kept)
     except BadInput:
         return None
-    return kept
+    return {"returned": as_json(result)}
 
 
 def dispatch(run: Run, key: object, send: Callable[[str], object]) -> str:

@@ -21,6 +21,7 @@ from cronce.errors import BadInput
 from cronce.integrations.deliveries import stand_by, stand_by_async
 from cronce.model import check_key
 from cronce.policy import WhenUnsure, refuse_foreign
+from cronce.protocol.codec import as_json
 from cronce.runtime.effects.once import checked_how
 from cronce.runtime.effects.things import scope_unsaid
 from cronce.runtime.run import Run
@@ -63,13 +64,17 @@ class Calls:
     def once(self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Any]) -> Any:
         """What came of the call, as JSON says it, the first time too."""
         with self._remembered(args, named) as once:
-            return stand_by(once, call)
+            return stand_by(once, lambda: as_json(call()))
 
     async def once_async(
         self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Awaitable[Any]]
     ) -> Any:
+
+        async def called() -> Any:
+            return as_json(await call())
+
         with self._remembered(args, named) as once:
-            return await stand_by_async(once, call)
+            return await stand_by_async(once, called)
 
     @contextmanager
     def _remembered(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[Callable[..., Any]]:

@@ -71,11 +71,11 @@ class Incident(NamedTuple):
 
     @property
     def handled(self) -> Handled | None:
-        """What was said last, if it was said of the worst of them."""
-        return self.lead.handled
+        """What was said of the worst of them that a watcher has raised."""
+        return next((one.handled for one in self.alerts if one.times), None)
 
     def is_snoozed(self, now: Instant) -> bool:
-        return is_snoozed(self.lead, now)
+        return any(is_snoozed(one, now) for one in self.alerts if one.handled == self.handled)
 
 
 def incidents(alerts: Iterable[Alert]) -> list[Incident]:

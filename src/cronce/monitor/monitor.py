@@ -179,7 +179,7 @@ class Monitor:
         began = self._clock.boot()
         if began < self._look_at:  # its thread wakes up more often
             return self._look_at
-        self._look_at = inf  # whoever wants another look meanwhile says so
+        self._look_at = began + QUIET_TICK  # unless somebody wants another look meanwhile
         try:
             self._look()
         except StoreForgot as error:  # it answers, and is another: see what it is the next time
@@ -191,10 +191,11 @@ class Monitor:
             LOGGER.debug("%s", mask_all(str(error)))
         except Exception:
             LOGGER.exception("the monitor could not look, and will try again")
-        quiet = not self.standing and self._heard >= began and not (self._leader and self._leader.is_leader)
+        leads = self._leader is not None and self._leader.is_leader
+        quiet = not self.standing and self._heard >= began and not leads
         self._quiet_looks = self._quiet_looks + 1 if quiet else 0
         again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else TICK)
-        self._look_at = min(self._look_at, again)
+        self._look_at = min(self._look_at, again, self._survey_at if leads else again)
         return self._look_at
 
     def _look(self) -> None:

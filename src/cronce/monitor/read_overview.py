@@ -277,8 +277,9 @@ def stretch(
     opened = by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit))
     known = seen.pages.open if seen else None
     still_open = page_of(known.cells, opened, known.now, known.epoch) if known else (yield from read_page(opened))
-    due = [cell for cell in still_open.cells if cell.at and when(cell) < end]
-    chosen = _chosen(parts, due, limit, when)
+    kept = [cell for cell in still_open.cells if cell.at and when(cell) < end]
+    kept += parts[1].cells if job is None else []
+    chosen = _chosen(parts, kept, limit, when)
     now = seen.now if seen else still_open.now
     runs = seen_runs(chosen.cells, now)
     runs = by_beats(runs, seen.present, now) if seen else (yield from with_hosts(runs))
@@ -300,8 +301,9 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     """The same of all jobs up to now, out of an overview that was read to be drawn: only where much was refused, that
     is read, of a few."""
     parts = [_part(runs, start, end) for runs in (seen.closed, seen.attention)]
-    still_open = (run.cell for run in seen.open.runs if _filed_at(run.cell) < end)
-    chosen = _chosen(parts, still_open, limit, _filed_at)
+    kept = [run.cell for run in seen.open.runs if _filed_at(run.cell) < end]
+    kept += parts[1].cells  # however many came after: those are what somebody looks for
+    chosen = _chosen(parts, kept, limit, _filed_at)
     known = {run.cell.key: run for runs in (seen.closed, seen.attention, seen.open) for run in runs.runs}
     runs = tuple(known[cell.key] for cell in chosen.cells)
     ghosts, more = yield from _ghosts(start, end, seen.refused, runs, FEW_JOBS)
@@ -315,13 +317,13 @@ def _part(found: Runs, start: Instant, end: Instant) -> _Part:
     return _Part(within, max(start, at[-1][0] + _MICROSECOND) if found.more and at else start)
 
 
-def _chosen(parts: Sequence[_Part], still_open: Iterable[Cell], limit: int, when: When) -> _Part:
-    """The newest of them and all that are open, newest first."""
+def _chosen(parts: Sequence[_Part], kept: Iterable[Cell], limit: int, when: When) -> _Part:
+    """The newest of them and those that are kept, such as all that are open; newest first."""
     found = _newest((cell for part in parts for cell in part.cells), when)
     whole = [part.whole_from for part in parts]
     if len(found) > limit:
         whole.append(when(found[limit - 1]) + _MICROSECOND)
-    return _Part(_newest((*found[:limit], *still_open), when), max(whole))
+    return _Part(_newest((*found[:limit], *kept), when), max(whole))
 
 
 def _scans(end: Instant, job: str | None, size: int) -> list[Scan]:

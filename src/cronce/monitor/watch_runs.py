@@ -244,10 +244,22 @@ def failed(run: RunSeen) -> Iterator[Alert]:
     severity: Severity = "warning" if record.reason.removeprefix("stopped: ").startswith(STOPPED) else "critical"
     tries = f" after {counted(record.failures, 'attempt')}" if record.failures > 1 else ""
     why = f": {safe(record.reason)}" if record.reason else ""
-    text = f"{run.slot.key} failed on {record.holder}{tries}{why}."
+    text = f"{run.slot.key} failed on {record.holder}{tries}{why}.{_last_words(record)}"
     remedy = f"See its log and `cronce why {run.slot.key}`; then `cronce resolve {run.slot.key} retry`, or done."
     since, slots = record.finished or run.slot.at, (run.slot.key,)
     yield Alert(Kind.FAILED, run.slot.job, severity, text, since, remedy=remedy, slots=slots)
+
+
+LAST: Final = 3
+"""Lines of the end of its output, or of its traceback, that an alert has."""
+
+
+def _last_words(record: Record) -> str:
+    lines = [safe(line.strip()) for line in record.output.splitlines() if line.strip(" ~^")]
+    lines = [line for line in lines if line != "Traceback (most recent call last):"]
+    if lines and record.reason and lines[-1].endswith(safe(record.reason)):  # that is said already
+        lines = lines[:-1]
+    return f" It last said: {' / '.join(lines[-LAST:])}" if lines else ""
 
 
 ENOUGH: Final = 5

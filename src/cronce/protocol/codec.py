@@ -262,3 +262,29 @@ def json_text(what: str, value: Any) -> str:
     if len(text) > LONGEST:
         raise BadInput(f"{what} is at most {LONGEST // 1024} KB of JSON, and this is {len(text):,} bytes")
     return text
+
+
+def as_json(value: Any) -> Any:
+    """As JSON gives it back: a tuple as a list, say. What JSON cannot say stays what it is."""
+    try:
+        return json.loads(json_text("a value", value) or "null")
+    except BadInput:
+        return value
+
+
+def changed_by_json(value: Any, text: str) -> str:
+    """What of a value JSON gives back as something else, from the text it is kept as; nothing if it comes back as it
+    is."""
+    if not text or json.loads(text) == value:
+        return ""
+    return _changed(value) or "JSON gives it back as something else"
+
+
+def _changed(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "JSON gives a tuple back as a list, so return a list"
+    keys = [key for key in value if not isinstance(key, str)] if isinstance(value, dict) else []
+    if keys:
+        return f"JSON gives the key {keys[0]!r:.40} back as a text, so return it as one"
+    parts: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next(filter(None, map(_changed, parts)), "")

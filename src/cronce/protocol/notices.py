@@ -183,6 +183,23 @@ class Refusals(NamedTuple):
     recent: tuple[Refused, ...]
 
 
+class Prevented(NamedTuple):
+    """How many duplicates of a job's slots were prevented, in all, and on each of the last days (UTC)."""
+
+    total: int
+    days: Mapping[str, int]
+    writes: tuple[str, ...] = ()
+    """The ids of the last writes that counted some."""
+
+    def on(self, day: Instant) -> int:
+        return self.days.get(day_of(day), 0)
+
+
+def day_of(instant: Instant) -> str:
+    """Such as 2026-03-29."""
+    return instant.date().isoformat()
+
+
 # --- spelling -------------------------------------------------------------------------------------------------------
 
 
@@ -226,7 +243,7 @@ def encode_bundle(bundle: Bundle) -> str:
     return dumps({"v": VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})})
 
 
-def encode_notice(notice: Alert | Beats | Guest | Observed | Stored | Position | Machine | Refusals) -> str:
+def encode_notice(notice: Alert | Beats | Guest | Observed | Stored | Position | Machine | Refusals | Prevented) -> str:
     said = {name: value for name, value in notice._asdict().items() if value or name not in _NEWER}
     return dumps({"v": VERSION, **{name: _spelled(value) for name, value in said.items()}})
 
@@ -308,6 +325,12 @@ decode_machine: Final = Decoder(
     Machine, boot_id=text, samples=each(Sample, seconds, seconds, instant), newer={"host": text, "tzdata": text}
 )
 decode_guest: Final = Decoder(Guest, holder=text, kind=text, jobs=each(GuestJob, text, text, maybe(instant)))
+decode_prevented: Final = Decoder(
+    Prevented,
+    total=count,
+    days=lambda value: {text(day): count(number) for day, number in of(dict, value).items()},
+    writes=lambda value: tuple(map(text, of(list, value))),
+)
 decode_refusals: Final = Decoder(Refusals, times=count, recent=each(Refused, text, instant, text))
 decode_holder: Final = Decoder(
     Holder,

@@ -333,7 +333,7 @@ class Cronce:
     ) -> "Idempotent":
         """Let a function do its work once for each key, whoever calls it: `key` says which, from the call's arguments.
 
-        A repeat returns what came of it, as JSON says it, for `ttl` after it was done. While it is at work another call
+        A repeat returns what came of it, kept as JSON, for `ttl` after it was done. While it is at work another call
         raises `InProgress`, and for `lease` after its process died. `unsure` and `not_done` are as in `run.once`. With
         the key `("invoice", 7)`, "charge" is the same effect as a job's `run.on("invoice", 7).once("charge", …)`.
         """

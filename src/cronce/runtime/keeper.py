@@ -38,6 +38,7 @@ from cronce.runtime.desk import Desk, Outage
 from cronce.runtime.flow import drive
 from cronce.runtime.journal import Journal, UnsaidEnd
 from cronce.runtime.ledger import Grant
+from cronce.runtime.prevented import PreventedCounts
 from cronce.runtime.renewal_connection import RenewalConnection, StoreConnection
 from cronce.runtime.unsaid import Unsaid
 from cronce.schedule import format_duration
@@ -268,6 +269,7 @@ class Keeper:
     ) -> None:
         self.desk = desk
         self.unsaid = Unsaid(desk, journal or Journal(), self._settled)
+        self.prevented = PreventedCounts()
         self._say_at: Boot = 0.0
         self._clock = desk.clock
         self._lock = threading.Lock()

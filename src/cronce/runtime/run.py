@@ -1,11 +1,11 @@
 """What a body is given, and what a caller gets when there was none."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cronce.runtime.transactions import Database, Transaction
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 """The arguments of a call."""
@@ -171,6 +172,41 @@ class Run:
 
         return Thing(self, kind, key)
 
+    @overload
+    def once(
+        self,
+        key: object,
+        fn: Callable[..., Any],
+        *args: Any,
+        per: Literal["slot"] | None = None,
+        unsure: Literal["skip"],
+        **named: Any,
+    ) -> Any: ...
+
+    @overload
+    def once(
+        self,
+        key: object,
+        fn: Callable[..., Coroutine[Any, Any, T]],
+        *args: Any,
+        per: Literal["slot"] | None = None,
+        unsure: WhenUnsure = "raise",
+        not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+        **named: Any,
+    ) -> Awaitable[T]: ...
+
+    @overload
+    def once(
+        self,
+        key: object,
+        fn: Callable[..., T],
+        *args: Any,
+        per: Literal["slot"] | None = None,
+        unsure: WhenUnsure = "raise",
+        not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+        **named: Any,
+    ) -> T: ...
+
     @remembered
     def once(
         self,
@@ -185,7 +221,7 @@ class Run:
         """Call `fn` once per slot: `run.once("report", send_report, per="slot")`. For what may not happen to a thing
         twice, in whatever slot, write `run.on("invoice", 7).once("charge", …)`.
 
-        A repeat returns what came of it, as JSON says it. With an `async def` it is awaited. When nobody knows whether
+        A repeat returns what came of it, kept as JSON. With an `async def` it is awaited. When nobody knows whether
         it happened (its run died, or it raised anything but `not_done`), `unsure` says what to do: "raise" `InDoubt`,
         for a person to look; "retry", because the other side knows its key (`key_of`); or "skip".
         """

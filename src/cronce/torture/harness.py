@@ -6,7 +6,7 @@ end. It talks to the store directly (`shelf`), never by way of a proxy.
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from math import ceil
@@ -266,6 +266,7 @@ class Torture:
             self.settings.workers, self._shelf.label(COLOURS[number % len(COLOURS)]), self._versions[name],
             self.settings.app if self.settings.really else "",
         )  # fmt: skip
+        self._hear()  # what the one before it has said
         self._said.discard(("ready", name, NOTHING))
         self._crew.start(name)
         self._crew.tell(name, order.written())
@@ -326,12 +327,8 @@ class Torture:
     def _look(self) -> None:
         new = self._ledger.new()
         self._lines += new
-        calls = self._calls.new()
-        self._said |= {(line.what, line.who, line.slot) for line in calls}
-        answers = (float(line.when) for line in (*new, *calls) if line.what in ANSWERS)
-        self._answered = max([self._answered, *answers])
-        if new or calls:
-            self._moved = self._clock.boot()
+        self._took_in(new)
+        self._hear()
         self._faults.look(new)
         self._crew.check()
         if not self._store.traits.history and self._clock.boot() >= self._read + READ:
@@ -342,6 +339,16 @@ class Torture:
             self._shelf.note_edits()
         if self._first is not None:
             self._tell_due(int(self._clock.boot() - self._begun) + 1)
+
+    def _hear(self) -> None:
+        calls = self._calls.new()
+        self._said |= {(line.what, line.who, line.slot) for line in calls}
+        self._took_in(calls)
+
+    def _took_in(self, lines: Sequence[Line]) -> None:
+        self._answered = max([self._answered, *(float(line.when) for line in lines if line.what in ANSWERS)])
+        if lines:
+            self._moved = self._clock.boot()
 
     def _tell_due(self, slots: int) -> None:
         due = min(max(slots, 0), self.settings.seconds)

@@ -170,8 +170,9 @@ class Shelf:
         """Delete what was written; a store that does not answer keeps it."""
         with suppress(StoreUnavailable):
             for task in self._tasks:
-                for prefix in (f"run/{task.job}/", f"turn/{task.job}/", f"refusals/{task.job}/", job_cell(task.job)):
-                    self._purge(self._cells(prefix))
+                for kind in ("run", "turn", "refusals", "duplicates"):
+                    self._purge(self._cells(f"{kind}/{task.job}/"))
+                self._purge(self._cells(job_cell(task.job)))
             for prefix in ("holder/", "bundle/", "drain/"):
                 self._purge([cell for cell in self._cells(prefix) if self._is_ours(cell)])
 

@@ -19,8 +19,10 @@ from cronce import __version__
 from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreUnavailable
 from cronce.model import SWITCH, Instant, Mark, spell
+from cronce.monitor.figures import PreventedTotals
 from cronce.monitor.metrics.metrics import Metrics
 from cronce.monitor.read_jobs import JobIndex
+from cronce.protocol.notices import Prevented
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.app import Cronce
 from cronce.runtime.desk import Desk
@@ -86,6 +88,7 @@ class Site:
         self.clock = SystemClock()
         self.guesses = Guesses()
         self.index = JobIndex()
+        self.prevented = PreventedTotals()
         self.metrics = Metrics(cron)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cronce-page")
         self._opening = threading.Lock()
@@ -102,7 +105,15 @@ class Site:
                 work = self.cron.at_work().desk
                 self._desk = Desk(work.connect(), work.clock, work.connect, lambda _event: None)
                 self._readers.submit(self._desk.do, self.index.keep_up())
+                self._readers.submit(self._desk.do, self.prevented.count(self._desk.ledger.client, work.clock.boot()))
             return self._desk
+
+    def count_prevented(self) -> Prevented | None:
+        """Duplicates that were prevented, as last counted; they are counted again beside this."""
+        desk, boot = self._desk, self.clock.boot()
+        if desk is not None:
+            self._readers.submit(desk.do, self.prevented.count(desk.ledger.client, boot))
+        return self.prevented.of_all()
 
     @property
     def place(self) -> str:

@@ -15,8 +15,7 @@ from cronce.errors import BadInput
 from cronce.schedule import Cron, shortest_gap
 from cronce.schedule.instant import format_duration
 from cronce_audit.clocks import Disputed, disputed, is_zone, season
-from cronce_audit.kubernetes.facts import CronJob, Field
-from cronce_audit.kubernetes.seen import running, whole
+from cronce_audit.kubernetes.facts import CronJob, Field, running, whole
 from cronce_audit.model import Confidence, Facts, Found, Severity, rule
 
 PREFIX: Final = re.compile(r"(CRON_TZ|TZ)=(\S+)\s+")

@@ -1,9 +1,11 @@
 """Steps of a run, on clocks that are turned by hand: exactly how often each was done, and what a repeat returns."""
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from enum import IntEnum
+from typing import Any, Literal, assert_type
 
 import pytest
 
@@ -94,7 +96,7 @@ def test_each_slot_has_steps_of_its_own(office: Office, clock: HandClock, receiv
 
 
 def test_the_first_call_returns_what_a_repeat_will(office: Office) -> None:
-    results = office.call(job(), lambda run: [run.once("k", lambda: (1, {2: "x"}), per="slot") for _ in range(2)])
+    results = office.call(job(), lambda run: [run.once("k", lambda: [1, {"2": "x"}], per="slot") for _ in range(2)])
     assert results == [[1, {"2": "x"}]] * 2
 
 
@@ -159,6 +161,60 @@ def test_a_result_that_cannot_be_kept_is_an_error_each_time_and_done_once(office
             office.call(job(retries=5, backoff="1ms"), body, when=NOON)
         office.hand.turn(1)
     assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("result", "instead"),
+    [
+        (("ch_1", 400), "JSON gives a tuple back as a list, so return a list"),
+        ({"charges": [("ch_1", 400)]}, "JSON gives a tuple back as a list, so return a list"),
+        ({7: "ch_1"}, "JSON gives the key 7 back as a text, so return it as one"),
+        ([{None: 1}], "JSON gives the key None back as a text, so return it as one"),
+    ],
+    ids=str,
+)
+def test_a_result_that_json_gives_back_as_something_else_is_an_error_each_time(
+    office: Office, receiver: Receiver, result: Any, instead: str
+) -> None:
+    """A tuple came back as a list, the first time too. What it was is on record for a person to see."""
+    receiver.act = lambda _what: result
+    for _ in range(2):
+        with pytest.raises(BadInput, match=f"cannot be kept for a repeat: {instead}"):
+            office.call(job(retries=5, backoff="1ms"), lambda run: run.once("k", receiver, "k", per="slot"), when=NOON)
+        office.hand.turn(1)
+    assert receiver.done == {"k": 1}
+    assert step(office, "k")[1].result == json.dumps(result, separators=(",", ":"))
+
+
+class Size(IntEnum):
+    SMALL = 1
+
+
+@pytest.mark.parametrize("result", [[1, [2.5, None]], {"a": {"b": True}}, "", 0, Size.SMALL, Counter("aab"), 1e300])
+def test_a_result_that_json_gives_back_as_it_is_is_kept(office: Office, receiver: Receiver, result: Any) -> None:
+    receiver.act = lambda _what: result
+    assert office.call(job(), lambda run: run.once("k", receiver, "k", per="slot")) == result
+
+
+def test_once_has_the_type_of_what_its_function_returns(office: Office) -> None:
+    def charge(cents: int) -> str:
+        return f"ch_{cents}"
+
+    async def send(cents: int) -> int:
+        return cents
+
+    def body(run: Run) -> None:
+        assert_type(run.once("charge", charge, 7, per="slot"), str)
+        assert_type(run.on("invoice", 7).once("charge", charge, 7), str)
+        assert_type(run.once("maybe", charge, 7, per="slot", unsure="skip"), Any)  # it may be None
+
+    async def later(run: Run) -> int:
+        sent = run.once("send", send, 7, per="slot")
+        assert_type(sent, Awaitable[int])
+        return await sent
+
+    office.call(job(), body)
+    assert asyncio.run(take_async(office.call_steps(job("mail"), later), office.desk)) == 7
 
 
 def test_a_generator_or_coroutine_that_nobody_runs_is_refused(office: Office) -> None:

@@ -1,20 +1,14 @@
 """The page of a run, a search, and what else there is to see."""
 
 import re
-from datetime import timedelta
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from cronce.model import ABSENT, Instant, Mark, Write, alert_cell
-from cronce.monitor.alerts import Kind
-from cronce.monitor.watch import AT_ONCE
-from cronce.protocol.notices import Alert, Delivery, encode_notice
+from cronce.model import ABSENT, Mark, Write
 from cronce.protocol.record import Outcome, Record, State, encode
-from cronce.web.pages.incidents import told_of
 from tests.web.house import Browser, Busy
-from tests.web.pages.paper import NOW, Paper, paper, still
+from tests.web.pages.paper import Paper, paper, still
 from tests.web.scene import BATCH, HOSTILE, WEB_1, WEB_2, WEB_3
 
 pytestmark = pytest.mark.xdist_group("pages")
@@ -132,45 +126,6 @@ def test_effects_in_doubt_come_first_with_what_to_say(busy: Busy) -> None:
     assert busy.scene.doubt in paper(member, ways[0]).text
 
 
-def test_alerts_say_since_when_and_whom_they_told(papers: dict[str, Paper], visitor: Browser) -> None:
-    text = papers["/alerts"].text
-    one = paper(visitor, "/alerts/gone/" + WEB_2)
-    assert f"gone/{WEB_2} warning 50s ago 1 raised: sent to 1 destination 50s ago" in one.text
-    assert "4f1c" not in one.text
-    assert len(list(one.all("div", title="4f1c"))) == 1
-    assert text.index("Host web-2 is gone") < text.index("invoice-mail failed") < text.index("skew: web-3")
-    assert re.search(r"Cleared of late .* late: probe It started 70s late\. 1h ago cleared 40m ago 2", text)
-    counts = [one for one in papers["/alerts"].all("span") if "data-alerts" in one]
-    assert ["hidden" in one for one in counts] == [False]
-
-
-@pytest.mark.parametrize(
-    ("deliveries", "told"),
-    [
-        (
-            [("raised", 60, 1), ("raised", 90, 1), ("raised", None, 2)],
-            [("raised", "sent to 2 of 3 destinations", 60, 2)],
-        ),
-        ([("raised", None, 1)], [("raised", "sent to 0 of 1 destination", None, 1)]),
-        (
-            [("raised", 60, 1), ("cleared", 5, 1), ("cleared", 4, 3)],
-            [("raised", "sent to 1 destination", 60, 0), ("cleared", "sent to 2 destinations", 4, 0)],
-        ),
-    ],
-)
-def test_an_alert_says_how_many_were_told(deliveries: list[Any], told: list[Any]) -> None:
-    def ago(seconds: int | None) -> Instant | None:
-        return None if seconds is None else NOW - timedelta(seconds=seconds)
-
-    given = {
-        f"d{place}": Delivery(notice, ago(sent), NOW, tries) for place, (notice, sent, tries) in enumerate(deliveries)
-    }
-    seen = told_of(Alert("late", "probe", "warning", "", NOW, deliveries=given))
-    assert [(one.notice, one.sentence, one.sent, one.tries) for one in seen] == [
-        (notice, sentence, ago(sent), tries) for notice, sentence, sent, tries in told
-    ]
-
-
 def test_a_run_that_was_resolved_does_not_say_how_long_it_took() -> None:
     """Its end on record is when somebody resolved it."""
     other = still()
@@ -183,24 +138,6 @@ def test_a_run_that_was_resolved_does_not_say_how_long_it_took() -> None:
     assert "took – started" in text
     assert "resolved 2026-03-28T12:07:13Z" in text
     assert re.search(r"succeeded web-2:\S* 1d 11h ago resolved: by .* looked", paper(member, "/runs?job=billing").text)
-
-
-def test_every_alert_has_a_card_also_when_it_is_over() -> None:
-    town = still()
-    alerts = [Alert(kind, subject, "critical", "", NOW) for kind in (*Kind, "newer") for subject in ("a/b c", "")]
-    alerts += [alert._replace(subject="over", cleared=NOW) for alert in alerts[::2]]
-    writes = [
-        Write(alert_cell(one.kind, one.subject), ABSENT, encode_notice(one), Mark.FREE if one.cleared else Mark.OPEN)
-        for one in alerts
-    ]
-    assert {one.refused for one in town.store.swap(writes, town.store.load([]).epoch.seen).verdicts} == {None}
-    for one in alerts:
-        page = paper(Browser(town.app), f"/alerts/{quote(one.id)}")
-        assert one.id in page.text
-        assert ("It is over" in page.text) == bool(one.cleared or one.kind in AT_ONCE)
-    assert "No scheduler is alive" in paper(Browser(town.app), "/alerts/lost/billing").text
-    assert Browser(town.app).get("/alerts/nothing/there").status_code == 404
-    assert Browser(town.app).get("/alerts/<b>").status_code == 404
 
 
 def test_others_are_silent_or_doubled_or_alive(papers: dict[str, Paper]) -> None:

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, Protocol
 from cronce.errors import BadInput, CronceError, InDoubt, InProgress, LeaseLost, NotRecorded, StoreUnavailable
 from cronce.model import Cell, Instant, Mark
 from cronce.policy import WhenUnsure, check_choice
-from cronce.protocol.codec import json_text, readable
+from cronce.protocol.codec import changed_by_json, json_text, readable
 from cronce.protocol.commands import Closed, Early, Finish, Finished, Held, Release, Released, Resolve, Stale, Unsure
 from cronce.protocol.record import UNSAYABLE, Maker, Outcome, Record, decode
 from cronce.runtime.attempt import describe
@@ -99,7 +99,7 @@ class Holds(Protocol):
 
 
 def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
-    """Do it, unless it was done: what came of it, as JSON says it, so that a repeat returns the same."""
+    """Do it, unless it was done: what came of it; a repeat returns the same."""
     _, (begun,) = yield from exchange((), [effect.begin], how.unsure, under)
     grant = begun.answer
     if not isinstance(grant, Grant):
@@ -245,7 +245,9 @@ def known(name: str, begun: Begun, how: How, under: Holds) -> Any:
 def done(result: Any, grant: Grant) -> tuple[Grant, Finish]:
     """What is said of one that is done. It is done whatever it returned: what cannot be kept is said instead."""
     try:
-        return grant, Finish(grant.fence, Outcome.SUCCEEDED, result=json_text("a result", result))
+        text = json_text("a result", result)
+        odd = changed_by_json(result, text)
+        return grant, Finish(grant.fence, Outcome.SUCCEEDED, f"{UNSAYABLE}{odd}" if odd else "", result=text)
     except BadInput as trouble:
         return grant, Finish(grant.fence, Outcome.SUCCEEDED, f"{UNSAYABLE}{trouble}"[:500])
 

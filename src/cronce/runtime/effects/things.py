@@ -1,10 +1,10 @@
 """Effects on a thing, such as an invoice: once for it, whichever slot, job or queue reaches it. And what a call has to
 say for that: whether it is once for a thing or once for the slot, and one name for what one function does."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from inspect import unwrap
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 from cronce.errors import BadInput
 from cronce.model import check_key, check_name
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cronce.runtime.transactions import Transaction
 
 C = TypeVar("C")
+T = TypeVar("T")
 
 
 class Thing:
@@ -26,6 +27,31 @@ class Thing:
 
     def __init__(self, run: "Run", kind: str, key: object) -> None:
         self._run, self.name, self.unfinished = run, thing_named(kind, key), run.unfinished
+
+    @overload
+    def once(self, what: str, fn: Callable[..., Any], *args: Any, unsure: Literal["skip"], **named: Any) -> Any: ...
+
+    @overload
+    def once(
+        self,
+        what: str,
+        fn: Callable[..., Coroutine[Any, Any, T]],
+        *args: Any,
+        unsure: WhenUnsure = "raise",
+        not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+        **named: Any,
+    ) -> Awaitable[T]: ...
+
+    @overload
+    def once(
+        self,
+        what: str,
+        fn: Callable[..., T],
+        *args: Any,
+        unsure: WhenUnsure = "raise",
+        not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
+        **named: Any,
+    ) -> T: ...
 
     @remembered
     def once(

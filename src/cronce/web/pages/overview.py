@@ -9,6 +9,7 @@ from typing import Final
 from starlette.requests import Request
 
 from cronce.model import Instant
+from cronce.monitor.figures import figures
 from cronce.monitor.read_overview import CALLS, GuestSeen, Overview, holders, overview
 from cronce.monitor.settings import Settings
 from cronce.monitor.watch_schedulers import missed
@@ -45,6 +46,8 @@ def overview_page(request: Request) -> Flow[Shown]:
         "now": now,
         "health": health(seen, there, found, len(index)),
         "cards": found,
+        "figures": figures((*seen.closed.runs, *seen.attention.runs), now),
+        "prevented": site_of(request).count_prevented(),
         "guests": seen.guests,
         "holders": [one for one in there if one.state in LIVE or one in silent],
         "running": rows_of(running, now),
