@@ -155,7 +155,7 @@ SHAPES = {
             "class ShopConfig(AppConfig):\n    def ready(self):\n"
             "        if 'runserver' in sys.argv:\n            from .jobs import start\n            start()\n",
         },
-        [],
+        ["CR204 shop/jobs.py:6"],
     ),
     "a start when a request asks for it": (
         {

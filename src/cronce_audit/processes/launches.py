@@ -92,6 +92,11 @@ def _of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Launch]:
             yield Launch(start, occasion, running, ONE, _sureness(running))
     if done and not served:
         yield Launch(start, occasion, None, ONE, Confidence.HIGH)
+    elif not served and occasion.when == "ready":  # it asks for runserver: so that is how it is started
+        by = Serving("manage.py runserver", "", ONE, start.place, reload=True)
+        workers = _workers(by, occasion, facts)
+        if workers is not None and workers.is_several:
+            yield Launch(start, occasion, by, workers, Confidence.HIGH)
 
 
 def _sureness(started: Serving | Running) -> Confidence:

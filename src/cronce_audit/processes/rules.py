@@ -8,6 +8,7 @@ from cronce_audit.locks.guards import guards
 from cronce_audit.model import Check, Confidence, Facts, Found, Rule, Severity, rule
 from cronce_audit.processes import celery, django, queues
 from cronce_audit.processes.commands import Serving
+from cronce_audit.processes.counts import ONE
 from cronce_audit.processes.launches import Launch, every_launch, is_claimed, launches
 from cronce_audit.processes.reach import reach
 from cronce_audit.processes.starts import HOOKS, Occasion, store_of
@@ -31,7 +32,8 @@ def _fitting(launch: Launch, facts: Facts) -> str:
     """The one rule that tells of a launch; "" where nothing is wrong."""
     several = launch.total.is_several
     if launch.doubts:
-        return "CR206" if launch.start.kind == "scheduler" and (several or _is_web(launch, facts)) else ""
+        open_ = several or (_is_web(launch, facts) and not _is_one(launch, facts))
+        return "CR206" if launch.start.kind == "scheduler" and open_ else ""
     if launch.start.kind != "scheduler":
         return "CR207" if several and not _is_reloaded(launch) else ""
     if several and not _is_reloaded(launch) and store_of(launch.start.scheduler):
@@ -44,7 +46,19 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         return "CR204"
     if several:
         return "CR203"
-    return "CR206" if _is_web(launch, facts) and not _is_decided(launch) else ""
+    return "CR206" if _is_web(launch, facts) and not _is_decided(launch) and not _is_one(launch, facts) else ""
+
+
+def _is_one(launch: Launch, facts: Facts) -> bool:
+    """What deploys the app starts one process of it. Not where a lock that all machines see says that somebody expects
+    more; nor by a Procfile, whose platforms set WEB_CONCURRENCY, or in a cluster, which starts the next one first."""
+    serving = launch.by if isinstance(launch.by, Serving) else None
+    if serving is None or serving.by is None or serving.workers != ONE:
+        return False
+    origin = serving.by.command.origin
+    told = origin == "dockerfile" or (origin in ("compose", "systemd", "supervisor") and serving.copies == ONE)
+    expected = any(guard.across_hosts for guard in facts.conclude(guards).values())
+    return serving.decided or (told and not expected)
 
 
 def _is_web(launch: Launch, facts: Facts) -> bool:
@@ -75,12 +89,12 @@ def _of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
             far = launch.by is not None and launch.by.copies.is_several
             if _fitting(launch, facts) == rule_id and not is_claimed(launch, facts, far=far):
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
-                loop = Severity.INFO if launch.start.kind == "loop" else None
+                unseen = rule_id == "CR204" and not (launch.total.is_several and launch.by and launch.by.by)
                 yield Found(
                     launch.start.place,
                     message(launch, facts),
                     Confidence.LOW if launch.doubts else sure,
-                    loop,
+                    Severity.INFO if unseen or launch.start.kind == "loop" else None,
                     _LOOK if launch.doubts else None,
                 )
 
