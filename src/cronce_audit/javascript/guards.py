@@ -6,7 +6,7 @@ for nothing but the environment's name.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from cronce_audit.grammars import above, text, within, words
@@ -21,8 +21,15 @@ _LOCKS: Final = (
     "tryclaim", "claimjob", "claimslot", "node_app_instance", "pm_id", "distributed", "singleton", "cronce"
 )  # fmt: skip
 """Names and texts, in small letters, that speak of a lock, a leader, a claim, or a key that is set once."""
+_SURE: Final = re.compile(
+    r"redlock|setnx|['\"\n]nx['\"\n]|\bnx:|advisory_?(?:xact_?)?lock|lock_?(?:service|manager|key|id|name|ttl)|leader|"
+    r"(?:acquire|with|try|take|obtain|release|cron|job|task|distributed|redis|scheduler|run)_?(?:ed)?_?lock|mutex|"
+    r"isprimary|ismaster|node_app_instance|pm_id|tryclaim|claim_?(?:job|slot|run)|on conflict|onconflict|cronce|"
+    r"job_?(?:runs?|slots?)\b"
+)
+"""Those that mean it: a document that `isLocked`, or one that is found and updated, does not."""
 _IN_PROCESS: Final = frozenset({"async-lock", "async-mutex", "await-lock", "await-semaphore", "p-limit", "semaphore"})
-_ENVIRONMENT: Final = re.compile(r"NODE_ENV|isProd|isDev|isTest|production|development|require")
+_ENVIRONMENT: Final = re.compile(r"NODE_ENV|isProd|isDev|isTest|production|development|['\"]test|require")
 _VARIABLE: Final = re.compile(r"process\.env(?:\.|\[['\"])(\w+)")
 _SWITCH: Final = re.compile(r"(?i)cron|schedul|enable|job")
 _SWITCHED: Final = re.compile(r"[eE]nabled|ENABLED|[dD]isabled|DISABLED")
@@ -33,6 +40,14 @@ def speaks_of_lock(code: str) -> bool:
     """A block and a clock are no locks."""
     plain = code.lower().replace("block", "").replace("clock", "")
     return any(word in plain for word in _LOCKS)
+
+
+_NAMED: Final = re.compile(r"(?<![BCbc])(?<!un)Lock\b")
+"""`BatchLock`, `withLock`."""
+
+
+def surely_locks(code: str) -> bool:
+    return bool(_SURE.search(code.lower()) or _NAMED.search(code))
 
 
 def is_locked(code: Code, nodes: "list[Node]") -> bool:
@@ -47,6 +62,13 @@ def is_locked(code: Code, nodes: "list[Node]") -> bool:
             if ("process.env" in asked and not _is_about_environment(asked)) or _SWITCHED.search(asked):
                 return True
     return False
+
+
+def takes_lock(code: Code, nodes: "list[Node]", asked: "Iterable[Node]") -> bool:
+    """Whether there is a lock in there, or what is asked before it holds in one process of a machine."""
+    named = [word for node in nodes for word in words(node)]
+    above_ = (text(outer.child_by_field_name("condition")) for one in asked for outer in above(one))
+    return surely_locks("\n".join(["", *named, *code.modules(named), *above_, ""]))
 
 
 def is_conditional(node: "Node") -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cronce_audit.javascript.code import is_packed, wants
 from cronce_audit.javascript.facts import Module, Package
-from cronce_audit.javascript.guards import speaks_of_lock
+from cronce_audit.javascript.guards import speaks_of_lock, surely_locks
 from cronce_audit.model import Place, Reader, Source, Unreadable
 
 _LOADED: Final = re.compile(
@@ -29,6 +29,8 @@ _STEP: Final = re.compile(
 _ASKED: Final = re.compile(
     r"\b(?:if\s*\((?P<asked>[^;{}]{0,300})\)|else)\s*(?:await\s+|return\s+)?(?:[\w$.()'\"/]+\.)?$"
 )
+_MODE: Final = re.compile(r"NODE_ENV|['\"](?:test|production|prod|development|dev)['\"]|\bis(?:Prod|Dev|Test)\w*\b")
+"""It asks whether this is a test, or production: that is the same in all processes."""
 _FORK: Final = re.compile(r"\b(?:cluster|\w*[cC]luster\w*)(?:\.default)?\.fork\s*\(")
 _PRIMARY: Final = re.compile(r"\bis(?:Primary|Master)\b")
 _OTHER_FILE: Final = re.compile(r"setup(?:Primary|Master)\s*\(")
@@ -49,6 +51,7 @@ def _read(source: Source) -> Iterator[Module]:
         tuple(sorted({name for name in loaded if is_own(name)})),
         bool(_COMPUTED.search(plain)),
         speaks_of_lock(plain),
+        surely_locks(plain),
         tuple(sorted(_conditional_calls(plain))),
         plain.count("\n", 0, fork.start()) + 1 if fork else None,
     )
@@ -77,7 +80,7 @@ def _conditional_calls(plain: str) -> set[str]:
 def _is_asked(plain: str, is_forking: bool, end: int) -> bool:
     """Whether a condition stands right before it. In a file that forks, `else` is where the workers are."""
     asked = _ASKED.search(plain[max(end - 300, 0) : end])
-    if asked is None or "NODE_ENV" in asked[0]:
+    if asked is None or _MODE.search(asked[0]):
         return False
     if asked["asked"] is None:
         return not is_forking

@@ -19,9 +19,10 @@ def is_ecosystem(path: PurePosixPath) -> bool:
 
 
 def apps(code: Code) -> Iterator[Pm2App]:
-    for node in within(code.root, "pair"):
+    for node in within(code.root, "pair", "variable_declarator"):
         value = node.child_by_field_name("value")
-        if text(node.child_by_field_name("key")).strip("'\"") == "apps" and value is not None:
+        name = node.child_by_field_name("key") or node.child_by_field_name("name")
+        if text(name).strip("'\"") == "apps" and value is not None:
             for app in value.named_children if value.type == "array" else [value]:
                 yield from _app(code, app)
 
