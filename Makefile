@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.peers
+SITE := $(VENV)/.site
 
-.PHONY: help demo test test-fast lint servers bench proof clean
+.PHONY: help demo test test-fast lint servers bench docs peers proof clean
 .DEFAULT_GOAL := help
 
 help: ## this text
@@ -43,7 +44,15 @@ test: $(STAMP) servers ## lint and all tests, four test processes at once, since
 test-fast: $(STAMP) ## the tests that need no server and no process of their own, for while you work: a minute or so
 	$(BIN)/python -m pytest -n 2 --fast
 
-proof: $(STAMP) servers ## the long checks, in parts: over an hour; PART="a b" runs only these, FRESH=1 repeats what passed, TORTURE_RUNS=10 for more
+$(SITE): $(STAMP)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(SITE) ## the documentation as a site with search, in build/site; nothing in it comes from elsewhere
+	$(BIN)/sphinx-build -q -W -n --keep-going -c docs -d build/doctrees . build/site
+	@echo "open build/site/index.html"
+
+proof: $(STAMP) servers $(if $(PART),,docs) ## the long checks, in parts: over an hour; PART="a b" runs only these, FRESH=1 repeats what passed, TORTURE_RUNS=10 for more
 	@$(BIN)/python -m tests.proof $(if $(FRESH),--fresh) $(PART)
 
 $(PEERS): $(STAMP)
@@ -56,5 +65,8 @@ bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the 
 	$(BIN)/python -m bench.audit
 	$(BIN)/python -m bench.ui
 
+peers: $(STAMP) servers ## the same faults for cronce and for other tools, each in an environment of its own: over an hour; ONLY="dbos frozen" repeats some
+	@nice $(BIN)/python -m bench.peers $(if $(ONLY),--only $(ONLY))
+
 clean: ## remove what the commands above made
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

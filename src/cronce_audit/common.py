@@ -36,6 +36,21 @@ class ZoneSet:
     """As in Command; "" is the whole tree."""
 
 
+LockAct = Literal[
+    "take for ever", "take in two steps", "free after get", "free unasked", "renew after get", "renew unasked"
+]
+
+
+class LockCall(NamedTuple):
+    """A command to Redis about a key that is a lock, where it is wrong; in any language."""
+
+    act: LockAct
+    key: str
+    """As it is written, or where it is taken."""
+    place: Place
+    sure: bool = True
+
+
 class LockDeclared(NamedTuple):
     """A function, class or decorator of which the project's config says that it is a lock that all machines see."""
 
@@ -56,3 +71,11 @@ class Guarded:
     across_hosts: bool
     keeps: bool = False
     """It is still there when the run has ended: another who comes late, or whose clock is behind, finds it taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A file that is handed to `crontab`."""
+
+    name: str
+    """Without its folder."""

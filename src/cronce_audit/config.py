@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cronce.errors import BadInput
-from cronce_audit.folds import is_zone
-from cronce_audit.model import Confidence, Rule, Severity
-from cronce_audit.parts import rules
+from cronce_audit.clocks import is_zone
+from cronce_audit.model import GONE, Confidence, Rule, Severity, rules
 
 NEVER: Final = "never"
 """As a threshold: whatever is found is no failure."""
@@ -44,6 +43,8 @@ class Settings:
     """Functions, classes and decorators that are locks which all machines see: `shop.locking.only_here`."""
     pages: str | None = None
     """Where the rules' pages are published: a URL to which `CR101.md` is added."""
+    notes: Sequence[str] = ()
+    """What is said of rules that are gone."""
 
 
 class Project(NamedTuple):
@@ -134,7 +135,8 @@ def _settings(said: Mapping[str, Any], folder: Path, where: str) -> Settings:
             read[key.replace("-", "_")] = known[key](value)
         except BadInput as error:
             raise BadInput(f"{where}: {key}: {error}") from None
-    return Settings(**read)
+    per_file = [rule for each in said.get("per-file-ignores", {}).values() for rule in each]
+    return Settings(**read, notes=gone([*said.get("select", ()), *said.get("ignore", ()), *per_file]))
 
 
 def _text(value: Any) -> str:
@@ -197,10 +199,22 @@ def zone(value: Any) -> str:
 def rule_named(word: str) -> Rule:
     """By id or by name, whatever the case."""
     by_name = {rule.name: rule for rule in rules().values()}
-    found = rules().get(word.upper()) or by_name.get(word.lower())
+    found = rules().get(GONE.get(word.upper()) or word.upper()) or by_name.get(word.lower())
     if found is None:
+        for note in gone([word]):
+            raise BadInput(note)
         raise BadInput(f"there is no rule {word!r}; {one_of(word, list(by_name))}")
     return found
+
+
+def gone(words: Iterable[str]) -> Sequence[str]:
+    """A note on each rule of before."""
+    parts = [part.strip().upper() for word in words for part in word.split(",")]
+    return tuple(
+        f"{one} is now part of {GONE[one]}" if GONE[one] else f"{one} is gone: nothing looks for it any more"
+        for one in dict.fromkeys(parts)
+        if one in GONE
+    )
 
 
 def rules_named(words: Iterable[str]) -> Sequence[Rule]:
@@ -210,6 +224,8 @@ def rules_named(words: Iterable[str]) -> Sequence[Rule]:
 
 
 def _meant(word: str) -> Sequence[Rule]:
+    if GONE.get(word.upper()) == "":
+        return []
     begins = word.upper() if re.fullmatch(r"(?i)cr\d{1,2}", word) else ""
     return [rule for rule in rules().values() if begins and rule.id.startswith(begins)] or [rule_named(word)]
 

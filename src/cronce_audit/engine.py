@@ -12,11 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
-from cronce_audit.javascript.facts import Package as JavaScriptPackage
-from cronce_audit.model import Facts, Finding, Found, Place, Rule, Severity, Source, Unparsed, Unreadable
-from cronce_audit.parts import readers, rules
+from cronce_audit.javascript.code import Package as JavaScriptPackage
+from cronce_audit.model import (
+    Facts,
+    Finding,
+    Found,
+    Place,
+    Rule,
+    Severity,
+    Source,
+    Unparsed,
+    Unreadable,
+    readers,
+    rules,
+)
 from cronce_audit.python.facts import Package
-from cronce_audit.suppressions import IDLE, Suppression, idle
+from cronce_audit.suppressions import COMMENTS, IDLE, Suppression, idle
 
 ALONE: Final = 2_000_000
 """Bytes that one process reads sooner than another has started."""
@@ -80,9 +91,9 @@ def _size(root: Path, path: str) -> int:
 
 
 def is_wanted(path: str) -> bool:
-    """Whether any reader knows its kind; the first is for comments in files that others read."""
+    """Whether any reader knows its kind; one is for comments in files that others read."""
     pure = PurePosixPath(path)
-    return any(reader.wants(pure) for reader in readers()[1:])
+    return any(reader.wants(pure) for reader in readers() if reader.name != COMMENTS)
 
 
 def _each_read(

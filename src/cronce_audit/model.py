@@ -1,9 +1,11 @@
 """The words of the auditor: places, facts, rules and findings."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -139,16 +141,74 @@ class Rule:
     check: Check
 
 
+RULES: Final[dict[str, Rule]] = {}
+"""All that were declared, by id."""
+READERS: Final[list[Reader]] = []
+
+
 def rule(
-    id: str,  # noqa: A002  what everybody calls it
-    name: str,
-    severity: Severity,
-    confidence: Confidence,
-    *,
-    remedy: str,
+    title: str, severity: Severity, remedy: str, *, confidence: Confidence = Confidence.HIGH
 ) -> Callable[[Check], Rule]:
-    """A rule from its check: `@rule("CR101", "copy-per-restart", ERROR, HIGH, remedy="…")`."""
-    return lambda check: Rule(id, name, severity, confidence, remedy, check)
+    """Declares a rule by its check: `@rule("CR101 a-copy-of-the-job-per-start", Severity.ERROR, "give it an id")`."""
+    number, name = title.split()
+
+    def declared(check: Check) -> Rule:
+        assert number not in RULES, f"{number} is declared twice"
+        RULES[number] = Rule(number, name, severity, confidence, remedy, check)
+        return RULES[number]
+
+    return declared
+
+
+Reads = TypeVar("Reads", bound=Callable[[Source], Iterable[Any]])
+
+
+def reader(name: str, wants: Callable[[PurePosixPath], bool]) -> Callable[[Reads], Reads]:
+    """Declares a reader of files by the function that reads one."""
+
+    def declared(read: Reads) -> Reads:
+        READERS.append(Reader(name, wants, read))
+        return read
+
+    return declared
+
+
+MODULES: Final = (
+    "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks", "crontab.rules",
+    "appends", "windows", "kubernetes.read", "kubernetes.cronjobs", "kubernetes.workloads", "containers.dockerfile",
+    "containers.compose", "containers.running", "containers.rules", "containers.schedules", "systemd",
+    "javascript.read", "javascript.rules", "java", "java_rules", "live",
+)  # fmt: skip
+"""Those that declare rules, and the readers that no rule imports."""
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    """By id, in the order of ids."""
+    _declare()
+    return dict(sorted(RULES.items()))
+
+
+@cache
+def readers() -> Sequence[Reader]:
+    _declare()
+    return sorted(READERS, key=lambda one: one.name)
+
+
+def _declare() -> None:
+    for name in MODULES:
+        import_module(f"cronce_audit.{name}")
+
+
+GONE: Final[Mapping[str, str]] = {
+    "CR108": "CR107", "CR204": "CR206", "CR303": "CR302", "CR411": "CR410", "CR711": "CR301", "CR712": "CR302",
+    "CR713": "CR304", "CR803": "CR802", "CR813": "CR811", "CR655": "CR414",
+    **dict.fromkeys((
+        "CR112", "CR213", "CR214", "CR221", "CR402", "CR403", "CR407", "CR421", "CR506", "CR508", "CR510", "CR511",
+        "CR512", "CR603", "CR612", "CR652", "CR653", "CR656", "CR703", "CR704", "CR804", "CR807",
+    ), ""),
+}  # fmt: skip
+"""Rules of before, each with the one that it is part of now; "" where nothing looks for it any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from cronce_audit.model import Confidence, Facts, Finding, Found, Place, Reader, Severity, Source, rule
-from cronce_audit.parts import rules
+from cronce_audit.model import GONE, Facts, Finding, Found, Place, Severity, Source, reader, rule, rules
 
 _COMMENT: Final = re.compile(
     r"(?:^|(?<=[\s{]))(?:\#|//|--|<!--|/\*|;)\s*cronce:\s*ignore(?P<file>-file)?\b"
@@ -22,6 +21,9 @@ _COMMENT: Final = re.compile(
     re.MULTILINE,
 )
 _NO_CODE: Final = re.compile(r"\s*(?:\{+-?\s*)?(?:(?:\#|//|--\s|<!--|/\*|;).*)?$")
+
+COMMENTS: Final = "suppressions"
+"""The reader of comments, in whatever the others read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Suppression:
         return bool(self.rules and self.reason)
 
 
-def _read(source: Source) -> Iterator[Suppression]:
+@reader(COMMENTS, lambda _: True)
+def read_comments(source: Source) -> Iterator[Suppression]:
     if "cronce:" not in source.text:
         return
     comments = list(_COMMENT.finditer(source.text))
@@ -58,8 +61,9 @@ def _read(source: Source) -> Iterator[Suppression]:
 
 
 def _id(word: str) -> str:
-    """Whatever the case, as on the command line."""
-    return word.upper() if word.upper() in rules() else word
+    """Whatever the case, as on the command line. A rule that became part of another is that one."""
+    named = GONE.get(word.upper()) or word.upper()
+    return named if named in rules() or named in GONE else word
 
 
 def _comment_lines(source: Source) -> Collection[int] | None:
@@ -80,15 +84,13 @@ def _meant(lines: Sequence[str], number: int) -> int:
 
 
 @rule(
-    "CR001",
-    "suppression-without-rule-or-reason",
+    "CR001 suppression-without-rule-or-reason",
     Severity.ERROR,
-    Confidence.HIGH,
-    remedy="write `cronce: ignore[CR101] why this is all right here`; it suppresses nothing until then",
+    "write `cronce: ignore[CR101] why this is all right here`; it suppresses nothing until then",
 )
 def _incomplete(facts: Facts) -> Iterator[Found]:
     for suppression in facts.of(Suppression):
-        unknown = [named for named in suppression.rules if named not in rules()]
+        unknown = [named for named in suppression.rules if named not in rules() and named not in GONE]
         if not suppression.rules:
             yield Found(suppression.place, "this comment names no rule, so it suppresses nothing")
         elif unknown:
@@ -116,11 +118,7 @@ def _meant_rule(named: str) -> str | None:
 
 
 @rule(
-    "CR002",
-    "suppression-of-nothing",
-    Severity.INFO,
-    Confidence.HIGH,
-    remedy="take it out; it would hide the next one that comes to stand there",
+    "CR002 suppression-of-nothing", Severity.INFO, "take it out; it would hide the next one that comes to stand there"
 )
 def IDLE(_: Facts) -> Iterator[Found]:  # noqa: N802  a decorator makes it a rule, and the engine names it
     """Facts alone do not tell: `idle` is asked when the others have spoken."""
@@ -137,9 +135,7 @@ def idle(suppressions: Sequence[Suppression], findings: Sequence[Finding], asked
     }
     for suppression in suppressions:
         for named in suppression.rules if suppression.is_whole else ():
-            if named in asked and (suppression.place, named) not in covered:
+            if named in GONE:
+                yield Found(suppression.place, f"{named} is gone: nothing looks for it any more")
+            elif named in asked and (suppression.place, named) not in covered:
                 yield Found(suppression.place, f"{named} finds nothing here, so this comment suppresses nothing")
-
-
-READERS = (Reader("suppressions", lambda _: True, _read),)
-RULES = (_incomplete, IDLE)

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from cronce_audit.model import Rule
+from cronce_audit.model import Rule, rules
 from cronce_audit.page import page, summary
-from cronce_audit.parts import rules
 
 GROUPS = {
     "CR0": "The auditor itself",

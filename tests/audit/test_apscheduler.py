@@ -1,7 +1,7 @@
 """The rules for APScheduler: what they find, and above all what they leave alone."""
 
 import textwrap
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -12,11 +12,9 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 
 from cronce_audit.common import Guarded
-from cronce_audit.model import Facts, Place, Severity
-from cronce_audit.parts import rules
-from cronce_audit.python.apscheduler.clocks import lost_midnight
-from cronce_audit.python.apscheduler.schedulers import schedulers
+from cronce_audit.model import Facts, Place, Severity, rules
 from cronce_audit.python.facts import Bound, Call, Function, Module
+from cronce_audit.python.schedulers import schedulers
 from tests.audit.trees import findings_in, report_on
 
 HEAD = """\
@@ -359,19 +357,6 @@ def test_a_grace_of_one_second_loses_what_a_store_remembers(
 
 
 @pytest.mark.parametrize(
-    ("job", "rules"),
-    [
-        ("'cron', hour=4, id='a', replace_existing=True", ["CR112 1"]),
-        ("'cron', hour=4, id='a', replace_existing=True, misfire_grace_time=1", []),
-        ("'interval', minutes=5, id='a', replace_existing=True", []),
-        ("'cron', hour=4, id='a', replace_existing=REPLACE", []),
-    ],
-)
-def test_a_job_that_is_replaced_forgets_the_missed_run(job: str, rules: list[str], tmp_path: Path) -> None:
-    assert found(tmp_path, f"s.add_job(sync, {job})", "CR112") == rules
-
-
-@pytest.mark.parametrize(
     ("url", "severity"),
     [
         ("sqlite:///jobs.db", "info"),
@@ -455,55 +440,6 @@ def test_what_version_3_really_does_when_the_clocks_change(
 
 
 @pytest.mark.parametrize(
-    ("zone", "month"),
-    [
-        ("America/New_York", 3), ("Europe/Berlin", 3), ("Australia/Sydney", 10), ("Africa/Cairo", 4), ("Asia/Tokyo", 3),
-        ("Europe/London", 3), ("Europe/Lisbon", 3), ("Europe/Dublin", 3), ("Atlantic/Canary", 3),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize(
-    "spelled",
-    [
-        "0 0 * * *",
-        "0 0 * * mon-fri",
-        "30 0 * * *",
-        "0 0 * * mon",
-        "0 0 * * tue",
-        "0 0 1 * *",
-        "0 0 15 * *",
-        "0 1 * * *",
-        "0 0,12 * * *",
-    ],
-)
-def test_the_midnight_that_is_lost_is_the_one_that_version_3_loses(spelled: str, zone: str, month: int) -> None:
-    def days(where: str) -> set[date]:
-        here = ZoneInfo(where)
-        trigger = CronTrigger.from_crontab(spelled, timezone=where)
-        due = fires(trigger, datetime(2026, month, 1, tzinfo=here), datetime(2026, month + 1, 2, tzinfo=here))
-        return {each.date() for each in due}
-
-    lost = lost_midnight(spelled, zone, 2026)
-    assert {lost} - {None} == days("UTC") - days(zone)
-
-
-@pytest.mark.parametrize(
-    ("made", "job", "rules"),
-    [
-        ("timezone='Europe/Berlin'", "'cron', hour=0", ["CR108 2"]),
-        ("timezone='Europe/Berlin'", "'cron', day='*', hour=0, minute=15", ["CR108 2"]),
-        ("timezone='Europe/Berlin'", "'cron', day_of_week='mon'", ["CR108 2"]),
-        ("timezone='Europe/Berlin'", "'cron', day_of_week='tue'", []),
-        ("timezone='Europe/Berlin'", "'cron', hour=1", []),
-        ("timezone='UTC'", "'cron', hour=0", []),
-        ("", "'cron', hour=0", []),
-    ],
-)
-def test_midnight_behind_the_change_of_clocks(made: str, job: str, rules: list[str], tmp_path: Path) -> None:
-    text = f"s = BackgroundScheduler({made})\ns.add_job(sync, {job})\n"
-    assert found(tmp_path, text, "CR108", head=HEAD) == rules
-
-
-@pytest.mark.parametrize(
     ("spelled", "message"),
     [
         ("'0 9 * * 1-5'", "`1-5` is tue-sat, not mon-fri"),
@@ -575,11 +511,6 @@ def test_other_libraries_have_an_add_job_too(tmp_path: Path) -> None:
         """,
     }
     assert findings_in(tmp_path, tree) == []
-
-
-def test_jobs_that_forget_are_told_once_for_their_scheduler(tmp_path: Path) -> None:
-    jobs = "\n".join(f"s.add_job(sync, 'cron', hour=4, id='{name}', replace_existing=True)" for name in "abc")
-    assert found(tmp_path, jobs, "CR112") == ["CR112 1"]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cronce.errors import BadInput
-from cronce_audit import baseline
-from cronce_audit.baseline import Entry, fingerprints
+from cronce_audit import outcome as baseline
 from cronce_audit.model import Confidence, Finding, Place, Severity
+from cronce_audit.outcome import Entry, fingerprints
 
 
 def finding(line: int, snippet: str, path: str = "app.py", rule: str = "CR101") -> Finding:

@@ -6,7 +6,7 @@ import pytest
 
 from cronce.errors import BadInput
 from cronce_audit.config import Project, Settings, find_project, rule_named, rules_named
-from cronce_audit.model import Confidence, Severity
+from cronce_audit.model import GONE, Confidence, Severity, rules
 from cronce_audit.outcome import weigh
 from tests.audit.trees import report_on
 
@@ -174,3 +174,30 @@ def test_a_file_may_be_left_out_of_a_rule_with_the_reason(tmp_path: Path) -> Non
     assert [(one.finding.place.path, one.how, one.reason) for one in outcome.set_aside] == [
         ("old/crontab", "config", "switched off")
     ]
+
+
+def test_a_rule_that_is_gone_is_accepted_with_a_note_and_one_that_moved_means_the_other(tmp_path: Path) -> None:
+    text = """
+[tool.cronce.audit]
+select = ["CR711", "CR301", "CR1"]
+ignore = { CR512 = "we keep logs elsewhere", CR303 = "looked at" }
+per-file-ignores = { "old/" = { CR813 = "not deployed" } }
+"""
+    settings = told(tmp_path, text)
+    assert settings.select[0] == "CR301"
+    assert settings.ignore == {"CR302": "looked at"}
+    assert settings.per_file_ignores == (("old/", {"CR811": "not deployed"}),)
+    assert settings.notes == (
+        "CR711 is now part of CR301",
+        "CR512 is gone: nothing looks for it any more",
+        "CR303 is now part of CR302",
+        "CR813 is now part of CR811",
+    )
+    assert rule_named("cr711").id == "CR301"
+    with pytest.raises(BadInput, match="CR512 is gone"):
+        rule_named("CR512")
+
+
+def test_no_rule_is_both_here_and_gone_and_what_it_became_is_here() -> None:
+    assert set(GONE) & set(rules()) == set()
+    assert {new for new in GONE.values() if new} <= set(rules())

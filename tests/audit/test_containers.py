@@ -9,7 +9,7 @@ from cronce_audit.model import Confidence, Severity
 from cronce_audit.tree import files
 from tests.audit.trees import YEAR, findings_in, report_on
 
-RULES = ("CR601", "CR602", "CR603", "CR604", "CR610", "CR611", "CR612", "CR620")
+RULES = ("CR601", "CR602", "CR604", "CR610", "CR611", "CR620")
 ROOT = Path(__file__).parents[2]
 
 
@@ -202,30 +202,6 @@ def test_a_script_that_no_container_starts_is_not_process_1(tmp_path: Path) -> N
 # --- KILL -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("tree", "expected"),
-    [
-        (dockerfile("STOPSIGNAL SIGKILL", 'CMD ["rq", "worker"]'), ["CR603 Dockerfile:2"]),
-        (dockerfile("STOPSIGNAL 9", 'CMD ["cronce", "run", "jobs"]'), ["CR603 Dockerfile:2"]),
-        (dockerfile("STOPSIGNAL SIGTERM", 'CMD ["rq", "worker"]'), []),
-        (dockerfile("STOPSIGNAL SIGINT", 'CMD ["rq", "worker"]'), []),
-        (dockerfile("STOPSIGNAL SIGKILL", 'CMD ["nginx"]'), []),
-        (service("command: rq worker", "stop_signal: SIGKILL"), ["CR603 compose.yaml:5"]),
-        (service("command: rq worker", "stop_grace_period: 0s"), ["CR603 compose.yaml:5"]),
-        (service("command: rq worker", "stop_grace_period: 1m30s"), []),
-        (service("command: redis-server", "stop_grace_period: 0s"), []),
-    ],
-)
-def test_a_worker_that_is_killed_at_once(tree: dict[str, str], expected: list[str], tmp_path: Path) -> None:
-    assert found(tmp_path, tree) == expected
-
-
-def test_one_signal_for_two_programs_is_told_once(tmp_path: Path) -> None:
-    tree = dockerfile("STOPSIGNAL SIGKILL", *ENTRY)
-    tree |= {"entrypoint.sh": "#!/bin/sh\ncelery -A shop beat &\nexec celery -A shop worker\n"}
-    assert findings_in(tmp_path, tree, "CR603") == ["CR603 Dockerfile:2"]
-
-
 # --- cron -------------------------------------------------------------------------------------------------------------
 
 
@@ -365,30 +341,6 @@ def test_an_update_that_starts_the_new_copy_first(
 ) -> None:
     tree = service(f"command: {command}", f"deploy: {{update_config: {{order: {order}}}}}")
     assert found(tmp_path, tree) == expected
-
-
-@pytest.mark.parametrize(
-    ("command", "restart", "expected"),
-    [
-        ("python manage.py migrate", "always", ["CR612 compose.yaml:5"]),
-        ("pg_dump shop", "unless-stopped", ["CR612 compose.yaml:5"]),
-        ("sh -c 'true && alembic upgrade head'", "always", ["CR612 compose.yaml:5"]),
-        ("sh -c 'sleep 3600 && pg_dump shop'", "always", []),
-        ("php artisan schedule:run", "always", ["CR612 compose.yaml:5"]),
-        ("cronce exec a --schedule '@daily' -- b", "always", ["CR612 compose.yaml:5"]),
-        ("python manage.py migrate", "on-failure", []),
-        ("python manage.py migrate", "'no'", []),
-        ("python manage.py runserver", "always", []),
-        ("sh -c 'python manage.py migrate && exec gunicorn x'", "always", []),
-        ("sh -c 'while true; do php artisan schedule:run; sleep 60; done'", "always", []),
-        ("sh -c 'pg_dump shop; sleep 86400'", "always", []),
-        ("./backup.sh", "always", []),
-    ],
-)
-def test_what_ends_and_is_started_again_for_ever(
-    command: str, restart: str, expected: list[str], tmp_path: Path
-) -> None:
-    assert found(tmp_path, service(f"command: {command}", f"restart: {restart}")) == expected
 
 
 # --- zones ------------------------------------------------------------------------------------------------------------

@@ -9,18 +9,16 @@ from typing import Any
 import pytest
 
 from cronce_audit.common import Command, ZoneSet
-from cronce_audit.containers.bases import sh_of
+from cronce_audit.containers.dockerfile import Instruction, instructions
 from cronce_audit.containers.facts import Image, Service
-from cronce_audit.containers.instructions import Instruction, instructions
-from cronce_audit.containers.part import READERS
 from cronce_audit.containers.programs import program
-from cronce_audit.containers.shell import Kind, line, stays
-from cronce_audit.model import Place, Source
+from cronce_audit.containers.shell import Kind, line, sh_of, stays
+from cronce_audit.model import Place, Source, readers
 
 
 def facts(path: str, text: str, kind: type) -> list[Any]:
-    readers = [reader for reader in READERS if reader.wants(PurePosixPath(path))]
-    return [fact for reader in readers for fact in reader.read(Source(path, text)) if type(fact) is kind]
+    known = [reader for reader in readers() if reader.wants(PurePosixPath(path))]
+    return [fact for reader in known for fact in reader.read(Source(path, text)) if type(fact) is kind]
 
 
 def words(text: str, path: str = "Dockerfile") -> tuple[str, ...] | None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from cronce_audit.model import Confidence, Finding, Place, Severity
-from cronce_audit.parts import rules
+from cronce_audit.model import Confidence, Finding, Place, Severity, rules
 from tests.audit.corpus.score import Half, Label, Labelled, Verdict, half_of, hazards, labelled, score
 
 

@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from cronce_audit import engine, parts
+from cronce_audit import engine
 from cronce_audit.engine import BUG, audit
-from cronce_audit.model import Confidence, Facts, Found, Place, Reader, Rule, Severity, Source, Unreadable, rule
+from cronce_audit.model import Confidence, Facts, Found, Place, Reader, Rule, Severity, Source, Unreadable, readers
 from cronce_audit.tree import files
 from tests.audit.trees import YEAR, report_on
 
@@ -25,8 +25,7 @@ def _words(source: Source) -> Iterator[Place]:
             yield source.place(number)
 
 
-@rule("CR999", "said-twice", Severity.WARNING, Confidence.HIGH, remedy="say it once")
-def _twice(facts: Facts) -> Iterator[Found]:
+def _found(facts: Facts) -> Iterator[Found]:
     """Only the combination counts: one in all the tree is none."""
     places = facts.of(Place)
     if len(places) > 1:
@@ -34,10 +33,13 @@ def _twice(facts: Facts) -> Iterator[Found]:
             yield Found(place, f"one of {len(places)}")
 
 
+_twice = Rule("CR999", "said-twice", Severity.WARNING, Confidence.HIGH, "say it once", _found)
+
+
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> Rule:
     reader = Reader("words", lambda path: path.suffix == ".words", _words)
-    known = [parts.readers()[0], reader]
+    known = [next(one for one in readers() if one.name == "suppressions"), reader]
     monkeypatch.setattr(engine, "readers", lambda: known)
     monkeypatch.setattr(engine, "rules", lambda: {_twice.id: _twice})
     return _twice
@@ -101,7 +103,7 @@ def test_many_processes_tell_what_one_tells(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_first_reader_is_for_every_file_that_another_one_wants() -> None:
-    assert parts.readers()[0].wants(PurePosixPath("anything at all"))
+    assert next(one for one in readers() if one.name == "suppressions").wants(PurePosixPath("anything at all"))
 
 
 def test_a_file_that_goes_away_is_told_and_the_others_are_read(tmp_path: Path) -> None:

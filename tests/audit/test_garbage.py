@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from cronce_audit.engine import BUG, judge, read_source
-from cronce_audit.model import Facts, Source
+from cronce_audit.model import Facts, Source, rules
 from cronce_audit.page import page, samples
-from cronce_audit.parts import rules
 from tests.audit.trees import YEAR
 
 SEEDS = 3

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cronce_audit.locks.guards import guards
+from cronce_audit.guards import guards
 from tests.audit.trees import report_on
 
 CODE = """

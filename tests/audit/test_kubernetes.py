@@ -110,12 +110,6 @@ def test_a_deadline_of_the_pod_ends_a_run_too(tmp_path: Path) -> None:
     assert _found(tmp_path, under(text, "restartPolicy", "          activeDeadlineSeconds: 200")) == []
 
 
-def test_failures_that_are_not_kept(tmp_path: Path) -> None:
-    text = under(CRONJOB, "schedule:", "  failedJobsHistoryLimit: 0")
-    assert _found(tmp_path, text) == ["CR512:7"]
-    assert _found(tmp_path, changed(text, "Limit: 0", "Limit: 1")) == []
-
-
 @pytest.mark.parametrize(
     ("lines", "found"),
     [
@@ -134,31 +128,6 @@ def test_several_pods_for_one_slot(tmp_path: Path, lines: str, found: list[str])
 
 
 @pytest.mark.parametrize(
-    ("at", "line", "belongs"),
-    [
-        ("backoffLimit", "      concurrencyPolicy: Forbid", "spec"),
-        ("backoffLimit", "      startingDeadlineSeconds: 100", "spec"),
-        ("backoffLimit", "      timeZone: Etc/UTC", "spec"),
-        ("backoffLimit", "      restartPolicy: Never", "spec.jobTemplate.spec.template.spec"),
-        ("jobTemplate:", "    concurrencyPolicy: Forbid", "spec"),
-        ("schedule:", "  backoffLimit: 2", "spec.jobTemplate.spec"),
-        ("schedule:", "  activeDeadlineSeconds: 2", "spec.jobTemplate.spec"),
-        ("schedule:", "  restartPolicy: Never", "spec.jobTemplate.spec.template.spec"),
-        ("      template:", "        restartPolicy: Never", "spec.jobTemplate.spec.template.spec"),
-        ("restartPolicy", "          backoffLimit: 2", "spec.jobTemplate.spec"),
-        ("kind:", "schedule: '* * * * *'", "spec"),
-    ],
-)
-def test_a_field_in_the_wrong_place_is_found_with_its_right_one(
-    tmp_path: Path, at: str, line: str, belongs: str
-) -> None:
-    text = under(CRONJOB, at, line)
-    (found,) = [one for one in report_on(tmp_path, {"job.yaml": text}).findings if one.rule == "CR506"]
-    assert text.splitlines()[found.place.line - 1] == line
-    assert f"belongs to {belongs}." in found.message
-
-
-@pytest.mark.parametrize(
     ("at", "line"),
     [
         ("restartPolicy", "          activeDeadlineSeconds: 100"),
@@ -169,54 +138,6 @@ def test_a_field_in_the_wrong_place_is_found_with_its_right_one(
 )
 def test_a_field_that_is_at_home_in_two_places_is_silent(tmp_path: Path, at: str, line: str) -> None:
     assert _found(tmp_path, under(CRONJOB, at, line)) == []
-
-
-def test_what_stands_in_the_wrong_place_is_not_told_to_be_missing_too(tmp_path: Path) -> None:
-    text = under(without(CRONJOB, "concurrencyPolicy"), "backoffLimit", "      concurrencyPolicy: Forbid")
-    assert _found(tmp_path, text) == ["CR506:11"]
-    text = under(without(CRONJOB, "restartPolicy"), "backoffLimit", "      restartPolicy: Never")
-    assert _found(tmp_path, text) == ["CR506:12"]
-    text = under(without(CRONJOB, "backoffLimit"), "schedule:", "  backoffLimit: 2")
-    assert _found(tmp_path, text) == ["CR506:7"]
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    ["0 0 * * * *", "0 0 * * 7", "0 0 * * 1-7", "0 24 * * *", "@reboot", "0 0 L * *", "* * * *", "*/0 * * * *",
-     "5-1 * * * *", "0 0 * foo *"],
-)  # fmt: skip
-def test_a_schedule_that_kubernetes_refuses(tmp_path: Path, schedule: str) -> None:
-    assert _found(tmp_path, changed(CRONJOB, "*/5 * * * *", schedule), "CR510") == ["CR510:6"]
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    ["0 0 ? * SUN", "@every 1h30m", "@midnight", "5/15 * * * *", "0 0 1,15 jan-MAR mon-fri", "0 0,,5 * * *",
-     "__SCHEDULE__", "<cron>", "$SCHEDULE", "your schedule here", "H * * * *{{ x }}", "%CRON%"],
-)  # fmt: skip
-def test_a_schedule_that_it_takes_or_that_is_no_schedule_is_silent(tmp_path: Path, schedule: str) -> None:
-    assert _found(tmp_path, changed(CRONJOB, "*/5 * * * *", schedule), "CR510") == []
-
-
-@pytest.mark.parametrize(
-    ("zone", "found"),
-    [
-        ("Europe/Berlln", ["CR510:7"]),
-        ("Local", ["CR510:7"]),
-        ("Etc/UTC", []),
-        ("Europe/Berlin", []),
-        ("${ZONE}", []),
-        ("{{ .Values.zone }}", []),
-    ],
-)
-def test_a_zone_that_is_none(tmp_path: Path, zone: str, found: list[str]) -> None:
-    assert _found(tmp_path, under(CRONJOB, "schedule:", f'  timeZone: "{zone}"'), "CR510") == found
-
-
-def test_a_zone_in_the_schedule(tmp_path: Path) -> None:
-    text = changed(CRONJOB, "*/5 * * * *", "CRON_TZ=Asia/Tokyo */5 * * * *")
-    assert _found(tmp_path, text) == ["CR508:6"]
-    assert _found(tmp_path, changed(text, "Tokyo */5 * * * *", "Tokyo 0 0 * * 7")) == ["CR508:6", "CR510:6"]
 
 
 @pytest.mark.parametrize(
@@ -247,18 +168,6 @@ def test_a_fixed_time_when_the_clocks_change(tmp_path: Path, schedule: str, zone
     found = [one.message for one in report_on(tmp_path, {"job.yaml": text}).findings if one.rule == "CR509"]
     assert len(found) == bool(says)
     assert all(each in message for message in found for each in says)
-
-
-@pytest.mark.parametrize(
-    ("written", "found"),
-    [("Always", ["CR511:15"]), ("Never", []), ("OnFailure", []), ("{{ .Values.restart }}", []), ("$POLICY", [])],
-)
-def test_a_restart_policy_that_a_job_refuses(tmp_path: Path, written: str, found: list[str]) -> None:
-    assert _found(tmp_path, changed(CRONJOB, "restartPolicy: Never", f"restartPolicy: {written}")) == found
-
-
-def test_no_restart_policy_is_always(tmp_path: Path) -> None:
-    assert _found(tmp_path, without(CRONJOB, "restartPolicy")) == ["CR511:6"]
 
 
 # --- texts for a shell ---------------------------------------------------------------------------------------------

@@ -12,9 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from cronce_audit.engine import report_of
-from cronce_audit.live.facts import JobStore, MachineClock, Process
-from cronce_audit.live.machine import clock_in_step, look_at
-from cronce_audit.live.schedulers import scheduler_of
+from cronce_audit.live import JobStore, MachineClock, Process, clock_in_step, look_at, scheduler_of
 from cronce_audit.model import Confidence, Severity
 from tests.audit.trees import YEAR, report_on_machine
 

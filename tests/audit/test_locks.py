@@ -119,7 +119,7 @@ def found(root: Path, body: str) -> list[str]:
                 if client.set("lock", 1, nx=True):
                     client.expire("lock", 3)
             """,
-            ["CR303 3"],
+            ["CR302 3"],
             id="two steps",
         ),
         pytest.param(

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from cronce_audit.engine import Report
-from cronce_audit.model import Rule, Severity
+from cronce_audit.model import Rule, Severity, rules
 from cronce_audit.page import Sample, page, samples
-from cronce_audit.parts import rules
 from tests.audit.trees import report_on, report_on_machine
 
 RULES = list(rules().values())

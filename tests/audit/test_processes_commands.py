@@ -8,11 +8,9 @@ import pytest
 
 from cronce_audit.common import Command
 from cronce_audit.model import Facts, Place
-from cronce_audit.processes.argv import programs, simple_commands
+from cronce_audit.processes.argv import SEVERAL, UNKNOWN, Count, programs, simple_commands
 from cronce_audit.processes.commands import Celery, Serving, celeries, runnings
-from cronce_audit.processes.counts import SEVERAL, UNKNOWN, Count
-from cronce_audit.processes.servers import servings
-from cronce_audit.processes.settings import count_in
+from cronce_audit.processes.servers import count_in, servings
 
 PLACE = Place("compose.yml", 7)
 

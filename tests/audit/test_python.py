@@ -22,10 +22,8 @@ from cronce_audit.python.facts import (
     Table,
     Typed,
 )
-from cronce_audit.python.names import Names, names
-from cronce_audit.python.read import read
-from cronce_audit.python.starts import starts
-from cronce_audit.python.words import is_interesting
+from cronce_audit.python.names import Names, names, starts
+from cronce_audit.python.read import is_interesting, read
 from tests.audit.trees import findings_in
 
 WORD = "# scheduler\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cronce.cli import COMMANDS, VERBS, parser_of
-from cronce_audit.parts import rules
+from cronce_audit.model import rules
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src/cronce_audit").rglob("*.py"))

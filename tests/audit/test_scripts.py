@@ -119,7 +119,7 @@ def test_a_file_without_an_ending_is_a_script_by_its_first_line(tmp_path: Path) 
     ],
 )  # fmt: skip
 def test_ansibles_cron_without_a_name_is_found(tmp_path: Path, task: str, lines: list[int]) -> None:
-    assert findings_in(tmp_path, {"play.yml": task}, "CR411") == [f"CR411 play.yml:{line}" for line in lines]
+    assert findings_in(tmp_path, {"play.yml": task}, "CR410") == [f"CR410 play.yml:{line}" for line in lines]
 
 
 def test_what_a_script_starts_is_told(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from cronce_audit.model import Confidence, Finding, Place, Severity, Source
-from cronce_audit.suppressions import READERS, Suppression
+from cronce_audit.suppressions import Suppression, read_comments
 from tests.audit.trees import findings_in, report_on
 
 
 def read(path: str, text: str) -> list[Suppression]:
-    return list(READERS[0].read(Source(path, text)))
+    return list(read_comments(Source(path, text)))
 
 
 def finding(path: str, line: int) -> Finding:
@@ -121,3 +121,11 @@ def test_a_comment_suppresses_on_its_line_only(tmp_path: Path) -> None:
     assert findings_in(tmp_path, {"a.py": text}, "CR001") == []
     text = text.replace("ignore-file", "ignore")
     assert findings_in(tmp_path, {"a.py": text}, "CR001") == ["CR001 a.py:2"]
+
+
+def test_a_comment_about_a_rule_that_moved_holds_and_one_about_a_rule_that_is_gone_is_told(tmp_path: Path) -> None:
+    lock = 'import redis\nclient = redis.Redis()\nclient.set("lock", "me", nx=True)  # cronce: ignore[CR303] why\n'
+    assert findings_in(tmp_path, {"a.py": lock}) == []
+    gone = {"a.py": lock, "b.py": "x = 1  # cronce: ignore[CR512] looked at\n"}
+    [found] = report_on(tmp_path, gone).findings
+    assert (found.rule, found.message) == ("CR002", "CR512 is gone: nothing looks for it any more")

@@ -9,7 +9,7 @@ import pytest
 from cronce.schedule import Cron
 from cronce_audit.common import Command
 from cronce_audit.model import Place
-from cronce_audit.systemd.calendars import calendar, is_refused
+from cronce_audit.systemd import calendar
 from tests.audit.trees import findings_in, report_on
 from tests.house.needs import tool
 
@@ -78,15 +78,6 @@ def test_a_calendar_that_cron_cannot_say_is_none(text: str) -> None:
     assert calendar(text) is None
 
 
-def test_what_systemd_refuses_is_known() -> None:
-    analyze = tool("systemd-analyze", "apt-get install systemd")
-    done = subprocess.run([analyze, "calendar", *REFUSED], capture_output=True, text=True, check=False)
-    assert done.stderr.count("Failed to parse") == len(REFUSED)
-    assert [text for text in REFUSED if not is_refused(text)] == []
-    assert [text for text in (*CALENDARS, "@1395716396") if is_refused(text)] == []
-    subprocess.run([analyze, "calendar", "@1395716396"], capture_output=True, check=True)
-
-
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
@@ -126,48 +117,6 @@ def test_two_timers_for_one_job_are_found(tmp_path: Path, tree: dict[str, str], 
 
 
 @pytest.mark.parametrize(
-    ("tree", "found"),
-    [
-        ({"a.timer": timer(), "b.service": service()}, ["CR652 a.timer:2"]),
-        ({"a.timer": timer(more="Unit=b.service\n"), "b.service": service()}, []),
-        ({"a.timer": timer(more="Unit=c.target\n"), "b.service": service()}, []),
-        ({"a@x.timer": timer(), "a@.service": service()}, []),
-        ({"a@.timer": timer(), "a@.service": service()}, []),
-        ({"timers/a.timer": timer(), "services/a.service": service(), "timers/b.service": service()}, []),
-        ({"a.timer": timer()}, []),
-        ({"a.timer": "[Unit]\nDescription=x\n", "b.service": service()}, []),
-    ],
-)
-def test_a_timer_without_its_service_is_found(tmp_path: Path, tree: dict[str, str], found: list[str]) -> None:
-    assert findings_in(tmp_path, tree, "CR652") == found
-
-
-@pytest.mark.parametrize(
-    ("lines", "found"),
-    [
-        ("Type=oneshot\nRestart=always", True),
-        ("Type=simple\nRestart=always", True),
-        ("Type=oneshot\nRestart=on-success", True),
-        ("Type=oneshot\nRestart=on-failure", False),
-        ("Type=oneshot\nRestart=no", False),
-        ("Restart=always\nRestart=", False),
-    ],
-)
-def test_a_service_that_restarts_by_itself_is_found_behind_a_timer_only(
-    tmp_path: Path, lines: str, found: bool
-) -> None:
-    tree = {"a.service": f"[Service]\nExecStart=/job\n{lines}\n"}
-    assert findings_in(tmp_path, tree, "CR653") == []
-    expected = [f"CR653 a.service:{3 + lines.count(chr(10))}"] if found else []
-    assert findings_in(tmp_path, {**tree, "a.timer": timer()}, "CR653") == expected
-    assert (
-        findings_in(tmp_path, {**tree, "a.timer": "[Timer]\nOnBootSec=90\nOnUnitActiveSec=1h\n"}, "CR653") == expected
-    )
-    assert findings_in(tmp_path, {**tree, "a.timer": "[Timer]\nOnBootSec=90\n"}, "CR653") == []
-    assert findings_in(tmp_path, {**tree, "a.timer": "[Timer]\nOnUnitInactiveSec=90\n"}, "CR653") == []
-
-
-@pytest.mark.parametrize(
     ("when", "found"),
     [
         ("*-*-* 02:30 Europe/Berlin", True),
@@ -184,36 +133,6 @@ def test_a_time_that_the_clocks_of_its_zone_pass_over_is_found(tmp_path: Path, w
     """systemd takes the first of two showings, so that a time that shows twice is no finding."""
     tree = {"a.service": service(), "a.timer": timer(when)}
     assert findings_in(tmp_path, tree, "CR654") == (["CR654 a.timer:2"] if found else [])
-
-
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("0 3 * * * root /usr/bin/job", True),
-        ("0 3 * * * root test -x /usr/bin/job && /usr/bin/job", True),
-        ("0 3 * * * root test -d /run/systemd/system || /usr/bin/job", False),
-        ("0 3 * * * root /usr/bin/job --other", False),
-    ],
-)
-def test_a_job_by_cron_and_by_a_timer_is_found(tmp_path: Path, line: str, found: bool) -> None:
-    units = {"lib/systemd/system/a.service": service(), "lib/systemd/system/a.timer": timer()}
-    tree = {f"pkg/{path}": text for path, text in {**units, "etc/cron.d/a": f"{line}\n"}.items()}
-    assert findings_in(tmp_path, tree, "CR655") == (["CR655 pkg/etc/cron.d/a:1"] if found else [])
-
-
-@pytest.mark.parametrize(
-    ("units", "crontabs"),
-    [("contrib", "contrib/cron.d"), ("pkg/usr/share/doc", "pkg/etc/cron.d"), ("contrib", "etc/cron.d")],
-)
-def test_examples_of_both_are_a_choice(tmp_path: Path, units: str, crontabs: str) -> None:
-    line = "@daily root /usr/bin/job\n"
-    tree = {f"{units}/a.service": service(), f"{units}/a.timer": timer(), f"{crontabs}/a": line}
-    assert findings_in(tmp_path, tree, "CR655") == []
-
-
-def test_a_calendar_that_systemd_refuses_is_found(tmp_path: Path) -> None:
-    tree = {"a.service": service(), "a.timer": timer("*:*/5", "OnCalendar=0 3 * * *\nOnCalendar=*:0/5\n")}
-    assert findings_in(tmp_path, tree, "CR656") == ["CR656 a.timer:2", "CR656 a.timer:3"]
 
 
 # --- what units start -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cronce_audit.engine import audit
-from cronce_audit.windows.tasks import Task
+from cronce_audit.windows import Task
 from tests.audit.trees import YEAR, findings_in, report_on
 
 REPEATS = "<Repetition><Interval>PT5M</Interval></Repetition>"
@@ -96,21 +96,6 @@ def test_a_task_that_is_there_twice_is_found(tmp_path: Path, first: str, second:
 
 def test_tasks_of_different_folders_without_a_name_are_not_compared(tmp_path: Path) -> None:
     assert findings_in(tmp_path, {"test/a.xml": task(), "prod/a.xml": task()}, "CR420") == []
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (task(policy="Parallel", inner=REPEATS), ["warning 13"]),
-        (task(policy="Parallel"), ["info 13"]),
-        (task(policy="Parallel", kind="LogonTrigger"), []),
-        (task(policy="Queue", inner=REPEATS), []),
-        (task(policy="Parallel", inner=REPEATS, enabled="false"), []),
-    ],
-)
-def test_a_task_that_runs_beside_itself_is_found(tmp_path: Path, text: str, said: list[str]) -> None:
-    found = [one for one in report_on(tmp_path, {"a.xml": text}).findings if one.rule == "CR421"]
-    assert [f"{one.severity.word} {one.place.line}" for one in found] == said
 
 
 def test_utf_16_as_windows_exports_it_is_read(tmp_path: Path) -> None:

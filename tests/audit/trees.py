@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cronce_audit.engine import Report, audit, report_of
-from cronce_audit.live.machine import look_at
+from cronce_audit.live import look_at
 from cronce_audit.tree import files
 
 YEAR = 2026

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from cronce.cli import main
-from cronce_audit.parts import readers
+from cronce_audit.model import readers
 from tests.house.needs import needs
 
 BAD = "x = 1  # cronce: ignore\n"

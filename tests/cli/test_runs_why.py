@@ -171,8 +171,8 @@ def test_a_slot_whose_lease_passed_says_what_will_become_of_it(
     assert (
         told(store)
         == f"""\
-billing@2026-03-29T12:00:00Z was granted to web-1 at 12:00:00Z, whose lease passed at 12:00:10Z; nobody has acted on\
- that yet. Who claims it next {then}.
+billing@2026-03-29T12:00:00Z was granted to web-1 at 12:00:00Z, until 12:00:10Z: its lease has ended; the next\
+ scheduler that looks {then}.
   12:00:00Z  granted to web-1"""
     )
 
@@ -184,7 +184,7 @@ def test_a_rerun_that_was_asked_to_stop_is_told_to_be_closed_and_is(
     desk.do(desk.ledger.ask(SLOT, "enough"))
     assert "It is closed as lost if nothing is heard of it until 12:00:10Z." in told(store)
     watch(clock, other, 11)
-    assert "Who claims it next closes it as lost." in told(store)
+    assert "the next scheduler that looks closes it as lost." in told(store)
     answer = claim(other, on_lost="rerun")
     assert isinstance(answer, Closed)
     assert answer.outcome is Outcome.LOST
@@ -344,9 +344,9 @@ def test_a_slot_that_overlap_skipped_names_the_run_that_still_ran(
     assert (
         told(store, after)
         == """\
-billing@2026-03-29T12:00:01Z was skipped at 12:00:02Z: billing@2026-03-29T12:00:00Z still ran, and overlap="skip" lets\
- it pass.
-  12:00:02Z  skipped: billing@2026-03-29T12:00:00Z still ran"""
+billing@2026-03-29T12:00:01Z was skipped at 12:00:02Z: billing@2026-03-29T12:00:00Z had not ended, and overlap="skip"\
+ lets it pass.
+  12:00:02Z  skipped: billing@2026-03-29T12:00:00Z had not ended"""
     )
 
 

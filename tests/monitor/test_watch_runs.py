@@ -42,6 +42,8 @@ def after(*took: float, job: Declaration = JOB) -> Town:
 
 
 def found(town: Town, kind: Kind) -> list[Alert]:
+    """While its scheduler lives: of a run whose host is gone, that is told."""
+    town.beat(WEB)
     return [one for one in town.look() if one.kind is kind]
 
 

@@ -137,7 +137,7 @@ def test_that_it_was_too_late_is_told_for_as_long_as_no_newer_one_ran() -> None:
 
 def test_a_slot_that_is_skipped_for_another_is_not_missed(town: Town) -> None:
     to(town, 10)
-    skip = Skip("the run of 12:00 still ran")
+    skip = Skip("the run of 12:00 had not ended")
     town.desk().do(town.desk().ledger.put({at(10): skip}))
     assert to(town, 19) == []
 
@@ -466,7 +466,7 @@ def test_a_slot_that_is_skipped_does_not_make_up_for_one_that_failed(town: Town)
     to(town, 10)
     town.run(JOB, at(10).at, Outcome.FAILED)
     to(town, 20)
-    skip = Skip("the run of 12:10 still ran")
+    skip = Skip("the run of 12:10 had not ended")
     town.desk().do(town.desk().ledger.put({at(20): skip}))
     assert town.kinds() == ["failed/billing"]
 

@@ -13,6 +13,7 @@ from cronce.runtime.declare import declare
 from cronce.runtime.machine import REMEMBERED
 from cronce.runtime.queries import HolderSeen
 from cronce.runtime.stored_jobs import add, remove
+from cronce.telling.words import fate
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
 from tests.runtime.shelf import START
 
@@ -162,7 +163,7 @@ def test_a_scheduler_that_died_is_gone_until_another_takes_its_place(town: Town)
     town.pass_time(timedelta(microseconds=1))
     finding = town.the(Kind.GONE)
     assert (finding.subject, finding.severity, finding.since) == (WEB, "warning", START + 30 * SECOND)
-    assert "with 2 runs at work" in finding.text
+    assert "with 2 runs under way" in finding.text
     town.beat("web-1:9:b", every("1h"))
     assert town.kinds() == []
 
@@ -358,3 +359,19 @@ def test_a_machine_that_only_calls_exec_says_its_version_for_a_day(town: Town) -
     town.pass_time(24 * HOUR)
     town.beat(WEB, tzdata="2026a")
     assert [kind for kind in town.kinds() if kind == Kind.TZDATA] == []
+
+
+def test_who_is_gone_is_told_of_with_what_becomes_of_its_runs(town: Town) -> None:
+    """Within 31 s of its last beat, also while no page is open; the same words stand on the run itself."""
+    job = every("1h")
+    town.beat("web-2:1:a", job)
+    town.pass_time(HOUR)
+    town.beat(WEB, job)
+    town.run(job, START + HOUR, None, by=WEB, lease=5 * MINUTE)
+    town.pass_time(29 * SECOND)
+    town.beat("web-2:1:a")
+    town.pass_time(2 * SECOND)
+    (run,) = town.survey().open
+    fate_told = "its host is gone (not heard of for 31s); the lease ends in 4m 29s; then it is closed as lost"
+    assert (run.shown, fate(run)) == ("host gone", fate_told)
+    assert town.the(Kind.GONE).text.endswith(f" billing@2026-03-29T13:00:00Z: {fate_told}.")

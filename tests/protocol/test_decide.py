@@ -85,7 +85,7 @@ def test_whoever_changes_a_run_reads_its_turn() -> None:
 def test_the_claim_becomes_what_the_overlap_says() -> None:
     busy = claimable(turns=(TAKEN,))
     skipped = decided(busy, claim(overlap="skip"))
-    assert skipped.answer == Closed(Outcome.SKIPPED, "billing@2026-03-29T00:00:00Z still ran")
+    assert skipped.answer == Closed(Outcome.SKIPPED, "billing@2026-03-29T00:00:00Z had not ended")
     assert skipped.change is not None
     assert (skipped.change.record.state, skipped.change.grant, skipped.turn) == (State.CLOSED, False, None)
     waits = decided(busy, claim(overlap="wait"))

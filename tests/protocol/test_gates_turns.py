@@ -73,7 +73,7 @@ def test_what_was_granted_before_waits_whatever_the_overlap() -> None:
 
 def test_under_skip_the_slot_is_closed_with_the_reason() -> None:
     assert no_turn(view(turn(0, BEFORE)), claim("skip", first=AT)) == NoTurn(
-        Skip("billing@2026-03-29T00:00:00Z still ran", first=AT)
+        Skip("billing@2026-03-29T00:00:00Z had not ended", first=AT)
     )
 
 

@@ -172,7 +172,7 @@ def test_a_run_that_goes_on_keeps_the_next_slot_from_running(store: Wire, clock:
     here.call(job(lease="5m", timeout=None), bodies)
     assert bodies.ran == [NOON.key]
     assert answers[0].outcome == "skipped"
-    assert "billing@2026-03-29T12:00:00Z still ran" in answers[0].reason
+    assert "billing@2026-03-29T12:00:00Z had not ended" in answers[0].reason
 
 
 def test_overlap_wait_waits_for_its_turn(store: Wire, clock: HandClock, bodies: Bodies) -> None:

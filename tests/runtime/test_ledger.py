@@ -259,7 +259,7 @@ def test_renewing_extends_trust_and_a_renewal_after_its_end_does_not(desk: Desk,
 def test_overlap_skip_puts_the_slot_on_record_with_who_still_ran(desk: Desk, other: Desk, clock: HandClock) -> None:
     granted(desk)
     clock.turn(1)
-    assert claim(other, later(1)) == Closed(Outcome.SKIPPED, f"{SLOT.key} still ran")
+    assert claim(other, later(1)) == Closed(Outcome.SKIPPED, f"{SLOT.key} had not ended")
 
 
 def test_a_slot_that_follows_a_dead_run_waits_until_that_is_settled(desk: Desk, other: Desk, clock: HandClock) -> None:

@@ -1,5 +1,6 @@
 """What ended is said until it is said: by the call, by its process, by the next process of the machine."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -8,11 +9,13 @@ import pytest
 
 from cronce.errors import NotRecorded, StoreUnavailable
 from cronce.model import Slot
+from cronce.protocol.commands import Busy, Finish
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration
 from cronce.runtime.journal import Journal, UnaskedCall, UnsaidEnd
+from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.why import Case, why
 from tests.runtime.office import Office, job, watch
@@ -241,3 +244,97 @@ def test_a_call_without_a_schedule_that_could_not_ask_stays_open_to_who_calls_ag
     office.desk.do(office.keeper.unsaid.say())
     assert written(folder) == []
     assert store.load([LATER.cell]).cells[0].version == 0
+
+
+# --- how long it ran, and whether it still does ---
+
+
+def hang(store: ReadOnly, times: int) -> None:
+    """So many writes hang for some seconds each, and come to nothing."""
+    left = [times]
+
+    def lose(call: str) -> str:
+        if call != "swap" or not left[0]:
+            return ""
+        left[0] -= 1
+        store.clock.turn(2.5)
+        return "before"
+
+    store.lose = lose
+
+
+@pytest.mark.parametrize("passing", [True, False])
+def test_how_long_it_took_is_measured_when_it_ends_and_not_when_that_is_said(
+    office: Office, store: ReadOnly, clock: HandClock, folder: str, *, passing: bool
+) -> None:
+    """A job function of two seconds was on record as one of six to ten seconds, after an outage."""
+
+    def body(_run: Run) -> None:
+        clock.turn(2)
+        if passing:
+            hang(store, 4)
+        else:
+            store.refuses = True
+
+    declared = job(lease="5m")
+    if passing:
+        office.call(declared, body)
+    else:
+        with pytest.raises(NotRecorded):
+            office.call(declared, body)
+        clock.turn(9)
+        store.refuses = False
+        (left,) = written(folder)
+        assert isinstance(left, UnsaidEnd)
+        assert isinstance(left.word, Finish)
+        assert left.word.ended == START + timedelta(seconds=2)
+        office.keeper.renew()
+    assert clock.seconds > 10
+    record = office.record(SLOT)
+    assert (record.outcome, record.took()) == (Outcome.SUCCEEDED, timedelta(seconds=2))
+
+
+def test_a_failure_that_is_tried_again_ended_when_it_did(office: Office, store: ReadOnly, clock: HandClock) -> None:
+    def body(_run: Run) -> None:
+        clock.turn(2)
+        hang(store, 4)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        office.call(job(lease="5m", retries=1), body)
+    assert clock.seconds > 10
+    assert [past.ended for past in office.record(SLOT).past] == [START + timedelta(seconds=2)]
+
+
+def test_an_end_that_an_earlier_version_wrote_down_is_read(office: Office, store: ReadOnly, folder: str) -> None:
+    ran_unsaid(office, store, job(lease="5m"))
+    (path,) = Path(folder).iterdir()
+    fields = json.loads(path.read_text())
+    assert fields["word"].pop("ended") is not None
+    path.write_text(json.dumps(fields) + "\n")
+    (end,) = written(folder)
+    assert isinstance(end, UnsaidEnd)
+    assert isinstance(end.word, Finish)
+    assert (end.word.outcome, end.word.ended) == (Outcome.SUCCEEDED, None)
+
+
+def test_the_next_slot_waits_for_an_end_that_this_process_has_yet_to_say(
+    office: Office, store: ReadOnly, clock: HandClock
+) -> None:
+    """After an outage another thread of the same process closed the next slot, since this one \"still ran\"."""
+    declared, other = job(lease="5m"), Office(store)
+    answers: list[object] = []
+
+    def claim(by: Office) -> object:
+        return by.desk.do(by.desk.ledger.claim([Wanted(LATER, declared.terms(LATER, inferred=False))]))[0]
+
+    def body(_run: Run) -> None:
+        for _ in range(15):
+            clock.turn(60)
+            office.keeper.renew()
+        store.lose_next("swap", "before", 3)
+
+    office.play(office.call_steps(declared, body), lambda: answers.append(claim(office)))
+    assert [(answer.run if isinstance(answer, Busy) else answer) for answer in answers] == [SLOT.cell]
+    assert office.record(SLOT).took() == timedelta(minutes=15)
+    assert isinstance(claim(other), Grant)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,9 +29,8 @@ from cronce.model import (
     spell,
 )
 from cronce.protocol.record import Outcome, Record, State, decode, encode
-from cronce.runtime.scheduling.settings import BEAT, IDLE_LOOK
 from cronce.stores import open_store
-from cronce.stores.base import Loaded, Page, Scan, Store, Swapped, page_of
+from cronce.stores.base import Loaded, Page, Scan, Store, Swapped, at_once, page_of
 from cronce.stores.kubernetes import NOT_KEPT, TRAITS, KubernetesStore
 from cronce.stores.kubernetes.api import read_url
 from cronce.stores.kubernetes.layout import SHELF, Home, home_of, lease_name, spell_micro
@@ -47,6 +47,7 @@ from cronce.testing.contract import (
     verdicts,
     win,
 )
+from tests.runtime.shelf import HandClock
 from tests.servers.kubernetes import Kubernetes, Refused
 from tests.servers.patience import until_it_answers
 from tests.stores.forks import ask
@@ -586,21 +587,71 @@ def test_who_leads_looks_at_its_own_lease_alone(kubernetes: Kubernetes, store: S
     assert other.load(["leader/indexer", "lock/none"]).epoch == loaded.epoch  # one that has asked nothing yet
 
 
-def test_an_idle_scheduler_asks_less_than_once_in_two_seconds_and_never_in_vain(
-    kubernetes: Kubernetes, store: Store
-) -> None:
-    """It asked about five times a second, once of these for a Lease that was not there."""
+def test_a_beat_and_a_look_at_once_are_one_list_and_one_write(kubernetes: Kubernetes, store: Store) -> None:
+    """They were two lists and two questions for the store's own Lease, one of these for a Lease that was not there."""
     (beat,) = win(store, put("holder/a", Mark.OPEN))
-    seen = store.load([]).epoch.seen
+    seen = store.load([]).epoch
     requests, before = Requests(kubernetes), kubernetes.statuses.copy()
-    store.load([BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, "drain/holder:a", "machine/a"])
-    store.scan(Scan("run/", "until", Mark.OPEN, limit=1))
-    look = sum(requests().values())
-    assert refusals(store.swap([change(beat)], seen)) == [None]
-    store.scan(Scan("holder/"))
-    assert (look, sum(requests().values())) == (2, 2)
-    assert kubernetes.statuses - before == {200: 4}
-    assert 2 / IDLE_LOOK.total_seconds() + 2 / BEAT.total_seconds() <= 0.5
+    with at_once(store):
+        store.scan(Scan("holder/"))
+        (changed,) = store.swap([change(beat)], seen.seen).verdicts
+        assert store.load(["holder/a", "run/billing/2026-01-01T00:00:00Z"]).cells[0] == changed.cell
+        store.load([BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, "drain/holder:a", "machine/a"])
+        store.scan(Scan("run/", "until", Mark.OPEN, limit=1))
+        store.scan(Scan("run/billing/"))
+    assert requests() == {"list": 1, "update": 1}
+    assert kubernetes.statuses - before == {200: 2}
+    assert cell_of(store, "holder/a") == changed.cell
+    assert requests() == {"get": 2}  # nothing is left of it
+
+
+def test_what_was_read_at_once_refuses_nobody_and_is_forgotten_where_a_write_fails(
+    kubernetes: Kubernetes, store: Store, other: Store
+) -> None:
+    (first,) = win(store, put("holder/a", Mark.OPEN))
+    with at_once(store):
+        assert cell_of(store, "holder/a") == first
+        (second,) = win(other, change(first))
+        assert cell_of(store, "holder/a") == first  # as it was read
+        (third,) = win(store, change(second))  # but written by what is there
+        assert cell_of(store, "holder/a") == third
+        (fourth,) = win(other, change(third))
+        kubernetes.losing = lambda verb, _name: verb == "update"
+        with pytest.raises(StoreUnavailable):
+            swap(store, change(fourth))
+        kubernetes.losing = lambda _verb, _name: False
+        assert cell_of(store, "holder/a").version > fourth.version  # it landed, and its reply was lost
+
+
+def test_what_was_read_at_once_is_read_again_after_a_second(own: Kubernetes) -> None:
+    clock = HandClock()
+    own.clock = lambda: clock.wall().timestamp()
+    with closing(KubernetesStore(read_url(own.url("jobs")), clock)) as store:
+        (cell,) = win(store, put("holder/a", Mark.OPEN))
+        with closing(open_store(own.url("jobs"))) as other, at_once(store):
+            store.load([])
+            (changed,) = win(other, change(cell))
+            clock.turn(0.9)
+            assert cell_of(store, "holder/a") == cell
+            clock.turn(0.1)
+            assert cell_of(store, "holder/a") == changed
+
+
+def test_a_leader_of_others_is_seen_at_once_too(own: Kubernetes) -> None:
+    """Its Lease has none of our labels, so it is on no list of ours."""
+    spec = {"holderIdentity": "go", "leaseDurationSeconds": 15, "leaseTransitions": 3}
+    own.answer("POST", "jobs", "", {"metadata": {"name": "cronce-leader-indexer"}, "spec": spec})
+    with closing(open_store(own.url("jobs"))) as store, at_once(store):
+        assert [cell.version > 0 for cell in store.load([SWITCH, "leader/indexer"]).cells] == [False, True]
+
+
+def test_a_block_is_of_one_thread(kubernetes: Kubernetes, store: Store) -> None:
+    (first,) = win(store, put("holder/a", Mark.OPEN))
+    with at_once(store), ThreadPoolExecutor(1) as pool:
+        assert cell_of(store, "holder/a") == first
+        requests = Requests(kubernetes)
+        assert pool.submit(cell_of, store, "holder/a").result() == first
+        assert requests() == {"get": 2}
 
 
 def test_a_list_is_read_in_parts(own: Kubernetes) -> None:

@@ -151,7 +151,7 @@ def test_a_refusal_that_does_not_say_which_process_is_its_hosts() -> None:
 
 
 def test_who_was_refused_a_slot_that_nobody_ran_was_not_refused_a_duplicate() -> None:
-    run = skipped("sync", 300, "an earlier one still ran")
+    run = skipped("sync", 300, "an earlier one had not ended")
     assert len(facts(run, refused=(("web-2", Refused(run.slot.key, ago(299), f"{B}: skipped")),)).pieces) == 1
 
 

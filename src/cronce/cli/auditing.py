@@ -16,22 +16,29 @@ from cronce.cli.terminal import Screen, Toned, bar, paint, screen
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import mask_all
-from cronce_audit import baseline
+from cronce_audit import outcome as baselines
 from cronce_audit.checklist import answers
-from cronce_audit.checklist.answers import Seen
-from cronce_audit.checklist.mentions import mentions
 from cronce_audit.common import LockDeclared, ZoneSet
-from cronce_audit.config import Project, Settings, confidence, find_project, rule_named, rules_named, threshold, zone
+from cronce_audit.config import (
+    Project,
+    Settings,
+    confidence,
+    find_project,
+    gone,
+    rule_named,
+    rules_named,
+    threshold,
+    zone,
+)
 from cronce_audit.engine import Report, is_wanted, read_tree, report_of
 from cronce_audit.fixes import mend
-from cronce_audit.live.machine import clock_in_step, look_at
-from cronce_audit.model import Facts, Finding, Place, Unparsed
+from cronce_audit.formats import annotations, checklist_document, document, rule_document, sarif
+from cronce_audit.live import clock_in_step, look_at
+from cronce_audit.mentions import mentions
+from cronce_audit.model import Facts, Finding, Place, Unparsed, rules
 from cronce_audit.outcome import Outcome, weigh
-from cronce_audit.output.document import checklist_document, document, rule_document
-from cronce_audit.output.github import annotations
-from cronce_audit.output.sarif import sarif
 from cronce_audit.page import page
-from cronce_audit.parts import rules
+from cronce_audit.scheduled import Seen
 from cronce_audit.tree import files
 
 ACTIONS: Final = ("rules", "explain")
@@ -75,6 +82,8 @@ def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
     here = paths or [Path()]
     project = Project(Path("/"), Settings(), None) if options.live else find_project(here)
     settings = _settings(project.settings, options)
+    for note in (*settings.notes, *gone([*options.select, *options.ignore])):
+        say("audit", note)
     audited = _audited(here, project, settings, options)
     if options.fix:
         mended = mend(project.root, audited.outcome.findings)
@@ -128,8 +137,9 @@ def _settings(said: Settings, options: argparse.Namespace) -> Settings:
 def _audited(paths: Sequence[Path], project: Project, settings: Settings, options: argparse.Namespace) -> Audited:
     clock = SystemClock()
     begun, year = clock.boot(), clock.wall().year
-    known = [] if options.write_baseline or not settings.baseline else baseline.read(settings.baseline)
-    chosen = rules_named(options.select or settings.select) or list(rules().values())
+    known = [] if options.write_baseline or not settings.baseline else baselines.read(settings.baseline)
+    selected = options.select or settings.select
+    chosen = rules_named(selected) if selected else list(rules().values())
     unread: list[Unparsed] = []
     read = [] if options.live else _files(paths, project.root, settings, unread)
     whole = 0 if options.no_progress else sum(map(is_wanted, read))
@@ -141,7 +151,7 @@ def _audited(paths: Sequence[Path], project: Project, settings: Settings, option
     report = report_of(seen, project.root, year, chosen=chosen, known=_known(project, settings, options))
     asked, there = {rule.id for rule in chosen}, set(read) - {one.place.path for one in seen.unparsed}
 
-    def was_asked(entry: baseline.Entry) -> bool:
+    def was_asked(entry: baselines.Entry) -> bool:
         return entry.rule in asked and (entry.path in there or _is_gone(project.root / entry.path))
 
     outcome = weigh(_masked(report), settings, known, was_asked)
@@ -190,7 +200,7 @@ def _masked(report: Report) -> Report:
 
 
 def _write_baseline(path: Path, outcome: Outcome, configured: Path | None) -> int:
-    written = baseline.write(path, outcome.entries())
+    written = baselines.write(path, outcome.entries())
     how = "" if configured and configured.resolve() == path.resolve() else f", with --baseline {path}"
     print(f"{path}: {number(written, 'finding')} written; only others fail from now on{how}")
     return 0

@@ -22,8 +22,7 @@ from cronce.schedule.zone import find_zone
 from cronce.stores import mask
 from cronce.telling.words import Tone, fine, iso, short
 from cronce_audit.logs.fold import Fold, Report, Tally
-from cronce_audit.logs.judge import Limits
-from cronce_audit.logs.model import CERTAIN, POSSIBLE, Finding, Kind, Mark, Sure
+from cronce_audit.logs.judge import CERTAIN, POSSIBLE, Finding, Kind, Limits, Mark, Sure
 from cronce_audit.logs.sources import Log, merged, open_logs
 from cronce_audit.logs.words import Own
 

@@ -28,7 +28,7 @@ from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCKS, Leases
 from cronce.telling.story import about, tell, warnings
-from cronce.telling.words import ago, as_written, away, by_whom, moment, overdue, short
+from cronce.telling.words import ago, as_written, away, by_whom, fate, moment, overdue, short
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -120,14 +120,14 @@ def _run_row(one: RunSeen) -> list[Text]:
         return [one.slot.key, state, "", "", "", one.trouble]
     took = record.took()
     started = moment(record.started, one.slot.at) if record.started else ""
-    return [one.slot.key, state, record.holder, started, short(took) if took is not None else "", _remark(record)]
+    return [one.slot.key, state, record.holder, started, short(took) if took is not None else "", _remark(one, record)]
 
 
-def _remark(record: Record) -> str:
-    """Why it ended so; else that it does not stop, how far it has come, and who asked for it."""
+def _remark(one: RunSeen, record: Record) -> str:
+    """Why it ended so; else that its host is gone, that it does not stop, how far it has come, who asked for it."""
     done = f"{record.progress[0]:,} of {record.progress[1]:,} done" if record.progress else ""
     return record.reason or ", ".join(
-        filter(None, [overdue(record), done, f"asked for by {record.by}" if record.by else ""])
+        filter(None, [fate(one), overdue(record), done, f"asked for by {record.by}" if record.by else ""])
     )
 
 

@@ -43,7 +43,7 @@ from cronce.runtime.log import LOGGER
 from cronce.runtime.queries import load
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores import mask_all
-from cronce.stores.base import Store
+from cronce.stores.base import Store, at_once
 from cronce.stores.memory import MemoryStore
 from cronce.telling.words import short
 
@@ -52,6 +52,12 @@ LEASE: Final = "15s"
 
 EVERY: Final = 5.0
 """Seconds between two surveys."""
+
+SELDOM_LEASE: Final = "30s"
+SELDOM_EVERY: Final = 10.0
+SELDOM_ASK: Final = 5.0
+"""The same, and how often a candidate asks who leads, where a store has no place for alerts: an API server, which
+counts requests, and of which each process may make one in two seconds."""
 
 TICK: Final = 2.0
 """Seconds between two looks for what is to be told."""
@@ -91,8 +97,7 @@ class Monitor:
         self._host = host_name()
         self._watching = Beat("cronce-monitor", self._watch, self._clock)
         self._guarding = Beat("cronce-sentry", self._guard, self._clock)
-        # not one of cron's own: nobody who closes that waits for a store which hangs, until this one has resigned
-        self._leader = Leader(candidacy(MONITOR, LEASE, None), cron.at_work, self._clock)
+        self._leader: Leader | None = None
         self._process = 0
         self._stopping = threading.Event()
         self._stopped = [threading.Event(), threading.Event()]
@@ -178,29 +183,49 @@ class Monitor:
             LOGGER.debug("%s", mask_all(str(error)))
         except Exception:
             LOGGER.exception("the monitor could not look, and will try again")
-        quiet = not self.standing and self._heard > began and not self._leader.is_leader
+        quiet = not self.standing and self._heard > began and not (self._leader and self._leader.is_leader)
         self._quiet_looks = self._quiet_looks + 1 if quiet else 0
         return self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else TICK)
 
     def _look(self) -> None:
         sender = self._sender or self._arrive()
-        self._leader.start()
-        if self._leader.is_leader:
+        leader = self._leader = self._leader or self._candidate()
+        leader.start()
+        if leader.is_leader:
             self._survey(sender)
         elif self._memory is not None:
             self._memory = None
             sender = self._arrive()
-        elif isinstance(self._leader.refused, StoreUnusable):  # it cannot be written, and here nothing was to be
-            raise self._leader.refused
+        elif isinstance(leader.refused, StoreUnusable):  # it cannot be written, and here nothing was to be
+            raise leader.refused
         if not self._has_shelf:
-            self._do(load([leader_cell(MONITOR)]))  # only to hear whether it answers
+            self._listen()
         self.standing = tuple(one.alert for one in sender.deliver().posted)
+
+    def _candidate(self) -> Leader:
+        """Not one of cron's own: nobody who closes that waits for a store which hangs, until this one has resigned."""
+        usual = candidacy(MONITOR, LEASE, None)
+        seldom = candidacy(MONITOR, SELDOM_LEASE, None)._replace(ask=SELDOM_ASK)
+        return Leader(usual if self._has_shelf else seldom, self._cron.at_work, self._clock)
+
+    def _listen(self) -> None:
+        """Whether the store answers, by what this process asked it for; it is asked only to hear that where nothing
+        else was."""
+        if self._trouble is None:
+            self._heard = max(self._heard, self._cron.at_work().outage.heard)
+        if self._clock.boot() - self._heard >= QUIET_TICK or self._trouble:
+            self._do(load([leader_cell(MONITOR)]))
 
     def _survey(self, sender: Sender) -> None:
         boot = self._clock.boot()
         if boot < self._survey_at:
             return
-        self._survey_at = boot + EVERY
+        self._survey_at = boot + (EVERY if self._has_shelf else SELDOM_EVERY)
+        assert self._store is not None
+        with at_once(self._store):
+            self._survey_now(sender, boot)
+
+    def _survey_now(self, sender: Sender, boot: Boot) -> None:
         anew, memory = self._memory is None, self._memory or Memory()
         self._known = Known() if anew else self._known
         assert self._store is not None
@@ -233,7 +258,8 @@ class Monitor:
 
     def _leave(self) -> None:
         try:
-            self._leader.stop()
+            if self._leader is not None:
+                self._leader.stop()
         except CronceError as error:
             LOGGER.debug("%s", mask_all(str(error)))
         if self._store is not None and self._at_desk is not None and self._store is not self._at_desk.store:

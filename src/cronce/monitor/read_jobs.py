@@ -34,7 +34,20 @@ from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Observed, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.flow import Flow, Load
-from cronce.runtime.queries import JobLine, JobSeen, RunSeen, is_carried, live, load, read_page, seen_job, seen_runs
+from cronce.runtime.queries import (
+    HolderSeen,
+    JobLine,
+    JobSeen,
+    RunSeen,
+    by_beats,
+    is_carried,
+    load,
+    read_all,
+    read_page,
+    seen_job,
+    seen_runs,
+    told,
+)
 from cronce.runtime.stored_jobs import line_of, seen_stored
 from cronce.schedule import Schedule
 from cronce.stores.base import Loaded, Page, Scan, page_of
@@ -240,10 +253,10 @@ def job_lines(
     yield from index.keep_up()
     found = index.search(matching, after, limit)
     _, lines = yield from lines_alone(found.names)
-    told: list[JobLine] = []
+    shown: list[JobLine] = []
     for line in lines:
-        told += [line._replace(last=(yield from last_run(line.seen.name)))]
-    return found, told
+        shown += [line._replace(last=(yield from last_run(line.seen.name)))]
+    return found, shown
 
 
 def last_run(name: str) -> Flow[RunSeen | None]:
@@ -314,21 +327,24 @@ class JobView(NamedTuple):
     durations: tuple[tuple[RunSeen, timedelta], ...]
     """Of the newest runs, those that have ended, the newest first, and how long each took."""
     pages: Pages
+    present: tuple[HolderSeen, ...]
+    """Schedulers that left a sign, dead ones too."""
 
 
 def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobView | None]:
     """None: there is no such job."""
     cells = [job_cell(check_name(name)), stored_cell(name), SWITCH, observed_cell(name)]
-    timed, present = yield from live(cells)
+    _, holders = yield from read_all(Scan("holder/"))
+    timed, everybody = yield from told(holders, cells)
     loaded = timed.reply
     assert isinstance(loaded, Loaded)
     job, stored, switch, observed, *_ = loaded.cells
     line = _line(name, job, stored, loaded.now)
     if line is None:
         return None
-    has_scheduler = yield from is_carried(name, present)
+    has_scheduler = yield from is_carried(name, (one for one in everybody if one.until > loaded.now))
     newest = yield from read_page(Scan(f"run/{name}/", newest_first=True, limit=NEWEST))
-    found = seen_runs(newest.cells, newest.now)
+    found = by_beats(seen_runs(newest.cells, newest.now), everybody, newest.now)
     page = (yield from newest_runs(name, after=after, limit=runs)) if after else first_of(found, newest, runs)
     still_open = yield from _marked(Mark.OPEN, name, newest)
     attention = yield from _marked(Mark.ATTENTION, name, newest)
@@ -343,12 +359,17 @@ def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobVie
         has_scheduler,
         readable(observed, decode_observed),
         page,
-        counted_runs(still_open),
+        _with_hosts(counted_runs(still_open), everybody, loaded.now),
         counted_runs(attention),
         hosts_refused(refused.cells),
         tuple((run, span) for run in found[:TIMED] if run.record and (span := run.record.took()) is not None),
         Pages(newest, still_open, refused),
+        tuple(everybody),
     )
+
+
+def _with_hosts(found: Runs, holders: Sequence[HolderSeen], now: Instant) -> Runs:
+    return found._replace(runs=tuple(by_beats(found.runs, holders, now)))
 
 
 def _marked(mark: Mark, name: str, newest: Page) -> Flow[Page]:

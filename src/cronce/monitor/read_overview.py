@@ -13,7 +13,7 @@ from cronce.monitor.read_lists import COUNTED, AlertsPage, Runs, alerts, by_key,
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import HolderSeen, JobLine, RunSeen, read_page, seen_runs, told
+from cronce.runtime.queries import HolderSeen, JobLine, RunSeen, by_beats, read_page, seen_runs, told, with_hosts
 from cronce.stores.base import Loaded, Page, Position, Scan, page_of
 from cronce.value import NamedTuple
 
@@ -79,6 +79,7 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
             _, lines = yield from read_jobs.lines_alone(due)
     raised = yield from alerts()
     still_open = counted_runs((yield from read_page(by_key(Mark.OPEN, "", drawn or COUNTED))), drawn or OPEN)
+    still_open = still_open._replace(runs=tuple(by_beats(still_open.runs, present, loaded.now)))
     lost, steps = yield from _in_need()
     *keys, refused = yield from _keys_and_refusals(loaded.now)
     attention = counted_runs(lost, drawn or max(recent, 50))
@@ -214,14 +215,15 @@ def stretch(
     due = [cell for cell in still_open.cells if cell.at and when(cell) < end]
     chosen = _chosen(parts, due, limit, when)
     now = seen.now if seen else still_open.now
-    runs = tuple(seen_runs(chosen.cells, now))
+    runs = seen_runs(chosen.cells, now)
+    runs = by_beats(runs, seen.present, now) if seen else (yield from with_hosts(runs))
     scan = read_jobs.refusals(f"refusals/{job}/" if job else "refusals/")
     refused = seen.pages.refused if seen else (yield from read_page(scan))
     if job is None:
         ghosts, more = yield from _ghosts(start, end, refused, runs, JOBS)
     else:
         ghosts, more = _told(start, end, refused.cells), refused.next is not None
-    return Stretch(now, start, end, runs, ghosts, chosen.whole_from, still_open.next is not None, more)
+    return Stretch(now, start, end, tuple(runs), ghosts, chosen.whole_from, still_open.next is not None, more)
 
 
 def _before(scan: Scan, newest: Page) -> Page:

@@ -146,7 +146,7 @@ def survey(known: Known, traits: Traits) -> Flow[Survey]:
         backfilled=(yield from _backfilled(known, first.now)),
         began=known.began,
         ended=known.ended,
-        open=still_open,
+        open=queries.by_beats(still_open, everyone, first.now),
         attention=attention,
         more=more,
         doubts=(yield from _doubts(first.now)),

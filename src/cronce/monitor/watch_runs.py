@@ -275,7 +275,7 @@ def first_of_each(found: Iterable[Alert]) -> Iterator[Alert]:
 def overrun(survey: Survey) -> Iterator[Alert]:
     for run in survey.open:
         since = began(run)
-        if since is None or run.lapsed:
+        if since is None or run.lapsed or run.gone:
             continue
         if run.record is not None and run.record.overdue:
             yield _overdue(run, run.record.overdue, since)
@@ -340,7 +340,7 @@ def progress(survey: Survey, memory: Memory) -> Mapping[str, tuple[tuple[int, in
 def no_progress(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Alert]:
     for run in survey.open:
         known = memory.progress.get(f"{run.cell.key} {run.cell.fence}")
-        if known is None or survey.now - known[1] < settings.no_progress:
+        if known is None or run.gone or survey.now - known[1] < settings.no_progress:
             continue
         (done, total), since = known
         text = f"{run.slot.key} has been at {done:,} of {total:,} for {short(survey.now - since)}, on {_holder(run)}."
@@ -358,8 +358,8 @@ def stuck(survey: Survey) -> Iterator[Alert]:
             continue
         if survey.now - until > max(record.lease, NOBODY):
             then = "closed as lost" if record.closes_as_lost else "taken over"
-            gone = f"its lease passed {short(survey.now - until)} ago, and nobody has acted on that"
-            text = f"{run.slot.key} was granted to {record.holder}: {gone}."
+            ended = f"its lease ended {short(survey.now - until)} ago, and no scheduler has acted on that"
+            text = f"{run.slot.key} was granted to {record.holder}: {ended}."
             remedy = f"Start a scheduler, by which it is {then}; `cronce why {run.slot.key}` tells more."
             yield Alert(Kind.STUCK, run.slot.job, "critical", text, until, remedy=remedy)
 
@@ -407,7 +407,7 @@ def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
 # --- in doubt ---
 
 _DOUBTS: Final = {
-    Outcome.LOST: (Kind.LOST, "lost: its lease expired, and how much was done is not known"),
+    Outcome.LOST: (Kind.LOST, "lost: its host was gone and its lease expired; how much was done is not known"),
     Outcome.UNKNOWN: (Kind.UNKNOWN, "unknown: nobody can tell whether it ran"),
 }
 

@@ -9,8 +9,8 @@ from cronce.monitor.alerts import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import RESTART, Survey
 from cronce.protocol.notices import Alert, Holder
-from cronce.runtime.queries import HolderSeen, JobSeen, mixed_tzdata, shared_names
-from cronce.telling.words import counted, listed, short
+from cronce.runtime.queries import HolderSeen, JobSeen, RunSeen, mixed_tzdata, shared_names
+from cronce.telling.words import LISTED, counted, fate, listed, short
 
 NONE: Final = timedelta(0)
 DEPLOY: Final = timedelta(minutes=5)
@@ -96,11 +96,18 @@ def _alive(survey: Survey) -> str:
 
 def gone(survey: Survey) -> Iterator[Alert]:
     for one in missed(survey.holders, survey.now):
-        had = f" with {counted(one.holder.running, 'run')} at work" if one.holder.running else ""
+        had = f" with {counted(one.holder.running, 'run')} under way" if one.holder.running else ""
         dead = f"it counts as dead since {spell(one.until)}"
-        text = f"{one.holder.holder} stopped beating{had} and did not say goodbye: {dead}."
+        left = "".join(f" {run.slot.key}: {fate(run)}." for run in _runs_of(one, survey))
+        text = f"{one.holder.holder} stopped beating{had} and did not say goodbye: {dead}.{left}"
         remedy = "See why it died, in its log, and start it again; `cronce holders` says who is alive."
         yield Alert(Kind.GONE, one.holder.holder, "warning", text, one.until, remedy=remedy)
+
+
+def _runs_of(one: HolderSeen, survey: Survey) -> list[RunSeen]:
+    """What it left running, as many as fit into a sentence."""
+    left = [run for run in survey.open if run.record and run.record.holder == one.holder.holder and fate(run)]
+    return left[:LISTED]
 
 
 def missed(holders: Collection[HolderSeen], now: Instant) -> Iterator[HolderSeen]:

@@ -85,6 +85,17 @@ def offset(value: Any) -> timedelta:
     return timedelta(microseconds=whole(value))
 
 
+def pair(value: Any) -> tuple[int, int]:
+    """Two counts."""
+    one, other = of(list, value)
+    return count(one), count(other)
+
+
+def one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:
+    """One of these words."""
+    return lambda value: choices[choices.index(value)]
+
+
 def seconds(value: Any) -> float:
     if not isfinite(of(float, value)):
         raise ValueError

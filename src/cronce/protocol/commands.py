@@ -56,6 +56,7 @@ class Finish(NamedTuple):
     output: str = ""  # the end of what it printed, for people
     final: bool = False  # it was asked to stop: whoever asked does not want it to begin again
     result: str = ""  # of an effect: what came of it, as JSON
+    ended: Instant | None = None  # when it ended, where that could not be said at once
 
 
 class Release(NamedTuple):

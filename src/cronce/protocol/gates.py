@@ -169,8 +169,9 @@ def no_turn(view: View, command: Claim) -> Need | NoTurn:
     unsettled = tuple((run, Settle()) for run in gone if run not in view.beside)
     if unsettled or not all(view.beside[run] for run in gone):
         return Need(first=unsettled)
-    if gone:  # its lease is over, and this process has not watched for long enough to act on that
-        return NoTurn(Busy(*next(iter(gone.items()))))
+    # Its lease is over, and this process has not watched for long enough to act on that; or it ended here, unsaid yet.
+    if over := gone or {run: until for run, until in runs.items() if run in view.ended}:
+        return NoTurn(Busy(*next(iter(over.items()))))
     run, until = min(runs.items(), key=lambda one: one[1] or EPOCH)
     if view.record is not None and view.record.grant > 0:
         return NoTurn(Busy(run, until))

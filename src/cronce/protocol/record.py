@@ -19,6 +19,8 @@ from cronce.protocol.codec import (
     instant,
     maybe,
     of,
+    one_of,
+    pair,
     quoted,
     span,
     text,
@@ -39,7 +41,7 @@ LAPSED: Final = "lapsed"
 RELEASED: Final = "released"
 NEVER_STARTED: Final = "never started"
 TOO_LATE: Final = "too late to start"
-STILL_RAN: Final = " still ran"
+STILL_RAN: Final = " had not ended"
 RESOLVED: Final = "resolved: "
 COMMITTED: Final = "its transaction was committed"
 UNSAYABLE: Final = "done, but what it returned could not be kept: "
@@ -309,21 +311,9 @@ def _act(value: Any) -> Act:
     return Act(text(by), maybe(instant)(at), text(reason))
 
 
-def _progress(value: Any) -> tuple[int, int]:
-    done, total = of(list, value)
-    return count(done), count(total)
-
-
 def _maker(value: Any) -> Maker:
     run, _, fence = text(value).rpartition(" ")
     return Maker(run, read_fence(fence))
-
-
-def _on_lost(value: Any) -> OnLost:
-    if value not in get_args(OnLost):
-        raise ValueError
-    choice: OnLost = value
-    return choice
 
 
 decode: Final = Decoder(
@@ -334,7 +324,7 @@ decode: Final = Decoder(
     nonce=text,
     holder=text,
     lease=span,
-    on_lost=_on_lost,
+    on_lost=one_of(get_args(OnLost)),
     attempts=count,
     failures=count,
     turn=text,
@@ -348,7 +338,7 @@ decode: Final = Decoder(
     by=text,
     payload=text,
     key=text,
-    progress=_progress,
+    progress=pair,
     under=_maker,
     result=text,
     keep=span,

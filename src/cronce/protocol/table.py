@@ -290,6 +290,9 @@ def ended_as(
 
 def finish(view: View, command: Finish) -> Ruling:
     record = view.stands._replace(output=command.output)
+    if command.ended is not None:
+        ended = min(max(command.ended, record.started or command.ended), view.now)
+        view = view._replace(sample=view.sample._replace(now=ended))
     if command.outcome is Outcome.FAILED:
         again = command.cut_short and record.on_lost == "rerun"
         failures = record.failures + (0 if again else 1)

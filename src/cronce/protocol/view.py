@@ -68,6 +68,8 @@ class View(NamedTuple):
     """Turns that are taken by earlier decisions of the same batch, whose writes have not landed yet."""
     beside: Mapping[str, bool] = {}
     """Runs that other commands of the batch are about: whether they are answered."""
+    ended: Collection[str] = ()
+    """Runs that have ended in this process, which could not say so yet."""
 
     def within(self, around: "View", known: KnownJob | None, number: int = 0) -> "View":
         """With its job, its place in the batch, and what holds for all of it."""

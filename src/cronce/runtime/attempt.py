@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cronce.errors import DatabaseUnavailable, LeaseLost, SlotFailed, TimedOut
 from cronce.events import Event, What
+from cronce.model import Instant
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
 from cronce.protocol.table import ended_as
@@ -23,6 +24,9 @@ from cronce.stores import discreet
 from cronce.value import NamedTuple
 
 EXIT: Final = "the body raised GeneratorExit"
+
+AT_ONCE: Final = timedelta(seconds=1)
+"""What is said later than that says when it was."""
 
 
 class Ending(NamedTuple):
@@ -101,6 +105,7 @@ class Attempt:
         desk = keeper.desk
         self.lease = Lease(grant, desk.clock, self._stop, timeout=job.timeout, renewed=work.renewed)
         self.run = Run(self.lease, Means(keeper.note_progress, keeper.at_desk, job.in_database, job.exclusive))
+        self._ended: Instant | None = None
         self._body = Body(partial(_awaited if work.is_async else _told_apart, work.run, self.run, desk.around))
 
     def _stop(self, over: Over) -> None:
@@ -133,10 +138,11 @@ class Attempt:
             end = self._raised(error)
         if not self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
             return end
-        seconds = boot() - began
+        seconds, self._ended = boot() - began, self._keeper.desk.ledger.know.now()
         try:
             end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
+            self._keeper.desk.ledger.know.ended[self.lease.grant.fence] = self.lease.grant.key
             self._keeper.drop(self.lease, unsaid=True)
         if end.open:
             self._let_go()
@@ -147,7 +153,7 @@ class Attempt:
     def _let_go(self) -> None:
         """Nothing will be said of it: it lapses, for this process as for others."""
         self._keeper.drop(self.lease)
-        self._keeper.desk.ledger.know.own.discard(self.lease.grant.fence)
+        self._keeper.desk.ledger.know.let_go(self.lease.grant.fence)
 
     def _tell_start(self) -> None:
         now = self._keeper.desk.ledger.know.now()
@@ -183,6 +189,12 @@ class Attempt:
         if not ending.outcome.is_failure or ending.cut_short or not self.job.retries:
             return timedelta(0)
         return self.job.backoff_after(self.run.slot, self.lease.grant.record.failures + 1)
+
+    @property
+    def ended_before(self) -> Instant | None:
+        """When its job function ended, if that was a while ago; most are said at once, many in one breath."""
+        late = self._ended and self._keeper.desk.ledger.know.now() - self._ended > AT_ONCE
+        return self._ended if late else None
 
     def _returned(self, result: Any) -> End:
         self.run.close()
@@ -290,6 +302,7 @@ def finish_of(attempt: Attempt, ending: Ending) -> Finish:
         ending.cut_short,
         discreet(ending.output),
         ending.final,
+        ended=attempt.ended_before,
     )
 
 

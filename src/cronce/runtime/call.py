@@ -343,7 +343,7 @@ class Call:
         try:
             while True:
                 began = self.desk.clock.boot()
-                said = self.desk.ledger.exchange([(lease.grant, word, False)], [], self._beside())
+                said = self.desk.ledger.exchange([(lease.grant, end.word, False)], [], self._beside())
                 (answer,), _ = yield Do(said)
                 if not isinstance(answer, Unsure):
                     outage.answered()

@@ -80,6 +80,8 @@ class Knowledge:
         self.epoch = Epoch()
         self.own: set[Fence] = set()
         """Of runs whose end is this process's to say: it runs them, or has yet to say how they ended."""
+        self.ended: dict[Fence, str] = {}
+        """Those that have ended, and their cells."""
         self.halted: Act | None = None
         """Who stopped everything, as it was last read."""
 
@@ -212,6 +214,11 @@ class Knowledge:
         with self._lock:
             version, since = self._sightings.get(cell.key, (0, newest.began))
         return timedelta(seconds=max(newest.began - since, 0.0) if version == cell.version else 0.0)
+
+    def let_go(self, fence: Fence) -> None:
+        """How it ended is on record, or is not this process's to say."""
+        self.own.discard(fence)
+        self.ended.pop(fence, None)
 
     def learn_job(self, name: str, cell: Cell, reply: Loaded | Swapped) -> bool:
         """Whether the job could be read; one that a newer cronce wrote cannot."""

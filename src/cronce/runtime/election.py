@@ -44,7 +44,7 @@ from cronce.schedule import format_duration, parse_duration
 from cronce.value import NamedTuple
 
 ASK: Final = 1.0
-"""Seconds between two questions of a candidate, at most: so soon is a resignation noticed."""
+"""Seconds: so soon is a resignation noticed."""
 
 LOOK: Final = 0.05
 """Seconds between two looks of a block that waits at whether its process leads. The store is not asked for it."""
@@ -64,6 +64,8 @@ class Candidacy(NamedTuple):
     renew: timedelta
     on_elected: Callback | None = None
     on_deposed: Callback | None = None
+    ask: float = ASK
+    """Seconds between two questions of a candidate, at most."""
 
 
 def candidacy(group: str, lease: Duration, renew: Duration | None) -> Candidacy:
@@ -114,6 +116,7 @@ class Leader:
         self._wanted = 0
         self._started = False
         self._looks = 0
+        self._ask_at: Boot = 0.0
         self._term: Term | None = None
         self._body: Body | None = None
         self._seats: set[Seat] = set()
@@ -177,6 +180,7 @@ class Leader:
             check_lease(self._stands.lease, keeper.desk.store.traits)
             self._keeper = keeper
         self._wanted += 1
+        self._ask_at = 0.0
         self._beat.wake()
 
     def leave(self) -> None:
@@ -229,7 +233,7 @@ class Leader:
         term = self._term
         if term is not None and self.term is None:
             self._step_down(term)
-        again = self._stand() if self._wanted and self._term is None else self.clock.boot() + ASK
+        again = self._stand_again() if self._wanted and self._term is None else self.clock.boot() + ASK
         with self._news:
             self._looks += 1
             over = not self._wanted and self._term is None
@@ -244,6 +248,13 @@ class Leader:
             ended = [seat for seat in self._seats if seat.over is not None]
         for seat in ended:
             seat.remind(boot)
+
+    def _stand_again(self) -> Boot:
+        """Its thread wakes up more often than the store is to be asked."""
+        if self.clock.boot() < self._ask_at:
+            return self._ask_at
+        self._ask_at = self._stand()
+        return self._ask_at
 
     def _stand(self) -> Boot:
         keeper, began = self._keeper, self.clock.boot()
@@ -282,7 +293,7 @@ class Leader:
 
     def _pause(self) -> float:
         """Not all at the same moment: a quarter of it is left to chance."""
-        return min(self._stands.renew.total_seconds(), ASK) * (1 - urandom(1)[0] / 1024)
+        return min(self._stands.renew.total_seconds(), self._stands.ask) * (1 - urandom(1)[0] / 1024)
 
     def _lead(self, grant: Grant, keeper: Keeper) -> None:
         term = Term(Lease(grant, self.clock, self._told, renew=self._stands.renew))

@@ -16,7 +16,7 @@ import json
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Final
 
@@ -189,8 +189,10 @@ def _spelled(entry: Entry) -> dict[str, Any]:
     fields: dict[str, Any] = {"v": VERSION, **entry._asdict(), "at": to_us(entry.at)}
     if isinstance(entry, UnaskedCall):
         return fields | {"start_by": to_us(entry.start_by) if entry.start_by else None}
-    spans = {name: one // _MICROSECOND for name, one in entry.word._asdict().items() if isinstance(one, timedelta)}
-    return fields | {"word": {**entry.word._asdict(), **spans, "fence": str(entry.word.fence)}}
+    word = entry.word._asdict()
+    spans = {name: one // _MICROSECOND for name, one in word.items() if isinstance(one, timedelta)}
+    instants = {name: to_us(one) for name, one in word.items() if isinstance(one, datetime)}
+    return fields | {"word": {**word, **spans, **instants, "fence": str(entry.word.fence)}}
 
 
 def _entry(fields: dict[str, Any]) -> Entry:
@@ -207,6 +209,7 @@ def _entry(fields: dict[str, Any]) -> Entry:
     if "rest" in word:
         fields["word"] = Release(word["fence"], timedelta(microseconds=word["rest"]))
     else:
-        spans = {"backoff": timedelta(microseconds=word["backoff"]), "outcome": Outcome(word["outcome"])}
-        fields["word"] = Finish(**{**word, **spans})
+        read = {"backoff": timedelta(microseconds=word["backoff"]), "outcome": Outcome(word["outcome"])}
+        ended = word.get("ended")  # earlier ones did not write it
+        fields["word"] = Finish(**{**word, **read, "ended": from_us(ended) if ended else None})
     return UnsaidEnd(**fields)

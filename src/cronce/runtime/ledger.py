@@ -223,7 +223,7 @@ class Ledger:
         lowest = {slot.job: slot.at for slot in outside}
         batch = Batch(
             ended, wanted, beside,
-            ask_end=lambda one: self._grant_question(one[0], one[1], sample, wakes=one[2]),
+            ask_end=lambda one: self._grant_question(one[0], _at_once(one[1], sample), sample, wakes=one[2]),
             ask_claim=lambda want: self._claim_question(want, lowest, sample),
             granted=self._grant,
         )  # fmt: skip
@@ -502,6 +502,11 @@ class Ledger:
 
 def _settling(cell: Cell, committed: Mapping[str, Fence] | None) -> Settle:
     return Settle() if committed is None else Settle(cell.fence, committed.get(cell.key) == cell.fence)
+
+
+def _at_once(word: Finish | Release, sample: Sample) -> Finish | Release:
+    """It has ended by now, however long it takes until the store hears of it."""
+    return word._replace(ended=sample.now) if isinstance(word, Finish) and word.ended is None else word
 
 
 def _error(unsure: Unsure) -> CronceError:

@@ -172,7 +172,8 @@ class Loop:
         another thread or by the clock."""
         know, traits = self._know, self._client.traits
         view = View(Cell(""), None, NO_SAMPLE, halted=know.halted is not None, epoch=know.epoch, traits=traits)
-        return view._replace(even=know.watched, heard=know.contact.heard, doubt=know.doubt)
+        ended = tuple(know.ended.values())
+        return view._replace(even=know.watched, heard=know.contact.heard, doubt=know.doubt, ended=ended)
 
     def _decide(
         self,

@@ -10,7 +10,20 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from cronce.errors import BadInput, BadRecord, NotOnRecord
-from cronce.model import SWITCH, Cell, Epoch, Instant, Mark, Slot, Traits, bundle_cells, drain_cells, slot, slot_of_cell
+from cronce.model import (
+    SWITCH,
+    Cell,
+    Epoch,
+    Instant,
+    Mark,
+    Slot,
+    Traits,
+    bundle_cells,
+    drain_cells,
+    holder_cell,
+    slot,
+    slot_of_cell,
+)
 from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import Settle
 from cronce.protocol.lease import Sample
@@ -222,6 +235,21 @@ def slot_named(text: str) -> Slot:
         ) from None
 
 
+HOST_GONE: Final = "host gone"
+"""How a run is shown that is running on record, and whose scheduler no longer beats."""
+
+GONE_AFTER: Final = timedelta(seconds=3)
+"""A scheduler counts as gone after two missed beats, and never sooner than this: while a page is open it beats each
+second, and a busy machine may delay two of them."""
+
+
+class Gone(NamedTuple):
+    """The scheduler that has a run no longer beats: for how long, and how much is left of the run's lease."""
+
+    unheard: timedelta
+    left: timedelta
+
+
 class RunSeen(NamedTuple):
     """A run as the store has it; without a `record` the cell is unreadable, and `trouble` says why."""
 
@@ -230,12 +258,16 @@ class RunSeen(NamedTuple):
     record: Record | None
     lapsed: bool = False
     trouble: str = ""
+    gone: Gone | None = None
+    """Of one that is running on record, if its scheduler is gone; `with_hosts` finds out."""
 
     @property
     def shown(self) -> str:
         """What there is to say of it in one word: its outcome, or its state."""
         if self.record is None:
             return "unreadable"
+        if self.gone and not self.lapsed:
+            return HOST_GONE
         return "lapsed" if self.lapsed else str(self.record.outcome or self.record.state)
 
 
@@ -247,7 +279,30 @@ def runs(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSeen]]
     for name in names:
         found += yield from _runs_of(name, wanted, limit)
     found.sort(key=lambda run: (run.slot.at, run.cell.key), reverse=True)
-    return found[:limit]
+    return (yield from with_hosts(found[:limit]))
+
+
+def with_hosts(runs: Sequence[RunSeen]) -> Flow[list[RunSeen]]:
+    """The same runs. Of those that are running, whether their scheduler is gone: one request, if there are any."""
+    keys = {holder_cell(run.record.holder) for run in runs if run.record and run.record.is_running}
+    if not keys:
+        return list(runs)
+    loaded = yield from load(sorted(keys))
+    return by_beats(runs, _seen(loaded.cells, ()), loaded.now)
+
+
+def by_beats(runs: Iterable[RunSeen], holders: Iterable["HolderSeen"], now: Instant) -> list[RunSeen]:
+    """The same by holders that were read before. A run whose holder is not among them leaves no beats, as under a
+    crontab: only its lease tells whether it is alive."""
+    known = {one.holder.holder: one for one in holders}
+    return [run._replace(gone=_gone(run, known, now)) for run in runs]
+
+
+def _gone(run: RunSeen, known: Mapping[str, "HolderSeen"], now: Instant) -> Gone | None:
+    one = known.get(run.record.holder) if run.record and run.record.is_running else None
+    if one is None or run.cell.until is None or not one.is_gone(now):
+        return None
+    return Gone(now - one.beat, run.cell.until - now)
 
 
 def _runs_of(job: str, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
@@ -343,6 +398,10 @@ class HolderSeen(NamedTuple):
         if self.holder.gone or self.until <= now:
             return "dead"
         return "late" if now - self.beat > 2 * self.holder.every else "alive"
+
+    def is_gone(self, now: Instant) -> bool:
+        """Whether what it runs is without a host, as far as beats tell."""
+        return self.life(now) == "dead" or now - self.beat > max(2 * self.holder.every, GONE_AFTER)
 
     @property
     def claims(self) -> bool:

@@ -37,6 +37,8 @@ class Unsaid:
         return bool(self._ends or self.journal.left())
 
     def end_of(self, grant: Grant, word: Finish | Release) -> UnsaidEnd:
+        if isinstance(word, Finish) and word.ended is None:
+            word = word._replace(ended=self._desk.ledger.know.now())
         return UnsaidEnd(grant.key, word, self._desk.holder, self._desk.clock.wall())
 
     def write_down(self, ends: Iterable[UnsaidEnd]) -> None:
@@ -54,7 +56,7 @@ class Unsaid:
         with self._lock:
             self._ends.pop(fence, None)
         self.journal.said(fence)
-        self._desk.ledger.know.own.discard(fence)
+        self._desk.ledger.know.let_go(fence)
         self._settled(fence)
 
     def say(self) -> Flow[None]:
@@ -76,6 +78,7 @@ class Unsaid:
         """Those that got no answer."""
         ledger = self._desk.ledger
         ledger.know.own.update(end.word.fence for end in ends)
+        ledger.know.ended.update((end.word.fence, end.run) for end in ends)
         answers = yield from ledger.say([(end.run, end.word) for end in ends])
         unsure = set[Entry]()
         for end, answer in zip(ends, answers, strict=True):

@@ -4,9 +4,11 @@ Facts, no words: whoever shows them to a person says them in theirs.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final
 
+from cronce.errors import BadInput
 from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slot_of_cell, stored_cell
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Refusals, Refused, decode_refusals
@@ -16,10 +18,25 @@ from cronce.protocol.table import Row
 from cronce.runtime.effects.review import NONE, Survey, doubts, of_job, of_slot, survey
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
-from cronce.runtime.queries import JobSeen, RunSeen, carried, halted, load, read_all, read_page, seen_job, seen_run
+from cronce.runtime.queries import (
+    JobSeen,
+    RunSeen,
+    carried,
+    halted,
+    load,
+    read_all,
+    read_page,
+    seen_job,
+    seen_run,
+    slot_named,
+    with_hosts,
+)
 from cronce.runtime.stored_jobs import seen_stored
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
+
+ONCE_STILL_RAN: Final = " still ran"
+"""What records of older versions say instead of `STILL_RAN`."""
 
 OPEN_SHOWN: Final = 5
 """Of the open slots of a job, so many are told of: the newest."""
@@ -33,7 +50,7 @@ class Case(StrEnum):
     LOST = "lost"
     UNKNOWN = "unknown"
     TOO_LATE = "too late"  # skipped: too late to start
-    OVERLAP = "overlap"  # skipped: another still ran
+    OVERLAP = "overlap"  # skipped: another had not ended
     SKIPPED = "skipped"  # for another reason
     RUNNING = "running"
     LAPSED = "lapsed"
@@ -80,6 +97,8 @@ class Story(NamedTuple):
     """Of a slot that is too old: why its job's floor rose past it; None: it is older than the job."""
     effects: Survey = NONE
     """What its job function did once."""
+    blocker: RunSeen | None = None
+    """Of a slot that was skipped for a run that had not ended: that run, as it is now."""
 
 
 class Why(NamedTuple):
@@ -130,10 +149,24 @@ def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
         at = seen.row_of(one, run, read.now, read.epoch, traits)
         case = _case(run, at) if run else _absent(one, seen, read.now, at)
         span = _span(one, seen) if case is Case.TOO_OLD else None
-        stories.append(Story(one, case, run, _turned(one, refusals), span, (yield from _effects(one, run))))
+        (run,) = (yield from with_hosts([run])) if run else (None,)
+        blocker = (yield from _blocker(run)) if run and case is Case.OVERLAP else None
+        effects = yield from _effects(one, run)
+        stories.append(Story(one, case, run, _turned(one, refusals), span, effects, blocker))
     times = {host: told.times for host, told in refusals}
     doubtful = None if slot else (yield from doubts(of_job(name)))
     return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, is_carried, doubtful)
+
+
+def _blocker(run: RunSeen) -> Flow[RunSeen | None]:
+    """By the key that the reason of a skipped slot begins with."""
+    reason = run.record.reason if run.record else ""
+    with suppress(BadInput):
+        loaded = yield from load([slot_named(reason.partition(" ")[0]).cell])
+        (cell,) = loaded.cells
+        if cell.version:
+            return (yield from with_hosts([seen_run(cell, loaded.now)]))[0]
+    return None
 
 
 def _effects(slot: Slot, run: RunSeen | None) -> Flow[Survey]:
@@ -192,7 +225,7 @@ def _case(run: RunSeen, at: Row) -> Case:
 def _skipped(reason: str) -> Case:
     if reason == TOO_LATE:
         return Case.TOO_LATE
-    return Case.OVERLAP if reason.endswith(STILL_RAN) else Case.SKIPPED
+    return Case.OVERLAP if reason.endswith((STILL_RAN, ONCE_STILL_RAN)) else Case.SKIPPED
 
 
 def _absent(slot: Slot, seen: JobSeen, now: Instant, at: Row) -> Case:

@@ -21,7 +21,7 @@ sooner, so they look now and then without it, too.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from datetime import timedelta
 from itertools import repeat
 from typing import Any, Final, Literal, Protocol, TypeVar, runtime_checkable
@@ -145,6 +145,19 @@ class Notifies(Store, Protocol):
 def listen(store: Store) -> Listener | None:
     """A listener, where the store has any. What stands before a store, with its traits, need not pass this on."""
     return store.listen() if store.traits.notifies and isinstance(store, Notifies) else None
+
+
+@runtime_checkable
+class ReadsAtOnce(Store, Protocol):
+    """A store for which reading all of it is one request, as is reading any part."""
+
+    def at_once(self) -> AbstractContextManager[None]: ...
+
+
+def at_once(store: Store) -> AbstractContextManager[None]:
+    """A block in which one thread reads much, and in which a reading may be up to a second old: such a store is asked
+    once for all of it. What is written there is judged by what stands in the store, as ever."""
+    return store.at_once() if isinstance(store, ReadsAtOnce) else nullcontext()
 
 
 @runtime_checkable

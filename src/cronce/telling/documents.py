@@ -13,7 +13,7 @@ from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.why import Story, Why
 from cronce.schedule import format_duration, spec_of
 from cronce.telling.story import headline
-from cronce.telling.words import iso, read_json
+from cronce.telling.words import fate, iso, read_json
 from cronce.value import NamedTuple
 
 
@@ -32,6 +32,8 @@ def run_document(one: RunSeen) -> dict[str, object]:
         "finished": iso(record.finished) if record else None,
         "reason": record.reason or None if record else one.trouble,
         "lapsed": one.lapsed,
+        "host_gone": one.gone is not None,
+        "fate": fate(one) or None,
         "by": record.by or None if record else None,
         "payload": _read(record.payload) if record and record.payload else None,
         "progress": list(record.progress) if record and record.progress else None,

@@ -14,9 +14,9 @@ from cronce.runtime.effects.review import STATES, Survey
 from cronce.runtime.journal import UnaskedCall, UnsaidEnd
 from cronce.runtime.machine import UNASKED
 from cronce.runtime.queries import JobSeen
-from cronce.runtime.why import Case, Story, Why
+from cronce.runtime.why import ONCE_STILL_RAN, Case, Story, Why
 from cronce.schedule.describe import describe
-from cronce.telling.words import as_written, away, by_whom, moment, safe, short
+from cronce.telling.words import as_written, away, by_whom, fate, moment, safe, short
 
 _NOBODY = "no live scheduler carries it"
 """How the reason of a slot begins that was stopped because of a step."""
@@ -127,11 +127,24 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
         case Case.TOO_LATE:
             return f"was skipped at {finished}: by then it was too late to start{_within(found.job)}."
         case Case.OVERLAP:
-            return f'was skipped at {finished}: {record.reason}, and overlap="skip" lets it pass.'
+            reason = record.reason.replace(ONCE_STILL_RAN, written.STILL_RAN)
+            return f'was skipped at {finished}: {reason}{_since_then(story)}, and overlap="skip" lets it pass.'
         case Case.SKIPPED:
             return f"was skipped at {finished}: {record.reason}."
         case _:
             return _open(story, record, found, say)
+
+
+def _since_then(story: Story) -> str:
+    """What is known by now of the run that had not ended: its host may have been gone already."""
+    run = story.blocker
+    if run is None or run.record is None:
+        return ""
+    if run.shown == "lost":
+        return f" ({run.record.holder} was gone; it was closed as lost)"
+    if run.record.past and run.record.past[-1].end == LAPSED:
+        return f" ({run.record.past[-1].holder} was gone; it was taken over)"
+    return f" ({fate(run)})" if fate(run) else ""
 
 
 def _why_lost(record: Record) -> str:
@@ -156,17 +169,15 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
                     f" ({record.overdue}). Its effects are refused, and it keeps its turn until it has ended;"
                     " isolate=True runs it where it can be killed."
                 )
+            if story.run.gone:
+                return f"is on record as running on {record.holder} since {since}, but {fate(story.run)}.{asked}"
             gone = "closed as lost" if record.closes_as_lost else "taken over"
             return (
                 f"is running: {record.holder} has had it since {since}. It is {gone} if nothing is heard of it until"
                 f" {say(until)}.{asked}"
             )
         case Case.LAPSED:
-            then = "closes it as lost" if record.closes_as_lost else "takes it over"
-            return (
-                f"was granted to {record.holder} at {say(record.started)}, whose lease passed at {say(until)};"
-                f" nobody has acted on that yet. Who claims it next {then}."
-            )
+            return f"was granted to {record.holder} at {say(record.started)}, until {say(until)}: {fate(story.run)}."
         case Case.RETRYING:
             return f"is retrying: {_failed_so_far(record)}; {_again(until, found, say)}."
         case Case.WAITING:

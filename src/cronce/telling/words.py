@@ -13,12 +13,13 @@ from cronce.schedule import Cron, Schedule, Window
 
 if TYPE_CHECKING:
     from cronce.protocol.record import Act, Record
+    from cronce.runtime.queries import RunSeen
 
 Tone = Literal["good", "bad", "busy", "odd", "dim"]
 _TONES: Final[Mapping[str, Tone]] = {
     **dict.fromkeys(("succeeded", "done", "alive", "cleared"), "good"),
     **dict.fromkeys(("failed", "lost", "unknown", "lapsed", "unreadable", "in doubt", "critical", "error"), "bad"),
-    **dict.fromkeys(("silent", "dead", "doubled"), "bad"),
+    **dict.fromkeys(("silent", "dead", "doubled", "host gone"), "bad"),
     **dict.fromkeys(("running", "in progress", "held", "led"), "busy"),
     **dict.fromkeys(("due", "waiting", "retrying", "resting", "paused", "not done", "warning"), "odd"),
     **dict.fromkeys(("late", "draining"), "odd"),
@@ -97,6 +98,20 @@ def safe(text: str) -> str:
 def overdue(record: "Record") -> str:
     """Of a run that was told to stop, and has not: so, and why it was; else nothing."""
     return f"overdue, still running: {record.overdue}" if record.overdue and record.is_running else ""
+
+
+def fate(run: "RunSeen") -> str:
+    """What becomes of a run that is running on record, if its host is gone or its lease is over; else nothing. The one
+    sentence about it, for the page, the command line, the timeline and alerts."""
+    record = run.record
+    if record is None or not (run.gone or run.lapsed):
+        return ""
+    gone = f"its host is gone (not heard of for {short(run.gone.unheard)}); " if run.gone else ""
+    lost = record.closes_as_lost
+    if run.gone is None or run.lapsed:
+        then = "closes it as lost" if lost else "takes it over"
+        return f"{gone}its lease has ended; the next scheduler that looks {then}"
+    return f"{gone}the lease ends in {short(run.gone.left)}; then it is {'closed as lost' if lost else 'taken over'}"
 
 
 def as_written(rule: Schedule) -> str:

@@ -75,7 +75,7 @@ def _held(name: str, kind: str) -> Schema:
 _TERM: Final = "holder fence? started?:instant ended?:instant end"
 _RUN: Final = (
     "job slot state:state outcome?:outcome holder? fence? grant?:int started?:instant finished?:instant reason?"
-    " lapsed:yes by? payload:any progress?:int[]"
+    " lapsed:yes host_gone:yes fate? by? payload:any progress?:int[]"
 )
 _JOB: Final = (
     "job schedules:object[] policies:object next?:instant carried:yes paused?:yes pause?:Act floor?:instant last?:Run"

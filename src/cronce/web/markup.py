@@ -15,7 +15,7 @@ _CODE: Final = re.compile("`([^`]+)`")
 
 _ICONS: Final = {
     **dict.fromkeys(("succeeded", "done", "cleared"), "check"),
-    **dict.fromkeys(("failed", "removed", "dead"), "cross"),
+    **dict.fromkeys(("failed", "removed", "dead", "host gone"), "cross"),
     **dict.fromkeys(("unknown", "unreadable", "in doubt"), "ask"),
     **dict.fromkeys(("lapsed", "waiting", "due", "late"), "wait"),
     **dict.fromkeys(("running", "in progress"), "play"),

@@ -221,6 +221,7 @@ _MIDDLE: Final = layout.BAR / 2
 _PATTERNS: Final = {
     "failed": "M-1,5 L5,-1 M3,9 L9,3",
     "lapsed": "M-1,3 L3,7 M-1,-1 L7,7 M3,-1 L7,3",
+    "host gone": "M-1,3 L3,7 M-1,-1 L7,7 M3,-1 L7,3",
     "lost": "M0,0 L6,6 M6,0 L0,6",
     "unknown": "M3,2 L3,4",
     "retrying": "M0,3 L6,3",
@@ -259,8 +260,8 @@ def _definitions() -> Markup:
     patterns = (
         tag(
             "pattern",
-            tag("path", d=path, class_=look),
-            id=f"look-{look}",
+            tag("path", d=path, class_=_class(look)),
+            id=f"look-{_class(look)}",
             width=6,
             height=6,
             patternUnits="userSpaceOnUse",
@@ -366,7 +367,7 @@ def _box(look: str, shape: Shape) -> Markup:
     place: dict[str, str | float] = {"width": "100%", "height": _height(shape), "rx": 2}
     parts = [tag("rect", **place, class_=f"{shape} {_class(look)}")]
     if look in _PATTERNS:
-        parts.append(tag("rect", **place, fill=f"url(#look-{look})"))
+        parts.append(tag("rect", **place, fill=f"url(#look-{_class(look)})"))
     return tag("g", *parts)
 
 

@@ -15,9 +15,9 @@ from typing import Final, Literal
 from cronce.model import Instant, Slot
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import LAPSED, NEVER_STARTED, RELEASED, Past, Record
-from cronce.runtime.queries import RunSeen
+from cronce.runtime.queries import HOST_GONE, RunSeen
 from cronce.schedule.zone import shifts
-from cronce.telling.words import fine, safe, short
+from cronce.telling.words import fate, fine, safe, short
 from cronce.value import NamedTuple
 
 By = Literal["holder", "job"]
@@ -27,7 +27,7 @@ Shape = Literal["bar", "mark", "ghost"]
 REFUSED: Final = "refused"
 GIVEN_BACK: Final = "given back"
 LOOKS: Final = (
-    *("failed", "lost", "unknown", "unreadable", "lapsed", "retrying", "running", "succeeded"),
+    *("failed", "lost", "unknown", "unreadable", HOST_GONE, "lapsed", "retrying", "running", "succeeded"),
     *("waiting", "due", "skipped", "too old", GIVEN_BACK, REFUSED),
 )
 """Every look that a piece can have, what a person should see first in front."""
@@ -129,7 +129,9 @@ def _late(piece: Piece, due: Instant) -> Piece:
 def _latest(run: RunSeen, record: Record, started: Instant, now: Instant) -> Piece:
     look, until = run.shown, run.cell.until
     if look == LAPSED and until is not None:
-        end, said = until, "its lease passed, and nobody has acted on that yet"
+        end, said = until, fate(run)
+    elif run.gone:
+        end, said = max(now - run.gone.unheard, started), fate(run)
     elif record.is_running:
         end, said = max(now, started), f"its lease is until {fine(until)}" if until else ""
     else:

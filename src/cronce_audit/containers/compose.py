@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from cronce_audit.common import ZoneSet
-from cronce_audit.containers.bases import sh_of
-from cronce_audit.containers.facts import Said, Service, Start, is_for_trying
-from cronce_audit.containers.instructions import filled
-from cronce_audit.containers.starts import commands, joined
-from cronce_audit.folds import is_zone
-from cronce_audit.model import Reader, Source
+from cronce_audit.clocks import is_zone
+from cronce_audit.common import Command, ZoneSet
+from cronce_audit.containers.dockerfile import filled
+from cronce_audit.containers.facts import Said, Service, Start, commands, is_for_trying, joined
+from cronce_audit.containers.shell import line, sh_of
+from cronce_audit.model import Place, Source, reader
 from cronce_audit.yaml import Node, documents
 
 _FAR: Final = 5
@@ -26,6 +25,7 @@ def _wants(path: PurePosixPath) -> bool:
     return path.suffix in (".yml", ".yaml") and "compose" in path.name.lower() and not is_for_trying(path)
 
 
+@reader("compose file", _wants)
 def _read(source: Source) -> Iterator[Any]:
     if "services" not in source.text or "{{" in source.text or "{%" in source.text:
         return  # not a compose file, or one that is made into one
@@ -71,9 +71,6 @@ class _Reading:
             copies=self._copies(replicas),
             copies_place=self._source.place(replicas.line if replicas else line),
             on_demand=profiles is not None and bool(profiles.items),
-            restart=self._said("restart"),
-            stop_signal=self._said("stop_signal"),
-            stop_grace=self._said("stop_grace_period"),
             order=order if order and order.value == "start-first" else None,
             target=self._text("build", "target") or "",
         )
@@ -153,4 +150,22 @@ def _lineage(services: Node | None, node: Node) -> Iterator[Node]:
         node = parent
 
 
-READER: Final = Reader("compose file", _wants, _read)
+_PROCESS: Final = re.compile(r"^(?P<name>[A-Za-z0-9_-]+):[ \t]*(?P<text>\S.*?)[ \t]*$", re.MULTILINE)
+
+
+def _is_procfile(path: PurePosixPath) -> bool:
+    return path.stem == "Procfile" and path.suffix != ".md" and not is_for_trying(path)
+
+
+@reader("Procfile", _is_procfile)
+def _read_procfile(source: Source) -> Iterator[Command]:
+    for found in _PROCESS.finditer(source.text):
+        place = source.place(source.text.count("\n", 0, found.start()) + 1)
+        yield from commands(_start(found["text"], place), "procfile", found["name"], copies=None)
+
+
+def _start(text: str, place: Place) -> Start:
+    """One simple command by its words, since who starts it signals all of its processes; else as told to a shell."""
+    read = line(text)
+    simple = len(read.commands) == 1 and read.plain
+    return Start(read.commands[0].words if simple else ("sh", "-c", text), place)

@@ -1,11 +1,13 @@
 """What Dockerfiles, compose files and the scripts that are process 1 say, before it is put together."""
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.containers.shell import Kind
+from cronce_audit.common import Command, Origin
+from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line, stays
 from cronce_audit.model import Place
 
 _TRYING: Final = frozenset({"dev", "develop", "development", "local", "test", "tests", "testing", "ci", "debug", "e2e"})
@@ -39,7 +41,6 @@ class Image:
     """What `/bin/sh` is in the base image."""
     entrypoint: Start | None
     cmd: Start | None
-    stop_signal: Said | None
     stage: str = ""
     """The name of that stage; "" where it has none."""
 
@@ -63,9 +64,6 @@ class Service:
     copies_place: Place
     on_demand: bool
     """It is in a profile: not started with the others."""
-    restart: Said | None
-    stop_signal: Said | None
-    stop_grace: Said | None
     order: Said | None
     """Which of old and new comes first in an update."""
     target: str = ""
@@ -87,3 +85,52 @@ class EntryScript:
     """Where it starts the cron of the system."""
     always: frozenset[int]
     """Lines that begin with a cron and are not indented: they stand below no condition."""
+
+
+def joined(entrypoint: Start | None, cmd: Start | None) -> Start | None:
+    """What process 1 gets: the entrypoint, with the command as its arguments. A text for a shell takes none."""
+    if entrypoint is None or not entrypoint.words:
+        return cmd
+    if cmd is None or given(entrypoint.words):
+        return entrypoint
+    return Start(entrypoint.words + cmd.words, cmd.place)
+
+
+def kind_of(name: str, sh: Kind | None) -> Kind | None:
+    """Which shell a name means, where `sh` is that of the image."""
+    return "bash" if name == "bash" else "dash" if name == "dash" else "ash" if name == "ash" else sh
+
+
+def commands(
+    start: Start | None,
+    origin: Origin,
+    unit: str,
+    *,
+    sh: Kind | None = None,
+    copies: int | None = 1,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Command]:
+    if start is None or not start.words:
+        return
+    words, shell = _without_shell(_without_entry_script(start.words), sh)
+    known = tuple(sorted((environment or {}).items()))
+    yield Command(words, start.place, origin, unit, copies, known, shell)
+
+
+def _without_entry_script(words: tuple[str, ...]) -> tuple[str, ...]:
+    """`docker-entrypoint cron -f` comes to `cron -f`: such programs do what is to be done before, and run the rest."""
+    first = PurePosixPath(words[0]).name
+    return words[1:] if len(words) > 1 and "entrypoint" in first and not first.endswith(".sh") else words
+
+
+def _without_shell(words: tuple[str, ...], sh: Kind | None) -> tuple[tuple[str, ...], bool]:
+    told = given(words)
+    if told is None:
+        return words, False
+    name, text = told
+    read = line(text)
+    if not read.commands:
+        return words, True
+    lingers = stays(read, read.commands[-1], kind_of(name, sh)) is not False
+    alone = len(read.commands) == 1 and read.plain and not ASSIGNMENT.match(text)  # `X=1 program` is more
+    return (read.commands[0].words if alone else words), lingers

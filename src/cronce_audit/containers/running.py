@@ -1,22 +1,61 @@
-"""Put together: which containers there are, what runs in each, and whether it hears the signal that stops it.
-
-`facts.conclude(runs)` are the schedulers, workers and crons, each with the container it is in.
-"""
+"""Scripts that may be process 1 of a container: whether they handle signals, and how they run what they are given."""
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import dropwhile
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cronce_audit.common import Command
-from cronce_audit.containers.facts import EntryScript, Image, Service, Start
-from cronce_audit.containers.programs import Program, behind_init, program
+from cronce_audit.containers.facts import EntryScript, Image, Service, Start, joined, kind_of
+from cronce_audit.containers.programs import INITS, Program, behind_init, program
 from cronce_audit.containers.shell import Kind, given, is_shell, line, stays
-from cronce_audit.containers.starts import joined, kind_of
-from cronce_audit.crontab.images import Image as Built
-from cronce_audit.model import Facts, Place
+from cronce_audit.crontab.hosts import Image as Built
+from cronce_audit.model import Facts, Place, Source, reader
+
+_NAMES: Final = frozenset({"entrypoint", "docker-entrypoint", "start", "run"})
+_SHEBANG: Final = re.compile(r"#!.*\b(sh|bash|ash|dash)\b")
+_TRAP: Final = re.compile(r"^[ \t]*trap[ \t]+(?!-)", re.MULTILINE)
+_INIT: Final = re.compile(rf"\bexec\b[^\n]*[\s/]({'|'.join(INITS)})\s")
+_GIVEN: Final = re.compile(r"[ \t]*((gosu|su-exec)\s+\S+\s+)?(\"\$@\"|\$@|\"\$\{@\}\")\s*")
+_EXEC: Final = re.compile(r"^[ \t]*exec\b[^\n#]*\$(\{@\}|@)", re.MULTILINE)
+_SERVICE: Final = re.compile(r"^[ \t]*(sudo )?((rc-)?service crond? start|/etc/init\.d/crond? start)\b", re.MULTILINE)
+_CRON: Final = re.compile(r"^(exec |sudo )*(\S*/)?(crond?|supercronic|(rc-)?service crond?)\b", re.MULTILINE)
+
+
+def _wants(path: PurePosixPath) -> bool:
+    return path.suffix in (".sh", ".bash") or path.name in _NAMES
+
+
+@reader("entry script", _wants)
+def _read(source: Source) -> Iterator[EntryScript]:
+    if not source.suffix and not _SHEBANG.match(source.text):
+        return
+    service = _SERVICE.search(source.text)
+    yield EntryScript(
+        source.path,
+        passes_on=bool(_TRAP.search(source.text) or _INIT.search(source.text)),
+        arguments=_last_line(source),
+        gives_way=bool(_EXEC.search(source.text)),
+        service=source.place(_number(source, service)) if service else None,
+        always=frozenset(_number(source, found) for found in _CRON.finditer(source.text)),
+    )
+
+
+def _number(source: Source, found: re.Match[str]) -> int:
+    return source.text.count("\n", 0, found.start()) + 1
+
+
+def _last_line(source: Source) -> Place | None:
+    """Where the last command is `"$@"`, without `exec`."""
+    lines = source.text.splitlines()
+    for number in range(len(lines), 0, -1):
+        text = lines[number - 1]
+        if text.strip() and not text.lstrip().startswith("#"):
+            return source.place(number) if _GIVEN.fullmatch(text) else None
+    return None
 
 
 class Container(NamedTuple):

@@ -9,12 +9,13 @@ from typing import Final, NamedTuple
 
 from cronce.errors import BadInput
 from cronce.integrations.crontab import entries
-from cronce_audit.containers.instructions import is_dockerfile
+from cronce_audit.containers.dockerfile import is_dockerfile
 from cronce_audit.crontab.read import Line
-from cronce_audit.javascript import facts as javascript
+from cronce_audit.javascript import code as javascript
 from cronce_audit.kubernetes.seen import running
-from cronce_audit.model import Confidence, Facts, Found, Place, Reader, Rule, Severity, Source, rule
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, reader, rule
 from cronce_audit.processes.launches import launches
+from cronce_audit.systemd import Timer, service_of
 from cronce_audit.yaml import Node, documents
 
 _LABEL: Final = re.compile(r"ofelia\.(?P<kind>job-\w+(?:-\w+)?)\.(?P<name>[\w.-]+)\.(?P<key>schedule|command)")
@@ -42,6 +43,11 @@ class Planned(NamedTuple):
         return self.by == "GitHub Actions" and _CALLS.search(self.command) is not None
 
 
+def _wants(path: PurePosixPath) -> bool:
+    return is_dockerfile(path) or path.suffix in (".yml", ".yaml")
+
+
+@reader("schedules of containers", _wants)
 def _read(source: Source) -> Iterator[Planned]:
     path = PurePosixPath(source.path)
     if is_dockerfile(path):
@@ -103,10 +109,6 @@ def _labels(source: Source) -> Iterator[Planned]:
                     yield Planned("ofelia", schedule, job.get("command", ("", 0))[0], source.place(line))
 
 
-def _wants(path: PurePosixPath) -> bool:
-    return is_dockerfile(path) or path.suffix in (".yml", ".yaml")
-
-
 def planned(facts: Facts) -> list[Planned]:
     """All that stands in files of any kind; those first that are the likeliest to be meant."""
     return [
@@ -119,16 +121,20 @@ def planned(facts: Facts) -> list[Planned]:
         ),
         *(Planned("cron", one.schedule, one.command, one.place) for one in facts.of(Line) if one.guard != "cronce"),
         *facts.of(Planned),
+        *(
+            Planned("systemd", one.elapses[0].calendar.expression, " ".join(service.execs), one.place)
+            for one in facts.of(Timer)
+            if one.elapses and (service := service_of(one, facts))
+        ),
         *(Planned(one.library, one.pattern, "", one.place) for one in facts.of(javascript.Job) if one.pattern),
     ]
 
 
 @rule(
-    "CR414",
-    "job-in-two-schedulers",
+    "CR414 job-in-two-schedulers",
     Severity.INFO,
-    Confidence.MEDIUM,
-    remedy="keep one of them, and say in the other's place where the job went; or claim each run with `cronce exec`",
+    "keep one of them, and say in the other's place where the job went; or claim each run with `cronce exec`",
+    confidence=Confidence.MEDIUM,
 )
 def _twice(facts: Facts) -> Iterator[Found]:
     every = facts.conclude(planned)
@@ -180,7 +186,3 @@ def _is_unusual(schedule: str) -> bool:
     minute, _, rest = schedule.partition(" ")
     hour = rest.partition(" ")[0]
     return "," in f"{minute} {hour}" or (minute.isdecimal() and int(minute) % 15 != 0 and hour.isdecimal())
-
-
-READER: Final = Reader("schedules of containers", _wants, _read)
-RULES: Final[tuple[Rule, ...]] = (_twice,)

@@ -5,18 +5,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from cronce_audit.crontab.commands import cut_by_percent, scripts_of, shown, work
-from cronce_audit.crontab.hosts import Home, homes, zones
-from cronce_audit.crontab.images import Engine, Image, is_odd, passes_over
-from cronce_audit.crontab.periodic import Periodic
+from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
+from cronce_audit.crontab.commands import Script, is_meant, job_of, leaves_if_locked, scripts_of, shown, work
+from cronce_audit.crontab.hosts import Engine, Home, Image, homes, zones
 from cronce_audit.crontab.read import Fault, Line
-from cronce_audit.crontab.scripts import Script, is_meant
-from cronce_audit.folds import Disputed, disputed, season
-from cronce_audit.locks.guards import guards
+from cronce_audit.guards import guards
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.python.facts import Bound, Const, Items
 from cronce_audit.python.names import names
-from cronce_audit.slots import minutes_between
 
 OFTEN: Final = 10
 """Minutes. A job that fires at least as often as this overlaps with itself one day."""
@@ -32,11 +28,9 @@ def _homes_of_lines(facts: Facts) -> Iterator[tuple[Line, Home]]:
 
 
 @rule(
-    "CR401",
-    "line-cron-cannot-read",
+    "CR401 line-cron-cannot-read",
     Severity.ERROR,
-    Confidence.HIGH,
-    remedy="mend the line; `crontab FILE` and `cronce crontab install` refuse such a file instead of losing its jobs",
+    "mend the line; `crontab FILE` and `cronce crontab install` refuse such a file instead of losing its jobs",
 )
 def line_cron_cannot_read(facts: Facts) -> Iterator[Found]:
     known = facts.conclude(homes)
@@ -82,74 +76,14 @@ def _without_users(home: Home, facts: Facts) -> Iterator[Found]:
             )
 
 
-@rule(
-    "CR402",
-    "name-cron-ignores",
-    Severity.WARNING,
-    Confidence.MEDIUM,
-    remedy="give it a name of letters, digits, - and _ only, without an ending",
-)
-def name_cron_ignores(facts: Facts) -> Iterator[Found]:
-    """Where a Dockerfile takes the file, what counts is the name it has there."""
-    for home in facts.conclude(homes).values():
-        path = home.tab.path
-        if home.passed_over:
-            first = next((line.place for line in facts.of(Line) if line.place.path == path), Place(path, 1))
-            yield Found(first, f"Debian's cron passes over `{path}`, for the dot in its name: nothing in it runs")
-    taken = {name for image in facts.of(Image) for name in image.named}
-    for periodic in facts.of(Periodic):
-        path = periodic.place.path
-        if is_odd(path) and PurePosixPath(path).name not in taken:
-            yield Found(periodic.place, f"run-parts passes over `{path}`, for the dot in its name: it never runs")
-    for image in facts.of(Image):
-        yield from _odd_targets(image)
-
-
-def _odd_targets(image: Image) -> Iterator[Found]:
-    alpine = not image.debian
-    for copied in image.copied:
-        folder = PurePosixPath(copied.target).parent
-        by_cron = passes_over(image, copied)
-        by_parts = folder.parent in _PERIODIC[alpine] and folder.name.removeprefix("cron.") in _PERIODS
-        if by_cron or (by_parts and is_odd(copied.target) and not copied.handled):
-            who = "cron" if by_cron else "run-parts"
-            yield Found(
-                copied.place,
-                f"{who} passes over `{copied.target}`, for the dot in its name: it never runs",
-                Confidence.HIGH,
-                Severity.ERROR,
-            )
-
-
-_PERIODIC: Final = {False: [PurePosixPath("/etc")], True: [PurePosixPath("/etc/periodic")]}
-_PERIODS: Final = frozenset({"15min", "hourly", "daily", "weekly", "monthly"})
-
-
-@rule(
-    "CR403",
-    "percent-ends-the-command",
-    Severity.WARNING,
-    Confidence.HIGH,
-    remedy=r"write `\%` for each `%`, or put the command into a script",
-)
-def percent_ends_the_command(facts: Facts) -> Iterator[Found]:
-    for line, home in _homes_of_lines(facts):
-        if home.engine not in ("busybox", "supercronic", "other") and cut_by_percent(line.command):
-            yield Found(
-                line.place,
-                f"cron ends the command of `{shown(line.command)}` at its first bare `%`: what is left is half of it",
-            )
-
-
 # --- too often --------------------------------------------------------------------------------------------------------
 
 
 @rule(
-    "CR408",
-    "every-minute-of-one-hour",
+    "CR408 every-minute-of-one-hour",
     Severity.WARNING,
-    Confidence.MEDIUM,
-    remedy="write a minute; if sixty runs are meant, say so with `0-59`",
+    "write a minute; if sixty runs are meant, say so with `0-59`",
+    confidence=Confidence.MEDIUM,
 )
 def every_minute_of_one_hour(facts: Facts) -> Iterator[Found]:
     for line, _ in _homes_of_lines(facts):
@@ -190,12 +124,11 @@ def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
 
 
 @rule(
-    "CR405",
-    "no-lock-on-a-frequent-job",
+    "CR405 no-lock-on-a-frequent-job",
     Severity.WARNING,
-    Confidence.MEDIUM,
-    remedy="put `flock -n /run/lock/NAME.lock` before the command, or `cronce exec NAME --schedule '…' --` where more"
+    "put `flock -n /run/lock/NAME.lock` before the command, or `cronce exec NAME --schedule '…' --` where more"
     " than one machine has this line",
+    confidence=Confidence.MEDIUM,
 )
 def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
     scripts: dict[str, list[Script]] = {}
@@ -240,12 +173,11 @@ def _unlocked(line: Line, minutes: int, run: Sequence[Script], *, is_long: bool)
 
 
 @rule(
-    "CR406",
-    "time-that-clocks-show-twice-or-never",
+    "CR406 time-that-clocks-show-twice-or-never",
     Severity.INFO,
-    Confidence.MEDIUM,
-    remedy="let cron go by UTC (TZ=UTC for the daemon, `CRON_TZ=UTC` where cron knows it), or choose an hour that no"
+    "let cron go by UTC (TZ=UTC for the daemon, `CRON_TZ=UTC` where cron knows it), or choose an hour that no"
     " change of clocks touches, or guard the line with `cronce exec NAME --schedule '…' --tz ZONE --`",
+    confidence=Confidence.MEDIUM,
 )
 def time_that_clocks_show_twice_or_never(facts: Facts) -> Iterator[Found]:
     for line, home in _homes_of_lines(facts):
@@ -278,29 +210,64 @@ def _by_the_clocks(line: Line, home: Home, zone: str, found: Disputed) -> Found:
     )
 
 
-@rule(
-    "CR407",
-    "zone-that-cron-does-not-know",
-    Severity.WARNING,
-    Confidence.HIGH,
-    remedy="set TZ for the cron daemon itself (`ENV TZ=…` with tzdata), or use a cron that knows CRON_TZ (cronie)",
+_MOST: Final = 40
+"""Different schedules of one job that are compared with each other; equal ones are found among any number."""
+
+
+_BY_DEDUPE: Final = "keep one of the lines; `cronce crontab dedupe` takes away what stands there twice"
+
+
+_BY_HAND: Final = (
+    "keep one of the lines, the one whose output goes where you look for it; `cronce crontab dedupe` leaves lines that "
+    "differ in anything"
 )
-def zone_that_cron_does_not_know(facts: Facts) -> Iterator[Found]:
-    told: set[str] = set()
-    for line, home in _homes_of_lines(facts):
-        unknown = home.engine in ("debian", "busybox")
-        if line.zone and unknown and line.place.path not in told and not _is_in_force(line, home, facts):
-            told.add(line.place.path)
-            whose = "Debian's cron" if home.engine == "debian" else "busybox's cron"
-            yield Found(
-                line.place,
-                f"CRON_TZ={line.zone} means nothing to {whose}: `{line.schedule}` is by the clocks of the host",
-            )
 
 
-def _is_in_force(line: Line, home: Home, facts: Facts) -> bool:
-    return (
-        line.zone in zones(line, home, facts)
-        or line.schedule == "@reboot"
-        or minutes_between(line.schedule) is not None
+@rule("CR404 same-job-twice", Severity.ERROR, "keep one of the lines")
+def same_job_twice(facts: Facts) -> Iterator[Found]:
+    told: set[Place] = set()
+    for lines in _of_one_job(facts):
+        for first, second, when in _together(lines, facts.year):
+            if second.place not in told:
+                told.add(second.place)
+                yield _twice(first, second, when)
+
+
+def _of_one_job(facts: Facts) -> Iterator[Sequence[Line]]:
+    """On one host. What cronce guards runs once, however often it stands there."""
+    known = facts.conclude(homes)
+    same: dict[tuple[object, ...], list[Line]] = {}
+    for line in facts.of(Line):
+        if line.guard != "cronce":
+            job = (job_of(line.command), line.user, line.zone, line.settings)
+            for host in sorted(known[line.place.path].hosts):
+                same.setdefault((host, *job), []).append(line)
+    return iter(same.values())
+
+
+def _together(lines: Sequence[Line], year: int) -> Iterator[tuple[Line, Line, str]]:
+    """Each line that fires when one before it does."""
+    firsts: dict[str, Line] = {}
+    for line in lines:
+        if line.schedule in firsts:
+            yield firsts[line.schedule], line, "at each of its times"
+            continue
+        for first in firsts.values() if len(firsts) < _MOST and not leaves_if_locked(line.command) else ():
+            if shared := shared_slot(first.schedule, line.schedule, year):
+                yield first, line, f"at {shared:%H:%M}"
+                break
+        firsts[line.schedule] = line
+
+
+def _twice(first: Line, second: Line, when: str) -> Found:
+    one_file = first.place.path == second.place.path
+    surely = one_file and first.schedule == second.schedule and not leaves_if_locked(second.command)
+    unless = ", unless the second finds the lock still taken" if leaves_if_locked(second.command) else ""
+    is_copy = one_file and (first.schedule, first.command) == (second.schedule, second.command)
+    return Found(
+        second.place,
+        f"`{shown(second.command)}` stands at {first.place} too, and {when} both run it{unless}",
+        Confidence.HIGH if one_file else Confidence.MEDIUM,
+        Severity.ERROR if surely else Severity.WARNING,
+        _BY_DEDUPE if is_copy else _BY_HAND if job_of(first.command) == job_of(second.command) else None,
     )

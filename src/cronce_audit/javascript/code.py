@@ -1,12 +1,14 @@
 """A JavaScript or TypeScript file as a tree, and what its names stand for: imports, instances, constants, functions."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce_audit.grammars import Language, parse, text, within
-from cronce_audit.model import Source
+from cronce_audit.model import Place, Source
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -33,6 +35,64 @@ FUNCTIONS: Final = (
 )  # fmt: skip
 MADE: Final = "new"
 """Stands in a path behind the class that something is an instance of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A file of code, and the files of this tree that it imports when it is loaded."""
+
+    path: str
+    imports: tuple[str, ...]
+    """As written; packages are left out."""
+    is_opaque: bool
+    """It also loads what is not spelled out: `require(file)`."""
+    has_lock: bool
+    """It speaks of locks, leaders or claims."""
+    surely_locks: bool
+    """It does so in words that mean nothing else."""
+    conditional_calls: tuple[str, ...]
+    """Functions that it calls under a condition."""
+    forks: int | None
+    """The line on which it forks workers of itself by `cluster.fork()`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """A package.json."""
+
+    path: str
+    name: str
+    scripts: tuple[tuple[str, str, Place], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A call or decorator that makes this process run something on a schedule."""
+
+    library: str
+    what: str
+    """What is run, in a word for people: `sendReports`, `the job of 0 3 * * *`."""
+    pattern: str | None
+    """The cron expression, where it is spelled out."""
+    place: Place
+    is_guarded: bool
+    """A lock or a condition was seen around it, or it cannot be seen whether there is one."""
+    is_locked: bool
+    """It takes a lock that others see."""
+    leans_on: tuple[str, ...]
+    """Modules, as imported, that its body uses: a lock may be in them."""
+    starters: tuple[str, ...]
+    """The functions of its file that register it; none where that happens when the file is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pm2App:
+    """An entry of an ecosystem file of pm2."""
+
+    script: str
+    instances: str
+    """As written: `4`, `max`, `-1`."""
+    place: Place
 
 
 class Origin(NamedTuple):
@@ -232,3 +292,13 @@ def entries(node: "Node | None") -> "dict[str, Node]":
         elif key is not None:
             found[text(key).strip("'\"")] = child if value is None else value
     return found
+
+
+_ALIAS: Final = re.compile(
+    r"(?:\.{1,2}/|\.{1,2}$|[@~#]/|~|#|src/|@(?:app|src|libs?|api|server|modules|services|jobs)/)"
+)
+
+
+def is_own(module: str) -> bool:
+    """Whether it is written like a file of this tree, or by an alias for one, and not like a package."""
+    return bool(_ALIAS.match(module))

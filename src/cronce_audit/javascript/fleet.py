@@ -10,12 +10,10 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Final, NamedTuple
 
-from cronce_audit.javascript.facts import Module, Package, Pm2App
+from cronce_audit.javascript.code import Module, Package, Pm2App
 from cronce_audit.model import Confidence, Facts, Place
-from cronce_audit.processes.argv import Argv, programs, simple_commands
+from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, Options, count, programs, simple_commands
 from cronce_audit.processes.commands import started
-from cronce_audit.processes.counts import ONE, SEVERAL, Count, count
-from cronce_audit.processes.options import Options
 
 _SUFFIXES: Final = ("", ".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".tsx", ".jsx", "/index.ts", "/index.js")
 _BUILT: Final = re.compile(r"(?:^|(?<=/))(?:dist|build|lib|out|output|\.build|dist/src|build/src)/")

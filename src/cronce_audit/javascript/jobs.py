@@ -11,10 +11,8 @@ from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce_audit.grammars import above, column, line, text, within, words
-from cronce_audit.javascript.code import FUNCTIONS, MADE, Code, Origin, arguments, entries, is_plain
-from cronce_audit.javascript.facts import Job
+from cronce_audit.javascript.code import FUNCTIONS, MADE, Code, Job, Origin, arguments, entries, is_own, is_plain
 from cronce_audit.javascript.guards import closure, is_conditional, is_locked, starters, takes_lock
-from cronce_audit.javascript.modules import is_own
 from cronce_audit.model import Place, Source
 
 if TYPE_CHECKING:
@@ -160,17 +158,13 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         return
     bodies = [part for one in closure(code, body) for part in (one, *_around(one))]
     uses = sorted({module for one in bodies for module in code.modules(words(one)) if is_own(module)})
-    options = entries(draft.options) | _fields(code, draft.when)
-    zone = options.get("timezone") or options.get("timeZone") or options.get("tz") or _fifth(library, call)
     yield Job(
         library,
         _what(code, draft, library),
         None if draft.when is None else _pattern(code, draft.when),
-        code.literal(zone),
         _place(code.source, call),
-        _is_rule(code, draft.when),
         _is_guarded(code, draft, bodies, starts) or not _is_seen(body, bodies, uses),
-        "distributed" in options or takes_lock(code, bodies, [*starts, *_callers(code, starts)]),
+        "distributed" in entries(draft.options) or takes_lock(code, bodies, [*starts, *_callers(code, starts)]),
         tuple(uses),
         tuple(starters(code, call)),
     )
@@ -257,12 +251,6 @@ def _fields(code: Code, when: "Node | None") -> "dict[str, Node]":
         if owner == text(when) and value is not None:
             found[name] = value
     return found
-
-
-def _fifth(library: str, call: "Node") -> "Node | None":
-    """The zone of `new CronJob(when, body, done, start, zone)`."""
-    told = arguments(call)
-    return told[4] if library == "cron" and len(told) > 4 else None
 
 
 def _what(code: Code, draft: Draft, library: str) -> str:

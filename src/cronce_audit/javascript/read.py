@@ -1,31 +1,165 @@
-"""The reader of code: a file is parsed only where its text speaks of something that we know."""
+"""Which file loads which: read from the text, for every file of a tree is asked, and most hold nothing else for us."""
 
+import json
+import re
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from cronce_audit.javascript import jobs, locks, pm2, queues
-from cronce_audit.javascript.code import Code, is_packed, wants
-from cronce_audit.javascript.facts import Job, LockCall, Pm2App, Repeatable
-from cronce_audit.model import Reader, Source
+from cronce_audit.common import LockCall
+from cronce_audit.grammars import column, line, text, within
+from cronce_audit.javascript import guards as locks
+from cronce_audit.javascript import jobs
+from cronce_audit.javascript.code import Code, Job, Module, Package, Pm2App, entries, is_own, is_packed, wants
+from cronce_audit.javascript.guards import speaks_of_lock, surely_locks
+from cronce_audit.model import Place, Source, Unreadable, reader
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_LOADED: Final = re.compile(
+    r"(?:\bfrom\s*|^import\s*|^(?=\S).*?\brequire\s*\(\s*|^(?:const|let|var)\b.*?\bimport\s*\(\s*)['\"]([^'\"\n]+)['\"]",
+    re.MULTILINE,
+)
+"""What is loaded with the file; a `require` that is indented is in a function or under a condition."""
+_REQUIRED: Final = re.compile(r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]")
+_COMPUTED: Final = re.compile(r"\b(?:require|import)\s*\(\s*(?!['\"])[\w`$.]")
+_STEP: Final = re.compile(
+    r"[{}]|\b(?P<name>\w*(?i:cron|job|sched|task)\w*|start|init|setup|run|register|boot|bootstrap|initialize)\s*\("
+)
+"""What opens or closes a block, and calls of functions whose name says that they start something."""
+_ASKED: Final = re.compile(
+    r"\b(?:if\s*\((?P<asked>[^;{}]{0,300})\)|else)\s*(?:await\s+|return\s+)?(?:[\w$.()'\"/]+\.)?$"
+)
+_MODE: Final = re.compile(r"NODE_ENV|['\"](?:test|production|prod|development|dev)['\"]|\bis(?:Prod|Dev|Test)\w*\b")
+"""It asks whether this is a test, or production: that is the same in all processes."""
+_FORK: Final = re.compile(r"\b(?:cluster|\w*[cC]luster\w*)(?:\.default)?\.fork\s*\(")
+_PRIMARY: Final = re.compile(r"\bis(?:Primary|Master)\b")
+_OTHER_FILE: Final = re.compile(r"setup(?:Primary|Master)\s*\(")
+"""The workers may run another file."""
+_COMMENTS: Final = re.compile(r"/\*.*?\*/|(?<![:'\"`\w])//[^\n]*", re.DOTALL)
 
 
-def _read(source: Source) -> Iterator[Job | LockCall | Pm2App | Repeatable]:
+@reader("javascript", wants)
+def _read_module(source: Source) -> Iterator[Module]:
+    if is_packed(source):
+        return
+    plain = _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), source.text)
+    fork = _FORK.search(plain) if "cluster" in plain and not _OTHER_FILE.search(plain) else None
+    loaded = _LOADED.findall(plain)
+    if fork:  # what workers load stands in the last branch
+        loaded += _REQUIRED.findall(plain, max(plain.rfind("else"), fork.start()))
+    yield Module(
+        source.path,
+        tuple(sorted({name for name in loaded if is_own(name)})),
+        bool(_COMPUTED.search(plain)),
+        speaks_of_lock(plain),
+        surely_locks(plain),
+        tuple(sorted(_conditional_calls(plain))),
+        plain.count("\n", 0, fork.start()) + 1 if fork else None,
+    )
+
+
+def _conditional_calls(plain: str) -> set[str]:
+    """Functions that are called in a block, or a statement, behind a condition."""
+    is_asked = cache(partial(_is_asked, plain, bool(_PRIMARY.search(plain))))
+    found: set[str] = set()
+    blocks: list[int] = []
+    for step in _STEP.finditer(plain) if "if" in plain else ():
+        if step[0] == "{":
+            blocks.append(step.start())
+        elif step[0] == "}":
+            blocks = blocks[:-1]
+        elif any(map(is_asked, (*blocks, step.start()))):
+            found.add(step["name"])
+    return found
+
+
+def _is_asked(plain: str, is_forking: bool, end: int) -> bool:
+    """Whether a condition stands right before it. In a file that forks, `else` is where the workers are."""
+    asked = _ASKED.search(plain[max(end - 300, 0) : end])
+    if asked is None or _MODE.search(asked[0]):
+        return False
+    if asked["asked"] is None:
+        return not is_forking
+    return "isWorker" not in asked["asked"] or asked["asked"].startswith("!")
+
+
+@reader("package.json", lambda path: path.name == "package.json")
+def _read_package(source: Source) -> Iterator[Package]:
+    try:
+        told = json.loads(source.text)
+    except ValueError as error:
+        raise Unreadable(getattr(error, "lineno", 1), "it is not JSON") from None
+    if isinstance(told, dict):
+        yield Package(
+            source.path,
+            str(told.get("name", "")),
+            tuple((name, told, _place(source, name)) for name, told in _texts(told.get("scripts"))),
+        )
+
+
+def _texts(told: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(told, dict):
+        return ()
+    return tuple((name, value) for name, value in told.items() if isinstance(value, str))
+
+
+def _place(source: Source, script: str) -> Place:
+    """Of a script in package.json: the first line behind "scripts" that has its name."""
+    behind = max(source.text.find('"scripts"'), 0)
+    found = source.text.find(f'"{script}"', behind + len('"scripts"'))
+    return source.place(source.text.count("\n", 0, max(found, 0)) + 1)
+
+
+def is_ecosystem(path: PurePosixPath) -> bool:
+    """`ecosystem.config.js`, `pm2.config.cjs`, `ecosystem.production.js`, `pm2.json`."""
+    return path.name.partition(".")[0].lower() in ("ecosystem", "pm2", "process") or path.name.endswith(".pm2.js")
+
+
+def apps(code: Code) -> Iterator[Pm2App]:
+    for node in within(code.root, "pair", "variable_declarator"):
+        value = node.child_by_field_name("value")
+        name = node.child_by_field_name("key") or node.child_by_field_name("name")
+        if text(name).strip("'\"") == "apps" and value is not None:
+            for app in value.named_children if value.type == "array" else [value]:
+                yield from _app(code, app)
+
+
+def _app(code: Code, app: "Node") -> Iterator[Pm2App]:
+    told = entries(app)
+    script = code.literal(told.get("script"))
+    instances = told.get("instances")
+    if script and instances is not None:
+        number = code.literal(instances) or text(instances)
+        yield Pm2App(script, number, code.source.place(line(instances), column(instances)))
+    elif script:
+        yield Pm2App(script, "", code.source.place(line(app), column(app)))
+
+
+def _is_json(path: PurePosixPath) -> bool:
+    return path.suffix == ".json" and is_ecosystem(path)
+
+
+@reader("pm2", _is_json)
+def _read_json(source: Source) -> Iterator[Pm2App]:
+    """JSON is an expression of JavaScript."""
+    if '"apps"' in source.text:
+        yield from apps(Code(source._replace(text=f"({source.text})"), "javascript"))
+
+
+@reader("javascript", wants)
+def _read(source: Source) -> Iterator[Job | LockCall | Pm2App]:
     has_jobs = jobs.MENTIONS.search(source.text)
-    has_queues = queues.MENTIONS.search(source.text)
     has_locks = locks.MENTIONS.search(source.text)
-    is_ecosystem = pm2.is_ecosystem(PurePosixPath(source.path))
-    if is_packed(source) or not (has_jobs or has_queues or has_locks or is_ecosystem):
+    of_pm2 = is_ecosystem(PurePosixPath(source.path))
+    if is_packed(source) or not (has_jobs or has_locks or of_pm2):
         return
     code = Code(source)
     if has_jobs:
         yield from jobs.jobs(code)
-    if has_queues:
-        yield from queues.repeatables(code)
     if has_locks:
         yield from locks.lock_calls(code)
-    if is_ecosystem:
-        yield from pm2.apps(code)
-
-
-READER: Final = Reader("javascript", wants, _read)
+    if of_pm2:
+        yield from apps(code)

@@ -1,12 +1,9 @@
-"""What goes wrong with jobs of Node."""
+"""What the readers of JavaScript tell the rules."""
 
-import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Final, NamedTuple
 
-from cronce_audit.folds import disputed, season
-from cronce_audit.javascript.facts import Act, Job, LockCall, Module, Package, Repeatable
+from cronce_audit.javascript.code import Job, Module
 from cronce_audit.javascript.fleet import Program, Tree, fleet, tree
 from cronce_audit.javascript.jobs import TIMER
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
@@ -97,11 +94,9 @@ def _sureness(job: Job, known: Tree) -> Confidence:
 
 
 @rule(
-    "CR701",
-    "job-in-every-process",
+    "CR701 job-in-every-process",
     Severity.ERROR,
-    Confidence.HIGH,
-    remedy="run the jobs in a program of their own with one instance, or start the body through a claim on a shared "
+    "run the jobs in a program of their own with one instance, or start the body through a claim on a shared "
     "store (`cronce exec NAME --schedule CRON -- node job.js` in a crontab line on each host, or a row keyed by job "
     "and slot)",
 )
@@ -112,11 +107,10 @@ def _in_every_process(facts: Facts) -> Iterator[Found]:
 
 
 @rule(
-    "CR702",
-    "job-tied-to-one-process",
+    "CR702 job-tied-to-one-process",
     Severity.INFO,
-    Confidence.MEDIUM,
-    remedy="keep this program at one process, or let each slot be claimed on a shared store before its body runs",
+    "keep this program at one process, or let each slot be claimed on a shared store before its body runs",
+    confidence=Confidence.MEDIUM,
 )
 def _tied_to_one_process(facts: Facts) -> Iterator[Found]:
     told = {one.job for one in facts.conclude(repeated)}
@@ -142,129 +136,4 @@ def _tied_to_one_process(facts: Facts) -> Iterator[Found]:
 _LOOK: Final = (
     "look whether it runs in one process at most, of all workers and machines; if so, say it: "
     "`// cronce: ignore[CR702] …`"
-)
-
-
-@rule(
-    "CR703",
-    "time-that-comes-twice-or-never",
-    Severity.WARNING,
-    Confidence.HIGH,
-    remedy="choose a time that the clocks do not skip or repeat, or give the job `UTC` as its zone",
-)
-def _twice_or_never(facts: Facts) -> Iterator[Found]:
-    known = facts.conclude(tree)
-    for job in facts.of(Job):
-        if not (job.pattern and job.zone and (job.library == "node-cron" or job.is_rule)):
-            continue
-        hit = disputed(job.pattern, job.zone, facts.year)
-        if hit and hit.twice and _fires_twice(job, known):
-            yield Found(job.place, f"{job.what} runs twice when clocks go back: {_shown(hit.twice, job.zone)} twice")
-        elif hit and hit.never:
-            message = f"{job.what} does not run on the day that clocks go forward: {_shown(hit.never, job.zone)} never"
-            yield Found(job.place, message)
-
-
-def _shown(wall: datetime, zone: str) -> str:
-    """`Europe/Berlin, each year (in 2026 on 25 October), shows 02:30`."""
-    return f"{zone}, {season(wall)}, shows {wall:%H:%M}"
-
-
-_MAJOR: Final = re.compile(r"[\^~>=v\s]*(\d+)")
-
-
-def _fires_twice(job: Job, known: Tree) -> bool:
-    """A RecurrenceRule, and node-cron before its fourth version, look at the wall clock alone."""
-    if job.is_rule:
-        return True
-    package: Package | None = known.packages.get(known.package_of(job.place.path) or "")
-    version = _MAJOR.match(dict(package.needs).get("node-cron", "")) if package else None
-    return version is not None and int(version[1]) < 4
-
-
-@rule(
-    "CR704",
-    "repeatable-job-left-behind",
-    Severity.WARNING,
-    Confidence.HIGH,
-    remedy="call `upsertJobScheduler(id, …)` (BullMQ 5.16 and later), which replaces the schedule of its id, or remove "
-    "the old one by `removeRepeatable` before adding",
-)
-def _left_behind(facts: Facts) -> Iterator[Found]:
-    first: dict[tuple[str, str, str], Repeatable] = {}
-    for one in facts.of(Repeatable):
-        before = first.setdefault((one.place.path, one.queue, one.name), one)
-        if before.pattern != one.pattern:
-            yield Found(
-                one.place,
-                f"`{one.name}` is added with `{one.pattern}` here and with `{before.pattern}` in line "
-                f"{before.place.line}: these are two, for the schedule is part of their key, and both stay in Redis",
-            )
-
-
-def _acts(facts: Facts, *acts: Act) -> Iterator[LockCall]:
-    return (call for call in facts.of(LockCall) if call.act in acts)
-
-
-@rule(
-    "CR711",
-    "redis-lock-released-by-anyone",
-    Severity.WARNING,
-    Confidence.HIGH,
-    remedy="compare and delete in one step: `eval` of a script that deletes the key only if it still holds the value "
-    "that this run drew",
-)
-def _released_by_anyone(facts: Facts) -> Iterator[Found]:
-    for call in _acts(facts, "free after get", "free unasked"):
-        gap = (
-            "the key may run out and be taken by another process between `get` and `del`"
-            if call.act == "free after get"
-            else "when it ran out meanwhile, this deletes the lock of whoever took it"
-        )
-        yield Found(call.place, f"the lock `{call.key}` is released without knowing that it is still held: {gap}")
-
-
-@rule(
-    "CR712",
-    "redis-lock-without-expiry",
-    Severity.WARNING,
-    Confidence.HIGH,
-    remedy="set value and time to live in one command: `set(key, token, 'PX', ms, 'NX')`",
-)
-def _without_expiry(facts: Facts) -> Iterator[Found]:
-    for call in _acts(facts, "take for ever", "take in two steps"):
-        how = (
-            "never runs out"
-            if call.act == "take for ever"
-            else "gets its time to live by a second command, and never runs out if the process dies between the two"
-        )
-        yield Found(call.place, f"the lock `{call.key}` {how}: after a crash nobody gets it, and the job is lost")
-
-
-@rule(
-    "CR713",
-    "redis-lock-renewed-by-anyone",
-    Severity.WARNING,
-    Confidence.HIGH,
-    remedy="compare and extend in one step: `eval` of a script that calls `pexpire` only if the key still holds the "
-    "value that this process drew, and stop when it does not",
-)
-def _renewed_by_anyone(facts: Facts) -> Iterator[Found]:
-    for call in _acts(facts, "renew after get", "renew unasked"):
-        gap = " between `get` and `expire`" if call.act == "renew after get" else ""
-        yield Found(
-            call.place,
-            f"the lock `{call.key}` is extended whoever holds it: a process that is paused{gap} until it runs out "
-            "extends another's, and both go on",
-        )
-
-
-RULES: Final = (
-    _in_every_process,
-    _tied_to_one_process,
-    _twice_or_never,
-    _left_behind,
-    _released_by_anyone,
-    _without_expiry,
-    _renewed_by_anyone,
 )

@@ -1,58 +1,50 @@
-"""Rules about when a CronJob starts, and whether Kubernetes takes it at all."""
+"""Schedules as Kubernetes reads them: robfig/cron's ParseStandard, which is not quite cron.
 
+Five fields; `?` is `*`; weekdays are 0 to 6, and 7 is refused; no L, W or #; `@every 90m` counts from the last run.
+"""
+
+import re
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Final
 
-from cronce_audit.folds import Disputed, disputed, is_zone, season
+from cronce.errors import BadInput
+from cronce.schedule import Cron, shortest_gap
+from cronce.schedule.instant import format_duration
+from cronce_audit.clocks import Disputed, disputed, is_zone, season
 from cronce_audit.kubernetes.facts import CronJob, Field
-from cronce_audit.kubernetes.schedules import PREFIX, as_cron, complaint
-from cronce_audit.kubernetes.seen import cron_jobs, running, whole
-from cronce_audit.model import Confidence, Facts, Found, Rule, Severity, rule
+from cronce_audit.kubernetes.seen import running, whole
+from cronce_audit.model import Confidence, Facts, Found, Severity, rule
+
+PREFIX: Final = re.compile(r"(CRON_TZ|TZ)=(\S+)\s+")
+
+_EVERY: Final = re.compile(r"@every (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+@lru_cache(1024)
+def interval(text: str) -> timedelta | None:
+    """The shortest time between two of its slots; None where that cannot be told."""
+    every = _EVERY.fullmatch(text)
+    if every and text != "@every ":
+        hours, minutes, seconds = (int(one or 0) for one in every.groups())
+        return timedelta(hours=hours, minutes=minutes, seconds=seconds) or None
+    try:
+        return shortest_gap(Cron(as_cron(text)), datetime(2026, 1, 1, tzinfo=UTC))
+    except BadInput:
+        return None
+
+
+def as_cron(text: str) -> str:
+    return PREFIX.sub("", text).replace("?", "*")
 
 
 @rule(
-    "CR506",
-    "misplaced-field",
-    Severity.ERROR,
-    Confidence.HIGH,
-    remedy="move it to where it belongs, and apply with `--validate=strict`",
-)
-def _misplaced(facts: Facts) -> Iterator[Found]:
-    for job in facts.of(CronJob):
-        for one in job.misplaced:
-            yield Found(
-                one.place,
-                f"`{one.name}` stands in {one.where}, where there is no such field; it belongs to {one.belongs}. The "
-                "API server drops it, or refuses the object",
-            )
-
-
-@rule(
-    "CR508",
-    "zone-in-the-schedule",
-    Severity.ERROR,
-    Confidence.HIGH,
-    remedy="write the zone as `timeZone` beside the schedule (Kubernetes 1.27; beta in 1.25)",
-)
-def _prefix(facts: Facts) -> Iterator[Found]:
-    for job, schedule in _schedules(facts):
-        found = PREFIX.match(schedule.text)
-        if found:
-            yield Found(
-                schedule.place,
-                f"{job.called} has `{found[1]}=` in its schedule: Kubernetes 1.29 and later refuses it, and earlier "
-                "ones never promised it",
-            )
-
-
-@rule(
-    "CR509",
-    "fixed-time-when-clocks-change",
+    "CR509 fixed-time-when-clocks-change",
     Severity.WARNING,
-    Confidence.HIGH,
-    remedy="take a time that the change of clocks leaves alone, or `timeZone: Etc/UTC`; or claim each slot with cronce",
+    "take a time that the change of clocks leaves alone, or `timeZone: Etc/UTC`; or claim each slot with cronce",
 )
 def _clocks(facts: Facts) -> Iterator[Found]:
     for job, schedule in _schedules(facts):
@@ -75,52 +67,10 @@ def _effects(found: Disputed) -> Iterator[str]:
 
 
 @rule(
-    "CR510",
-    "schedule-not-accepted",
-    Severity.ERROR,
-    Confidence.HIGH,
-    remedy="write five fields, minute to weekday with Sunday as 0, and a zone of the IANA database",
-)
-def _refused(facts: Facts) -> Iterator[Found]:
-    for job in facts.conclude(cron_jobs):
-        schedule, zone = job["schedule"], job["timeZone"]
-        why = complaint(PREFIX.sub("", schedule.text)) if schedule and schedule.known else None
-        if schedule and why:
-            yield Found(schedule.place, f"Kubernetes refuses the schedule `{schedule.text}`: {why}")
-        if zone and _is_no_zone(zone):
-            yield Found(zone.place, f"Kubernetes refuses the zone `{zone.text}`: there is none of that name")
-
-
-def _is_no_zone(zone: Field) -> bool:
-    spelled_out = zone.known and not set("${}<>%") & set(zone.text)
-    return spelled_out and not is_zone(zone.text)
-
-
-@rule(
-    "CR511",
-    "restart-policy-not-accepted",
-    Severity.ERROR,
-    Confidence.HIGH,
-    remedy="write `restartPolicy: Never` (each attempt is a pod of its own, and its log stays) or `OnFailure`",
-)
-def _restart(facts: Facts) -> Iterator[Found]:
-    for job in facts.conclude(cron_jobs):
-        restart = job["restartPolicy"]
-        if restart is None and not job.partial and not job.misplaces("restartPolicy"):
-            yield Found(
-                job.place,
-                f"the pod template of {job.called} has no restartPolicy: the default is Always, which a Job refuses",
-            )
-        elif restart and restart.text == "Always":
-            yield Found(restart.place, f"{job.called} has `restartPolicy: Always`, which a Job refuses")
-
-
-@rule(
-    "CR514",
-    "two-cronjobs-for-one-job",
+    "CR514 two-cronjobs-for-one-job",
     Severity.WARNING,
-    Confidence.MEDIUM,
-    remedy="remove one of them; concurrencyPolicy is about runs of one CronJob, not of two",
+    "remove one of them; concurrencyPolicy is about runs of one CronJob, not of two",
+    confidence=Confidence.MEDIUM,
 )
 def _twice(facts: Facts) -> Iterator[Found]:
     seen: dict[object, list[CronJob]] = defaultdict(list)
@@ -154,4 +104,132 @@ def _schedules(facts: Facts) -> Iterator[tuple[CronJob, Field]]:
             yield job, schedule
 
 
-RULES: Final[tuple[Rule, ...]] = (_misplaced, _prefix, _clocks, _refused, _restart, _twice)
+SHORT: Final = timedelta(hours=1)
+"""Up to here a run that takes as long as the interval is nothing unusual: one slow query, one full queue."""
+SOONEST: Final = 10
+"""Seconds between two looks of the controller, up to Kubernetes 1.20."""
+
+
+@rule(
+    "CR501 overlap-allowed",
+    Severity.WARNING,
+    "write `concurrencyPolicy: Forbid` (or `Replace`, if the newer run is worth more than the older)",
+)
+def _overlap(facts: Facts) -> Iterator[Found]:
+    for job in running(facts):
+        policy = job["concurrencyPolicy"]
+        if job.is_guarded or (policy is None and job.partial):
+            continue
+        joined, severity = _joined(job)
+        if joined and (policy is None or policy.text == "Allow"):
+            said = "has `concurrencyPolicy: Allow`" if policy else "has no concurrencyPolicy, and the default is Allow"
+            yield Found(
+                policy.place if policy else job.place,
+                f"{job.called} {said}: a run that {joined} is joined by the next",
+                severity=severity,
+            )
+
+
+def _joined(job: CronJob) -> tuple[str, Severity]:
+    """Which run meets the next one, "" for none, and how bad that is. A deadline counts from the start, which may be
+    late, but hardly by more than an hour."""
+    schedule, deadline = job["schedule"], job["activeDeadlineSeconds"]
+    gap = interval(schedule.text) if schedule and schedule.known else None
+    if gap is None:
+        return "takes longer than until the next", Severity.INFO
+    if deadline and deadline.number and deadline.number <= gap.total_seconds():
+        left = gap - timedelta(seconds=deadline.number)
+        late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
+        return late if left <= SHORT else "", Severity.INFO
+    is_open = deadline is not None and deadline.number is None
+    severity = Severity.WARNING if gap < SHORT and not is_open else Severity.INFO
+    return f"takes longer than {format_duration(gap)}", severity
+
+
+@rule(
+    "CR502 starting-deadline-too-short",
+    Severity.WARNING,
+    "give it as long as a late start is still of use, and a minute at least",
+)
+def _too_short(facts: Facts) -> Iterator[Found]:
+    for job in running(facts):
+        deadline = job["startingDeadlineSeconds"]
+        if deadline and deadline.number == 0:
+            yield Found(
+                deadline.place,
+                f"{job.called} has `startingDeadlineSeconds: 0`: each slot is over before it can be started, so it "
+                "never runs",
+                severity=Severity.ERROR,
+            )
+        elif deadline and deadline.number and 0 < deadline.number < SOONEST:
+            yield Found(
+                deadline.place,
+                f"{job.called} must start within {deadline.number} s: a controller that is busy or changes its leader "
+                f"is later than that, and the slot is lost (before Kubernetes 1.21 it looked every {SOONEST} s only)",
+            )
+
+
+@rule(
+    "CR503 no-starting-deadline",
+    Severity.INFO,
+    "write `startingDeadlineSeconds`: as long as a late start is still of use, the interval at most",
+)
+def _no_deadline(facts: Facts) -> Iterator[Found]:
+    for job in _without("startingDeadlineSeconds", facts):
+        yield Found(
+            job.place,
+            f"{job.called} has no startingDeadlineSeconds: after an outage, or when it is no longer suspended, the "
+            "newest missed slot starts at once, however late it is",
+        )
+
+
+@rule(
+    "CR504 run-without-end",
+    Severity.INFO,
+    "write `activeDeadlineSeconds` in jobTemplate.spec: longer than a run ever takes, all retries included",
+)
+def _endless(facts: Facts) -> Iterator[Found]:
+    for job in _without("activeDeadlineSeconds", facts):
+        policy = job["concurrencyPolicy"]
+        forbids = policy is not None and policy.text == "Forbid"
+        effect = "no later one starts (Forbid), and nobody is told" if forbids else "it stays for ever"
+        yield Found(job.place, f"a run of {job.called} may take any time: when one hangs, {effect}")
+
+
+@rule(
+    "CR505 retries-by-default",
+    Severity.INFO,
+    "write `backoffLimit`: 0 if half a run must not be repeated, else as many as you mean",
+)
+def _retries(facts: Facts) -> Iterator[Found]:
+    for job in _without("backoffLimit", facts):
+        yield Found(
+            job.place,
+            f"{job.called} has no backoffLimit, and the default is 6: a run that fails half-way is made up to 7 times",
+        )
+
+
+@rule(
+    "CR513 several-pods-per-run",
+    Severity.WARNING,
+    "leave both at 1; or `completionMode: Indexed`, and let each pod take its share by JOB_COMPLETION_INDEX",
+    confidence=Confidence.MEDIUM,
+)
+def _parallel(facts: Facts) -> Iterator[Found]:
+    for job in running(facts):
+        if job.is_guarded or job["completionMode"]:
+            continue
+        said = [(name, job[name]) for name in ("parallelism", "completions")]
+        for name, field in [(name, field) for name, field in said if field and (field.number or 0) > 1][:1]:
+            yield Found(
+                field.place,
+                f"{job.called} has `{name}: {field.text}`: each slot starts {field.text} pods with the same command, "
+                "and nothing tells them apart",
+            )
+
+
+def _without(name: str, facts: Facts) -> Iterator[CronJob]:
+    """The whole CronJobs that do not have a field."""
+    for job in whole(facts):
+        if job[name] is None:
+            yield job

@@ -9,6 +9,7 @@ from cronce_audit.model import Place
 from cronce_audit.yaml import UNKNOWN
 
 _INTEGER: Final = re.compile(r"(?a:-?[0-9]{1,9})")
+VALUES: Final = frozenset({"values.yaml", "values.yml"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +26,6 @@ class Field:
     @property
     def number(self) -> int | None:
         return int(self.text) if _INTEGER.fullmatch(self.text) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Misplaced:
-    """A field where there is no such field."""
-
-    name: str
-    where: str
-    """The path of what it stands in."""
-    belongs: str
-    """The path of what it is a field of."""
-    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +58,6 @@ class CronJob:
     said: Mapping[str, Field | None]
     """Its fields and those of its Job and pod, by their names in Kubernetes."""
     containers: tuple[Container, ...]
-    misplaced: tuple[Misplaced, ...]
 
     def __getitem__(self, name: str) -> Field | None:
         return self.said[name]
@@ -77,9 +65,6 @@ class CronJob:
     @property
     def called(self) -> str:
         return f"CronJob `{self.name}`" if self.name else "this CronJob"
-
-    def misplaces(self, name: str) -> bool:
-        return any(one.name == name for one in self.misplaced)
 
     @property
     def is_guarded(self) -> bool:

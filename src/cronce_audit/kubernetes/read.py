@@ -1,22 +1,211 @@
-"""Manifests to facts: plain ones, templates of charts, and lists.
-
-An object is known by its apiVersion, its kind and what its spec has. A rule of RBAC, the schema of a CRD or a text that
-speaks of CronJobs has none of that at its root.
-"""
+"""Containers of a pod: what they start, with which environment."""
 
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import Any, Final
 
-from cronce_audit.common import Guarded
-from cronce_audit.kubernetes.facts import CronJob, Field, Misplaced, Scaler, Workload, unit
-from cronce_audit.kubernetes.fields import Fields
-from cronce_audit.kubernetes.others import KUSTOMIZATIONS, chart_values, is_values, kustomization, patched
-from cronce_audit.kubernetes.pods import commands, containers, has_image
-from cronce_audit.kubernetes.templates import Plain, plain
-from cronce_audit.model import Reader, Source, Unreadable
+from cronce_audit.clocks import is_zone
+from cronce_audit.common import Command, Guarded, ZoneSet
+from cronce_audit.containers.facts import is_for_trying
+from cronce_audit.containers.shell import given, is_shell, line
+from cronce_audit.kubernetes.facts import (
+    VALUES,
+    ChartValues,
+    Container,
+    CronJob,
+    Field,
+    Patched,
+    PatchFile,
+    Scaler,
+    Workload,
+    unit,
+)
+from cronce_audit.kubernetes.templates import MARK, Fields, Plain, plain
+from cronce_audit.model import Place, Source, Unreadable, reader
 from cronce_audit.yaml import Node, documents
+
+_SUBSTITUTION: Final = re.compile(
+    r"(?<!\$)\$\((?:date|hostname|uuidgen|whoami|nproc|uname|id|pwd|cat|echo|curl|openssl|git|kubectl)(?:\s[^()]*)?\)"
+    r"|`(?:date|hostname|uuidgen|whoami|nproc|uname)(?:\s[^`]*)?`"
+)
+"""What a shell would run. `$(NAME)` is Kubernetes' own, and `$$(date)` is how it is told to leave it alone."""
+_INTERPRETED: Final = re.compile(r"-\w*[ce]|--eval|--command|--execute|eval|ssh")
+"""Words whose neighbours may be run as text after all."""
+
+
+def has_image(pod: Node, fields: Fields) -> bool:
+    """A pod that is whole: a patch names a container, and rarely its image."""
+    found = pod.get("containers")
+    if found is None or not found.items:
+        return found is not None and fields.is_open(found)
+    return all(one.get("image") or fields.is_open(one) for one in found.items)
+
+
+def containers(pod: Node | None, fields: Fields) -> Iterator[Container]:
+    for node in _nodes(pod):
+        words = _words(node)
+        environment = tuple(_environment(node, fields))
+        yield Container(
+            name=fields.word(node, "name"),
+            image=_shown((node.get("image") or node).text or ""),
+            place=_place(node, fields),
+            words=words,
+            environment=environment,
+            is_told=not node.get("envFrom") and len(environment) == len((node.get("env") or node).items),
+            unexpanded=tuple(_unexpanded(node, fields, words, {name for name, _ in environment})),
+        )
+
+
+def commands(pod: Node | None, fields: Fields, unit: str, copies: int | None) -> Iterator[Any]:
+    """The facts that others share: what is started, and in which zone."""
+    for node in _nodes(pod):
+        words = _words(node)
+        environment = tuple(_environment(node, fields))
+        if words:
+            yield _command(words, Command(words, _place(node, fields), "kubernetes", unit, copies, environment))
+        zone = dict(environment).get("TZ", "")
+        if is_zone(zone):
+            yield ZoneSet(zone, fields.place(node.get("env") or node), unit)
+
+
+def _command(words: tuple[str, ...], whole: Command) -> Command:
+    """Of a shell that is told one simple command, that command."""
+    told = given(words)
+    simple = line(told[1]).commands if told else ()
+    if len(simple) != 1:
+        return whole
+    return Command(
+        simple[0].words, whole.place, whole.origin, whole.unit, whole.copies, whole.environment, not simple[0].exec
+    )
+
+
+def _place(node: Node, fields: Fields) -> Place:
+    return fields.place(node.key("command") or node.key("args") or node)
+
+
+def _nodes(pod: Node | None) -> list[Node]:
+    found = pod.get("containers") if pod else None
+    return [node for node in (found.items if found else ()) if node.kind == "mapping"]
+
+
+def _words(node: Node) -> tuple[str, ...]:
+    return tuple(
+        _shown(item.text or "")
+        for key in ("command", "args")
+        for item in (node.get(key) or node).items
+        if item.text is not None
+    )
+
+
+def _shown(text: str) -> str:
+    """With a name in place of what a template says, as others write what they do not know."""
+    return MARK.sub("$unknown", text)
+
+
+def _environment(node: Node, fields: Fields) -> Iterator[tuple[str, str]]:
+    for item in (node.get("env") or node).items:
+        value = item.get("value")
+        name = fields.word(item, "name")
+        if name and value and value.text is not None and not value.is_unknown:
+            yield name, value.text
+
+
+def _unexpanded(node: Node, fields: Fields, words: tuple[str, ...], defined: set[str]) -> Iterator[Field]:
+    if "$" in ((node.get("image") or node).text or ""):
+        return  # a shell, or envsubst, makes the manifest out of this
+    values = [item.get("value") for item in (node.get("env") or node).items]
+    if any(re.search(r"\beval\b|\benvsubst\b", word) for word in words):
+        values = []
+    if node.get("command") and not _is_interpreted(words):
+        values += [item for key in ("command", "args") for item in (node.get(key) or node).items]
+    for value in values:
+        found = _SUBSTITUTION.search(value.text) if value and value.text and "\n" not in value.text else None
+        if value and found and found[0][2:-1] not in defined:
+            yield Field(found[0], fields.place(value))
+
+
+def _is_interpreted(words: tuple[str, ...]) -> bool:
+    """A shell is among them, or something that runs a text; a script may be one too, but gets the text as it stands."""
+    return any(is_shell(word) or _INTERPRETED.fullmatch(PurePosixPath(word).name) for word in words)
+
+
+KUSTOMIZATIONS: Final = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
+_ON_TOP: Final = re.compile(r"values[-_.][\w.-]+\.ya?ml")
+"""`values-prod.yaml`: what `helm install -f` puts over them."""
+MOST: Final = 20_000
+"""Nodes of a values.yaml that are looked at."""
+
+
+def patched(node: Node, fields: Fields) -> Patched:
+    """What an object in part gives to the whole one of its name."""
+    return Patched(fields.word(node, "kind"), fields.word(node, "metadata", "name"), _keys(node))
+
+
+def _keys(node: Node) -> frozenset[str]:
+    return frozenset(key.text for each in node.walk() for key, _ in each.pairs if key.text)
+
+
+def kustomization(node: Node, fields: Fields) -> Iterator[Any]:
+    folder = PurePosixPath(fields.source.path).parent
+    for listed in ("patches", "patchesStrategicMerge", "patchesJson6902"):
+        for patch in (node.get(listed) or node).items:
+            path = patch.text if patch.text else (patch.get("path") or patch).text
+            inline = path if path and "\n" in path else (patch.get("patch") or patch).text
+            if path and "\n" not in path:
+                yield PatchFile(normpath(folder / path))
+            if inline and "\n" in inline:
+                yield from _inline(inline, patch)
+    for replicas in (node.get("replicas") or node).items:
+        name = fields.word(replicas, "name")
+        count = fields.field(replicas, "count")
+        for kind in ("Deployment", "StatefulSet"):
+            said = {"replicas": count, "strategy": None, "maxSurge": None}
+            yield Workload(kind, name, fields.place(replicas), partial=True, chart=None, said=said, containers=())
+            yield Patched(kind, name, frozenset({"replicas"}))
+
+
+def _inline(text: str, patch: Node) -> Iterator[Patched]:
+    """A patch that is written into the kustomization: an object in part, or operations with paths."""
+    target = patch.get("target") or patch
+    try:
+        for document in documents(text):
+            kind, name = (document.get("kind") or target.get("kind")), document.get("metadata", "name")
+            name = name or target.get("name")
+            paths = {(one.get("path") or one).text or "" for one in document.items}
+            fields = _keys(document) | {path.rpartition("/")[2] for path in paths}
+            yield Patched((kind and kind.text) or "", (name and name.text) or "", fields)
+    except Unreadable:
+        return
+
+
+def is_values(name: str) -> bool:
+    on_top = _ON_TOP.fullmatch(name) and not is_for_trying(PurePosixPath(name))
+    return name in VALUES or bool(on_top)
+
+
+def chart_values(source: Source) -> Iterator[ChartValues]:
+    try:
+        roots = list(documents(source.text))
+    except Unreadable:
+        return
+    entries = tuple(_leaves(roots[0])) if roots else ()
+    yield ChartValues(str(PurePosixPath(source.path).parent), source.path, entries)
+
+
+def _leaves(root: Node) -> Iterator[tuple[str, str, int]]:
+    """The scalars by their dotted paths; of a file that unfolds to more than a chart has, some."""
+    stack = [("", root)]
+    for _ in range(MOST):
+        if not stack:
+            return
+        path, node = stack.pop()
+        if node.kind == "mapping":
+            stack += [(f"{path}.{key.text}".lstrip("."), value) for key, value in node.pairs]
+        elif node.text is not None and not node.is_null and "{{" not in node.text:
+            yield path, node.text, node.line
+
 
 _SUFFIX: Final = re.compile(r".*\.(ya?ml|tpl)(\.(j2|jinja2?|tpl|tmpl|gotmpl|template))?")
 _KINDS: Final = re.compile(
@@ -27,11 +216,8 @@ _KINDS: Final = re.compile(
 _WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"})
 
 _SPEC = "spec"
-_TEMPLATE = "spec.jobTemplate"
 _JOB = "spec.jobTemplate.spec"
-_POD_TEMPLATE = "spec.jobTemplate.spec.template"
 _POD = "spec.jobTemplate.spec.template.spec"
-_LEVELS: Final = ("", _SPEC, _TEMPLATE, _JOB, _POD_TEMPLATE, _POD)
 _HOMES: Final = {
     **dict.fromkeys(
         ("schedule", "timeZone", "startingDeadlineSeconds", "concurrencyPolicy", "successfulJobsHistoryLimit",
@@ -53,6 +239,7 @@ def wants(path: PurePosixPath) -> bool:
     return path.name in KUSTOMIZATIONS or _SUFFIX.fullmatch(path.name) is not None
 
 
+@reader("kubernetes", wants)
 def read(source: Source) -> Iterator[Any]:
     if is_values(source.name):
         yield from chart_values(source)
@@ -116,7 +303,6 @@ def _cron_job(node: Node, fields: Fields) -> Iterator[Any]:
         chart=fields.chart,
         said={name: _said(node, name, homes, fields) for name, homes in _HOMES.items()},
         containers=tuple(containers(pod, fields)),
-        misplaced=tuple(_misplaced(node, fields)),
     )
     yield found
     if found.is_guarded:
@@ -128,15 +314,6 @@ def _cron_job(node: Node, fields: Fields) -> Iterator[Any]:
 def _said(node: Node, name: str, homes: tuple[str, ...], fields: Fields) -> Field | None:
     found = (fields.field(node.get(*home.split(".")), name) for home in homes)
     return next((field for field in found if field), None)
-
-
-def _misplaced(node: Node, fields: Fields) -> Iterator[Misplaced]:
-    for level in _LEVELS:
-        inside = node.get(*level.split(".")) if level else node
-        for key, _ in inside.pairs if inside else ():
-            homes = _HOMES.get(key.text or "", (level,))
-            if level not in homes:
-                yield Misplaced(key.text or "", level or "the object", homes[0], fields.place(key))
 
 
 def _workload(kind: str, node: Node, fields: Fields) -> Iterator[Any]:
@@ -169,6 +346,3 @@ def _copies(kind: str, replicas: Field | None) -> int | None:
     if kind == "DaemonSet":
         return None
     return replicas.number if replicas else 1
-
-
-READERS: Final = (Reader("kubernetes", wants, read),)

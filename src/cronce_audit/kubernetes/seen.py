@@ -5,13 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from cronce_audit.kubernetes.facts import ChartValues, CronJob, Field, Patched, PatchFile, Scaler, Workload
-from cronce_audit.kubernetes.others import VALUES
+from cronce_audit.kubernetes.facts import VALUES, ChartValues, CronJob, Field, Patched, PatchFile, Scaler, Workload
 from cronce_audit.kubernetes.templates import MARK
 from cronce_audit.model import Facts, Place
 from cronce_audit.yaml import UNKNOWN
 
 Said = Mapping[str, Field | None]
+
+
 Entries = Mapping[str, tuple[str, Place]]
 
 

@@ -13,8 +13,8 @@ from cronce_audit.containers.programs import program
 from cronce_audit.containers.shell import given, line
 from cronce_audit.kubernetes.facts import Container, CronJob, Field, Scaler, Workload
 from cronce_audit.kubernetes.seen import at_most, most_replicas, raised, workloads
-from cronce_audit.model import Confidence, Facts, Found, Place, Rule, Severity, rule
-from cronce_audit.processes.celery import is_agreed
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.processes.commands import is_agreed
 from cronce_audit.processes.launches import Launch, every_launch, is_claimed
 
 _ONCE: Final = "run it once, as a Deployment with `replicas: 1` and `strategy: {type: Recreate}`"
@@ -88,11 +88,9 @@ def _app(words: Sequence[str]) -> str:
 
 
 @rule(
-    "CR507",
-    "substitution-without-a-shell",
+    "CR507 substitution-without-a-shell",
     Severity.ERROR,
-    Confidence.HIGH,
-    remedy="run it where a shell sees it: `command: [sh, -c, 'exec report --day $(date +%F)']`",
+    "run it where a shell sees it: `command: [sh, -c, 'exec report --day $(date +%F)']`",
 )
 def _unexpanded(facts: Facts) -> Iterator[Found]:
     for container in _containers(facts):
@@ -111,13 +109,7 @@ def _containers(facts: Facts) -> Iterator[Container]:
         yield from workload.containers
 
 
-@rule(
-    "CR520",
-    "scheduler-scaled-out",
-    Severity.ERROR,
-    Confidence.HIGH,
-    remedy=f"{_ONCE}; or {_AGREEING}",
-)
+@rule("CR520 scheduler-scaled-out", Severity.ERROR, f"{_ONCE}; or {_AGREEING}")
 def _scaled(facts: Facts) -> Iterator[Found]:
     for workload, what, sure, agreeing in facts.conclude(schedulers):
         unit, remedy = f"{_capital(workload.called)} runs {what}", f"{_ONCE}; or {agreeing}"
@@ -152,13 +144,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-@rule(
-    "CR521",
-    "two-schedulers-during-a-rollout",
-    Severity.WARNING,
-    Confidence.HIGH,
-    remedy=f"{_RECREATE}; or {_AGREEING}",
-)
+@rule("CR521 two-schedulers-during-a-rollout", Severity.WARNING, f"{_RECREATE}; or {_AGREEING}")
 def _rollout(facts: Facts) -> Iterator[Found]:
     for workload, what, sure, agreeing in facts.conclude(schedulers):
         strategy = workload["strategy"]
@@ -187,6 +173,3 @@ def stays_one(workload: Workload, facts: Facts) -> bool:
     counts = [replicas, *(field for field, _ in _counts(workload, facts))]
     in_turn = workload.kind == "StatefulSet" or (strategy is not None and strategy.text == "Recreate")
     return in_turn and all(field is None or field.number == 1 for field in counts)
-
-
-RULES: Final[tuple[Rule, ...]] = (_unexpanded, _scaled, _rollout)

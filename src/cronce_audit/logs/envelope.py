@@ -1,12 +1,140 @@
-"""A line, opened: who wrote it and what it says. JSON, logfmt, syslog old and new, and what Docker and Kubernetes put
-around the lines of a container."""
+"""Instants in logs: with an offset or without, with a year or without.
+
+A stamp without an offset is read by the clocks of one zone. In the hour that those show twice it is the first one,
+until a line would go back in time. Where one job alone writes, the order may not tell: such a stamp is *twofold*. So is
+one by clocks that nobody named (they are taken for UTC's) if it goes back by up to an hour, or lies in a night in which
+clocks are put back somewhere.
+
+A stamp without a year (`Nov  1 14:00:01`, syslog's) is of the latest year in which it does not lie after the file's
+last change, a day's grace included. So a log that goes over New Year needs no order to be read right, as long as it is
+not longer than a year.
+"""
 
 import json
 import re
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
+from cronce.model import Instant
 from cronce.value import NamedTuple
+
+_ISO: Final = re.compile(
+    r"(?<!\d)(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?) ?(Z|UTC|[+-]\d\d:?\d\d(?!\d))?", re.ASCII
+)
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_SYSLOG_TIME: Final = re.compile(
+    rf"(?:<\d{{1,3}}>)?({'|'.join(_MONTHS)}) {{1,2}}(\d{{1,2}}) (\d\d):(\d\d):(\d\d)(?!\d)", re.ASCII
+)
+_ROOM: Final = 120
+"""Characters at the start of a line in which its stamp stands, if it has one."""
+_GRACE: Final = timedelta(days=1)
+_HOUR: Final = timedelta(hours=1)
+_MINUTE: Final = timedelta(minutes=1)
+_NIGHTS: Final = ((4, 1, 7), (10, 25, 31), (11, 1, 7))
+"""The month and the days among which the Sunday lies: in the south, in Europe, in America."""
+_SUNDAY: Final = 7
+_MORNING: Final = 4
+_DISORDER: Final = timedelta(seconds=1)
+"""By how much a line may be older than the one before it: threads of one process do not write in turn."""
+_EARLIEST: Final = 1e8
+_LATEST: Final = 1e11
+"""Seconds since 1970: what is less is no stamp, what is more is in a finer unit."""
+_LEAP: Final = 8
+"""Years between two 29th of February, at most."""
+
+
+class Stamps:
+    """The stamps of one file. `zone` is None where nobody said by whose clocks they are; `newest` is when the file was
+    last changed. `twofold` and `exact` (it has an offset) are of the stamp that was read last."""
+
+    def __init__(self, zone: tzinfo | None, newest: Instant) -> None:
+        self._zone, self._named, self._newest = zone or UTC, zone is not None, newest
+        self._last: Instant | None = None
+        self._furthest: Instant | None = None
+        self.twofold = self.exact = False
+
+    def anew(self) -> "Stamps":
+        """For reading the same file once more."""
+        return Stamps(self._zone if self._named else None, self._newest)
+
+    def of(self, text: str) -> Instant | None:
+        """The stamp at the start of a line, or all of a value."""
+        head = text[:_ROOM]
+        if found := _ISO.search(head):
+            return self._seen(_iso(*found.groups()))
+        if found := _SYSLOG_TIME.match(head):
+            return self._seen(self._syslog(*found.groups()))
+        return None
+
+    def value(self, value: str) -> Instant | None:
+        """A stamp as a field of its own: as above, or a number of seconds, of thousandths or of less since 1970."""
+        try:
+            number = float(value)
+        except ValueError:
+            return self.of(value)
+        for _thousandths in range(3):
+            number /= 1000 if number > _LATEST else 1
+        return self._seen(datetime.fromtimestamp(number, UTC)) if _EARLIEST < number < _LATEST else None
+
+    def _syslog(self, month: str, *rest: str) -> datetime | None:
+        day, hour, minute, second = map(int, rest)
+        latest = self._newest + _GRACE
+        for year in range(latest.year, latest.year - _LEAP - 1, -1):
+            try:
+                wall = datetime(year, _MONTHS.index(month) + 1, day, hour, minute, second)  # noqa: DTZ001  a wall's
+            except ValueError:  # no such day in this year
+                continue
+            if wall.replace(tzinfo=self._zone) <= latest:
+                return wall
+        return None
+
+    def _seen(self, found: datetime | None) -> Instant | None:
+        """In UTC."""
+        if found is None:
+            return None
+        try:
+            at = (found if found.tzinfo else self._placed(found)).astimezone(UTC)
+            self.twofold = found.tzinfo is None and self._is_twofold(found, at)
+            self.exact = found.tzinfo is not None
+        except OverflowError:
+            return None
+        self._last = at
+        self._furthest = max(at, self._furthest or at)
+        return at
+
+    def _is_twofold(self, wall: datetime, at: Instant) -> bool:
+        if self._named:
+            first, second = (self._zone.utcoffset(wall.replace(fold=fold)) for fold in (0, 1))
+            return first != second
+        back = (self._furthest or at) - at
+        return _MINUTE <= back <= _HOUR or _is_night_of_change(wall)
+
+    def _placed(self, wall: datetime) -> datetime:
+        first = wall.replace(tzinfo=self._zone)
+        if self._zone is UTC or self._last is None:
+            return first
+        second = first.replace(fold=1)
+        return second if first.astimezone(UTC) <= self._last - _DISORDER < second.astimezone(UTC) else first
+
+
+def _is_night_of_change(wall: datetime) -> bool:
+    if wall.isoweekday() != _SUNDAY or wall.hour >= _MORNING:
+        return False
+    return any(wall.month == month and first <= wall.day <= last for month, first, last in _NIGHTS)
+
+
+def _iso(text: str, offset: str | None) -> datetime | None:
+    try:
+        stamp = datetime.fromisoformat(text.replace("/", "-"))
+        if not offset:
+            return stamp
+        if offset in ("Z", "UTC"):
+            return stamp.replace(tzinfo=UTC)
+        return datetime.fromisoformat(f"{stamp.isoformat()}{offset}")
+    except ValueError:
+        return None
+
 
 _PREFIX: Final = re.compile(r"(?:([\w.-]{1,100}) +\||\[pod/([\w.-]{1,100})/[\w.-]{1,100}\]) ")
 """Of `docker compose logs`, and of `kubectl logs --prefix`."""

@@ -19,8 +19,7 @@ from typing import Final, TypeVar
 from cronce.model import Instant
 from cronce.value import NamedTuple
 from cronce_audit.logs import judge
-from cronce_audit.logs.judge import Fleet, Limits, Pair, Run
-from cronce_audit.logs.model import CERTAIN, POSSIBLE, Finding, Form, Kind, Mark, Sure
+from cronce_audit.logs.judge import CERTAIN, POSSIBLE, Finding, Fleet, Form, Kind, Limits, Mark, Pair, Run, Sure
 
 JOBS: Final = 10_000
 OPEN: Final = 100

@@ -1,25 +1,102 @@
-"""Verdicts on two starts of a job, on a missing end and on a late one: pure, and each with its reason in words.
-
-*Overlapping.* A start while another run of the job is open. Certain once that run's end is seen; where two open runs of
-one process have no ids, once the ends of both are. While no end shows, the earlier run may have died: possible, and
-only for the next start, within the time that a run may take. Two hosts have two clocks, which are trusted to `within`.
-
-*Twice started.* Certain if both starts name the same slot, or the same run, and the first had not failed before (that
-would be a retry). Possible if they merely come within `within` of each other.
-
-*Never ended.* No end, though the log goes on for longer than a run may take. Where a log ends sooner, the run may be at
-work. A program that writes no ends (Debian's cron) is not judged by their absence.
-"""
+"""The nouns: what a line says (a mark), and what came of it (a finding)."""
 
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from cronce.model import Instant, spell
 from cronce.schedule.instant import format_duration
 from cronce.value import NamedTuple
-from cronce_audit.logs.model import CERTAIN, POSSIBLE, Finding, Form, Kind, Mark
+
+
+class Form(StrEnum):
+    """By whom a line was written."""
+
+    WORDS = "words"
+    CRON = "cron"
+    SUPERCRONIC = "supercronic"
+    APSCHEDULER = "APScheduler"
+    BEAT = "Celery beat"
+    CELERY = "Celery"
+    CRONCE = "cronce"
+
+
+class Said(NamedTuple):
+    """What the words of a line come to. `run` and `slot` are empty where the line names none."""
+
+    starts: bool
+    job: str
+    form: Form = Form.WORDS
+    run: str = ""
+    slot: str = ""
+    failed: bool = False
+    again: bool = False  # a start that says itself that it takes over from another
+    word: str = ""  # in which it was said, where that was anybody's word
+    about: Mapping[str, int] = MappingProxyType({})  # what else a start names, each as a hash
+    by: str = ""  # who says so, where several processes write one log
+
+
+class Place(NamedTuple):
+    """Who wrote a line: the host that it names, else the log that it stands in; and the process, where it is named."""
+
+    host: str
+    pid: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.host} pid {self.pid}" if self.pid else self.host
+
+
+class Mark(NamedTuple):
+    """A start or an end: when, by whom, and where that is written."""
+
+    at: Instant
+    said: Said
+    place: Place
+    log: str
+    file: str
+    line: int
+    text: int  # a hash of the line, to tell a line that stands there twice
+    slot: Instant | None = None
+    twofold: bool = False  # the clocks that it is by may have shown this hour twice
+
+    @property
+    def by(self) -> Place:
+        """Whose starts and ends belong together. Cron's are told by several processes: any of the host's."""
+        return Place(self.place.host) if self.said.form is Form.CRON else self.place
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Kind(StrEnum):
+    TWICE = "twice-started"
+    OVERLAPPING = "overlapping"
+    NEVER_ENDED = "never-ended"
+    OVERDUE = "overdue"
+
+
+class Sure(StrEnum):
+    CERTAIN = "certain"
+    POSSIBLE = "possible"
+
+
+CERTAIN: Final = Sure.CERTAIN
+POSSIBLE: Final = Sure.POSSIBLE
+
+
+class Finding(NamedTuple):
+    """`mark` is the start that should not have been, or has no end; `first` the one that was there before."""
+
+    kind: Kind
+    sure: Sure
+    mark: Mark
+    first: Mark | None
+    says: str
+
 
 UNSAID: Final = timedelta(hours=1)
 """How long a run may take before its missing end is told of, where nobody says what is expected."""

@@ -26,9 +26,8 @@ from typing import IO, Final, cast
 
 from cronce.errors import BadInput
 from cronce.model import Instant
-from cronce_audit.logs.envelope import opened
-from cronce_audit.logs.model import Form, Mark, Place, Said
-from cronce_audit.logs.stamps import Stamps
+from cronce_audit.logs.envelope import Stamps, opened
+from cronce_audit.logs.judge import Form, Mark, Place, Said
 from cronce_audit.logs.words import LIKELY, Recogniser, recognise
 
 LONGEST: Final = 1 << 14

@@ -15,7 +15,7 @@ from typing import Final
 from cronce.stores import mask_all
 from cronce.value import NamedTuple
 from cronce_audit.logs.envelope import HOST, PAIR, PID, TEXT, TIME, Letter, first
-from cronce_audit.logs.model import Form, Said
+from cronce_audit.logs.judge import Form, Said
 
 LIKELY: Final = re.compile(
     rb"(?<![a-z0-9])[abcdefgrst](?:tart|eg[aiu]n|nd(?:ed)?(?![a-z0-9])|inish|omplete|one(?![a-z0-9])|uccee|uccess|ail|bort"

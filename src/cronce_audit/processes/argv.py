@@ -1,16 +1,98 @@
-"""The programs that a command comes to: behind shells, `poetry run`, `env X=1`, `tini --`, `python -m`.
-
-Variables are filled in as far as they are known: `${WORKERS:-4}` is 4 where nothing sets WORKERS; `$WORKERS` stays as
-it stands, and no number is read into it.
-"""
+"""How many: known, known to be several, or not known."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from cronce_audit.containers.shell import WRAPPERS, split
+
+
+class Count(NamedTuple):
+    """At least so many; exactly so many where that is known."""
+
+    least: int
+    exact: bool = True
+
+    def times(self, other: "Count") -> "Count":
+        return Count(self.least * other.least, self.exact and other.exact)
+
+    @property
+    def is_several(self) -> bool:
+        return self.least > 1
+
+    def __str__(self) -> str:
+        return str(self.least) if self.exact else "several" if self.is_several else "an unknown number of"
+
+
+ONE: Final = Count(1)
+SEVERAL: Final = Count(2, exact=False)
+"""One for each processor, whatever is added to it or multiplied: servers have more than one."""
+UNKNOWN: Final = Count(1, exact=False)
+
+
+def count(word: str | None) -> Count:
+    """What a word, or an expression, says; None is a number that is not told."""
+    if word is not None and re.fullmatch(r"\d{1,4}", word.strip()):
+        return Count(max(int(word), 1))
+    return SEVERAL if word and re.search(r"nproc|cpu_count|\bauto\b", word) else UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What stands on a command line."""
+
+    options: Sequence[tuple[str, str]]
+    """In order, each with its value; "" for a flag."""
+    words: Sequence[str]
+    """What is no option and no value of one."""
+
+    def has(self, *names: str) -> bool:
+        return any(name in names for name, _ in self.options)
+
+    def value(self, *names: str) -> str | None:
+        """The last one given counts."""
+        return next((value for name, value in reversed(self.options) if name in names), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of a program that take no value; every other one takes one."""
+
+    flags: frozenset[str] = field(default_factory=frozenset)
+
+    def read(self, arguments: Sequence[str]) -> Told:
+        options: list[tuple[str, str]] = []
+        words: list[str] = []
+        rest = list(arguments)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                words += rest
+                break
+            if not word.startswith("-") or word == "-":
+                words.append(word)
+            elif word.startswith("--"):
+                name, equals, value = word.partition("=")
+                takes = not equals and name not in self.flags and bool(rest) and not rest[0].startswith("--")
+                options.append((name, rest.pop(0) if takes else value))
+            else:
+                options += self._short(word, rest)
+        return Told(options, words)
+
+    def _short(self, word: str, rest: list[str]) -> list[tuple[str, str]]:
+        """`-w4`, `-w 4`, and `-BE` for two flags."""
+        found: list[tuple[str, str]] = []
+        for position in range(1, len(word)):
+            name, value = f"-{word[position]}", word[position + 1 :]
+            if name not in self.flags:
+                takes = not value and bool(rest) and not rest[0].startswith("--")
+                return [*found, (name, rest.pop(0) if takes else value.removeprefix("="))]
+            found.append((name, ""))
+        return found
+
 
 SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 SERVERS: Final = frozenset({

@@ -7,15 +7,15 @@ Procfile:1      gunicorn -w 4 app:app  imports app, which imports app.jobs     â
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from cronce_audit.locks.guards import guards
+from cronce_audit.guards import guards
 from cronce_audit.model import Confidence, Facts
+from cronce_audit.processes.argv import ONE, Count
 from cronce_audit.processes.commands import Running, Serving, runnings
-from cronce_audit.processes.counts import ONE, Count
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.starts import HOOKS, Occasion, Start, occasions, starts
 from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, is_done
-from cronce_audit.python.apscheduler.jobs import jobs
+from cronce_audit.python.jobs import jobs
 from cronce_audit.python.names import names
 
 

@@ -4,18 +4,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from cronce_audit.locks.guards import guards
-from cronce_audit.model import Check, Confidence, Facts, Found, Rule, Severity, rule
-from cronce_audit.processes import celery, django, queues
+from cronce_audit.guards import guards
+from cronce_audit.model import Check, Confidence, Facts, Found, Severity, rule
+from cronce_audit.processes.argv import ONE
 from cronce_audit.processes.commands import Serving
-from cronce_audit.processes.counts import ONE
 from cronce_audit.processes.launches import Launch, every_launch, is_claimed, launches
 from cronce_audit.processes.reach import reach
 from cronce_audit.processes.starts import HOOKS, Occasion, store_of
-from cronce_audit.python.apscheduler.jobs import Job, jobs
-from cronce_audit.python.apscheduler.schedulers import Scheduler, schedulers
 from cronce_audit.python.facts import Called, Value, last
+from cronce_audit.python.jobs import Job, jobs
 from cronce_audit.python.names import names
+from cronce_audit.python.schedulers import Scheduler, schedulers
 
 _ONE: Final = (
     "start the scheduler in a process of its own that exists once (`python -m app.scheduler`), and not in the web app; "
@@ -43,7 +42,7 @@ def _fitting(launch: Launch, facts: Facts) -> str:
     if launch.by and launch.by.copies.is_several:
         return "CR202"
     if launch.occasion.when == "ready":
-        return "CR204"
+        return "CR206"
     if several:
         return "CR203"
     return "CR206" if _is_web(launch, facts) and not _is_decided(launch) and not _is_one(launch, facts) else ""
@@ -89,18 +88,24 @@ def _of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
             far = launch.by is not None and launch.by.copies.is_several
             if _fitting(launch, facts) == rule_id and not is_claimed(launch, facts, far=far):
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
-                unseen = rule_id == "CR204" and not (launch.total.is_several and launch.by and launch.by.by)
+                in_ready = rule_id == "CR206" and launch.occasion.when == "ready" and not launch.doubts
+                seen = in_ready and launch.total.is_several and launch.by and launch.by.by
+                loud = Severity.INFO if launch.start.kind == "loop" else Severity.WARNING if seen else None
                 yield Found(
                     launch.start.place,
                     message(launch, facts),
                     Confidence.LOW if launch.doubts else sure,
-                    Severity.INFO if unseen or launch.start.kind == "loop" else None,
-                    _LOOK if launch.doubts else None,
+                    loud,
+                    _LOOK if launch.doubts else _COMMAND if in_ready else None,
                 )
 
     return check
 
 
+_COMMAND: Final = (
+    "start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
+    "docs/how-to/django.md for jobs that run once however many processes there are"
+)
 _LOOK: Final = (
     "look whether the condition holds in one process at most, of all workers and machines; if so, say it: "
     "`# cronce: ignore[CR206] …`, or name the lock under `locks` in the config"
@@ -160,7 +165,7 @@ def _reloaded(launch: Launch, _: Facts) -> str:
     )
 
 
-def _ready(launch: Launch, _: Facts) -> str:
+def _ready(launch: Launch) -> str:
     twice = ""
     if isinstance(launch.by, Serving) and launch.total.is_several:
         twice = f", and runserver ({launch.by.place}) twice"
@@ -180,6 +185,8 @@ def _in_app(launch: Launch, facts: Facts) -> str:
             f"{start.what} is started {_when(launch.occasion)}, in {many} `{text}` ({where}): the files do not say in "
             "how many that holds, and each of them runs every job"
         )
+    if launch.occasion.when == "ready":
+        return _ready(launch)
     if isinstance(launch.by, Serving) and launch.by.server == "uwsgi" and launch.by.preload:
         return (
             f"{start.what} is started {_when(launch.occasion)}, and uWSGI ({launch.by.place}) imports the app before "
@@ -211,58 +218,36 @@ def _shared_store(launch: Launch, _: Facts) -> str:
     )
 
 
-_per_worker = rule("CR201", "scheduler-in-every-worker", Severity.ERROR, Confidence.HIGH, remedy=_ONE)(
-    _of("CR201", _per_process)
-)
-_per_copy = rule("CR202", "scheduler-in-every-replica", Severity.ERROR, Confidence.HIGH, remedy=_ONE)(
-    _of("CR202", _per_process)
-)
-_reloader = rule(
-    "CR203",
-    "scheduler-under-a-reloader",
+rule("CR201 scheduler-in-every-worker", Severity.ERROR, _ONE)(_of("CR201", _per_process))
+rule("CR202 scheduler-in-every-replica", Severity.ERROR, _ONE)(_of("CR202", _per_process))
+rule(
+    "CR203 scheduler-under-a-reloader",
     Severity.WARNING,
-    Confidence.HIGH,
-    remedy='start it in one of the two only, `if os.environ.get("WERKZEUG_RUN_MAIN") == "true" or not app.debug:`; '
-    "or pass `use_reloader=False`",
+    'start it in one of the two only, `if os.environ.get("WERKZEUG_RUN_MAIN") == "true" or not app.debug:`; or pass '
+    "`use_reloader=False`",
 )(_of("CR203", _reloaded))
-_in_ready = rule(
-    "CR204",
-    "scheduler-in-django-ready",
-    Severity.WARNING,
-    Confidence.HIGH,
-    remedy="start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
-    "docs/how-to/django.md for jobs that run once however many processes there are",
-)(_of("CR204", _ready))
-_imported = rule(
-    "CR206",
-    "scheduler-inside-the-app",
+rule(
+    "CR206 scheduler-inside-the-app",
     Severity.INFO,
-    Confidence.HIGH,
-    remedy='start it in a program of its own, below `if __name__ == "__main__":`, that exists once; or let each run be '
+    'start it in a program of its own, below `if __name__ == "__main__":`, that exists once; or let each run be '
     "claimed: `protect(scheduler, Cronce(…))` of cronce.integrations.apscheduler",
 )(_of("CR206", _in_app))
-_loop = rule(
-    "CR207",
-    "timer-in-every-worker",
+rule(
+    "CR207 timer-in-every-worker",
     Severity.WARNING,
-    Confidence.HIGH,
-    remedy="move it to a process of its own; or claim each run, so that one of them does it: `@cron.job(…)` of cronce",
+    "move it to a process of its own; or claim each run, so that one of them does it: `@cron.job(…)` of cronce",
 )(_of("CR207", _looped))
-_store = rule(
-    "CR208",
-    "job-store-shared-by-processes",
+rule(
+    "CR208 job-store-shared-by-processes",
     Severity.ERROR,
-    Confidence.HIGH,
-    remedy=f"{_ONE}; the others may add jobs to the store with a scheduler that is started with `paused=True`",
+    f"{_ONE}; the others may add jobs to the store with a scheduler that is started with `paused=True`",
 )(_of("CR208", _shared_store))
 
 
 @rule(
-    "CR205",
-    "job-added-behind-a-fork",
+    "CR205 job-added-behind-a-fork",
     Severity.ERROR,
-    Confidence.HIGH,
-    remedy="start the scheduler in a process of its own, with a job store that the web app can add to; without "
+    "start the scheduler in a process of its own, with a job store that the web app can add to; without "
     "`--preload` each worker would have its own, and run every job",
 )
 def _behind_fork(facts: Facts) -> Iterator[Found]:
@@ -282,11 +267,9 @@ def _behind_fork(facts: Facts) -> Iterator[Found]:
 
 
 @rule(
-    "CR307",
-    "lock-released-when-the-job-ends",
+    "CR307 lock-released-when-the-job-ends",
     Severity.INFO,
-    Confidence.HIGH,
-    remedy="claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
+    "claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
     "slot, for longer than clocks differ and the others are late",
 )
 def _let_go(facts: Facts) -> Iterator[Found]:
@@ -304,11 +287,10 @@ def _let_go(facts: Facts) -> Iterator[Found]:
 
 
 @rule(
-    "CR308",
-    "job-without-the-lock-of-the-others",
+    "CR308 job-without-the-lock-of-the-others",
     Severity.INFO,
-    Confidence.MEDIUM,
-    remedy="take the same lock around this job too, or say why one run more does no harm",
+    "take the same lock around this job too, or say why one run more does no harm",
+    confidence=Confidence.MEDIUM,
 )
 def _forgotten(facts: Facts) -> Iterator[Found]:
     known = facts.conclude(guards)
@@ -335,9 +317,3 @@ def _is_forked(launch: Launch) -> bool:
 
 def _is_route(decorator: Value) -> bool:
     return last(decorator.function if isinstance(decorator, Called) else decorator) in _ROUTES
-
-
-RULES: Final[tuple[Rule, ...]] = (
-    _per_worker, _per_copy, _reloader, _in_ready, _behind_fork, _imported, _loop, _store, _let_go, _forgotten,
-    *celery.RULES, *queues.RULES, *django.RULES,
-)  # fmt: skip

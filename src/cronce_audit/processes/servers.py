@@ -1,23 +1,116 @@
-"""What each web server makes of its command line: how many workers, and who imports the app.
+"""The settings that a server finds in a file: gunicorn.conf.py, uwsgi.ini."""
 
-Measured with the real ones: gunicorn and uvicorn with four workers import the app four times; with `--preload` gunicorn
-imports it once, in the master, and threads that the import starts stay there. `flask run --debug` and `manage.py
-runserver` import it in the parent that watches the files, and again in the process that serves.
-"""
-
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from cronce_audit.model import Facts
-from cronce_audit.processes.argv import Argv
+from cronce_audit.processes.argv import ONE, SEVERAL, UNKNOWN, Argv, Count, Options, Told, count
 from cronce_audit.processes.commands import Serving, started
-from cronce_audit.processes.counts import ONE, Count, count
-from cronce_audit.processes.homes import home
-from cronce_audit.processes.in_code import servings_in_code
-from cronce_audit.processes.options import Options, Told
-from cronce_audit.processes.settings import Settings, gunicorn_settings, uwsgi_settings
+from cronce_audit.processes.reach import SettingsFile
+from cronce_audit.processes.units import Home, home
+from cronce_audit.python.facts import Call, Called, Const, Name, Value
+from cronce_audit.python.names import Names, names
+
+_DEFAULT: Final = re.compile(
+    r"""(?:int\()?(?:os\.)?(?:environ\.get|getenv)\(['"]\w+['"], ['"]?(?P<default>\d+)['"]?\)\)?"""
+)
+_TRUE: Final = frozenset({"true", "1", "yes", "on", ""})
+
+
+class Settings(NamedTuple):
+    """What a file of settings says of the app and of those who import it."""
+
+    path: str = ""
+    app: str = ""
+    workers: Count | None = None
+    preload: bool = False
+
+
+def gunicorn_settings(facts: Facts, where: Home, told: Told) -> Settings:
+    """Of the file after `-c`, else of gunicorn.conf.py in the folder it is started in."""
+    named = told.value("-c", "--config") or "gunicorn.conf.py"
+    if named.startswith("python:"):
+        named = f"{named.removeprefix('python:').replace('.', '/')}.py"
+    found = _file(facts, "gunicorn", named.removeprefix("file:"), where)
+    if found is None:
+        return Settings()
+    known = {name: value for name, value, _ in found.settings}
+    return Settings(
+        found.place.path,
+        known.get("wsgi_app", "").strip("'\""),
+        count_in(known["workers"]) if "workers" in known else None,
+        known.get("preload_app") == "True",
+    )
+
+
+def count_in(expression: str) -> Count:
+    """A number in Python: `int(os.environ.get("WORKERS", 4))` is 4 where nothing sets WORKERS."""
+    default = _DEFAULT.fullmatch(expression)
+    return count(default["default"] if default else expression)
+
+
+def uwsgi_settings(facts: Facts, where: Home, told: Told) -> Settings:
+    """From the command line and the ini file that it names."""
+    named = told.value("--ini", "--ini-paste") or next((word for word in told.words if word.endswith(".ini")), "")
+    found = _file(facts, "uwsgi", named, where) if named else None
+    known: dict[str, str] = {name: value for name, value, _ in found.settings} if found else {}
+    known |= {_LONG.get(name, name.lstrip("-")): value for name, value in told.options}
+    workers = next((known[name] for name in ("processes", "workers") if name in known), None)
+    return Settings(
+        found.place.path if found else "",
+        _uwsgi_app(known),
+        None if workers is None else count(workers),
+        not any(known.get(name, "false").lower() in _TRUE for name in ("lazy-apps", "lazy")),
+    )
+
+
+_LONG: Final = {"-w": "module", "-p": "processes"}
+
+
+def _uwsgi_app(known: Mapping[str, str]) -> str:
+    if "wsgi-file" in known:
+        return known["wsgi-file"].removesuffix(".py").replace("/", ".").lstrip(".")
+    module = known.get("module") or known.get("wsgi") or ""
+    return f"{module}:{known['callable']}" if module and ":" not in module and "callable" in known else module
+
+
+def _file(facts: Facts, server: str, named: str, where: Home) -> SettingsFile | None:
+    files = {each.place.path: each for each in facts.of(SettingsFile) if each.server == server}
+    return files.get(where.find_end(named, files) or "")
+
+
+def servings_in_code(facts: Facts) -> Iterator[Serving]:
+    known = facts.conclude(names)
+    for call in known.calls("run"):
+        if call.called.function == Name("uvicorn.run"):
+            yield _uvicorn(call, known)
+        elif _reloads(call) and "flask.Flask" in known.kinds(known.receiver(call), call.scope.module):
+            yield Serving("app.run", call.scope.module, ONE, call.place, reload=True)
+
+
+def _uvicorn(call: Call, known: Names) -> Serving:
+    app = known.constant(next(iter(call.called.args), call.called.keyword("app")), call.scope.module)
+    reload = call.called.keyword("reload") not in (None, Const(value=False))
+    named = isinstance(app, str)
+    workers = _number(call.called.keyword("workers"), call, known) if named and not reload else ONE
+    return Serving("uvicorn.run", str(app) if named else call.scope.module, workers, call.place)
+
+
+def _number(value: Value | None, call: Call, known: Names) -> Count:
+    number = ONE.least if value is None else known.constant(value, call.scope.module)
+    if isinstance(number, int):
+        return Count(max(number, 1))
+    made = isinstance(value, Called) and known.full_name(value.function, call.scope.module)
+    return SEVERAL if made in ("os.cpu_count", "multiprocessing.cpu_count") else UNKNOWN
+
+
+def _reloads(call: Call) -> bool:
+    """Flask's reloader follows `debug`, unless it is told otherwise."""
+    told = call.called.keyword("use_reloader") or call.called.keyword("debug")
+    return told == Const(value=True) and not call.called.splat
 
 
 class Server(NamedTuple):

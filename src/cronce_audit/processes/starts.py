@@ -15,9 +15,9 @@ from cronce_audit.model import Facts, Place
 from cronce_audit.processes.reach import reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, Hold, World, doubts, hold, is_done
-from cronce_audit.python.apscheduler.schedulers import Scheduler, Store, schedulers
 from cronce_audit.python.facts import Call, Called, Const, Function, Items, Name, Scope, Value, last
 from cronce_audit.python.names import Names, names
+from cronce_audit.python.schedulers import Scheduler, Store, schedulers
 
 Kind = Literal["scheduler", "timer", "loop"]
 When = Literal["import", "start-up", "ready", "hook", "program"]

@@ -2,7 +2,7 @@
 
     from cronce_audit.python.facts import Call, Called, Const, Name, ...
     from cronce_audit.python.names import names
-    from cronce_audit.python.starts import starts
+    from cronce_audit.python.names import starts
 
     known = facts.conclude(names)
     for call in known.calls("add_job", "add_schedule"):      # Call: called, scope, place, method, receiver

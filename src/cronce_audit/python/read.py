@@ -1,13 +1,18 @@
-"""From a Python file to facts, in one walk over its syntax tree."""
+"""Which Python files are read at all: those in which one of these words stands, in any case; and where servers begin.
+
+Most files of a tree have nothing to do with schedules. Looking for a word costs a thousandth of parsing.
+"""
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cronce_audit.model import Place, Source, Unreadable
-from cronce_audit.python.expressions import Expressions, Fact, opposite
+from cronce_audit.grammars import text, tree, within
+from cronce_audit.model import Place, Source, Unreadable, reader
+from cronce_audit.python.expressions import Expressions, Fact, Frame, bound_names, opposite
 from cronce_audit.python.facts import (
     UNKNOWN,
     Class,
@@ -21,9 +26,66 @@ from cronce_audit.python.facts import (
     Scope,
     Value,
 )
-from cronce_audit.python.frames import Frame, bound_names
-from cronce_audit.python.newer import in_older_words
-from cronce_audit.python.words import is_interesting
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+INTERESTING: Final = (
+    # schedulers, what starts them, and where they run
+    "schedul", "add_job", "celery", "crontab", "repeat_every", "repeat_at", "rocketry", "huey", "dramatiq",
+    "import arq", "from arq", "import rq", "from rq", "rq_scheduler", "gunicorn", "uvicorn", "hypercorn", "granian",
+    "uwsgi", "waitress", "lifespan", "on_startup", "on_event", "flask(", "fastapi(", "starlette(", "create_app",
+    "appconfig",
+    # hand-made locks
+    "setnx", "redis", "valkey", "flock", "lockf", "filelock", "portalocker", "advisory_lock", "get_lock", "cronce",
+)  # fmt: skip
+_ENTRANCES: Final = frozenset({"wsgi.py", "asgi.py", "gunicorn.conf.py", "gunicorn_conf.py", "gunicorn_config.py"})
+"""`from jobs import begin; begin()` may be all that stands in them."""
+
+
+def is_interesting(name: str, text: str) -> bool:
+    lowered = text.lower()
+    return name in _ENTRANCES or any(word in lowered for word in INTERESTING)
+
+
+_EXCEPT: Final = re.compile(
+    r"^(?P<head>[ \t]*except\*?[ \t]+)(?P<kinds>[\w.]+(?:[ \t]*,[ \t]*[\w.]+)+)(?P<end>[ \t]*:)", re.M
+)
+_TEMPLATE: Final = re.compile(r"""(?<![\w"'])[tT](?=[rR]?["'])|(?<![\w"'])(?<=[rR])[tT](?=["'])""")
+
+
+def in_older_words(source: str) -> str:
+    plain = _TEMPLATE.sub("f", _EXCEPT.sub(r"\g<head>(\g<kinds>)\g<end>", source))
+    data = plain.encode()
+    for node in sorted(_newer(tree("python", plain)), key=lambda one: -one.start_byte):
+        data = data[: node.start_byte] + _older(node).encode() + data[node.end_byte :]
+    return data.decode()
+
+
+def _newer(root: "Node") -> list["Node"]:
+    """The outermost of each: an f-string in an f-string goes with it."""
+    found = [*within(root, "type_parameter", "type_alias_statement")]
+    end = -1
+    for node in within(root, "string"):
+        if node.start_byte >= end and any(child.type == "interpolation" for child in node.named_children):
+            end = node.end_byte
+            found.append(node)
+    return [node for node in found if not any(_is_in(node, other) for other in found)]
+
+
+def _is_in(node: "Node", other: "Node") -> bool:
+    return node is not other and other.start_byte <= node.start_byte and node.end_byte <= other.end_byte
+
+
+def _older(node: "Node") -> str:
+    lines = "\n" * text(node).count("\n")
+    if node.type == "type_parameter":
+        return lines.replace("\n", "\\\n")
+    if node.type == "type_alias_statement":
+        name = re.match(r"type\s+(\w+)", text(node))
+        return f"{name[1] if name else '_'} = None{lines}"
+    return f"(''{lines})" if lines else "''"
+
 
 _LEAVES: Final = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _LEAVING: Final = frozenset({"exit", "sys.exit", "os._exit", "quit"})
@@ -36,6 +98,7 @@ def module_name(path: str) -> str:
     return ".".join(parts)
 
 
+@reader("python", lambda path: path.suffix in (".py", ".pyw"))
 def read(source: Source) -> Iterator[Fact]:
     """Nothing for a file in which no word of ours stands; it is not parsed."""
     is_package = source.name == "__init__.py"

@@ -4,11 +4,10 @@ import io
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from cronce_audit.logs.envelope import Stamps
 from cronce_audit.logs.fold import Fold, Report
-from cronce_audit.logs.judge import Limits
-from cronce_audit.logs.model import Mark
+from cronce_audit.logs.judge import Limits, Mark
 from cronce_audit.logs.sources import Log, merged
-from cronce_audit.logs.stamps import Stamps
 from cronce_audit.logs.words import Recogniser
 
 NEWEST = datetime(2026, 11, 15, tzinfo=UTC)

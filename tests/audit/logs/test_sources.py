@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from cronce.errors import BadInput
 from cronce_audit.logs import fold, sources
-from cronce_audit.logs.envelope import opened
+from cronce_audit.logs.envelope import Stamps, opened
 from cronce_audit.logs.judge import UNSAID, Limits
 from cronce_audit.logs.sources import LONGEST, Log, merged, open_logs
-from cronce_audit.logs.stamps import Stamps
 from cronce_audit.logs.words import recognise
 from tests.audit.logs.reading import NEWEST, logs_of, marks
 

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from cronce_audit.logs.stamps import Stamps
+from cronce_audit.logs.envelope import Stamps
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NEWEST = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -18,7 +18,7 @@ from cronce.clock import SystemClock
 from cronce.events import Event, What
 from cronce.runtime.log import log
 from cronce_audit.logs import fold
-from cronce_audit.logs.model import Form
+from cronce_audit.logs.judge import Form
 from cronce_audit.logs.words import Own
 from tests.audit.logs.reading import found, marks, report, says
 from tests.house.wait import wait_until

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.python.newer import in_older_words
+from cronce_audit.python.read import in_older_words
 from tests.audit.trees import report_on
 
 NEWER = {

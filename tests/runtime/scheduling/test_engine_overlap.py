@@ -1,15 +1,18 @@
 """What becomes of a slot that falls due while one before it runs: to the millisecond, as two schedulers live it."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Self
 
+import pytest
+
 from cronce import Cronce
 from cronce.events import What
-from cronce.model import Slot, slot_of_cell
+from cronce.model import Slot, Write, slot_of_cell
 from cronce.protocol.record import Record, State, decode
 from cronce.runtime.interrupt import shielded
 from cronce.schedule import At
-from cronce.stores.base import Scan
+from cronce.stores.base import Scan, Swapped
 from tests.runtime.scheduling.manual_cluster import START, ManualCluster
 
 SUCCEEDED = ("succeeded", "")
@@ -71,7 +74,7 @@ class Hauling(ManualCluster):
 
 
 def still_ran(second: int) -> tuple[str, str]:
-    return "skipped", f"{slot(second).key} still ran"
+    return "skipped", f"{slot(second).key} had not ended"
 
 
 def test_skip_closes_what_falls_due_meanwhile_and_an_overrun_is_told_once() -> None:
@@ -139,3 +142,25 @@ def test_with_two_turns_two_run_and_a_third_does_not() -> None:
         cluster.turn_to(20_000)
         skipped = dict.fromkeys((12, 13), still_ran(10))
         assert cluster.outcomes() == {10: SUCCEEDED, 11: SUCCEEDED, **skipped, 16: SUCCEEDED}
+
+
+def test_a_run_that_ended_while_the_next_slot_was_asked_for_does_not_still_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store was silent: the claim of the next slot hung in it, and the run before ended meanwhile. When the store
+    came back the slot was closed, since the run \"still ran\"."""
+    with Hauling(10, 11) as cluster:
+        cluster.turn_to(10_500)
+        cluster.kill(next(process for process in cluster.processes if not process.held))
+        swap, asked = cluster.store.swap, list[str]()
+
+        def hangs(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            if slot(11).cell in [write.key for write in writes] and not asked:
+                asked.append("once")
+                cluster.end(10)
+            return swap(writes, seen)
+
+        monkeypatch.setattr(cluster.store, "swap", hangs)
+        cluster.turn_to(13_000)
+        assert asked == ["once"]
+        cluster.end(11)
+        cluster.turn_to(14_000)
+        assert cluster.outcomes() == {10: SUCCEEDED, 11: SUCCEEDED}

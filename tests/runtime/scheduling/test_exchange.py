@@ -1,6 +1,7 @@
 """Ends wait for starts, but not for long; those that the store did not take are written down."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +9,11 @@ from typing import Any
 from cronce import Cronce
 from cronce.errors import StoreUnavailable
 from cronce.model import Write
+from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import End
 from cronce.runtime.journal import Journal
 from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, SAID_BESIDE, Endings, Said
-from cronce.stores.base import Swapped
+from cronce.stores.base import Scan, Swapped
 from tests.runtime.office import Office
 from tests.runtime.scheduling.manual_cluster import ManualCluster
 
@@ -107,3 +109,27 @@ def test_ends_that_got_no_answer_are_written_down_at_once_and_together(tmp_path:
         cluster.turn_to(70_000)
         assert len(process.engine._exchange.endings) == 0
         assert journal.counts == [400]
+
+
+def test_how_long_runs_took_is_the_same_after_an_outage() -> None:
+    """Two seconds were on record as six to ten: as long as it took until the store heard that they had ended."""
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=400)
+        cluster.turn_to(62_000)
+        while process.held:
+            process.end(process.held.pop())
+        swap, lost = cluster.store.swap, list[int]()
+
+        def hangs(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            if len(lost) < 4:
+                lost.append(cluster.now)
+                cluster.clock.turn_to(cluster.clock.boot() + 1.5)
+                raise StoreUnavailable("no answer")
+            return swap(writes, seen)
+
+        cluster.store.swap = hangs  # type: ignore[method-assign]
+        cluster.turn_to(75_000)
+        assert lost == [62_000, 63_500, 65_000, 67_000]
+        records = [decode(cell.value) for cell in cluster.store.scan(Scan("run/")).cells]
+        assert {(record.outcome, record.took()) for record in records} == {(Outcome.SUCCEEDED, timedelta(seconds=2))}
+        assert len(records) == 400

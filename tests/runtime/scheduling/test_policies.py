@@ -154,7 +154,7 @@ def skip(season: Season, _run: Run) -> None:
 
 def test_overlap_skip_closes_what_falls_due_meanwhile(season: Season) -> None:
     (ran,) = season.runs("skip")
-    skipped = ("skipped", f"{season.key('skip', ran)} still ran")
+    skipped = ("skipped", f"{season.key('skip', ran)} had not ended")
     assert season.outcomes("skip") == dict.fromkeys(range(4), skipped) | {ran: SUCCEEDED}
     assert season.events("skip", What.MISSED) == []
 
@@ -194,7 +194,7 @@ def test_at_most_two_at_once(season: Season) -> None:
     assert len(ran) == season.at_once("turns") == 2
     assert [outcomes.pop(number) for number in ran] == [SUCCEEDED] * 2
     assert outcomes.keys() == {0, 1, 2, 3} - {*ran}
-    assert {*outcomes.values()} <= {("skipped", f"{season.key('turns', number)} still ran") for number in ran}
+    assert {*outcomes.values()} <= {("skipped", f"{season.key('turns', number)} had not ended") for number in ran}
 
 
 # --- slots that were missed -------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_what_cannot_be_stopped_keeps_its_turn_without_trust_and_is_reported(
         first = slot_named(keys["timeout"])
         later = Slot("timeout", first.at + timedelta(seconds=5))
         assert [record_of(one, key).state for key in keys.values()] == [State.RUNNING, State.RUNNING]
-        assert record_of(one, later.key).reason == f"{first.key} still ran"
+        assert record_of(one, later.key).reason == f"{first.key} had not ended"
         assert (sorted(begun), refused) == (sorted(keys.values()), {})
         for cron in (one, two):
             cron.pause("timeout", by="ann")

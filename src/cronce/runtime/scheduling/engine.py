@@ -25,7 +25,7 @@ import gc
 import os
 import threading
 from collections.abc import Iterable, Set
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Final
 
 from cronce import __version__
@@ -43,7 +43,7 @@ from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
 from cronce.runtime.scheduling.running import CarriedJobs, Carry, LocalRuns
 from cronce.runtime.scheduling.settings import LOOKED_ON_BEAT, Pace, SchedulerSettings
 from cronce.runtime.scheduling.waitlist import MOMENT
-from cronce.stores.base import Scan
+from cronce.stores.base import Scan, at_once
 
 AWAY: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
@@ -123,6 +123,7 @@ class Engine:
         self._boards: tuple[int, int] | None = None
         self._beat_at = self._look_at = self._again_at = self._rest_at = self._share_at = 0.0
         self._news = False  # since the last look
+        self._resting = False  # at the last look nothing ran anywhere
         self.hears = False
         """It is told when there is news."""
         self.joined = False
@@ -164,12 +165,14 @@ class Engine:
             self._exchange.make(claims=False)  # what has ended is said all the same
             self._again_at = boot + AWAY
             return False
-        beats = boot >= self._beat_at or self._know.epoch.birth != self._born
-        if beats:
-            self._beat(boot)
         looks = boot >= self._look_at
-        if looks:
-            self._look(boot)
+        comes_along = looks and self._resting and self._beat_at < boot + self._idle  # what one reads serves both
+        beats = boot >= self._beat_at or comes_along or self._know.epoch.birth != self._born
+        with at_once(self._desk.store) if beats or looks else nullcontext():
+            if beats:
+                self._beat(boot)
+            if looks:
+                self._look(boot)
         caught_up = self._due_slots.fill(fires=self._fires)
         if not self._due_slots.line.is_empty:
             self._look_at = min(self._look_at, boot + self._pace.look.total_seconds())
@@ -317,7 +320,8 @@ class Engine:
         self._runs.tell(self._know.now(), boot)
         with suppress(StoreError):
             self._desk.do(self._keeper.unsaid.say())
-        if self._rests(boot):
+        self._resting = self._rests(boot)
+        if self._resting:
             self._look_at = boot + self._idle
             if self._news:  # it came meanwhile
                 self._look_at = boot

@@ -21,7 +21,9 @@ read as absent, and a write of one is refused with the reason.
 Beside the store itself: `layout` how cells lie in Leases, `api` where the API server is, who asks, and the requests.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -72,6 +74,9 @@ NOT_KEPT: Final = {
 }
 """By the first word of a key: what there is no room for."""
 
+AT_ONCE: Final = 1.0
+"""Seconds for which a list of all Leases answers what is read in one block."""
+
 REMEMBERED: Final = 1000
 """Leases that a process remembers; when there are more it begins anew."""
 
@@ -87,6 +92,7 @@ class KubernetesStore:
         self._remembered: dict[Home, Shelf] = {}
         self._sighted: dict[Home, tuple[str, Instant]] = {}
         self._epoch = Epoch()
+        self._block = _Block()
 
     def load(self, keys: Sequence[str]) -> Loaded:
         """What is about all jobs is read first: whoever lifts a stop has raised the floors of the jobs before. A lock
@@ -95,9 +101,10 @@ class KubernetesStore:
         homes = {home_of(key) for key in keys if _is_kept(key)}
         shelves: dict[Home, Shelf] = {}
         if not homes or not all(home.elects for home in homes):
-            shelves[STORE] = self._look(deadline)
-        for home in sorted(homes - {STORE}):
-            shelves[home] = self._read(home, deadline)
+            shelves = dict(self._all(deadline)) if self._block.inside else {STORE: self._look(deadline)}
+        for home in sorted(homes - shelves.keys()):
+            missing = self._block.inside and not home.elects  # a lock of others has none of our labels
+            shelves[home] = absent(home) if missing else self._read(home, deadline)
         if STORE not in shelves and {shelf.life for shelf in shelves.values()} != {self._epoch.birth}:
             self._look(deadline)
         cells = [shelves[home_of(key)].cell(key) if _is_kept(key) else Cell(key) for key in keys]
@@ -114,6 +121,15 @@ class KubernetesStore:
             part = self._swap(home, [writes[place] for place in places], now, seen[0], deadline)
             verdicts.update(zip(places, part, strict=True))
         return Swapped(now, self._epoch, [verdicts[place] for place in range(len(writes))])
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """A list of all Leases costs what one of them does."""
+        self._block.inside = True
+        try:
+            yield
+        finally:
+            self._block.inside, self._block.until = False, 0.0
 
     def scan(self, scan: Scan) -> Page:
         found = self._found(scan.prefix, self.api.deadline())
@@ -181,9 +197,12 @@ class KubernetesStore:
 
     def _replace(self, shelf: Shelf, now: Instant, deadline: Boot) -> Shelf | None:
         """As it is then; None: it was not as it was read any more."""
-        self._remembered.pop(shelf.home, None)
+        until = self._forget(shelf.home)
         answer = self.api.replace(lease_of(shelf, self._prefix, now), deadline)
-        return self._take_in(shelf.home, answer.body) if answer.status == 200 else None
+        if answer.status != 200:
+            return None
+        self._block.until = until
+        return self._take_in(shelf.home, answer.body)
 
     def _purge(self, home: Home, versions: Mapping[str, int], deadline: Boot) -> int:
         while True:
@@ -199,7 +218,7 @@ class KubernetesStore:
         return self._delete(shelf, deadline)
 
     def _delete(self, shelf: Shelf, deadline: Boot) -> bool:
-        self._remembered.pop(shelf.home, None)
+        self._forget(shelf.home)
         if self.api.delete(shelf.lease, deadline).status != 200:
             return False
         if shelf.home.kind == "job":
@@ -264,8 +283,14 @@ class KubernetesStore:
         answer = self.api.get(self._name(home), deadline)
         if answer.status != 404:
             return self._take_in(home, answer.body)
-        self._remembered.pop(home, None)
+        self._forget(home)
         return absent(home)
+
+    def _forget(self, home: Home) -> Boot:
+        """What is known of it may be true no more, nor what was read with it; until when that was to be used."""
+        self._remembered.pop(home, None)
+        until, self._block.until = self._block.until, 0.0
+        return until
 
     def _take_in(self, home: Home, lease: Json) -> Shelf:
         if len(self._sighted) > REMEMBERED:
@@ -277,25 +302,38 @@ class KubernetesStore:
         shelf = read_shelf(home, lease, sighted[1])
         if not shelf.is_new:
             self._remembered[home] = shelf
+            if self._block.inside:
+                self._block.shelves[home] = shelf
         return shelf
 
     def _found(self, prefix: str, deadline: Boot) -> Sequence[Shelf]:
-        """The Leases in which there may be cells that begin so, and whether the store is still the one that we know: a
-        list of all has the store's own Lease in it; of one job, one is asked for, which says in which life of the store
-        it was written."""
+        """The Leases in which there may be cells that begin so. What is read says, too, whether the store is still the
+        one that we know: the Lease of a job names the life of the store that it was written in."""
         kind, _, rest = prefix.partition("/")
+        if kind in NOT_KEPT and self._epoch.birth:
+            return ()
         if kind in NOT_KEPT:
-            found, lives = list[Shelf](), [self._epoch.birth or None]
-        elif kind == "run" and rest.endswith("/") and rest.count("/") == 1:
-            found = [self._read(Home("job", rest[:-1]), deadline)]
-            lives = [shelf.life for shelf in found if shelf.life == self._epoch.birth]
-        else:
-            found = list(self._listed(deadline))
-            lives = [shelf.life for shelf in found if shelf.home == STORE]
-        if lives and lives[0]:
-            self._epoch = Epoch(lives[0])
-        else:
             self._look(deadline)
+            return ()
+        if self._block.inside or kind != "run" or rest.count("/") != 1 or not rest.endswith("/"):
+            return list(self._all(deadline).values())
+        shelf = self._read(Home("job", rest[:-1]), deadline)
+        if shelf.life != self._epoch.birth:
+            self._look(deadline)
+        return [shelf]
+
+    def _all(self, deadline: Boot) -> Mapping[Home, Shelf]:
+        """Every Lease, the store's own among them, as they stood at one moment; what this thread has written since."""
+        block, began = self._block, self.api.boot()
+        if began < block.until:
+            return block.shelves
+        found = {shelf.home: shelf for shelf in self._listed(deadline)}
+        if STORE in found:
+            self._epoch = _epoch(found[STORE])
+        else:
+            found[STORE] = self._look(deadline)
+        if block.inside:
+            block.shelves, block.until = found, began + AT_ONCE
         return found
 
     def _listed(self, deadline: Boot) -> Iterator[Shelf]:
@@ -315,6 +353,16 @@ class KubernetesStore:
         while not self.api.clock.is_sure:
             self.api.get(self._name(STORE), deadline)
         return self.api.clock.now()
+
+
+class _Block(threading.local):
+    """Of one thread: whether it reads much at once, what it has read, and until when that may be used."""
+
+    inside = False
+    until: Boot = 0.0
+
+    def __init__(self) -> None:
+        self.shelves: dict[Home, Shelf] = {}
 
 
 def _epoch(shelf: Shelf) -> Epoch:

@@ -27,7 +27,7 @@ from cronce.model import Cell, Epoch, Mark, Origin, Traits, Write, to_us
 from cronce.stores.base import Loaded, Page, Scan, Swapped, closed_on_error, first_page, life_of, refused_epoch
 from cronce.stores.checks import Check
 from cronce.stores.pool import Pool
-from cronce.stores.redis.server import Command, Line, Reply, ReplyError, connect, explained, listen, tag
+from cronce.stores.redis.server import Command, Line, Reply, ReplyError, connect, explained, listen, other_masters, tag
 from cronce.stores.redis.url import Place, read_url
 from cronce.stores.redis.wire import (
     BASE,
@@ -170,7 +170,9 @@ class RedisStore:
         )
         who = (server.identity, server.replication, server.continued, server.started)
         flags = (int(server.flushes), place.min_replicas, int(place.fails_over))
-        self._run(line, ("hello", *who, *flags, NUMBERS[self._new_is], int(self._new_is is Origin.MADE)))
+        hello = ("hello", *who, *flags, NUMBERS[self._new_is], int(self._new_is is Origin.MADE))
+        if self._run(line, (*hello, "?" if place.cluster else ""))[0] is None:
+            self._run(line, (*hello, other_masters(line, place)))
         self._new_is = Origin.FOUND  # from now on an empty store is one that was emptied
 
     def _say(self, *words: str | bytes | int, writes: bool = False) -> list[Reply]:

@@ -22,7 +22,7 @@ ASKS: Final = ("select", "info", "time", "eval", "evalsha", "publish", "subscrib
 
 def least_rights(place: Place) -> str:
     """The rights that a user needs for this store, as `ACL SETUSER` takes them."""
-    more = ("wait",) * bool(place.min_replicas) + ("cluster|slots", "cluster|keyslot") * place.cluster
+    more = ("wait",) * bool(place.min_replicas) + ("cluster|slots", "cluster|keyslot", "cluster|nodes") * place.cluster
     allowed = " ".join(f"+{command}" for command in (*ASKS, *more, *READS, *WRITES))
     keys = f"{tag(place.namespace)}:*"
     return f"resetkeys ~{keys} resetchannels &{keys} -@all {allowed}"

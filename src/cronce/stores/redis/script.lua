@@ -19,7 +19,9 @@
 --           the key, limit
 --   purge   keys, versions
 --   hello   identity, id of its replication, id of the one it continues or "", second by which it had started, durable
---           (0 or 1), replicas waited for, failover (0 or 1), origin, whether that is meant (0 or 1)
+--           (0 or 1), replicas waited for, failover (0 or 1), origin, whether that is meant (0 or 1), in a Cluster the
+--           other masters that live: of each a line with its identity and the id of its replication; or "?", if nobody
+--           has asked them yet: then, should it matter, nothing is done and {nil} is the answer
 --   touch
 --
 -- Returns {now and meta, ...}, or {nil} where the store is empty: then nothing was done.
@@ -348,9 +350,12 @@ end
 -- before it was answered, and, where another may have been in between, on a replica too. In the other's place, it kept
 -- it if every win was on a replica, and it was the replica of that very one when that wrote last. To continue a
 -- replication is no proof of that: a Valkey that is restarted from a dump continues its own. A second is for the clocks.
+-- In a Cluster a slot may have been moved here from the one that wrote last, with all that it held: if that one lives, is
+-- a master, and this server was never its replica, then nothing was lost on the way.
 if meta and byte(meta) ~= SCHEMA then return redis.error_reply(NEWER) end
 local identity, replication, continued, started = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]) * SECOND
 local durable, replicas, failover = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
+local others = ARGV[11]
 local new
 if meta then
   new = sub(meta, 1, 42)
@@ -365,6 +370,10 @@ if meta then
       kept = followed and least > 0
     else
       kept = was_durable + durable == 2 and (least > 0 or not failover)
+    end
+    if not kept and others == '?' then return { false } end
+    if not kept and continued ~= was_replication then
+      kept = string.find(others, '\n' .. was_identity .. ' ' .. was_replication .. '\n', 1, true)
     end
     if not kept then
       new, least = sub(next_life(meta, 0, 0), 1, 42), replicas

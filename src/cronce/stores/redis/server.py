@@ -291,6 +291,25 @@ def _ask_cluster(place: Place, address: Address, patience: float) -> Address:
     raise StoreUnavailable(f"{place.url}: no node of the Cluster serves slot {slot}, where this namespace is")
 
 
+def other_masters(line: Line, place: Place) -> str:
+    """Of a Cluster: the other masters that this node is in touch with and that answer, each as `script.lua` has it. One
+    that is not in touch with this node may be a master that lost its slots to its own replica."""
+    (nodes,) = line.ask(("CLUSTER", "NODES"))
+    if isinstance(nodes, ReplyError):
+        return ""
+    rows = [row.split() for row in nodes.decode(errors="replace").splitlines()]
+    found = [row[1] for row in rows if row[2] == "master" and row[7] == "connected"]  # nor `myself`, nor one that fails
+    lines = ""
+    for node in found:
+        host, _, port = node.partition("@")[0].rpartition(":")
+        with suppress(StoreError, ValueError):
+            patience = place.timeout / (len(found) + 1)
+            about, replication = _asked(place, (host, int(port)), patience, place.login, *ABOUT[:2])
+            server = Server({**read_info(about), **read_info(replication)}, {})
+            lines += f"{server.identity} {server.replication}\n" if server.master else ""
+    return f"\n{lines}"
+
+
 def _asked(place: Place, address: Address, patience: float, login: Login, *commands: Command) -> list[Reply]:
     line = Line(address, patience, place.tls)
     try:

@@ -15,7 +15,7 @@ from cronce.monitor.settings import Settings
 from cronce.monitor.watch_schedulers import missed
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import HolderSeen, RunSeen
+from cronce.runtime.queries import HOST_GONE, HolderSeen, RunSeen
 from cronce.telling.words import Tone, ago, by_whom, counted, safe, short
 from cronce.value import NamedTuple
 from cronce.web.markup import brief
@@ -69,7 +69,7 @@ def overview_page(request: Request) -> Flow[Shown]:
     there = [beating(line, now) for line in seen.holders]
     silent = silent_ones(there, now)
     todo = sorted(todos(seen), key=lambda one: rank(one.severity))
-    running = [run for run in seen.open.runs if run.shown == "running"][:RUNNING]
+    running = [run for run in seen.open.runs if run.shown in ("running", HOST_GONE)][:RUNNING]
     return {
         "now": now,
         "health": health(seen, there, todo, len(index)),

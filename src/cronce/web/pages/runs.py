@@ -13,10 +13,10 @@ from cronce.monitor.read_jobs import JobIndex
 from cronce.monitor.read_lists import newest_runs
 from cronce.monitor.survey import attempts
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import WANTED, RunSeen, slot_named
+from cronce.runtime.queries import HOST_GONE, WANTED, RunSeen, slot_named, with_hosts
 from cronce.runtime.why import Story, Why, why
 from cronce.telling.story import counted, events, headline, tell_doubts
-from cronce.telling.words import moment, overdue, safe, tone
+from cronce.telling.words import fate, moment, overdue, safe, tone
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
 from cronce.web.markup import icon_of
@@ -40,7 +40,7 @@ def row_of(run: RunSeen, now: Instant) -> Shown:
     if record is None:
         return {**shown, **_UNREADABLE, "remark": safe(run.trouble)}
     begun, completed = attempts(record)
-    remark = record.reason or overdue(record) or (f"asked for by {record.by}" if record.by else "")
+    remark = record.reason or fate(run) or overdue(record) or (f"asked for by {record.by}" if record.by else "")
     return {
         **shown,
         "holder": safe(record.holder),
@@ -62,9 +62,10 @@ _UNREADABLE: Final = {"holder": "", "started": None, "took": None, "progress": N
 def runs_page(request: Request) -> Flow[Shown]:
     job, state, after = (request.query_params.get(name) or None for name in ("job", "state", "after"))
     found = yield from newest_runs(job, state, after, AT_ONCE)
+    runs = yield from with_hosts(found.runs)
     return {
         "now": found.now,
-        "rows": rows_of(found.runs, found.now),
+        "rows": rows_of(runs, found.now),
         "next": found.next,
         "kept": {"job": job, "state": state},
         "states": WANTED,
@@ -83,7 +84,7 @@ _BEGAN: Final = {
 }
 _ENDED: Final = ("lapsed", "succeeded", "failed", "lost", "unknown", "skipped")
 _ICONS: Final = {**_BEGAN, **{word: (tone(word), icon_of(word)) for word in _ENDED}}
-_OPEN: Final = ("running", "lapsed", "retrying", "waiting", "due")
+_OPEN: Final = ("running", HOST_GONE, "lapsed", "retrying", "waiting", "due")
 
 
 class Step(NamedTuple):

@@ -1,0 +1,395 @@
+"""What the checklists ask of APScheduler."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from cronce_audit.common import LockCall, ZoneSet
+from cronce_audit.crontab.read import Line
+from cronce_audit.guards import guards
+from cronce_audit.java import Scheduled
+from cronce_audit.kubernetes.facts import CronJob
+from cronce_audit.kubernetes.seen import running
+from cronce_audit.model import Facts
+from cronce_audit.python.facts import UNKNOWN, Const
+from cronce_audit.python.jobs import Job, jobs, zone_name
+from cronce_audit.python.schedulers import Scheduler, Store, schedulers
+from cronce_audit.scheduled import (
+    NOTHING,
+    Answer,
+    Evidence,
+    Seen,
+    all_guarded,
+    all_locked,
+    cannot_tell,
+    entry_is_locked,
+    met,
+    not_met,
+    not_relevant,
+    old_stops_first,
+    one_process,
+    scheduled,
+)
+
+NONE: Final = "there is no APScheduler here"
+COPIES: Final = ("a-copy-of-the-job-per-start", "job-id-is-taken-at-the-next-start")
+_UTC: Final = ("UTC", "Etc/UTC", "Etc/GMT", "GMT", "Zulu", "Universal")
+
+
+def _schedulers(facts: Facts) -> Sequence[Scheduler]:
+    return facts.conclude(schedulers).all
+
+
+def _evidence(several: Sequence[Job | Scheduler | Store]) -> list[Evidence]:
+    return [Evidence(one.function if isinstance(one, Job) else one.kind, one.place) for one in several]
+
+
+def jobs_replace(seen: Seen) -> Answer:
+    found, added = seen.found(*COPIES), seen.facts.conclude(jobs)
+    if not added:
+        return not_relevant(NONE)
+    if found:
+        return not_met(*found)
+    return met(f"none of {len(added)} jobs adds a copy at a restart, or fails there", *_evidence(added))
+
+
+def zone_is_utc(seen: Seen) -> Answer:
+    made = _schedulers(seen.facts)
+    if not made:
+        return not_relevant(NONE)
+    zones = {one.place: _zone(one, seen.facts) for one in made}
+    unset = [Evidence(f"this {one.kind} has no timezone", one.place) for one in made if zones[one.place] is None]
+    other = [Evidence(f"{zones[one.place]}", one.place) for one in made if zones[one.place] not in (None, "", *_UTC)]
+    if unset or other:
+        return not_met(*unset, *other)
+    if unclear := [one for one in made if not zones[one.place]]:
+        return cannot_tell('`timezone="UTC"` where the scheduler is made', *_evidence(unclear))
+    return met(*(Evidence('timezone="UTC"', one.place) for one in made))
+
+
+def _zone(scheduler: Scheduler, facts: Facts) -> str | None:
+    """None where it is not set, "" where it cannot be told."""
+    given = scheduler.options.get("timezone")
+    if given in (None, Const(None)):
+        return None
+    return zone_name(given, facts, scheduler.module) or ""
+
+
+def defaults_are_safe(seen: Seen) -> Answer:
+    made = _schedulers(seen.facts)
+    if not made:
+        return not_relevant(NONE)
+    if found := seen.found("missed-runs-come-in-a-burst", "runs-of-one-job-may-overlap"):
+        return not_met(*found)
+    keys = ("coalesce", "max_instances")
+    unclear = [one for one in made if any(one.defaults.get(key) == UNKNOWN for key in keys)]
+    if unclear:
+        return cannot_tell("`job_defaults` written out where the scheduler is made", *_evidence(unclear))
+    return met("coalesce=True and max_instances=1 are in force, as set or by default", *_evidence(made))
+
+
+def grace_is_set(seen: Seen) -> Answer:
+    added = [job for job in seen.facts.conclude(jobs) if job.scheduler.version == 3]
+    if not added:
+        return not_relevant(NONE)
+    left = [job for job in added if job.option("misfire_grace_time") is None]
+    if left:
+        return not_met(f"left at one second for {len(left)} of {len(added)} jobs", *_evidence(left))
+    if unclear := [job for job in added if job.option("misfire_grace_time") == UNKNOWN]:
+        return cannot_tell("`misfire_grace_time` as a number, in `add_job` or in `job_defaults`", *_evidence(unclear))
+    return met(f"set for all {len(added)} jobs", *_evidence(added))
+
+
+def store_is_a_server(seen: Seen) -> Answer:
+    made = _schedulers(seen.facts)
+    if not made:
+        return not_relevant(NONE)
+    if found := seen.found("sqlite-job-store", "job-store-on-a-network-file-system"):
+        return not_met(*found)
+    kept = [store for one in made for _, store in one.stores if store and store.is_persistent]
+    unclear = [one for one in made if not one.all_stores_seen or any(store is None for _, store in one.stores)]
+    unnamed = [store for store in kept if store.kind == "SQLAlchemyJobStore" and not store.url]
+    if unclear or unnamed:
+        return cannot_tell(
+            "the URL of the job store as a text, where the scheduler is made", *_evidence([*unclear, *unnamed])
+        )
+    if not kept:
+        return not_relevant("all jobs are kept in memory")
+    return met(*_evidence(kept))
+
+
+CLOCKS: Final = (
+    "container-not-in-utc", "machine-not-in-utc", "runs-twice-when-the-clocks-go-back",
+    "time-that-clocks-show-twice-or-never",
+    "time-that-clocks-pass-over", "fixed-time-when-clocks-change",
+)  # fmt: skip
+_UTC_OR_UNSET: Final = ("UTC", "Etc/UTC", "Etc/GMT", "GMT", "Zulu", "Universal", "UTC0", "")
+_NO_CRONJOB: Final = "there is no CronJob here"
+
+
+def _cronjobs(facts: Facts) -> Sequence[CronJob]:
+    return [one for one in running(facts) if not one.partial]
+
+
+def zones_are_utc(seen: Seen) -> Answer:
+    said = seen.facts.of(ZoneSet)
+    other = [Evidence(one.zone, one.place) for one in said if one.zone.lstrip(":") not in _UTC_OR_UNSET]
+    if found := [*seen.found(*CLOCKS), *other]:
+        return not_met(*found)
+    if said:
+        return met(*(Evidence(one.zone or "UTC", one.place) for one in said))
+    return cannot_tell("TZ in the Dockerfile, compose file, unit or manifest; or `--zone UTC`, if all machines are")
+
+
+def policy_is_stated(seen: Seen) -> Answer:
+    there = _cronjobs(seen.facts)
+    if not there:
+        return not_relevant(_NO_CRONJOB)
+    if found := seen.found("overlap-allowed"):
+        return not_met(*found)
+    said = [_said(one, "concurrencyPolicy") for one in there]
+    open_ = [one["concurrencyPolicy"] for one in there if not one.is_guarded]
+    if any(policy is None or not policy.known for policy in open_):
+        return cannot_tell("`concurrencyPolicy: Forbid` in the manifest itself, not by a template", *said)
+    return met(*said)
+
+
+def _said(cronjob: CronJob, name: str) -> Evidence:
+    value = cronjob[name]
+    says = f"has no {name}" if value is None else f"has {name}: {value.text}"
+    return Evidence(f"{cronjob.called} {says}", cronjob.place if value is None else value.place)
+
+
+def runs_do_not_overlap(seen: Seen) -> Answer:
+    """A run that takes longer than its interval."""
+    policy = policy_is_stated(seen)
+    found = seen.found("no-lock-on-a-frequent-job", "runs-of-one-job-may-overlap")
+    if policy.verdict == "not met" or found:
+        return not_met(*found, *(policy.evidence if policy.verdict == "not met" else ()))
+    if not seen.facts.conclude(scheduled):
+        return not_relevant(NOTHING)
+    if all_locked(seen.facts):
+        return met("every job is under a lock")
+    if policy.verdict == "met" and len(_cronjobs(seen.facts)) == len(seen.facts.conclude(scheduled)):
+        return policy
+    return cannot_tell("a lock around each job, or how long the jobs take: `cronce logs` tells it from their logs")
+
+
+def failures_are_retried(seen: Seen) -> Answer:
+    none = [one for one in _cronjobs(seen.facts) if (said := one["backoffLimit"]) and said.number == 0]
+    if none:
+        return not_met(*(_said(one, "backoffLimit") for one in none))
+    others = len(seen.facts.conclude(scheduled)) - len(_cronjobs(seen.facts))
+    if _cronjobs(seen.facts) and not others:
+        return met("Kubernetes retries a failed Job six times, unless backoffLimit says otherwise")
+    if told := seen.mentioned("retries"):
+        return cannot_tell("retries of each job; these are seen", *told)
+    if not others:
+        return not_relevant(NOTHING)
+    return cannot_tell(
+        "retries where the job is declared: `retries=` of cronce, autoretry_for of Celery, attempts of Bull"
+    )
+
+
+def runs_are_bounded(seen: Seen) -> Answer:
+    """A run that hangs."""
+    if found := seen.found("run-without-end"):
+        return not_met(*found)
+    there = seen.facts.conclude(scheduled)
+    if not there:
+        return not_relevant(NOTHING)
+    bounded = [_said(one, "activeDeadlineSeconds") for one in _cronjobs(seen.facts)]
+    bounded += [Evidence("a time limit", line.place) for line in seen.facts.of(Line) if "timeout" in line.command]
+    if len(bounded) < len(there):
+        shows = "a time limit of each job: `timeout` before the command, `--timeout` of `cronce exec`"
+        return cannot_tell(shows, *bounded)
+    return met(*bounded)
+
+
+def restarts_are_bounded(seen: Seen) -> Answer:
+    """A scheduler that was down: what it makes up for when it comes back."""
+    there = _cronjobs(seen.facts)
+    if not there:
+        return not_relevant(_NO_CRONJOB)
+    if found := seen.found("no-starting-deadline", "starting-deadline-too-short"):
+        return not_met(*found)
+    return met(*(_said(one, "startingDeadlineSeconds") for one in there))
+
+
+SILENCE: Final = (
+    "a rule with `alert:` about a heartbeat in a Prometheus rules file, or a ping of healthchecks.io or the like"
+)
+DOUBLED: Final = "a rule with `alert:` about duplicates in a Prometheus rules file"
+
+
+def ci_audits(seen: Seen) -> Answer:
+    if told := seen.mentioned("audit"):
+        return met(*told)
+    return not_met("no pipeline, pre-commit config or Makefile here runs `cronce audit`")
+
+
+def silence_and_doubles_alert(seen: Seen) -> Answer:
+    silent, doubled = seen.mentioned("silence"), seen.mentioned("doubled")
+    if silent and doubled:
+        return met(*silent, *doubled)
+    missing = [shows for shows, told in ((SILENCE, silent), (DOUBLED, doubled)) if not told]
+    return cannot_tell("; and ".join(missing), *silent, *doubled)
+
+
+def durations_alert(seen: Seen) -> Answer:
+    if told := seen.mentioned("duration"):
+        return met(*told)
+    return cannot_tell("a rule with `alert:` about a lock, a lease or a duration in a Prometheus rules file")
+
+
+def duplicates_are_looked_for(seen: Seen) -> Answer:
+    if told := seen.mentioned("dupes"):
+        return met(*told)
+    return cannot_tell(
+        "`cronce dupes … --since 30m`, or a query with `HAVING COUNT(*) > 1`, in a pipeline, a script or a runbook here"
+    )
+
+
+def unended_runs_are_looked_for(seen: Seen) -> Answer:
+    if told := seen.mentioned("logs"):
+        return met(*told)
+    return cannot_tell("`cronce logs` in a pipeline, a script or a runbook here")
+
+
+ETERNAL: Final = ("lock-without-expiry",)
+SHORT: Final = ("lock-released-by-anyone", "lock-renewed-by-anyone", "lock-let-go-too-soon")
+_NO_LOCK: Final = "no lock was found"
+
+
+def _others(seen: Seen) -> list[Evidence]:
+    """Locks that are not cronce's."""
+    made = [one for one in seen.facts.conclude(guards).values() if one.kind != "cronce"]
+    found = {one.place: Evidence(one.kind, one.place) for one in made}
+    found |= {one.place: Evidence("redis lock", one.place) for one in seen.facts.of(LockCall)}
+    found |= {one.lock.place: Evidence("ShedLock", one.lock.place) for one in seen.facts.of(Scheduled) if one.lock}
+    return [found[place] for place in sorted(found)]
+
+
+def _cronces(seen: Seen) -> list[Evidence]:
+    places = {one.place for one in seen.facts.conclude(guards).values() if one.kind == "cronce"}
+    places |= {line.place for line in seen.facts.of(Line) if line.guard == "cronce"}
+    return [Evidence("cronce", place) for place in sorted(places)]
+
+
+def locks_run_out(seen: Seen) -> Answer:
+    """When the holder crashes."""
+    if found := seen.found(*ETERNAL):
+        return not_met(*found)
+    if held := [*_others(seen), *_cronces(seen)]:
+        return met(*held)
+    return not_relevant(_NO_LOCK)
+
+
+def locks_last(seen: Seen) -> Answer:
+    """As long as the run, or are renewed."""
+    if found := seen.found(*SHORT, *ETERNAL):
+        return not_met(*found)
+    if made := _others(seen):
+        return cannot_tell("how long the longest run takes, beside each time to live; cronce renews its leases", *made)
+    if held := _cronces(seen):
+        return met("cronce renews its leases while a run works", *held)
+    return not_relevant(_NO_LOCK)
+
+
+def store_is_safe(seen: Seen) -> Answer:
+    """That the locks are kept in."""
+    if not (_others(seen) or _cronces(seen)):
+        return not_relevant(_NO_LOCK)
+    shows = "`cronce doctor` on each machine: it says whether the store persists, and what it does in a failover"
+    return cannot_tell(shows, *seen.mentioned("doctor"))
+
+
+def connections_are_given_back(seen: Seen) -> Answer:
+    if made := _others(seen):
+        return cannot_tell("how many connections the store counts, now and in a week", *made)
+    if held := _cronces(seen):
+        return met("cronce holds no connection for as long as a run works", *held)
+    return not_relevant(_NO_LOCK)
+
+
+def effects_have_keys(seen: Seen) -> Answer:
+    if kept := seen.mentioned("once"):
+        return met(*kept)
+    shows = (
+        "a key for each effect that must happen once: a unique column beside the effect, or `run.on(…).once(…)` of"
+        " cronce"
+    )
+    return cannot_tell(shows, *seen.mentioned("keys"))
+
+
+def skew_does_no_harm(seen: Seen) -> Answer:
+    if found := seen.found("slot-named-after-the-clock", "clock-not-in-step"):
+        return not_met(*found)
+    if all_guarded(seen.facts) and not _others(seen):
+        return met("the slot comes from the schedule, and time from the store", *_cronces(seen))
+    return cannot_tell("clocks in step: `cronce audit --live` on each machine")
+
+
+class Point(NamedTuple):
+    text: str
+    judge: Callable[[Seen], Answer]
+
+
+class Answered(NamedTuple):
+    checklist: str
+    number: int
+    text: str
+    answer: Answer
+
+
+CHECKLISTS: Final[dict[str, Sequence[Point]]] = {
+    "schedulers": (
+        Point("Every job that is added replaces the one that is there", jobs_replace),
+        Point("The scheduler's time zone is set, to UTC", zone_is_utc),
+        Point("Missed runs are one run, and one instance runs at a time", defaults_are_safe),
+        Point("The misfire grace time is set, not left at one second", grace_is_set),
+        Point("The job store is a server, not a file that machines share", store_is_a_server),
+        Point("The deployment runs one scheduler at any time", one_process),
+        Point("A lock that all machines see is at the entry of each job", entry_is_locked),
+        Point("Effects that must happen once have a key in a store that lasts", effects_have_keys),
+        Point("Servers, containers and schedules are in UTC", zones_are_utc),
+        Point("The pipeline runs this audit", ci_audits),
+        Point("A silent and a doubled scheduler raise an alert", silence_and_doubles_alert),
+        Point("Every CronJob forbids or replaces a run beside another", policy_is_stated),
+        Point("The old scheduler is stopped before the new one starts", old_stops_first),
+        Point("After a deploy, duplicates are looked for within 30 minutes", duplicates_are_looked_for),
+        Point("Runs that start and never end are looked for", unended_runs_are_looked_for),
+    ),
+    "cron jobs": (
+        Point("Several instances do not run the same job: there is a lock, or a leader", entry_is_locked),
+        Point("A run that takes longer than its interval is not joined by the next", runs_do_not_overlap),
+        Point("A run that fails is retried", failures_are_retried),
+        Point("A run that does not finish is stopped", runs_are_bounded),
+        Point("The lock of one that crashed comes free", locks_run_out),
+    ),
+    "locks": (
+        Point("A lock lasts as long as the longest run, or is renewed", locks_last),
+        Point("The lock's store is replicated, and keeps what it is told", store_is_safe),
+        Point("Connections are given back", connections_are_given_back),
+        Point("Locks that are not got and runs that take too long raise an alert", durations_alert),
+    ),
+    "causes": (
+        Point("Several nodes with one schedule are kept apart by a lock", entry_is_locked),
+        Point("Old and new, side by side in a deploy, do not both run a slot", old_stops_first),
+        Point("No CronJob is left at Allow", policy_is_stated),
+        Point("A scheduler that was down starts nothing that is too late", restarts_are_bounded),
+        Point("Work that is delivered twice is done once, by a key in a database", effects_have_keys),
+        Point("Clocks that differ do no harm", skew_does_no_harm),
+    ),
+}
+"""What four articles on jobs that fire twice ask for, in their order."""
+
+
+def answers(seen: Seen) -> Sequence[Answered]:
+    """Points that ask the same have the same answer, which is the same object."""
+    judge = cache(lambda how: how(seen))
+    return [
+        Answered(name, number, point.text, judge(point.judge))
+        for name, points in CHECKLISTS.items()
+        for number, point in enumerate(points, start=1)
+    ]

@@ -1,0 +1,99 @@
+"""Times that the clocks of a zone show twice, or never; and whether two schedules ever fire at the same time."""
+
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from cronce.errors import BadInput
+from cronce.schedule import Cron
+from cronce.schedule.describe import changes
+from cronce.schedule.instant import RESOLUTION, SECOND
+from cronce.schedule.zone import find_zone, shifts
+
+
+class Disputed(NamedTuple):
+    """What the changes of a year do to the fixed times of a schedule."""
+
+    twice: datetime | None
+    """The first of its times that the clocks show twice."""
+    never: datetime | None
+    """The first of its times that they leave out."""
+
+
+@lru_cache(1024)
+def disputed(expression: str, zone: str, year: int) -> Disputed | None:
+    """None where the schedule or the zone cannot be read, or where the schedule follows real time (`*/5 * * * *`)."""
+    try:
+        found = changes(Cron(expression, zone, fold="both"), *_year(year))
+    except BadInput:
+        return None
+    hit = [(change.is_gap, change.walls.first) for change in found if change.walls and not change.wildcard]
+    return Disputed(
+        next((wall for is_gap, wall in hit if not is_gap), None), next((wall for is_gap, wall in hit if is_gap), None)
+    )
+
+
+def season(day: date) -> str:
+    """When it is, without making anybody think that it is over: each year (in 2026 on 25 October)."""
+    return f"each year (in {day.year} on {day.day} {day:%B})"
+
+
+def has_changes(zone: str, year: int) -> bool:
+    """Whether its clocks change at all."""
+    return is_zone(zone) and any(shifts(find_zone(zone), *_year(year)))
+
+
+def _year(year: int) -> tuple[datetime, datetime]:
+    return datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
+
+
+def is_zone(name: str) -> bool:
+    try:
+        find_zone(name)
+    except BadInput:
+        return False
+    return True
+
+
+_STEPS: Final = 500
+"""Turns that are taken in looking for a common slot; schedules that share one within a year find it long before."""
+_NOON: Final = datetime(2023, 1, 2, 12, tzinfo=UTC)
+"""Of a Monday in winter."""
+_HOUR: Final = timedelta(hours=1)
+
+
+@lru_cache(4096)
+def shared_slot(one: str, other: str, year: int) -> datetime | None:
+    """The first time of a year at which both fire, by the clocks of one zone; None where there is none, or where a
+    schedule cannot be read."""
+    if _never_meet(one.split(), other.split()):
+        return None
+    try:
+        first, second = Cron(one), Cron(other)
+    except BadInput:
+        return None
+    at, end = first.next(datetime(year, 1, 1, tzinfo=UTC) - RESOLUTION), datetime(year + 1, 1, 1, tzinfo=UTC)
+    for _ in range(_STEPS):
+        if at is None or at >= end:
+            return None
+        then = second.next(at - RESOLUTION)
+        if then == at:
+            return at
+        at, first, second = then, second, first
+    return None
+
+
+def _never_meet(one: list[str], other: list[str]) -> bool:
+    """At one minute, or in one hour, and at or in another: that is seen without looking for a slot."""
+    pairs = zip(one[:2], other[:2], strict=True) if len(one) == len(other) else ()
+    return any(first.isdecimal() and second.isdecimal() and int(first) != int(second) for first, second in pairs)
+
+
+@lru_cache(4096)
+def minutes_between(schedule: str) -> int | None:
+    """The minutes between its runs, of a schedule that fires several times an hour, all day long."""
+    try:
+        times = Cron(schedule).count(_NOON - SECOND, _NOON + _HOUR - SECOND)
+    except BadInput:
+        return None
+    return max(60 // times, 1) if times > 1 else None

@@ -1,0 +1,273 @@
+"""Rules about the end of a container: who hears that it is to stop."""
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from cronce_audit.clocks import has_changes
+from cronce_audit.common import Command, ZoneSet
+from cronce_audit.containers.facts import Image, Service
+from cronce_audit.containers.programs import program
+from cronce_audit.containers.running import Run, runs
+from cronce_audit.containers.shell import simple_commands
+from cronce_audit.crontab.hosts import Image as Built
+from cronce_audit.crontab.hosts import homes
+from cronce_audit.crontab.read import Line
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.processes.commands import is_agreed
+from cronce_audit.processes.launches import every_launch, is_claimed
+
+_DEAF: Final = (
+    "TERM does not reach it: it goes on, beside the copy that replaces it where that is already up, until it is killed "
+    "in the middle of what it does"
+)
+
+_UNTOLD: Final = (
+    "nobody tells it or its jobs that the container stops (they are killed with it), and nobody notices when it dies"
+)
+
+
+@rule(
+    "CR601 shell-swallows-term",
+    Severity.WARNING,
+    'let it be a child of an init that passes TERM on, `init: true` or `ENTRYPOINT ["tini", "--"]`, and take '
+    'the shell out of the way: `sh -c "… && exec program"`',
+)
+def _shell(facts: Facts) -> Iterator[Found]:
+    seen = set()
+    for run in facts.conclude(runs):
+        if run.container.init or run.container.inherits or run.script or _is_cron(run) or run.place in seen:
+            continue
+        seen.add(run.place)
+        if run.lingers:
+            message = f"`{run.program.name}` runs behind a shell that stays process 1 of {run.container.name}: {_DEAF}"
+            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _AS_LIST))
+        elif run.lingers is None:
+            yield Found(
+                run.place,
+                f"`{run.program.name}` runs behind `sh -c` in {run.container.name}: where that is Debian's dash, it "
+                "stays process 1 and does not pass on TERM (bash and BusyBox's ash make way for the program)",
+                Confidence.LOW,
+                Severity.INFO,
+                _heard(run, _AS_LIST),
+            )
+
+
+_HANDLES: Final = frozenset(
+    {"celery", "rq", "rqworker", "rqscheduler", "huey_consumer", "dramatiq", "supercronic", "airflow"}
+)
+"""Programs that handle TERM themselves: the kernel gives process 1 no other way to hear it."""
+_AS_LIST: Final = (
+    'write the command as a list, `CMD ["program", "argument"]`, or with `exec`: `sh -c "… && exec program"`'
+)
+_WITH_EXEC: Final = (
+    'put `exec` before it (`exec "$@"`, `exec celery …`), so that the program takes the place of the script'
+)
+
+
+def _heard(run: Run, plain: str) -> str:
+    """What helps: a program that does not handle TERM ignores it as process 1, so it needs an init above it."""
+    if run.program.name.split()[0] in _HANDLES:
+        return plain
+    return f"{plain}; and put an init above it, as process 1 ignores TERM unless it handles it: `init: true`, or tini"
+
+
+def _is_cron(run: Run) -> bool:
+    """One that was made for machines: it has a rule of its own."""
+    return run.program.name in ("cron", "crond")
+
+
+def _sureness(run: Run) -> Confidence:
+    return Confidence.HIGH if run.program.sure else Confidence.MEDIUM
+
+
+@rule(
+    "CR602 entrypoint-without-exec",
+    Severity.WARNING,
+    'put `exec` before it (`exec "$@"`, `exec celery …`), so that it takes the place of the script; and '
+    "an init above it (`init: true`, tini) if it does not handle TERM",
+)
+def _entrypoint(facts: Facts) -> Iterator[Found]:
+    seen = set()
+    for run in facts.conclude(runs):
+        if (
+            run.script
+            and run.lingers
+            and not run.container.init
+            and run.program.kind != "cron"
+            and run.place not in seen
+        ):
+            seen.add(run.place)
+            message = (
+                f"`{run.program.name}` is started without `exec` by a script that is process 1 of {run.container.name} "
+                f"({run.container.start.place}): {_DEAF}"
+            )
+            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _WITH_EXEC))
+
+
+@rule(
+    "CR604 cron-does-not-hear-the-stop",
+    Severity.WARNING,
+    "run a cron that is made for containers as process 1 (supercronic waits for its jobs at TERM), or the jobs "
+    "under `cronce run`; `init: true` or tini before cron ends the overlap, but not the jobs in peace",
+)
+def _cron(facts: Facts) -> Iterator[Found]:
+    seen = set()
+    for run in facts.conclude(runs):
+        why = _why_deaf(run, facts) if _is_cron(run) and not run.container.inherits else None
+        if why and run.place not in seen:
+            seen.add(run.place)
+            yield Found(run.place, f"`{run.program.name}` {why}")
+
+
+def _why_deaf(run: Run, facts: Facts) -> str | None:
+    if run.program.detaches:
+        return None if run.script and not run.lingers else f"runs in the background of {run.container.name}: {_UNTOLD}"
+    if run.container.init or not (run.lingers or _ignores_term(run, facts)):
+        return None
+    name = run.container.name
+    how = f"runs behind a shell that is process 1 of {name}" if run.lingers else f"as process 1 of {name} ignores TERM"
+    return (
+        f"{how}: it goes on starting jobs, beside the copy that replaces it where that is already up, until it is "
+        "killed together with them"
+    )
+
+
+def _ignores_term(run: Run, facts: Facts) -> bool:
+    """Debian's and BusyBox's do (measured); cronie's does not, and of others we do not know."""
+    image = run.container.image
+    here = {one.engine for one in facts.of(Built) if image is not None and one.path == image.path} - {""}
+    if run.program.name == "cron":
+        return here == {"debian"} or (not here and run.container.sh == "dash")
+    return here <= {"busybox"} and run.container.sh == "ash"
+
+
+@rule(
+    "CR610 cron-in-every-copy",
+    Severity.ERROR,
+    "run cron in one container only; or let every copy try and one win: `cronce exec` before each command",
+)
+def _copies(facts: Facts) -> Iterator[Found]:
+    crons = [
+        run
+        for run in facts.conclude(runs)
+        if run.program.kind == "cron" and run.certain and not _all_guarded(facts, run.container.image)
+    ]
+    for run in crons:
+        service = run.container.service
+        if service is not None and service.copies is not None and service.copies > 1:
+            yield _in_each(run.program.name, service.copies, service.name, service.copies_place, _cron_sureness(run))
+    for command in facts.of(Command):
+        guarded = command.origin != "kubernetes" or _all_guarded(facts, None)
+        if not guarded and command.copies is not None and command.copies > 1:
+            for found in filter(None, map(program, simple_commands(command.words))):
+                if found.kind == "cron":
+                    yield _in_each(found.name, command.copies, command.unit, command.place, Confidence.HIGH)
+    yield from _twice(crons)
+
+
+def _in_each(name: str, copies: int, unit: str, place: Place, sure: Confidence) -> Found:
+    message = f"`{name}` runs in each of the {copies} copies of `{unit}`: every line runs {copies} times"
+    return Found(place, message, sure)
+
+
+def _cron_sureness(run: Run) -> Confidence:
+    return Confidence.MEDIUM if run.script or not run.program.sure else Confidence.HIGH
+
+
+def _twice(crons: list[Run]) -> Iterator[Found]:
+    """Services of one file that have the cron of the same image: its command, or what its entrypoint starts."""
+    users: dict[tuple[str, Place], list[tuple[Service, Run]]] = defaultdict(list)
+    for run in crons:
+        service = run.container.service
+        if service is not None and not service.on_demand and run.place.path != service.place.path:
+            users[service.place.path, run.place].append((service, run))
+    for (_, place), found in users.items():
+        (first, _), *others = found
+        for service, run in others:
+            yield Found(
+                service.place,
+                f"`{first.name}` and `{service.name}` both start the cron of their image ({place}): every line of its "
+                "crontab runs in both",
+                _cron_sureness(run),
+            )
+
+
+def _all_guarded(facts: Facts, image: Image | None) -> bool:
+    """Of the crontabs that an image takes; of all that there are, where it is not told which those are."""
+    known = facts.conclude(homes)
+    taken = [line for line in facts.of(Line) if image is not None and image.path in known[line.place.path].images]
+    lines = taken or facts.of(Line)
+    return bool(lines) and all(line.guard == "cronce" for line in lines)
+
+
+@rule(
+    "CR611 new-copy-before-the-old-stops",
+    Severity.WARNING,
+    "take `stop-first`, the default, for what must not run twice; or claim each run with cronce, and overlap",
+)
+def _order(facts: Facts) -> Iterator[Found]:
+    yield from _started_first(facts)
+    for run in facts.conclude(runs):
+        service = run.container.service
+        if service and service.order and _fires_twice(run, facts):
+            yield Found(
+                service.order.place,
+                f"an update starts the new `{service.name}` before the old one stops: until then `{run.program.name}` "
+                "runs in both, and both start what is due",
+                _cron_sureness(run),
+            )
+
+
+def _started_first(facts: Facts) -> Iterator[Found]:
+    """The same of an app that starts a scheduler inside; the order may stand in a file that is laid over."""
+    launched = {
+        (posixpath.dirname(launch.by.by.command.place.path), launch.by.by.name): launch
+        for launch in facts.conclude(every_launch)
+        if launch.start.kind == "scheduler" and launch.by and launch.by.by and not is_claimed(launch, facts, far=True)
+    }
+    for service in facts.of(Service):
+        launch = launched.get((posixpath.dirname(service.place.path), service.name))
+        if service.order and launch:
+            yield Found(
+                service.order.place,
+                f"an update starts the new `{service.name}` before the old one stops: until then {launch.start.what} "
+                f"({launch.start.place}) runs in both, and both start what is due",
+                Confidence.LOW if launch.doubts else Confidence.MEDIUM,
+                Severity.INFO if launch.doubts else None,
+            )
+
+
+def _fires_twice(run: Run, facts: Facts) -> bool:
+    """Beside another of it; workers share what there is to do."""
+    if run.program.kind == "worker" or run.program.agrees:
+        return False
+    return run.program.name != "celery beat" or not is_agreed(facts, run.place)
+
+
+@rule(
+    "CR620 container-not-in-utc",
+    Severity.INFO,
+    "leave TZ out, so that the container is in UTC, and say the zone where the schedule stands, if it needs one",
+)
+def _zone(facts: Facts) -> Iterator[Found]:
+    found = {
+        (zone, run.program.name): run
+        for zone in facts.of(ZoneSet)
+        for run in facts.conclude(runs)
+        if run.program.kind != "worker" and _is_in(run, zone) and has_changes(zone.zone, facts.year)
+    }
+    for (zone, name), run in found.items():
+        yield Found(
+            zone.place,
+            f"`{name}` ({run.place}) runs in {zone.zone}, whose clocks change: fixed times of those nights come twice "
+            "or never",
+        )
+
+
+def _is_in(run: Run, zone: ZoneSet) -> bool:
+    service, image = run.container.service, run.container.image
+    if service is not None:
+        return zone.unit == service.name and zone.place.path == service.place.path
+    return image is not None and zone.unit == image.path

@@ -1,0 +1,311 @@
+"""What the readers of Java tell the rules."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final, Literal
+
+from cronce_audit.grammars import above, column, line, parse, text, within, words
+from cronce_audit.model import Place, Source, Unreadable, reader
+from cronce_audit.yaml import Node as YamlNode
+from cronce_audit.yaml import documents
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+@dataclass(frozen=True, slots=True)
+class ShedLock:
+    """`@SchedulerLock` on a method."""
+
+    place: Place
+    at_least: str | None
+    """None where it is not given; "" where it is, and not spelled out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A method with Spring's `@Scheduled`."""
+
+    name: str
+    """`Billing.run`."""
+    cron: str | None
+    """The expression; "" where it is not spelled out; None where the method runs at a fixed rate or delay."""
+    rate: int | None
+    """Milliseconds of a fixed rate or delay that is spelled out."""
+    place: Place
+    lock: ShedLock | None
+    is_guarded: bool
+    """A lock of another kind was seen in it, or a condition on it, or it is off unless a setting says when it runs."""
+    leans_on: tuple[str, ...]
+    """Classes that its class uses: a lock may be in them."""
+
+
+Switch = Literal["scheduling", "locks", "application"]
+
+
+@dataclass(frozen=True, slots=True)
+class Enabled:
+    """An annotation that switches something on for the whole application."""
+
+    what: Switch
+    place: Place
+    is_conditional: bool
+    has_least: bool
+    """Of locks: there is a time that each is held at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockingClass:
+    """A class whose code speaks of locks that others see."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuartzSettings:
+    """The settings of Quartz in one file, by their names without `org.quartz.`."""
+
+    values: tuple[tuple[str, str, int], ...]
+    """Name, value, line."""
+    path: str
+
+
+_IMPORT: Final = re.compile(r"^\s*import\s+(?:static\s+)?([\w.]+(?:\.\*)?)\s*;", re.MULTILINE)
+TYPES: Final = ("class_declaration", "record_declaration", "enum_declaration", "interface_declaration")
+
+
+class Imports:
+    """What the simple names of a file mean."""
+
+    def __init__(self, source: str) -> None:
+        self.names: Final = frozenset(_IMPORT.findall(source))
+
+    def means(self, name: str, *qualified: str) -> bool:
+        """Whether a name is one of these classes: imported by itself or with its package, or written out."""
+        return any(
+            name == one
+            or (name == one.rpartition(".")[2] and (one in self.names or f"{one.rpartition('.')[0]}.*" in self.names))
+            for one in qualified
+        )
+
+    def any(self, *prefixes: str) -> bool:
+        return any(name.startswith(prefixes) for name in self.names)
+
+
+def annotations(node: "Node") -> "Iterator[Node]":
+    """Those of a class or method, also the ones in a container like `@Schedules({…})`."""
+    for child in node.named_children:
+        if child.type == "modifiers":
+            yield from within(child, "annotation", "marker_annotation")
+
+
+def name_of(annotation: "Node") -> str:
+    return text(annotation.child_by_field_name("name"))
+
+
+def values(annotation: "Node") -> "dict[str, Node]":
+    """What an annotation is given, by name; a single value is `value`."""
+    told = annotation.child_by_field_name("arguments")
+    found: dict[str, Node] = {}
+    for child in told.named_children if told is not None else ():
+        key, value = child.child_by_field_name("key"), child.child_by_field_name("value")
+        if child.type == "element_value_pair" and value is not None:
+            found[text(key)] = value
+        else:
+            found["value"] = child
+    return found
+
+
+def string(node: "Node | None") -> str | None:
+    """A text that is spelled out; None for a constant, or for one with `${…}` or `#{…}` in it."""
+    if node is None or node.type != "string_literal":
+        return None
+    found = text(node)[1:-1]
+    return None if "${" in found or "#{" in found else found
+
+
+def number(node: "Node | None") -> int | None:
+    """`60_000L`, and products of such."""
+    factors = text(node).replace("_", "").split("*") if node is not None else []
+    plain = [re.fullmatch(r"\s*(\d+)[lL]?\s*", factor) for factor in factors]
+    if not plain:
+        return None
+    product = 1
+    for found in plain:
+        if found is None:
+            return None
+        product *= int(found[1])
+    return product
+
+
+_SPRING: Final = "org.springframework.scheduling.annotation"
+_SWITCHES: Final[dict[str, Switch]] = {
+    "EnableScheduling": "scheduling",
+    "EnableSchedulerLock": "locks",
+    "SpringBootApplication": "application",
+}
+_BEFORE: Final = r"^[ \t]*(?:@[\w.]+(?:\([^)\n]*\))?[ \t]+)*"
+"""Other annotations on the same line."""
+_CONDITION: Final = re.compile(_BEFORE + r"@(?:Conditional\w*|Profile\b(?!\(\s*\"!))", re.MULTILINE)
+"""`@Profile("!test")` is none: that is everywhere but in tests."""
+_LOCKS: Final = (
+    "RLock", "SchedulerLock", "edisson", "LockRegistry", "InterProcessMutex", "LockProvider", "LockingTaskExecutor",
+    "LeaderInitiator", "LeaderLatch", "LeaderSelector", "LeaderElection", "isLeader", "azelcast", "FencedLock",
+    "PESSIMISTIC_", "setIfAbsent", "DistributedLock", "distributedLock", "LockService", "lockService", "LockManager",
+    "lockManager", "LockRepository", "lockRepository", "LockTemplate", "lockTemplate", "cronce", "dempoten", "GET_LOCK",
+    "ON CONFLICT", "on conflict", "SKIP LOCKED", "skip locked", "FOR UPDATE", "for update", "advisory_lock",
+    "advisory_xact_lock"
+)  # fmt: skip
+"""What speaks of a lock that other processes see."""
+_ANY_LOCK: Final = re.compile(r"(?<![bcBC])[lL]ock|[mM]utex|[lL]eader|[cC]laim[A-Z]|[mM]aster|[pP]rimaryNode")
+_SWITCH: Final = re.compile(r"[eE]nabled|[dD]isabled|[lL]eader|[mM]aster|[pP]rimary|[iI]nstance(?:Id|Index)|[pP]rofile")
+ALL: Final = "*"
+"""The class of an aspect around every scheduled method."""
+
+
+def _wants(path: PurePosixPath) -> bool:
+    return path.suffix in (".java", ".kt")
+
+
+@reader("java", _wants)
+def _read(source: Source) -> Iterator[Enabled | LockingClass | Scheduled]:
+    if _speaks_of_lock(source.text):
+        is_around_all = "@Aspect" in source.text and "Scheduled" in source.text
+        yield LockingClass(ALL if is_around_all else PurePosixPath(source.path).stem)
+    yield from _switches(source)
+    if source.suffix == ".java" and "@Scheduled" in source.text and _SPRING in source.text:
+        root = parse("java", source.text)
+        imports = Imports(source.text)
+        for method in within(root, "method_declaration"):
+            yield from _method(source, method, imports)
+
+
+def _switches(source: Source) -> Iterator[Enabled]:
+    """By their text, for configuration may be in Kotlin too."""
+    for name, what in _SWITCHES.items() if "@Enable" in source.text or "@SpringBoot" in source.text else ():
+        found = re.search(rf"{_BEFORE}@{name}\b(?P<told>(?:\([^)]*\))?)", source.text, re.MULTILINE)
+        if found:
+            conditional = _CONDITION.search(source.text)
+            place = source.place(source.text.count("\n", 0, found.start()) + 1)
+            yield Enabled(what, place, bool(conditional), "AtLeast" in found["told"])
+
+
+def _method(source: Source, method: "Node", imports: Imports) -> Iterator[Scheduled]:
+    marks = list(annotations(method))
+    lock = next((_shedlock(source, mark) for mark in marks if name_of(mark).endswith("SchedulerLock")), None)
+    owner = next((outer for outer in above(method) if outer.type in TYPES), None)
+    name = f"{text(owner.child_by_field_name('name')) if owner else ''}.{text(method.child_by_field_name('name'))}"
+    for mark in marks:
+        told = values(mark)
+        if imports.means(name_of(mark), f"{_SPRING}.Scheduled") and not _is_off(told.get("cron")):
+            yield Scheduled(
+                name,
+                string(told["cron"]) or "" if "cron" in told else None,
+                number(told.get("fixedRate") or told.get("fixedDelay")),
+                source.place(line(mark), column(mark)),
+                lock,
+                owner is None or ":-}" in text(mark) or _is_guarded(method, owner, imports),
+                tuple(sorted(set(_types(owner)))) if owner else (),
+            )
+            return
+
+
+def _is_off(cron: "Node | None") -> bool:
+    """Spring's word for never."""
+    return string(cron) == "-" or text(cron).endswith("CRON_DISABLED")
+
+
+def _shedlock(source: Source, mark: "Node") -> ShedLock:
+    told = values(mark)
+    least = next((told[key] for key in ("lockAtLeastFor", "lockAtLeastForString") if key in told), None)
+    return ShedLock(source.place(line(mark), column(mark)), (string(least) or "") if least else None)
+
+
+def _is_guarded(method: "Node", owner: "Node", imports: Imports) -> bool:
+    """A lock, or a switch, in the method or in what it calls in its class; a condition on the class."""
+    if any(_CONDITION.match(text(mark)) for mark in annotations(owner)):
+        return True
+    in_process = imports.any("java.util.concurrent.locks")
+    others = [name_of(mark) for mark in annotations(method) if not name_of(mark).endswith("Scheduled")]
+    spoken = "\n".join([*others, *(word for body in _bodies(method, owner) for word in words(body))])
+    if _speaks_of_lock(spoken) or (_ANY_LOCK.search(spoken) and not in_process):
+        return True
+    conditions = (one for body in _bodies(method, owner) for one in within(body, "if_statement"))
+    return any(_SWITCH.search(text(one.child_by_field_name("condition"))) for one in conditions)
+
+
+def _speaks_of_lock(code: str) -> bool:
+    return any(word in code for word in _LOCKS)
+
+
+def _bodies(method: "Node", owner: "Node") -> "list[Node]":
+    """The method, and those of its class that it names."""
+    known = {text(one.child_by_field_name("name")): one for one in within(owner, "method_declaration")}
+    found = [method]
+    for one in found:
+        body = one.child_by_field_name("body")
+        for word in words(body) if body is not None else ():
+            if word in known and known[word] not in found:
+                found.append(known[word])
+    return [body for one in found if (body := one.child_by_field_name("body")) is not None]
+
+
+def _types(owner: "Node") -> Iterator[str]:
+    """The classes that a class has fields or parameters of, or inherits from."""
+    for node in within(owner, "field_declaration", "formal_parameter", "superclass"):
+        yield from map(text, within(node, "type_identifier"))
+
+
+_LINE: Final = re.compile(r"^[ \t]*(?P<key>[\w.-]+)[ \t]*[=:](?P<value>[^\n]*)$", re.MULTILINE)
+_FILE: Final = re.compile(r"(?:application|bootstrap)[\w.-]*\.(?:properties|ya?ml)|[\w.-]*quartz[\w.-]*\.properties")
+_PREFIX: Final = re.compile(r"^(?:spring\.quartz\.properties\.)?org\.quartz\.")
+_SPRING_QUARTZ: Final = "spring.quartz."
+
+
+def _is_settings(path: PurePosixPath) -> bool:
+    return bool(_FILE.fullmatch(path.name))
+
+
+@reader("quartz", _is_settings)
+def _read_settings(source: Source) -> Iterator[QuartzSettings]:
+    if "quartz" not in source.text:
+        return
+    said = _of_yaml(source.text) if source.suffix in (".yml", ".yaml") else _of_properties(source.text)
+    known = tuple((name, value, line) for key, value, line in said if (name := _name(key)))
+    if known:
+        yield QuartzSettings(known, source.path)
+
+
+def _name(key: str) -> str:
+    """`jobStore.isClustered`; of Spring Boot's own settings `spring.job-store-type`; "" for anything else."""
+    if _PREFIX.match(key):
+        return _PREFIX.sub("", key)
+    return f"spring.{key.removeprefix(_SPRING_QUARTZ)}" if key.startswith(_SPRING_QUARTZ) else ""
+
+
+def _of_properties(text: str) -> Iterator[tuple[str, str, int]]:
+    for found in _LINE.finditer(text):
+        yield found["key"], found["value"].strip(), text.count("\n", 0, found.start("key")) + 1
+
+
+def _of_yaml(text: str) -> Iterator[tuple[str, str, int]]:
+    try:
+        for document in documents(text):
+            yield from _flat(document, "", set())
+    except Unreadable:
+        return  # a template: nothing is known of it
+
+
+def _flat(node: YamlNode, prefix: str, seen: set[int]) -> Iterator[tuple[str, str, int]]:
+    """The settings as Spring names them. A part that aliases repeat is looked at once: they may unfold to billions."""
+    if id(node) in seen:
+        return
+    seen.add(id(node))
+    for key, value in node.pairs:
+        name = f"{prefix}{key.text}"
+        if value.kind == "scalar":
+            yield name, value.text or "", key.line
+        else:
+            yield from _flat(value, f"{name}.", seen)

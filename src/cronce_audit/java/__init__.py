@@ -1,1 +1,0 @@
-"""Java: Spring's scheduled methods, ShedLock and Quartz on several instances."""

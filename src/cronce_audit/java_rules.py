@@ -1,0 +1,287 @@
+"""Where several instances of a Java program are started.
+
+A tree with one Spring Boot application has one program to start. Where there are several, a command belongs to the
+application in whose folder it stands, and says nothing of the others.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from cronce.errors import BadInput
+from cronce.schedule import Cron, shortest_gap
+from cronce.schedule.instant import format_duration
+from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, Scheduled
+from cronce_audit.kubernetes.seen import workloads
+from cronce_audit.kubernetes.workloads import stays_one
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.processes.commands import Started, started
+
+
+class Instances(NamedTuple):
+    """Several instances of a program that are started."""
+
+    place: Place
+    how: str
+    confidence: Confidence
+
+
+def module_of(path: str) -> str:
+    """The folder of a build: what is above `src/main`."""
+    parts = PurePosixPath(path).parts
+    return "/".join(parts[: parts.index("src")]) if "src" in parts else str(PurePosixPath(path).parent)
+
+
+def several(facts: Facts, path: str) -> Instances | None:
+    """The evidence that the program which this file is part of runs in several instances."""
+    found = _starts(facts, path) if facts.conclude(_applications) else ()
+    return next((_instances(one) for one in found if one.copies.is_several), None)
+
+
+def _instances(one: Started) -> Instances:
+    return Instances(one.by.copies_at, f"`{one.by.name}` has {one.copies} copies", one.by.confidence)
+
+
+def is_alone(facts: Facts, path: str) -> bool:
+    """Whether all that starts the program in a cluster ends the one instance before it starts the next."""
+    named = {one.by.name for one in _starts(facts, path) if one.by.command.origin == "kubernetes"}
+    found = [one for one in facts.conclude(workloads) if one.unit in named]
+    return bool(found) and all(stays_one(one, facts) for one in found)
+
+
+def _starts(facts: Facts, path: str) -> Sequence[Started]:
+    applications, found = facts.conclude(_applications), facts.conclude(_javas)
+    if len(applications) <= 1:
+        return found
+    home = module_of(path)
+    return [one for one in found if home in applications and f"{one.folder}/".startswith(f"{home}/")]
+
+
+def _applications(facts: Facts) -> set[str]:
+    return {module_of(one.place.path) for one in facts.of(Enabled) if one.what == "application"}
+
+
+def _javas(facts: Facts) -> Sequence[Started]:
+    return [one for one in facts.conclude(started) if one.argv.program == "java"]
+
+
+def unlocked(facts: Facts) -> Sequence[Scheduled]:
+    """Methods that nothing keeps from running in each instance, as far as their code is seen."""
+    switches = [one for one in facts.of(Enabled) if one.what == "scheduling"]
+    locking = {one.name for one in facts.of(LockingClass)}
+    if ALL in locking or any(one.is_conditional for one in switches):
+        return []
+    return [
+        job for job in facts.of(Scheduled) if not job.lock and not job.is_guarded and not locking & set(job.leans_on)
+    ]
+
+
+@rule(
+    "CR801 scheduled-in-every-instance",
+    Severity.ERROR,
+    "let one instance win each slot: `@SchedulerLock` with lockAtLeastFor (ShedLock), or move the job into a "
+    "program of its own that one CronJob, or `cronce exec`, starts",
+)
+def _in_every_instance(facts: Facts) -> Iterator[Found]:
+    for job in facts.conclude(unlocked):
+        evidence = several(facts, job.place.path)
+        if job.cron is not None and evidence:
+            message = f"`{job.name}` runs in every instance, and {evidence.how} ({evidence.place})"
+            yield Found(job.place, message, evidence.confidence if job.cron else Confidence.MEDIUM)
+
+
+@rule(
+    "CR802 scheduled-without-a-lock",
+    Severity.INFO,
+    "keep this application at one instance, or put `@SchedulerLock` on the method before it is scaled",
+    confidence=Confidence.MEDIUM,
+)
+def _without_lock(facts: Facts) -> Iterator[Found]:
+    """A warning where others have one: whoever wrote them expects several instances."""
+    locked = [job for job in facts.of(Scheduled) if job.lock]
+    for job in facts.conclude(unlocked):
+        if job.cron is not None and several(facts, job.place.path):
+            continue  # told by CR801
+        said = f"`{job.name}` runs once only as long as there is one instance: no lock is seen"
+        if locked and job.cron is not None:
+            said = f"{said}, and {len(locked)} of the scheduled methods here have one (`{locked[0].name}`)"
+        yield Found(job.place, said, severity=Severity.WARNING if locked and job.cron is not None else None)
+
+
+@rule(
+    "CR805 lock-let-go-too-soon",
+    Severity.INFO,
+    "give `lockAtLeastFor` more than the clocks of the instances may differ by, and less than the interval: "
+    '`lockAtLeastFor = "30s"`',
+    confidence=Confidence.MEDIUM,
+)
+def _let_go_too_soon(facts: Facts) -> Iterator[Found]:
+    if any(one.what == "locks" and one.has_least for one in facts.of(Enabled)):
+        return
+    for job in facts.of(Scheduled):
+        if job.lock and job.lock.at_least is None and job.cron is not None:
+            yield Found(
+                job.lock.place,
+                f"the lock of `{job.name}` ends with its body: an instance whose clock is behind by more than that "
+                "takes it again, and runs the same slot",
+            )
+
+
+@rule(
+    "CR806 lock-held-into-the-next-slot",
+    Severity.WARNING,
+    "make `lockAtLeastFor` shorter than the interval between two runs",
+)
+def _held_into_next(facts: Facts) -> Iterator[Found]:
+    for job in facts.of(Scheduled):
+        held = _span(job.lock.at_least or "") if job.lock else None
+        every = _interval(job, facts.year)
+        if job.lock and held and every and held >= every:
+            yield Found(
+                job.lock.place,
+                f"`{job.name}` is to run every {format_duration(every)}, and its lock is held for at least "
+                f"{format_duration(held)}: the runs that fall into that time are lost",
+            )
+
+
+_ISO: Final = re.compile(r"PT(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)S)?")
+_SHORT: Final = re.compile(r"(?P<number>\d+)(?P<unit>ms|s|m|h|d)")
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def _span(told: str) -> timedelta | None:
+    """`10m` or `PT10M`."""
+    short, iso = _SHORT.fullmatch(told), _ISO.fullmatch(told)
+    if short:
+        return timedelta(seconds=int(short["number"]) * _UNITS[short["unit"]])
+    if iso:
+        return timedelta(hours=int(iso["h"] or 0), minutes=int(iso["m"] or 0), seconds=int(iso["s"] or 0))
+    return None
+
+
+def _interval(job: Scheduled, year: int) -> timedelta | None:
+    """The shortest time between two of its next runs; of a fixed rate, that."""
+    if job.rate is not None:
+        return timedelta(milliseconds=job.rate)
+    if not job.cron:
+        return None
+    try:
+        return shortest_gap(Cron(job.cron.replace("?", "*")), datetime(year, 1, 1, tzinfo=UTC))
+    except BadInput:
+        return None
+
+
+_JDBC: Final = ("JobStoreTX", "JobStoreCMT", "LocalDataSourceJobStore")
+
+
+class Scheduler(NamedTuple):
+    """The settings of one program, from all its files: those of a profile stand beside the others."""
+
+    values: dict[str, list[tuple[str, Place]]]
+
+    def place(self, name: str) -> Place | None:
+        return self.values[name][0][1] if name in self.values else None
+
+    def says(self, name: str, *wanted: str) -> bool:
+        """Whether any of the files says so."""
+        return any(value.lower() in wanted for value, _ in self.values.get(name, ()))
+
+    def is_open(self, name: str) -> bool:
+        """A variable stands for it: nobody knows from here."""
+        return any("$" in value or "@" in value for value, _ in self.values.get(name, ()))
+
+    @property
+    def database(self) -> Place | None:
+        """Where a store in a database is chosen."""
+        chosen = [place for value, place in self.values.get("jobStore.class", ()) if value.endswith(_JDBC)]
+        spring = [place for value, place in self.values.get("spring.job-store-type", ()) if value.lower() == "jdbc"]
+        return next(iter(chosen + spring), None)
+
+    @property
+    def memory(self) -> Place | None:
+        """Where a store in memory is chosen."""
+        chosen = [place for value, place in self.values.get("jobStore.class", ()) if value.endswith("RAMJobStore")]
+        spring = [place for value, place in self.values.get("spring.job-store-type", ()) if value.lower() == "memory"]
+        return next(iter(chosen + spring), None)
+
+    @property
+    def is_clustered(self) -> bool:
+        return self.says("jobStore.isClustered", "true")
+
+
+def schedulers(facts: Facts) -> Sequence[Scheduler]:
+    found: dict[str, Scheduler] = {}
+    for settings in facts.of(QuartzSettings):
+        scheduler = found.setdefault(module_of(settings.path), Scheduler({}))
+        for name, value, line in settings.values:
+            scheduler.values.setdefault(name, []).append((value, Place(settings.path, line)))
+    return list(found.values())
+
+
+@rule(
+    "CR811 quartz-not-clustered",
+    Severity.WARNING,
+    "set `org.quartz.jobStore.isClustered = true` and `org.quartz.scheduler.instanceId = AUTO`, with a store in "
+    "a database that all instances share",
+)
+def _not_clustered(facts: Facts) -> Iterator[Found]:
+    yield from _share_an_id(facts)
+    for scheduler in facts.conclude(schedulers):
+        if scheduler.is_clustered or scheduler.is_open("jobStore.isClustered"):
+            continue
+        store = scheduler.database or scheduler.memory
+        evidence = several(facts, store.path) if store else None
+        kept = "a database, and is not clustered" if scheduler.database else "memory"
+        message = f"Quartz keeps its jobs in {kept}: every instance fires them all"
+        if store and evidence:
+            message = f"{message}, and {evidence.how} ({evidence.place})"
+            yield Found(store, message, evidence.confidence, Severity.ERROR)
+        elif scheduler.database and not is_alone(facts, scheduler.database.path):
+            yield Found(
+                scheduler.database, f"{message}, also the new one beside the old in a deploy", Confidence.MEDIUM
+            )
+
+
+@rule(
+    "CR812 quartz-acquires-without-a-lock",
+    Severity.WARNING,
+    "set `org.quartz.jobStore.acquireTriggersWithinLock = true`",
+)
+def _acquires_without_lock(facts: Facts) -> Iterator[Found]:
+    for scheduler in facts.conclude(schedulers):
+        place = scheduler.place("jobStore.isClustered")
+        locks = scheduler.says("jobStore.acquireTriggersWithinLock", "true")
+        unknown = scheduler.is_open("jobStore.acquireTriggersWithinLock") or _takes_batches(scheduler)
+        if place and scheduler.database and scheduler.is_clustered and not locks and not unknown:
+            yield Found(
+                place,
+                "Quartz is clustered and acquires triggers without a lock (acquireTriggersWithinLock is not set): two "
+                "instances can fire one trigger for the same time",
+            )
+
+
+def _takes_batches(scheduler: Scheduler) -> bool:
+    """With more than one trigger at a time Quartz takes the lock whatever the setting says."""
+    batches = scheduler.values.get("scheduler.batchTriggerAcquisitionMaxCount", ())
+    return any(value != "1" for value, _ in batches)
+
+
+def _share_an_id(facts: Facts) -> Iterator[Found]:
+    name = "scheduler.instanceId"
+    for scheduler in facts.conclude(schedulers):
+        clustered = scheduler.place("jobStore.isClustered")
+        if not (clustered and scheduler.is_clustered and scheduler.database):
+            continue
+        if scheduler.says(name, "auto", "sys_prop") or scheduler.is_open(name):
+            continue
+        given = scheduler.values.get(name)
+        said = f"instanceId is `{given[0][0]}`" if given else "instanceId is not set, which means NON_CLUSTERED"
+        yield Found(
+            given[0][1] if given else clustered,
+            f"Quartz is clustered and {said} in every instance: each takes the others' running jobs for its own, left "
+            "over from a crash, and recovers them",
+            severity=Severity.ERROR,
+            remedy="set `org.quartz.scheduler.instanceId = AUTO`",
+        )

@@ -1,0 +1,428 @@
+"""How a value is spelled, so that two can be compared: the key that a lock is taken under, and the one that is deleted.
+
+Locals are followed to what they were given. A parameter is spelled by its bare name: `acquire(key)` and `release(key)`
+of one class mean the same key, as their author does.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from cronce_audit.common import LockAct, LockCall
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.python.facts import (
+    Bound,
+    Call,
+    Called,
+    Class,
+    Const,
+    Items,
+    Joined,
+    Member,
+    Name,
+    Operation,
+    Table,
+    Typed,
+    Value,
+)
+from cronce_audit.python.jobs import jobs, seconds_between
+from cronce_audit.python.names import Names, names
+
+_LOCAL: Final = ".<locals>."
+_DEEPEST: Final = 12
+
+
+class Spelling:
+    def __init__(self, facts: Facts) -> None:
+        self._bound: Final[dict[str, list[Value]]] = defaultdict(list)
+        for bound in facts.of(Bound):
+            if _LOCAL in bound.name and not isinstance(bound.value, Typed):
+                self._bound[bound.name].append(bound.value)
+
+    def of(self, value: Value) -> str:
+        """A text that is the same for two values that are; "" for one that cannot be told."""
+        return self._spell(value, 0)
+
+    def parts(self, value: Value, depth: int = 0) -> Iterator[Value]:
+        """The value and all that it is made of, with what stands behind its locals."""
+        followed = self._followed(value)
+        yield followed
+        for part in _inside(followed) if depth < _DEEPEST else ():
+            yield from self.parts(part, depth + 1)
+
+    def _followed(self, value: Value) -> Value:
+        given = self._bound.get(value.dotted, []) if isinstance(value, Name) else []
+        return given[0] if len(given) == 1 else value
+
+    def _spell(self, value: Value, depth: int) -> str:
+        if depth > _DEEPEST:
+            return ""
+        followed = self._followed(value)
+        if followed is not value:
+            return self._spell(followed, depth + 1)
+        match value:
+            case Const(plain):
+                return repr(plain)
+            case Name(dotted):
+                return dotted.rpartition(_LOCAL)[2] if _LOCAL in dotted else dotted
+            case Member(of, name):
+                return f"{self._spell(of, depth + 1)}.{name}"
+            case Called() | Joined() | Operation() | Items():
+                parts = [self._spell(part, depth + 1) for part in _inside(value)]
+                return f"{type(value).__name__}({', '.join(parts)})" if all(parts) else ""
+        return ""
+
+
+def _inside(value: Value) -> Iterator[Value]:
+    match value:
+        case Called(function, args, keywords):
+            yield from (function, *args, *(each for _, each in keywords))
+        case Joined(parts):
+            yield from parts
+        case Operation(_, values) | Items(values):
+            yield from values
+        case Table(pairs):
+            yield from (each for pair in pairs for each in pair)
+        case Member(of) | Typed(of):
+            yield of
+        case Name(dotted) if _LOCAL in dotted:
+            owner, _, local = dotted.rpartition(_LOCAL)
+            if "." in local:  # `now.strftime`, of the local `now`
+                yield Name(f"{owner}{_LOCAL}{local.partition('.')[0]}")
+
+
+def spelling(facts: Facts) -> Spelling:
+    """For `facts.conclude(spelling)`."""
+    return Spelling(facts)
+
+
+EXPIRY: Final = frozenset({"ex", "px", "exat", "pxat", "ttl", "timeout", "expire", "expires"})
+_ENDS: Final = frozenset({"delete", "unlink"})
+_RENEWS: Final = frozenset({"expire", "pexpire"})
+_LOCKLIKE: Final = re.compile(r"lock|mutex|lease|leader|semaphore", re.IGNORECASE)
+_RELEASES: Final = re.compile(r"release|unlock|__a?exit__|remove_lock|free_lock|drop_lock|delete_lock", re.IGNORECASE)
+
+
+_BY_HAND: Final = re.compile(r"force|admin|clear|reset|break", re.IGNORECASE)
+
+
+class Lock(NamedTuple):
+    """A key that is set if it is not there."""
+
+    taken: Call
+    key: Value
+    expires: bool | None
+    """Whether it comes free by itself; None where that cannot be told."""
+    deletes: tuple[Call, ...]
+    """Of its key, where they are meant as a release."""
+    renewals: tuple[Call, ...]
+    name: str
+    """What is known of its name, for telling a lock from a cache."""
+
+    @property
+    def place(self) -> Place:
+        return self.taken.place
+
+    @property
+    def is_lock(self) -> bool:
+        """What is given back was taken; and what is called a lock is meant as one."""
+        return bool(self.deletes) or _LOCKLIKE.search(self.name) is not None
+
+
+def locks(facts: Facts) -> list[Lock]:
+    """For `facts.conclude(locks)`: keys that are set with NX by a client of Redis, as its methods show."""
+    known = facts.conclude(names)
+    spell = facts.conclude(spelling)
+    uses, busy = _uses(facts, spell), facts.conclude(_busy)
+    found = []
+    for taken in known.calls("set", "setnx"):
+        key = _key(taken)
+        if key is None or not _is_nx(taken):
+            continue
+        identity = _identity(facts, taken, key, spell)
+        same = uses.get(identity, []) if identity else []
+        name = f"{taken.scope.function} {spell.of(key)}"
+        works = busy[taken.scope.function] if not _LOCKLIKE.search(name) else None
+        deletes = tuple(use for use in same if use.method in _ENDS and _is_release(use, taken, works))
+        renewals = tuple(use for use in same if use.method in _RENEWS)
+        found.append(Lock(taken, key, _expires(taken), deletes, renewals, name))
+    return found
+
+
+def _uses(facts: Facts, spell: Spelling) -> dict[tuple[str, str, str], list[Call]]:
+    """Calls by whose key they are about: the home, the client and the key, each as it is spelled."""
+    found: dict[tuple[str, str, str], list[Call]] = defaultdict(list)
+    for call in facts.conclude(names).calls(*_ENDS, *_RENEWS):
+        for key in call.called.args if call.method in _ENDS else call.called.args[:1]:
+            if identity := _identity(facts, call, key, spell):
+                found[identity].append(call)
+    return found
+
+
+def _identity(facts: Facts, call: Call, key: Value, spell: Spelling) -> tuple[str, str, str] | None:
+    client, spelled = spell.of(call.receiver), spell.of(key)
+    return (_home(facts, call), client, spelled) if client and spelled else None
+
+
+def _home(facts: Facts, call: Call) -> str:
+    """The class that the call is made in, or else the module."""
+    owner = call.scope.function.rpartition(".")[0]
+    return owner if owner in facts.conclude(_class_names) else call.scope.module
+
+
+def _busy(facts: Facts) -> dict[str, list[int]]:
+    """The lines of each function on which something is called."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for call in facts.of(Call):
+        found[call.scope.function].append(call.place.line)
+    return found
+
+
+def _class_names(facts: Facts) -> frozenset[str]:
+    return frozenset(each.name for each in facts.of(Class))
+
+
+def _key(call: Call) -> Value | None:
+    return call.called.args[0] if call.called.args else call.called.keyword("name")
+
+
+def _is_nx(call: Call) -> bool:
+    if call.method == "setnx":
+        return len(call.called.args) in (0, 2)  # key and value; others have a setnx, too
+    return call.called.keyword("nx") == Const(value=True)
+
+
+def _expires(call: Call) -> bool | None:
+    if call.called.splat:
+        return None
+    if any(value != Const(None) for name, value in call.called.keywords if name in EXPIRY):
+        return True
+    return call.method == "set" and len(call.called.args) > 2  # set(name, value, ex)
+
+
+def _is_release(call: Call, taken: Call, works: Sequence[int] | None) -> bool:
+    """Not every delete of a key gives a lock back: it may be somebody who clears up by hand, or who takes a mark back
+    because the work failed. And where nothing `works` in between, nothing was locked, unless its name says so."""
+    function, line = call.scope.function, call.place.line
+    if call.scope.part == "except" or _BY_HAND.search(function.rpartition(".")[2]):
+        return False
+    if _RELEASES.search(function.rpartition(".")[2]):
+        return True
+    behind = line > taken.place.line and (works is None or any(taken.place.line < one < line for one in works))
+    return function == taken.scope.function and (call.scope.part == "finally" or behind)
+
+
+def compares_owner(call: Call, spell: Spelling) -> bool:
+    """Whether it is done only after the key's value was read and compared: `if client.get(key) == me`."""
+    return any(_reads_value(test, spell) for test in call.scope.tests)
+
+
+def _reads_value(test: Value, spell: Spelling) -> bool:
+    compared = (
+        part for part in spell.parts(test) if isinstance(part, Operation) and part.operator in ("==", "!=", "is")
+    )
+    return any(_gets(part, spell) for operation in compared for part in spell.parts(operation))
+
+
+def _gets(value: Value, spell: Spelling) -> bool:
+    return isinstance(value, Called) and spell.of(value.function).rpartition(".")[2] in ("get", "getex")
+
+
+ATOMIC: Final = frozenset({"watch", "eval", "evalsha", "register_script"})
+"""With these, reading and deleting can be one step."""
+
+
+def is_atomic(facts: Facts, call: Call) -> bool:
+    """Whether its function watches the key or runs a script, or its class has registered one."""
+    home = _home(facts, call)
+    return any(
+        (each.scope.module, each.scope.function) == (call.scope.module, call.scope.function)
+        or (each.method == "register_script" and _home(facts, each) == home)
+        for each in facts.conclude(names).calls(*ATOMIC)
+    )
+
+
+_NOW: Final = frozenset({
+    "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today", "time.time",
+    "time.time_ns", "time.strftime", "django.utils.timezone.now", "django.utils.timezone.localtime",
+    "django.utils.timezone.localdate", "pendulum.now", "arrow.utcnow", "arrow.now", "time.gmtime", "time.localtime",
+})  # fmt: skip
+_SECONDS: Final = frozenset({"time.time", "time.time_ns"})
+_FINE: Final = re.compile(r"%[HIMSTRXcfs]")
+"""Parts of a format that change within a day."""
+_JOBS: Final = re.compile(r"lock|cron|job|sched|slot|task|once|run_|nightly|daily|hourly", re.IGNORECASE)
+_CLIENTS: Final = ("redis.", "valkey.", "aioredis.", "fakeredis.", "coredis.")
+
+
+_TEXTS: Final[Mapping[LockAct, str]] = {
+    "free after get": "is read, compared and deleted in separate steps: when it runs out in between, another's lock is "
+    "deleted",
+    "free unasked": "is deleted whoever holds it: when it has run out meanwhile, another's lock is deleted, and a "
+    "third gets in",
+    "take for ever": "never runs out: after a crash nobody gets it again, and the job is lost",
+    "take in two steps": "gets its time to live by a second command: a crash in between leaves it for ever",
+    "renew after get": "is extended after a separate look: one that lost it keeps another's alive, and goes on",
+    "renew unasked": "is extended whoever holds it: one that lost it keeps another's alive, and goes on",
+}
+
+
+def acts(facts: Facts) -> Sequence[LockCall]:
+    """What is done wrong with locks on Redis, in any language."""
+    return [*facts.of(LockCall), *_in_python(facts)]
+
+
+def _in_python(facts: Facts) -> Iterator[LockCall]:
+    for lock in _real(facts):
+        key = f"taken at {lock.place}"
+        for delete in lock.deletes if lock.expires or lock.renewals else ():
+            if not is_atomic(facts, delete):
+                asked = compares_owner(delete, facts.conclude(spelling))
+                yield LockCall("free after get" if asked else "free unasked", key, delete.place)
+        if lock.expires is False and not lock.renewals:
+            yield LockCall("take for ever", "taken here", lock.place, bool(lock.deletes))
+        for renewal in lock.renewals:
+            here = renewal.scope.function == lock.taken.scope.function
+            if lock.expires is False and here and not _in_pipeline(renewal, facts):
+                yield LockCall("take in two steps", key, renewal.place)
+            if (not here or renewal.scope.loop) and not is_atomic(facts, renewal):
+                asked = compares_owner(renewal, facts.conclude(spelling))
+                yield LockCall("renew after get" if asked else "renew unasked", key, renewal.place)
+
+
+def _told(facts: Facts, word: str) -> Iterator[Found]:
+    for call in facts.conclude(acts):
+        if call.act.startswith(word):
+            sure = None if call.sure else Confidence.MEDIUM
+            yield Found(call.place, f"the lock {call.key} {_TEXTS[call.act]}", sure)
+
+
+@rule(
+    "CR301 lock-released-by-anyone",
+    Severity.WARNING,
+    "compare and delete in one step, with a value of one's own: a script by `eval`, or redis-py's `client.lock(name, "
+    "timeout=…)`; or `cron.lock(name)` of cronce, whose release names the fence",
+)
+def _released(facts: Facts) -> Iterator[Found]:
+    yield from _told(facts, "free")
+
+
+@rule(
+    "CR302 lock-without-expiry",
+    Severity.WARNING,
+    "give it a time to live in the same command (`SET key value NX EX seconds`), and renew it while the job works; "
+    "cronce's leases are short and renewed",
+)
+def _for_ever(facts: Facts) -> Iterator[Found]:
+    yield from _told(facts, "take")
+    known = facts.conclude(names)
+    for call in known.calls("lock", "Lock"):
+        if _is_clients_lock(call, known) and not _has_timeout(call.called):
+            yield Found(
+                call.place,
+                "this lock has no timeout: after a crash nobody gets it again, and the job is lost",
+                remedy="`client.lock(name, timeout=seconds)`, renewed by `lock.reacquire()` while the job works",
+            )
+
+
+@rule(
+    "CR304 lock-renewed-by-anyone",
+    Severity.WARNING,
+    "renew only what is still one's own, in one step: a script by `eval`, or redis-py's `lock.reacquire()`; cronce "
+    "renews under the run's fence, and stops the run when it is lost",
+)
+def _renewed(facts: Facts) -> Iterator[Found]:
+    yield from _told(facts, "renew")
+
+
+@rule(
+    "CR305 slot-named-after-the-clock",
+    Severity.WARNING,
+    "name the slot after the schedule, not after the moment at which a host fired: cronce takes the latest "
+    "scheduled instant, so 13:59:59.9 here and 14:00:00.1 there are one slot",
+    confidence=Confidence.MEDIUM,
+)
+def _from_now(facts: Facts) -> Iterator[Found]:
+    for lock in facts.conclude(locks):
+        if not _JOBS.search(lock.name):
+            continue
+        for part in facts.conclude(spelling).parts(lock.key):
+            if (fine := _is_now(part, lock.taken, facts)) is not None:
+                yield Found(
+                    lock.place,
+                    "the key is made of the time at which this host asks: two hosts whose clocks are a moment apart "
+                    "name different slots at the turn of the " + ("hour or minute" if fine else "day"),
+                    severity=None if fine else Severity.INFO,
+                )
+                break
+
+
+@rule(
+    "CR306 lock-outlives-the-interval",
+    Severity.INFO,
+    "let it live for a little less than the interval, or, better, shortly, and renew it while the job works",
+)
+def _outlives(facts: Facts) -> Iterator[Found]:
+    lives = _lives(facts)
+    for job in facts.conclude(jobs):
+        every = seconds_between(job)
+        for place, life in lives.get(job.full_name, ()) if every else ():
+            if every and life > every:
+                yield Found(
+                    place,
+                    f"this lock lives for {life:g} s, and its job is due every {every:g} s ({job.place}): after a "
+                    f"crash the next {int(life // every)} find it taken, and are lost",
+                )
+
+
+def _lives(facts: Facts) -> Mapping[str, Sequence[tuple[Place, float]]]:
+    """For how many seconds the locks in each function live, where that is spelled out."""
+    known = facts.conclude(names)
+    found: dict[str, list[tuple[Place, float]]] = defaultdict(list)
+    timed = [(lock.taken, {"ex": 1.0, "px": 0.001}) for lock in _real(facts)]
+    timed += [(call, {"timeout": 1.0}) for call in known.calls("lock") if _is_clients_lock(call, known)]
+    for call, units in timed:
+        for name, unit in units.items():
+            life = known.constant(call.called.keyword(name), call.scope.module)
+            if isinstance(life, int | float):
+                found[call.scope.function].append((call.place, life * unit))
+    return found
+
+
+def _real(facts: Facts) -> Iterator[Lock]:
+    return (lock for lock in facts.conclude(locks) if lock.is_lock)
+
+
+def _in_pipeline(call: Call, facts: Facts) -> bool:
+    """Its commands are sent together, and run as one transaction."""
+    made = facts.conclude(names).origin(call.receiver, call.scope.module)
+    return isinstance(made, Called) and facts.conclude(spelling).of(made.function).rpartition(".")[2] == "pipeline"
+
+
+def _is_now(value: Value, call: Call, facts: Facts) -> bool | None:
+    """Whether it is the time of now: True if to the hour or finer, False if to the day; None if it is not."""
+    if not isinstance(value, Called | Operation):
+        return None
+    known, spell = facts.conclude(names), facts.conclude(spelling)
+    if not any(isinstance(part, Called) and _full(part, call, known) in _NOW for part in spell.parts(value)):
+        return None
+    full = {_full(part, call, known) for part in spell.parts(value) if isinstance(part, Called)}
+    formats = [part.value for part in spell.parts(value) if isinstance(part, Const) and isinstance(part.value, str)]
+    return bool(full & _SECONDS) or any(_FINE.search(text) for text in formats)
+
+
+def _full(called: Called, call: Call, known: Names) -> str:
+    return known.full_name(called.function, call.scope.module)
+
+
+def _is_clients_lock(call: Call, known: Names) -> bool:
+    if call.method == "Lock":
+        return known.target(call).startswith(_CLIENTS) and call.called.args != ()
+    return any(kind.startswith(_CLIENTS) for kind in known.kinds(call.receiver, call.scope.module))
+
+
+def _has_timeout(called: Called) -> bool:
+    """`lock(name, timeout)` of a client, `Lock(client, name, timeout)` of its class."""
+    plain = 1 if isinstance(called.function, Name) and called.function.last == "lock" else 2
+    given = called.keyword("timeout") or (called.args[plain] if len(called.args) > plain else None)
+    return called.splat or given not in (None, Const(None))

@@ -1,1 +1,0 @@
-"""An audit as programs read it. What people read is with the command."""

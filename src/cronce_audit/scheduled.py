@@ -1,0 +1,212 @@
+"""An answer to a point of a checklist, and what it can be drawn from."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from cronce_audit import java
+from cronce_audit.crontab.commands import shown
+from cronce_audit.crontab.read import Line
+from cronce_audit.guards import guards
+from cronce_audit.javascript import code as javascript
+from cronce_audit.kubernetes.seen import running
+from cronce_audit.mentions import Mention
+from cronce_audit.model import Facts, Finding, Place
+from cronce_audit.outcome import Outcome
+from cronce_audit.processes.argv import ONE
+from cronce_audit.processes.commands import SCHEDULE, agrees, celeries, settings_called
+from cronce_audit.processes.launches import every_launch
+from cronce_audit.python.jobs import jobs
+from cronce_audit.python.schedulers import Scheduler
+
+Verdict = Literal["met", "not met", "cannot tell", "not relevant"]
+VERDICTS: Final[tuple[Verdict, ...]] = ("not met", "cannot tell", "met", "not relevant")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an answer rests on. Without a place it is about the tree."""
+
+    text: str
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    verdict: Verdict
+    evidence: Sequence[Evidence] = ()
+    shows: str = ""
+    """Of what cannot be told: what would show it."""
+
+
+def met(*evidence: Evidence | str) -> Answer:
+    return Answer("met", _evidence(evidence))
+
+
+def not_met(*evidence: Evidence | str) -> Answer:
+    return Answer("not met", _evidence(evidence))
+
+
+def cannot_tell(shows: str, *evidence: Evidence | str) -> Answer:
+    return Answer("cannot tell", _evidence(evidence), shows)
+
+
+def not_relevant(why: str) -> Answer:
+    return Answer("not relevant", (Evidence(why),))
+
+
+def _evidence(given: Iterable[Evidence | str]) -> Sequence[Evidence]:
+    return tuple(Evidence(one) if isinstance(one, str) else one for one in given)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that is known of a tree."""
+
+    outcome: Outcome
+    facts: Facts
+    mentions: Sequence[Mention] = field(default=())
+
+    def found(self, *names: str) -> list[Evidence]:
+        """What rules of these names found; also what is in the baseline, for it is there. What somebody looked at and
+        gave a reason for is not."""
+        known = [one.finding for one in self.outcome.set_aside if one.how == "baseline"]
+        return [_of(one) for one in (*self.outcome.findings, *known) if one.name in names]
+
+    def mentioned(self, *what: str) -> list[Evidence]:
+        return [Evidence(f"`{one.words}`", one.place) for one in self.mentions if one.what in what]
+
+
+def _of(finding: Finding) -> Evidence:
+    return Evidence(f"{finding.rule}: {finding.message}", finding.place)
+
+
+SEVERAL: Final = (
+    "scheduler-in-every-worker", "scheduler-in-every-replica", "scheduler-under-a-reloader",
+    "job-added-behind-a-fork",
+    "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
+    "several-beats", "cron-in-every-copy", "job-in-every-process", "scheduled-in-every-instance",
+    "quartz-not-clustered", "same-job-twice", "two-timers-for-one-job",
+    "two-cronjobs-for-one-job", "task-registered-twice", "scheduler-running-twice",
+    "scheduler-scaled-out",
+)  # fmt: skip
+INSIDE: Final = "scheduler-inside-the-app"
+"""One process today, or a guard that cannot be judged."""
+SURGE: Final = ("new-copy-before-the-old-stops", "two-schedulers-during-a-rollout")
+NOTHING: Final = "nothing that is scheduled was found"
+
+
+class Scheduled(NamedTuple):
+    what: str
+    place: Place
+    guard: bool | None
+    """A lock that all machines see, or cronce; None where that cannot be told."""
+    kept: bool = False
+    """What guards it is still there when the run has ended: a slot runs once, whoever comes late."""
+    single: bool = False
+    """It is seen that one process starts it."""
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence(self.what, self.place)
+
+
+def scheduled(facts: Facts) -> Sequence[Scheduled]:
+    """For `facts.conclude(scheduled)`."""
+    return sorted(_scheduled(facts), key=lambda one: one.place)
+
+
+def _scheduled(facts: Facts) -> Iterator[Scheduled]:
+    guarded = {name: one for name, one in facts.conclude(guards).items() if one.across_hosts}
+    alone = facts.conclude(_started_once)
+    for job in facts.conclude(jobs):
+        by = guarded.get(job.full_name)
+        known = by is not None if job.full_name else None
+        kept, single = by is not None and by.keeps, job.scheduler in alone
+        yield Scheduled(f"{job.function}, by APScheduler", job.place, known, kept, single)
+    yield from _beats(facts)
+    for line in facts.of(Line):
+        by_cronce = line.guard == "cronce"
+        yield Scheduled(f"`{shown(line.command)}`, by cron", line.place, by_cronce, by_cronce)
+    for cronjob in running(facts):
+        if not cronjob.partial:
+            yield Scheduled(cronjob.called, cronjob.place, cronjob.is_guarded, cronjob.is_guarded, single=True)
+    for timer in facts.of(javascript.Job):
+        yield Scheduled(f"{timer.what}, by {timer.library}", timer.place, None if timer.is_guarded else False)
+    for method in facts.of(java.Scheduled):
+        guard = True if method.lock else None if method.is_guarded else False
+        yield Scheduled(f"{method.name}, by @Scheduled", method.place, guard, kept=bool(method.lock))
+
+
+def _beats(facts: Facts) -> Iterator[Scheduled]:
+    for beat in facts.conclude(celeries):
+        if beat.kind != "worker":
+            agreed = agrees(beat, facts)
+            single = beat.kind == "beat" and beat.copies == ONE
+            yield Scheduled("the schedule of `celery beat`", beat.place, agreed or None, agreed, single)
+    if not any(beat.kind != "worker" for beat in facts.conclude(celeries)):
+        for _, _, place, _ in settings_called(facts, SCHEDULE):
+            yield Scheduled("a schedule for `celery beat`, which nothing here starts", place, None)
+
+
+def _started_once(facts: Facts) -> frozenset[Scheduler]:
+    """Schedulers of Python that one process starts, as far as the files say who starts what; with no doubt."""
+    found = [launch for launch in facts.conclude(every_launch) if launch.start.scheduler]
+    once = {one.start.scheduler for one in found if one.by and one.total == ONE and not one.doubts}
+    more = {one.start.scheduler for one in found if one.doubts or one.total != ONE}
+    return frozenset(one for one in once - more if one)
+
+
+def all_locked(facts: Facts) -> bool:
+    found = facts.conclude(scheduled)
+    return bool(found) and all(one.guard for one in found)
+
+
+def all_guarded(facts: Facts) -> bool:
+    """By what makes a slot run once; a lock that is released when the job ends does not."""
+    return all_locked(facts) and all(one.kept for one in facts.conclude(scheduled))
+
+
+def entry_is_locked(seen: Seen) -> Answer:
+    found = seen.facts.conclude(scheduled)
+    if not found:
+        return not_relevant(NOTHING)
+    if open_ := [one.evidence for one in found if one.guard is False]:
+        return not_met(f"no lock that all machines see around {len(open_)} of {len(found)} jobs", *open_)
+    if unclear := [one.evidence for one in found if one.guard is None]:
+        return cannot_tell(
+            "a lock in the function of each job: an advisory lock, `SET … NX`, ShedLock, `cron.job` of cronce", *unclear
+        )
+    if released := seen.found("lock-released-when-the-job-ends"):
+        return not_met("it keeps runs apart, and does not make a slot run once", *released)
+    return met(f"all {len(found)} jobs are under one", *(one.evidence for one in found))
+
+
+def one_process(seen: Seen) -> Answer:
+    if found := seen.found(*SEVERAL, *SURGE):
+        return not_met(*found)
+    if not seen.facts.conclude(scheduled):
+        return not_relevant(NOTHING)
+    if all_guarded(seen.facts):
+        return met("any number may run: every job is under a lock that all machines see")
+    if inside := seen.found(INSIDE):
+        return cannot_tell("how many processes and machines start it; `--workers 1`, a lock, or one replica", *inside)
+    there = seen.facts.conclude(scheduled)
+    if unclear := [one.evidence for one in there if not one.single]:
+        return cannot_tell(
+            "who starts it, and how often: a Procfile, compose file, unit or manifest that says so", *unclear
+        )
+    return met("one process starts each", *(one.evidence for one in there))
+
+
+def old_stops_first(seen: Seen) -> Answer:
+    """When a new version is deployed."""
+    if found := seen.found(*SURGE):
+        return not_met(*found)
+    if not seen.facts.conclude(scheduled):
+        return not_relevant(NOTHING)
+    if all_guarded(seen.facts):
+        return met("old and new may run side by side: every job is under a lock that all machines see")
+    if told := seen.mentioned("drain"):
+        return met(*told)
+    return cannot_tell("a runbook or a step of the pipeline that stops the old scheduler first, or `cronce drain`")

@@ -1,0 +1,146 @@
+"""The structure of shell text: its simple commands, and what stands around them."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from cronce_audit.common import Command
+from cronce_audit.containers.shell import WRAPPERS
+from cronce_audit.grammars import above, line, parse, text, within
+from cronce_audit.model import Source, Unreadable
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_RUNNERS: Final = frozenset({"sudo", "doas", "exec", "command", "builtin", "nohup", "time"})
+_EXPANSIONS: Final = ("simple_expansion", "expansion", "command_substitution", "process_substitution")
+
+
+class Simple(NamedTuple):
+    """A simple command: the words as they stand there without their quotes, variables not filled in."""
+
+    words: tuple[str, ...]
+    assigned: tuple[tuple[str, str], ...]
+    """`X=1` before it."""
+    node: "Node"
+
+    @property
+    def bare(self) -> tuple[str, ...]:
+        """Without `sudo`, `exec` and the like, as far as they have no options."""
+        words = self.words
+        while words and words[0] in _RUNNERS:
+            words = words[1:]
+        return words
+
+    @property
+    def name(self) -> str:
+        """Of the program, without its folder."""
+        return PurePosixPath(self.bare[0]).name if self.bare else ""
+
+    @property
+    def line(self) -> int:
+        return line(self.node)
+
+
+def simple_commands(node: "Node") -> Iterator[Simple]:
+    return map(_simple, within(node, "command"))
+
+
+def parsed(command: str) -> "Node | None":
+    """The tree of one command; None where it is none."""
+    try:
+        return parse("bash", command)
+    except Unreadable:
+        return None
+
+
+def commands_in(command: str) -> Iterator[Simple]:
+    """The simple commands of a command as a crontab has it."""
+    root = parsed(command)
+    return simple_commands(root) if root else iter(())
+
+
+def _simple(node: "Node") -> Simple:
+    words = []
+    assigned = []
+    for child in node.named_children:
+        if child.type == "variable_assignment":
+            assigned.append(assignment(child))
+        elif not child.type.endswith("redirect"):
+            words.append(word(child))
+    return Simple(tuple(words), tuple(assigned), node)
+
+
+def assignment(node: "Node") -> tuple[str, str]:
+    value = node.child_by_field_name("value")
+    name = node.child_by_field_name("name")
+    return text(name) if name else "", word(value) if value else ""
+
+
+def word(node: "Node") -> str:
+    """The text of a word without its quotes."""
+    match node.type:
+        case "raw_string":
+            return text(node)[1:-1]
+        case "string":
+            return re.sub(r'\\([\\"`\n])', lambda found: found[1].strip("\n"), text(node)[1:-1])
+        case "concatenation" | "command_name":
+            return "".join(word(child) for child in node.named_children)
+        case kind if kind in _EXPANSIONS:
+            return text(node)
+        case _:
+            return re.sub(r"\\(.)", r"\1", text(node))
+
+
+_PROGRAMS: Final = (
+    r"gunicorn|uvicorn|hypercorn|granian|daphne|uwsgi|waitress-serve|flask|fastapi|celery|django-admin|rqscheduler|rq|"
+    r"huey_consumer(\.py)?|dramatiq|arq|python[\d.]*|pypy3?|node|npm|npx|yarn|pnpm|pm2|java|supervisord|supercronic|crond|"
+    r"cron|manage\.py|[\w-]+\.py"
+)
+MAY_START: Final = re.compile(rf'"\$@"|\b({_PROGRAMS})\b')
+_PROGRAM: Final = re.compile(_PROGRAMS)
+_LOOPS: Final = ("for_statement", "c_style_for_statement", "while_statement")
+
+
+def starts(source: Source, root: "Node") -> Iterator[Command]:
+    exported = _exported(root)
+    for simple in simple_commands(root):
+        if _is_start(simple):
+            environment = {**exported, **dict(simple.assigned)}
+            stays = simple.words[0] != "exec"
+            yield Command(
+                simple.words if stays else simple.words[1:],
+                source.place(simple.line),
+                "script",
+                source.path,
+                None if any(parent.type in _LOOPS for parent in above(simple.node)) else 1,
+                tuple(sorted(environment.items())),
+                stays,
+            )
+
+
+def _is_start(simple: Simple) -> bool:
+    """Whether it is a program that we know, itself or behind `exec` and the like; or what the script was told to be."""
+    if any(parent.type == "command_substitution" for parent in above(simple.node)):
+        return False
+    for at, word in enumerate(simple.words):
+        name = PurePosixPath(word).name
+        if word == "$@" or _PROGRAM.fullmatch(name):
+            return True
+        if at == 0 and name not in WRAPPERS:
+            return False
+    return False
+
+
+def _exported(root: "Node") -> Mapping[str, str]:
+    """`export X=1`, as far as it is spelled out."""
+    found = {}
+    for node in within(root, "declaration_command"):
+        if node.children[0].type == "export":
+            for child in node.named_children:
+                if child.type == "variable_assignment":
+                    name, value = assignment(child)
+                    if name and "$" not in value and "`" not in value:
+                        found[name] = value
+    return found

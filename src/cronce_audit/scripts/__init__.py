@@ -1,1 +1,0 @@
-"""Shell scripts, Makefiles and Ansible tasks: what they start, and what they do to crontabs."""

@@ -1,1 +1,0 @@
-"""Units of systemd, and programs of supervisor."""

@@ -1,1 +1,0 @@
-"""Tasks of Windows' Task Scheduler."""
