@@ -6,6 +6,7 @@ which are small. The order of facts is that of the paths, whoever read them firs
 
 import codecs
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -164,6 +165,11 @@ ASIDE: Final = frozenset({
     "tutorials", "test", "tests", "testing", "e2e", "spec", "playground", "sandbox", "benchmarks",
 })  # fmt: skip
 """Folders of what nobody deploys: what is found there is a level less bad."""
+_DEVELOPMENT: Final = re.compile(
+    r"(?:^|[/._-])(?:dev|development|(?<!usr/)local|override|test)(?:[/._-](?:.*[/._-])?)?"
+    r"(?:[\w-]*\.(?:ya?ml|sh|env)|Dockerfile[\w.-]*|start[\w-]*|[\w-]*entrypoint[\w.-]*)?$"
+)
+"""Files that start something on the machine of whoever works on it: `compose.dev.yml`, `docker/local/django/start`."""
 _LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "CR1": ("apscheduler", "flask_apscheduler", "django_apscheduler"),
     "CR2": ("apscheduler", "flask_apscheduler", "django_apscheduler", "celery", "django_celery_beat", "redbeat",
@@ -183,7 +189,8 @@ def _is_of_library(rule: str, facts: Facts) -> bool:
 def _finding(rule: Rule, found: Found, line: Callable[[Place], str]) -> Finding:
     text = line(found.place)
     severity = rule.severity if found.severity is None else found.severity
-    aside = not ASIDE.isdisjoint(PurePosixPath(found.place.path).parts[:-1])
+    path = found.place.path
+    aside = not ASIDE.isdisjoint(PurePosixPath(path).parts[:-1]) or bool(_DEVELOPMENT.search(path))
     return Finding(
         rule.id,
         rule.name,

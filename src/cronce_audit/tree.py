@@ -99,7 +99,8 @@ class _Walk(NamedTuple):
             if entry.is_symlink():
                 continue
             if entry.is_dir():
-                if entry.name not in self.leave_out and not _is_ignored(f"{path}/", ignored):
+                built = path.parts[-2:] == ("build", "lib")  # what setuptools copies
+                if entry.name not in self.leave_out and not built and not _is_ignored(f"{path}/", ignored):
                     yield from self.below(path, ignored)
             elif self._is_wanted(entry) and not _is_ignored(str(path), ignored):
                 yield str(path)

@@ -214,6 +214,11 @@ def test_arguments_for_an_entrypoint_that_is_not_seen_are_silent(tmp_path: Path)
     assert _found(tmp_path, changed(CRONJOB, "command: [report, --all]", "args: [$(date)]")) == []
 
 
+def test_arguments_that_no_variable_can_be_called_are_told_whatever_the_entrypoint(tmp_path: Path) -> None:
+    text = changed(CRONJOB, "command: [report, --all]", 'args: [--to, "/out/$(date +%F).txt"]')
+    assert [one.partition(":")[0] for one in _found(tmp_path, text)] == ["CR507"]
+
+
 @pytest.mark.parametrize(
     ("value", "found"),
     [
