@@ -216,44 +216,33 @@ def restarts_are_bounded(seen: Seen) -> Answer:
     return met(*(_said(one, "startingDeadlineSeconds") for one in there))
 
 
-SILENCE: Final = (
-    "a rule with `alert:` about a heartbeat in a Prometheus rules file, or a ping of healthchecks.io or the like"
-)
-DOUBLED: Final = "a rule with `alert:` about duplicates in a Prometheus rules file"
-
-
 def ci_audits(seen: Seen) -> Answer:
     if told := seen.mentioned("audit"):
         return met(*told)
     return not_met("no pipeline, pre-commit config or Makefile here runs `cronce audit`")
 
 
-def silence_and_doubles_alert(seen: Seen) -> Answer:
-    silent, doubled = seen.mentioned("silence"), seen.mentioned("doubled")
-    if silent and doubled:
-        return met(*silent, *doubled)
-    missing = [shows for shows, told in ((SILENCE, silent), (DOUBLED, doubled)) if not told]
-    return cannot_tell("; and ".join(missing), *silent, *doubled)
+def _habit(*signs: tuple[str, str], beside: str = "") -> Callable[[Seen], Answer]:
+    """Of people, as far as files tell: each sign, with what would show it; `beside` is a sign that is not enough."""
+
+    def judge(seen: Seen) -> Answer:
+        told = [each for sign, _ in signs for each in seen.mentioned(sign)]
+        missing = [shows for sign, shows in signs if not seen.mentioned(sign)]
+        return cannot_tell("; and ".join(missing), *told, *seen.mentioned(beside)) if missing else met(*told)
+
+    return judge
 
 
-def durations_alert(seen: Seen) -> Answer:
-    if told := seen.mentioned("duration"):
-        return met(*told)
-    return cannot_tell("a rule with `alert:` about a lock, a lease or a duration in a Prometheus rules file")
-
-
-def duplicates_are_looked_for(seen: Seen) -> Answer:
-    if told := seen.mentioned("dupes"):
-        return met(*told)
-    return cannot_tell(
-        "`cronce dupes … --since 30m`, or a query with `HAVING COUNT(*) > 1`, in a pipeline, a script or a runbook here"
-    )
-
-
-def unended_runs_are_looked_for(seen: Seen) -> Answer:
-    if told := seen.mentioned("logs"):
-        return met(*told)
-    return cannot_tell("`cronce logs` in a pipeline, a script or a runbook here")
+silence_and_doubles_alert = _habit(
+    ("silence", "an `alert:` about a heartbeat in a Prometheus rules file, or a ping of healthchecks.io or the like"),
+    ("doubled", "an `alert:` about duplicates in a Prometheus rules file"),
+)
+durations_alert = _habit(("duration", "an `alert:` about a lock, a lease or a duration in a Prometheus rules file"))
+duplicates_are_looked_for = _habit(
+    ("dupes", "`cronce dupes … --since 30m` here, or a query with `HAVING COUNT(*) > 1` that the pipeline runs"),
+    beside="queries",
+)
+unended_runs_are_looked_for = _habit(("logs", "`cronce logs` in a pipeline, a script or a runbook here"))
 
 
 ETERNAL: Final = ("lock-without-expiry",)

@@ -1,6 +1,7 @@
 """What can be mended with certainty: one word or one line, after which the job does what its author meant.
 
 CR102: a job that has an id, and fails at the next start because it is taken, gets `replace_existing=True`.
+CR103: `coalesce=False`, by which missed runs come in a burst, becomes True.
 CR501: a CronJob whose runs may overlap gets `concurrencyPolicy: Forbid`.
 """
 
@@ -32,25 +33,48 @@ def mend(root: Path, findings: Sequence[Finding]) -> list[Finding]:
     return mended[::-1]
 
 
-def _replace_existing(text: str, finding: Finding) -> str | None:
-    """Before the bracket that ends the call."""
+def _call(text: str, finding: Finding) -> ast.Call | None:
+    """The one that is found."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
-    for node in ast.walk(tree):
-        here = isinstance(node, ast.Call) and (node.lineno, node.col_offset + 1) == finding.place[1:]
-        if here and isinstance(node, ast.Call) and node.keywords and node.end_lineno and node.end_col_offset:
-            last = max(
-                (*node.args, *(each.value for each in node.keywords)),
-                key=lambda one: (one.end_lineno, one.end_col_offset),
-            )
-            lines = text.split("\n")
-            at = (last.end_lineno or 1) - 1
-            line = lines[at].encode()
-            cut = last.end_col_offset or 0
-            lines[at] = (line[:cut] + b", replace_existing=True" + line[cut:]).decode()
-            return "\n".join(lines)
+    here = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.keywords)
+    return next((node for node in here if (node.lineno, node.col_offset + 1) == finding.place[1:]), None)
+
+
+def _put(text: str, line: int, start: int, end: int, word: str) -> str:
+    """With a word in place of the bytes from start to end."""
+    lines = text.split("\n")
+    old = lines[line - 1].encode()
+    lines[line - 1] = (old[:start] + word.encode() + old[end:]).decode()
+    return "\n".join(lines)
+
+
+def _replace_existing(text: str, finding: Finding) -> str | None:
+    """Before the bracket that ends the call."""
+    call = _call(text, finding)
+    if call is None:
+        return None
+    given = (*call.args, *(each.value for each in call.keywords))
+    line, column = max((one.end_lineno or 1, one.end_col_offset or 0) for one in given)
+    return _put(text, line, column, column, ", replace_existing=True")
+
+
+def _coalesce(text: str, finding: Finding) -> str | None:
+    """The one False that is said in the call itself: `coalesce=False`, or `"coalesce": False` in a dict there."""
+    call = _call(text, finding)
+    said: list[ast.expr] = []
+    for node in ast.walk(call) if call else ():
+        match node:
+            case ast.keyword(arg="coalesce", value=value):
+                said.append(value)
+            case ast.Dict(keys=keys, values=values):
+                pairs = zip(keys, values, strict=True)
+                said += [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == "coalesce"]
+    match said:
+        case [ast.Constant(value=False, lineno=line, col_offset=start, end_col_offset=int(end))]:
+            return _put(text, line, start, end, "True")
     return None
 
 
@@ -66,4 +90,4 @@ def _forbid(text: str, finding: Finding) -> str | None:
     return "\n".join(lines)
 
 
-FIXES: Final[dict[str, Fix]] = {"CR102": _replace_existing, "CR501": _forbid}
+FIXES: Final[dict[str, Fix]] = {"CR102": _replace_existing, "CR103": _coalesce, "CR501": _forbid}

@@ -36,10 +36,13 @@ def _sign(what: str, words: str, *files: "re.Pattern[str]") -> Sign:
     return Sign(what, files, re.compile(words, re.IGNORECASE))
 
 
+_QUERY: Final = r"\bhaving\s+count\s*\([^()]*\)\s*>\s*1\b"
 _ANYWHERE: Final = (_PIPELINES, _PAGES, _SCRIPTS)
 SIGNS: Final = (
     _sign("audit", r"\bcronce[- ]audit\b", _PIPELINES),
-    _sign("dupes", r"\bcronce dupes\b|\bhaving\s+count\s*\([^()]*\)\s*>\s*1\b", *_ANYWHERE),
+    _sign("dupes", r"\bcronce dupes\b", *_ANYWHERE),
+    _sign("dupes", _QUERY, _PIPELINES),
+    _sign("queries", _QUERY, _PAGES, re.compile(r"\.(?:sh|bash|sql)$")),
     _sign("logs", r"\bcronce logs\b", *_ANYWHERE),
     _sign("drain", r"\bcronce drain\b|\bstop\b.{0,60}\bscheduler\b.{0,80}\bbefore\b", *_ANYWHERE),
     _sign("doctor", r"\bcronce doctor\b", *_ANYWHERE),

@@ -14,7 +14,7 @@ from cronce_audit.mentions import Mention
 from cronce_audit.model import Facts, Finding, Place
 from cronce_audit.outcome import Outcome
 from cronce_audit.processes.argv import ONE
-from cronce_audit.processes.commands import SCHEDULE, agrees, celeries, settings_called
+from cronce_audit.processes.commands import SCHEDULE, Running, Serving, agrees, celeries, settings_called
 from cronce_audit.processes.launches import every_launch
 from cronce_audit.python.jobs import jobs
 from cronce_audit.python.schedulers import Scheduler
@@ -142,7 +142,7 @@ def _beats(facts: Facts) -> Iterator[Scheduled]:
     for beat in facts.conclude(celeries):
         if beat.kind != "worker":
             agreed = agrees(beat, facts)
-            single = beat.kind == "beat" and beat.copies == ONE
+            single = beat.kind == "beat" and beat.copies == ONE and beat.by.command.origin != "script"
             yield Scheduled("the schedule of `celery beat`", beat.place, agreed or None, agreed, single)
     if not any(beat.kind != "worker" for beat in facts.conclude(celeries)):
         for _, _, place, _ in settings_called(facts, SCHEDULE):
@@ -152,9 +152,14 @@ def _beats(facts: Facts) -> Iterator[Scheduled]:
 def _started_once(facts: Facts) -> frozenset[Scheduler]:
     """Schedulers of Python that one process starts, as far as the files say who starts what; with no doubt."""
     found = [launch for launch in facts.conclude(every_launch) if launch.start.scheduler]
-    once = {one.start.scheduler for one in found if one.by and one.total == ONE and not one.doubts}
+    once = {one.start.scheduler for one in found if one.by and one.total == ONE and not one.doubts and _is_told(one.by)}
     more = {one.start.scheduler for one in found if one.doubts or one.total != ONE}
     return frozenset(one for one in once - more if one)
+
+
+def _is_told(by: Serving | Running) -> bool:
+    """Who runs a script, and where, the script does not say."""
+    return by.by is None or by.by.command.origin != "script"
 
 
 def all_locked(facts: Facts) -> bool:

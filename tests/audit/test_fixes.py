@@ -30,6 +30,15 @@ JOB = """\
     scheduler.add_job(print, "cron", hour=12, {id})
     scheduler.start()
     """
+BURST = 'id="ä", replace_existing=True, coalesce=False, misfire_grace_time=None'
+DEFAULTS = """\
+    from apscheduler.schedulers.background import BackgroundScheduler
+
+    scheduler = BackgroundScheduler(
+        timezone="UTC", job_defaults={"max_instances": 1, "coalesce": False}
+    )
+    scheduler.add_job(print, "cron", hour=12)
+    """
 
 
 @pytest.mark.parametrize(
@@ -49,6 +58,8 @@ JOB = """\
             JOB.replace("{id}", 'id="ä",\n    '),
             JOB.replace("{id}", 'id="ä", replace_existing=True,\n    '),
         ),
+        ("CR103", "app.py", JOB.replace("{id}", BURST), JOB.replace("{id}", BURST.replace("False", "True"))),
+        ("CR103", "app.py", DEFAULTS, DEFAULTS.replace("False", "True")),
     ],
 )
 def test_what_is_certain_is_mended(tmp_path: Path, rule: str, path: str, before: str, after: str) -> None:
@@ -66,3 +77,15 @@ def test_what_is_not_certain_is_left_alone(tmp_path: Path) -> None:
     report = report_on(tmp_path, {"app.py": JOB.replace("{id}", "")})
     assert [one.rule for one in report.findings if one.rule == "CR101"] == ["CR101"]
     assert mend(tmp_path, report.findings) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["coalesce=COALESCE", "coalesce=False, **{'coalesce': False}", "**OPTIONS"],
+)
+def test_a_coalesce_that_is_said_elsewhere_or_twice_is_left(tmp_path: Path, said: str) -> None:
+    head = "COALESCE = False\nOPTIONS = {'coalesce': False}\n"
+    text = head + textwrap.dedent(JOB).replace("{id}", f'id="a", replace_existing=True, {said}')
+    found = [one for one in report_on(tmp_path, {"app.py": text}).findings if one.rule == "CR103"]
+    assert mend(tmp_path, found) == []
+    assert (tmp_path / "app.py").read_text() == text

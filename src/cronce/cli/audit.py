@@ -52,7 +52,7 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, metavar="FILE", help="write it there; what people read is still printed")
     add("--checklist", action="store_true", help="answer checklists for scheduled jobs instead, point by point")
     add("--statistics", action="store_true", help="count what is found by rule instead")
-    add("--fix", action="store_true", help="change what can be mended with certainty (CR102, CR501), and tell the rest")
+    add("--fix", action="store_true", help="mend what is certain (CR102, CR103, CR501), and tell the rest")
     add("--all", action="store_true", help="show every info, also several at one place")
     add("--suppressed", action="store_true", help="tell also what is suppressed or in the baseline, and why")
     add("--no-progress", action="store_true", help="draw no bar; there is one on a terminal only")

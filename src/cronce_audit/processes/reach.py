@@ -3,8 +3,9 @@
 import ast
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -168,7 +169,16 @@ class Reach:
 
     def importers(self, module: str) -> list[str]:
         """The other modules that import it, in order."""
-        return [other for other in self._imports if other != module and module in self._next(other)]
+        return self._importers.get(module, [])
+
+    @cached_property
+    def _importers(self) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for other in self._imports:
+            for module in self._next(other):
+                if module != other:
+                    found[module].append(other)
+        return found
 
     def _imported_from(self, module: str) -> Mapping[str, bool]:
         """All modules of the tree that importing this one imports; True for those that are surely imported, False for

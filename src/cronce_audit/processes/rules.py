@@ -1,7 +1,7 @@
 """Schedulers that more than one process starts. Each start is told once, by the first of these rules that fits."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from cronce_audit.guards import guards
@@ -25,6 +25,10 @@ _ROUTES: Final = frozenset({"route", "get", "post", "put", "patch", "delete", "a
 
 
 _WEB: Final = ("flask", "fastapi", "starlette", "quart", "sanic", "litestar", "django", "aiohttp", "tornado")
+
+
+def _fittings(facts: Facts) -> Sequence[tuple[Launch, str]]:
+    return [(launch, _fitting(launch, facts)) for launch in facts.conclude(launches)]
 
 
 def _fitting(launch: Launch, facts: Facts) -> str:
@@ -84,9 +88,9 @@ def _is_decided(launch: Launch) -> bool:
 
 def _of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
     def check(facts: Facts) -> Iterator[Found]:
-        for launch in facts.conclude(launches):
+        for launch, fitting in facts.conclude(_fittings):
             far = launch.by is not None and launch.by.copies.is_several
-            if _fitting(launch, facts) == rule_id and not is_claimed(launch, facts, far=far):
+            if fitting == rule_id and not is_claimed(launch, facts, far=far):
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
                 in_ready = rule_id == "CR206" and launch.occasion.when == "ready" and not launch.doubts
                 seen = in_ready and launch.total.is_several and launch.by and launch.by.by
