@@ -1,11 +1,21 @@
 """Facts that readers of several kinds yield, and rules of several kinds use."""
 
+import re
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from cronce_audit.model import Place
 
 Origin = Literal["dockerfile", "compose", "procfile", "systemd", "supervisor", "kubernetes", "script"]
+
+_OF_PROCESS: Final = re.compile(
+    r"(?i)metric|gauge|cache|heartbeat|keep_?alive|memory|health_?(?:check|monitor)|wake_?up"
+)
+
+
+def is_of_process(path: str, name: str) -> bool:
+    """Whether a job, by its name or that of its file, is about the process it runs in: each process has its own."""
+    return bool(_OF_PROCESS.search("/".join([*path.split("/")[-2:], name])))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from cronce.errors import BadInput
 from cronce.schedule import Cron, shortest_gap
 from cronce.schedule.instant import format_duration
+from cronce_audit.common import is_of_process
 from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, Scheduled
 from cronce_audit.kubernetes.seen import workloads
 from cronce_audit.kubernetes.workloads import stays_one
@@ -71,7 +72,12 @@ def unlocked(facts: Facts) -> Sequence[Scheduled]:
     """Methods that nothing keeps from running in each instance, as far as their code is seen."""
     locking = {one.name for one in facts.of(LockingClass)}
     return [
-        job for job in facts.of(Scheduled) if not job.lock and not job.is_guarded and not locking & {ALL, *job.leans_on}
+        job
+        for job in facts.of(Scheduled)
+        if not job.lock
+        and not job.is_guarded
+        and not locking & {ALL, *job.leans_on}
+        and not is_of_process(job.place.path, job.name)
     ]
 
 

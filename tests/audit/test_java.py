@@ -123,6 +123,11 @@ def test_a_lock_that_ends_with_a_job_of_a_fixed_rate_is_told_too(tmp_path: Path)
     assert found(tmp_path, code, "CR805", app=LOCKS_TOO) == ["CR805:6"]
 
 
+@pytest.mark.parametrize("method", ["reportMetrics", "refreshCache"])
+def test_a_method_about_its_own_instance_is_silent(tmp_path: Path, method: str) -> None:
+    assert found(tmp_path, jobs(f"{NIGHTLY} void {method}() {{ work(); }}"), "CR801", "CR802") == []
+
+
 def test_not_in_tests_is_no_condition(tmp_path: Path) -> None:
     code = jobs(f"{NIGHTLY} void nightly() {{ work(); }}", marks='@Profile("!test")')
     assert found(tmp_path, code, "CR801") == ["CR801:6"]

@@ -152,6 +152,11 @@ def test_a_timer_whose_names_say_that_it_is_a_job_is_one(tmp_path: Path, path: s
     assert [(one.rule, one.severity) for one in told] == [("CR702", Severity.INFO)] * found
 
 
+@pytest.mark.parametrize("path", ["metrics/report.js", "cache.js", "memory.monitor.js"])
+def test_a_job_about_its_own_process_is_silent(tmp_path: Path, path: str) -> None:
+    assert report_on(tmp_path, {path: HEAD + "cron.schedule('0 3 * * *', () => work());\n"}).findings == []
+
+
 def test_a_timer_in_several_processes_is_information(tmp_path: Path) -> None:
     told = report_on(tmp_path, {**CLUSTER, "app.js": "setInterval(() => sendReminders(), 3600 * 1000);\n"}).findings
     assert [(one.rule, one.severity) for one in told] == [("CR701", Severity.INFO)]
@@ -257,13 +262,13 @@ def test_a_program_that_runs_once_beside_one_that_runs_often_is_told_apart(tmp_p
               { script: 'worker.js', instances: 1 },
             ] };
             """,
-        "server.js": "const db = require('./db');\nrequire('./shared/heartbeat');\n",
-        "worker.js": "require('./nightly');\nrequire('./shared/heartbeat');\n",
+        "server.js": "const db = require('./db');\nrequire('./shared/report');\n",
+        "worker.js": "require('./nightly');\nrequire('./shared/report');\n",
         "db.js": "",
         "nightly.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n",
-        "shared/heartbeat.js": HEAD + "cron.schedule('*/5 * * * *', () => work());\n",
+        "shared/report.js": HEAD + "cron.schedule('*/5 * * * *', () => work());\n",
     }
-    assert findings_in(tmp_path, tree, "CR701") == ["CR701 shared/heartbeat.js:2"]
+    assert findings_in(tmp_path, tree, "CR701") == ["CR701 shared/report.js:2"]
 
 
 def test_a_program_that_is_kept_at_one_process_is_silent(tmp_path: Path) -> None:

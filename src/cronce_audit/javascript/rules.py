@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from cronce_audit.common import is_of_process
 from cronce_audit.javascript.code import Job, Module
 from cronce_audit.javascript.fleet import Program, Tree, fleet, tree
 from cronce_audit.javascript.jobs import TIMER
@@ -25,7 +26,10 @@ def unguarded(facts: Facts) -> Sequence[Job]:
     return [
         job
         for job in facts.of(Job)
-        if not job.is_guarded and not conditional & set(job.starters) and not _leans_on_lock(job, known)
+        if not job.is_guarded
+        and not conditional & set(job.starters)
+        and not _leans_on_lock(job, known)
+        and not is_of_process(job.place.path, job.what)
     ]
 
 
@@ -36,7 +40,10 @@ def unclear(facts: Facts) -> Sequence[Job]:
     return [
         job
         for job in facts.of(Job)
-        if job not in clear and not job.is_locked and not any(one.surely_locks for one in _used(job, known))
+        if job not in clear
+        and not job.is_locked
+        and not any(one.surely_locks for one in _used(job, known))
+        and not is_of_process(job.place.path, job.what)
     ]
 
 

@@ -59,7 +59,7 @@ def _is_one(launch: Launch, facts: Facts) -> bool:
     if serving is None or serving.by is None or serving.workers != ONE:
         return False
     origin = serving.by.command.origin
-    told = origin == "dockerfile" or (origin in ("compose", "systemd", "supervisor") and serving.copies == ONE)
+    told = origin == "dockerfile" or (origin not in ("procfile", "kubernetes") and serving.copies == ONE)
     expected = any(guard.across_hosts for guard in facts.conclude(guards).values())
     return serving.decided or (told and not expected)
 
