@@ -8,6 +8,17 @@ from cronce_audit.model import Place
 
 Origin = Literal["dockerfile", "compose", "procfile", "systemd", "supervisor", "kubernetes", "script"]
 
+_DEVELOPMENT: Final = re.compile(
+    r"(?:^|[/._-])(?:dev|development|(?<!usr/)local|override|test)(?:[/._-](?:.*[/._-])?)?"
+    r"(?:[\w-]*\.(?:ya?ml|sh|env)|Dockerfile[\w.-]*|start[\w-]*|[\w-]*entrypoint[\w.-]*)?$"
+)
+"""Files that start something on the machine of whoever works on it: `compose.dev.yml`, `docker/local/django/start`."""
+
+
+def is_for_development(path: str) -> bool:
+    return bool(_DEVELOPMENT.search(path))
+
+
 _OF_PROCESS: Final = re.compile(
     r"(?i)metric|gauge|cache|heartbeat|keep_?alive|memory|health_?(?:check|monitor)|wake_?up"
 )

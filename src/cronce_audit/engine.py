@@ -6,13 +6,13 @@ which are small. The order of facts is that of the paths, whoever read them firs
 
 import codecs
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
+from cronce_audit.common import is_for_development
 from cronce_audit.javascript.code import Package as JavaScriptPackage
 from cronce_audit.model import (
     Facts,
@@ -165,11 +165,6 @@ ASIDE: Final = frozenset({
     "tutorials", "test", "tests", "testing", "e2e", "spec", "playground", "sandbox", "benchmarks",
 })  # fmt: skip
 """Folders of what nobody deploys: what is found there is a level less bad."""
-_DEVELOPMENT: Final = re.compile(
-    r"(?:^|[/._-])(?:dev|development|(?<!usr/)local|override|test)(?:[/._-](?:.*[/._-])?)?"
-    r"(?:[\w-]*\.(?:ya?ml|sh|env)|Dockerfile[\w.-]*|start[\w-]*|[\w-]*entrypoint[\w.-]*)?$"
-)
-"""Files that start something on the machine of whoever works on it: `compose.dev.yml`, `docker/local/django/start`."""
 _LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "CR1": ("apscheduler", "flask_apscheduler", "django_apscheduler"),
     "CR2": ("apscheduler", "flask_apscheduler", "django_apscheduler", "celery", "django_celery_beat", "redbeat",
@@ -190,7 +185,7 @@ def _finding(rule: Rule, found: Found, line: Callable[[Place], str]) -> Finding:
     text = line(found.place)
     severity = rule.severity if found.severity is None else found.severity
     path = found.place.path
-    aside = not ASIDE.isdisjoint(PurePosixPath(path).parts[:-1]) or bool(_DEVELOPMENT.search(path))
+    aside = not ASIDE.isdisjoint(PurePosixPath(path).parts[:-1]) or is_for_development(path)
     return Finding(
         rule.id,
         rule.name,

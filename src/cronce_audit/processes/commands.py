@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.common import Command, Origin
+from cronce_audit.common import Command, Origin, is_for_development
 from cronce_audit.containers.facts import Service
 from cronce_audit.containers.running import Scripts
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
@@ -273,7 +273,7 @@ def _embedded(facts: Facts) -> Iterator[Found]:
                     celery.sureness,
                     severity=Severity.ERROR,
                 )
-            else:
+            elif celery.by.command.origin != "script" and not is_for_development(celery.place.path):
                 yield Found(
                     celery.place,
                     f"the worker of `{celery.unit}` runs a beat (-B): "
